@@ -1,7 +1,7 @@
-"""opsdk: Kubernetes operators in Python.
+"""opsdk: build Kubernetes operators in Python.
 
-The public names. Each is imported when it is first used, so ``import opsdk`` loads nothing else. Type checkers read
-``__init__.pyi``, which imports the same names.
+This module holds the public names. A name is imported when it is first used, so ``import opsdk`` loads no other
+module. Type checkers read ``__init__.pyi``, which imports the same names.
 """
 
 from importlib import import_module
@@ -112,7 +112,7 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> object:
-    """Import a public name from its home."""
+    """Import a public name from the module that defines it."""
     if name not in _HOME_OF:
         raise AttributeError(f"module 'opsdk' has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(_HOME_OF[name]), name)

@@ -1,9 +1,8 @@
-"""Events through predicates and a handler into a queue: what every source of events does.
+"""Passes events through predicates and a handler into a work queue.
 
-A handler that raises is asked again, with growing waits, until it answers: no event is lost to an outage. If the
-object changes meanwhile, the handler is asked about the way from the oldest state it did not see to the newest one;
-once it answers that, the states in between are asked about too, a few more times. So a state that the handler can
-never map does not block the ones after it, and a state that it can map is not skipped.
+A failing handler is retried with growing delays, so an outage loses no event. While it fails, later changes of the same
+object are combined: the handler gets one event from the oldest pending state to the newest. After that succeeds, the
+events in between are retried a few more times. A state that the handler can never map does not block later ones.
 """
 
 from __future__ import annotations
@@ -28,17 +27,17 @@ from opsdk.queue.work_queue import WorkQueue
 
 log = logging.getLogger(__name__)
 
-# Soon at first, then every five minutes.
+# Delays of retries: short at first, then five minutes.
 _RETRY = Backoff(base=0.1, factor=2.0, cap=300.0, jitter=0.1, reset_after=0)
-# States remembered of one object while its handler fails; beyond, those in the middle are given up.
-_MAX_OWED = 64
-# So often a state may fail while newer ones go through, over about half a minute: then it is the state's fault.
-_STRIKES = 8
+# Pending events of one object while its handler fails. Above this, events in the middle are dropped.
+_MAX_PENDING = 64
+# Failures of one event while newer ones succeed (about half a minute) before it is dropped.
+_MAX_FAILURES = 8
 
 
 @dataclass(slots=True)
-class _State:
-    """An event that the handler did not answer for."""
+class _PendingEvent:
+    """An event that the handler failed to map."""
 
     event: AnyEvent
     failures: int = 0
@@ -46,49 +45,49 @@ class _State:
 
 @dataclass(slots=True)
 class _PendingRetries:
-    """What the handler still has to answer for one object, oldest first."""
+    """The pending events of one object, oldest first."""
 
-    states: list[_State] = field(default_factory=list)
+    events: list[_PendingEvent] = field(default_factory=list)
     last_success: AnyEvent | None = None
-    """A newer event that the handler answered for: if it does so again, what fails is the state's own fault."""
+    """Latest event handled successfully; tells a poison event from a handler outage."""
     waits: BackoffState = field(default_factory=_RETRY.start)
 
-    def whole(self) -> AnyEvent:
-        """One event for the way from the first state to the last."""
-        first, last = self.states[0].event, self.states[-1].event
+    def merged(self) -> AnyEvent:
+        """Return one event from the first pending state to the last."""
+        first, last = self.events[0].event, self.events[-1].event
         if last.type is EventType.DELETE or first is last:
             return last
-        if first.type is EventType.DELETE:  # deleted, and made again
+        if first.type is EventType.DELETE:  # deleted, then created again
             return replace(last, type=EventType.UPDATE, old=first.old)
         return replace(last, type=EventType.CREATE if first.old is None else EventType.UPDATE, old=first.old)
 
 
 class EventDispatcher:
-    """Feeds one queue with the requests for events, in order."""
+    """Feeds one queue with the requests for events, in the order of the events."""
 
     def __init__(self, name: str, handler: EventHandler, predicates: Sequence[PredicateFunc], clock: Clock) -> None:
         self.name = name
         self.handler = handler
         self.predicates = tuple(predicates)
         self.counts: Counter[str] = Counter()
-        """How often: event, dropped, predicate_error, handler_error, given_up."""
+        """Counters: event, dropped, predicate_error, handler_error, given_up."""
         self._clock = clock
         self._queue: WorkQueue[Request] | None = None
         self._tasks = TaskOwner(f"source {name}", on_error=self._on_crash)
         self._waiting: deque[tuple[Awaitable[Mapped], AnyEvent]] = deque()
         self._drainer: asyncio.Task[None] | None = None
-        self._owed: dict[ObjectKey, _PendingRetries] = {}
+        self._pending_retries: dict[ObjectKey, _PendingRetries] = {}
         self._closed = False
 
     def bind(self, queue: WorkQueue[Request]) -> None:
-        """Feed `queue`; once."""
+        """Set the queue. Raises `UsageError` on a second call."""
         if self._queue is not None:
-            raise UsageError(f"the source {self.name} is started already: give each controller its own")
+            raise UsageError(f"the source {self.name} is already started: create one source for each controller")
         self._queue = queue
 
     # -------------------------------------------------------------- new events
-    def feed(self, event: AnyEvent) -> None:
-        """Something happened."""
+    def dispatch(self, event: AnyEvent) -> None:
+        """Handle one event."""
         if self._closed:
             return
         self.counts["event"] += 1
@@ -96,16 +95,16 @@ class EventDispatcher:
             self.counts["dropped"] += 1
             return
         try:
-            found = self.handler.requests(event)
-            if not isinstance(found, Awaitable):
-                self._enqueue(_checked(found), event)
-                self._answered(event)
+            mapped = self.handler.requests(event)
+            if not isinstance(mapped, Awaitable):
+                self._enqueue(_as_requests(mapped), event)
+                self._record_success(event)
                 return
-        except Exception as error:  # noqa: BLE001 - the user's function: anything may come out of it
-            self._owe(event, error)
+        except Exception as error:  # noqa: BLE001 - a user function may raise anything
+            self._schedule_retry(event, error)
             return
-        # Asked one after the other, so that a burst of events is not a burst of questions to the server.
-        self._waiting.append((found, event))
+        # Awaited one after the other, so that a burst of events is not a burst of requests to the server.
+        self._waiting.append((mapped, event))
         if self._drainer is None:
             self._drainer = self._tasks.start(self._drain(), name="map")
 
@@ -113,7 +112,7 @@ class EventDispatcher:
         try:
             return all(test(event) for test in self.predicates)
         except Exception:
-            # One event too many does no harm, one too few does.
+            # A superfluous event is harmless, a lost one is not.
             self.counts["predicate_error"] += 1
             log.exception("a predicate of source %s raised at %s: the event passes", self.name, event.view)
             return True
@@ -124,113 +123,111 @@ class EventDispatcher:
         for request in found:
             self._queue.add(request, priority=priority)
 
-    def _answered(self, event: AnyEvent) -> None:
-        """The handler answered for a new event: it need not answer for the way to older ones first."""
-        if (owed := self._owed.get(event.view.key)) is not None:
-            if owed.last_success is None:
-                owed.waits.reset()
-            owed.last_success = event
+    def _record_success(self, event: AnyEvent) -> None:
+        """The handler succeeded for a new event, so pending older events are not blocked by an outage."""
+        if (retries := self._pending_retries.get(event.view.key)) is not None:
+            if retries.last_success is None:
+                retries.waits.reset()
+            retries.last_success = event
 
     async def _drain(self) -> None:
         try:
             while self._waiting:
-                found, event = self._waiting.popleft()
+                mapped, event = self._waiting.popleft()
                 try:
-                    self._enqueue(_checked(await found), event)
-                    self._answered(event)
+                    self._enqueue(_as_requests(await mapped), event)
+                    self._record_success(event)
                 except asyncio.CancelledError as error:
                     if _is_cancelled():
                         raise
-                    self._owe(event, error)  # the function let a cancellation of its own escape
-                except Exception as error:  # noqa: BLE001 - as in feed
-                    self._owe(event, error)
+                    self._schedule_retry(event, error)  # the handler raised a CancelledError of its own
+                except Exception as error:  # noqa: BLE001 - as in dispatch
+                    self._schedule_retry(event, error)
         finally:
             self._drainer = None
 
     # -------------------------------------------------------------- failed events
-    def _owe(self, event: AnyEvent, error: BaseException) -> None:
-        self._tell(event, error)
+    def _schedule_retry(self, event: AnyEvent, error: BaseException) -> None:
+        self._report_failure(event, error)
         if self._closed:
             return
         key = event.view.key
-        owed = self._owed.get(key)
-        if owed is None:
-            owed = self._owed[key] = _PendingRetries()
-            self._tasks.start(self._retry(key, owed), name=f"retry {key}")
-        owed.states.append(_State(event))
-        owed.last_success = None
-        if len(owed.states) > _MAX_OWED:
-            self._give_up(owed, owed.states[_MAX_OWED // 2])
+        retries = self._pending_retries.get(key)
+        if retries is None:
+            retries = self._pending_retries[key] = _PendingRetries()
+            self._tasks.start(self._retry(key, retries), name=f"retry {key}")
+        retries.events.append(_PendingEvent(event))
+        retries.last_success = None
+        if len(retries.events) > _MAX_PENDING:
+            self._give_up(retries, retries.events[_MAX_PENDING // 2])
 
-    def _tell(self, event: AnyEvent, error: BaseException) -> None:
+    def _report_failure(self, event: AnyEvent, error: BaseException) -> None:
         self.counts["handler_error"] += 1
-        log.error(
-            "the handler of source %s raised at %s; it will be asked again", self.name, event.view, exc_info=error
-        )
+        log.error("the handler of source %s raised at %s; it is retried", self.name, event.view, exc_info=error)
 
-    async def _retry(self, key: ObjectKey, owed: _PendingRetries) -> None:
-        while owed.states:
-            await self._clock.sleep(owed.waits.next(self._clock.now()))
-            known = list(owed.states)
-            answered = await self._ask_newest(owed)
-            if answered is None:
+    async def _retry(self, key: ObjectKey, retries: _PendingRetries) -> None:
+        while retries.events:
+            await self._clock.sleep(retries.waits.next(self._clock.now()))
+            pending = list(retries.events)
+            handled = await self._try_newest(retries)
+            if handled is None:
                 continue
-            for state in known:
-                if state.event is answered or await self._ask(state.event):
-                    owed.states.remove(state)
+            for item in pending:
+                if item.event is handled or await self._try(item.event):
+                    retries.events.remove(item)
                     continue
-                state.failures += 1
-                if state.failures >= _STRIKES:
-                    self._give_up(owed, state)
-            if owed.states and owed.states[-1] not in known:
-                owed.last_success = None  # what came in meanwhile failed: it has its own way to go
-            elif owed.last_success is None:
-                owed.last_success = answered
-        # Nothing was awaited since the last look at the states: none can be left behind.
-        del self._owed[key]
+                item.failures += 1
+                if item.failures >= _MAX_FAILURES:
+                    self._give_up(retries, item)
+            if retries.events and retries.events[-1] not in pending:
+                retries.last_success = None  # an event added meanwhile has failed as well
+            elif retries.last_success is None:
+                retries.last_success = handled
+        # No await since the last check of the events, so none is lost.
+        del self._pending_retries[key]
 
-    async def _ask_newest(self, owed: _PendingRetries) -> AnyEvent | None:
-        """Ask for the whole way, else for its last step; the event that was answered, or None."""
-        if owed.last_success is not None:
-            return owed.last_success if await self._ask(owed.last_success) else None
-        whole, last = owed.whole(), owed.states[-1].event
-        for event in (whole,) if whole is last else (whole, last):
-            if await self._ask(event):
-                owed.waits.reset()
+    async def _try_newest(self, retries: _PendingRetries) -> AnyEvent | None:
+        """Try the merged event, then its last step. Returns the event that succeeded, or None."""
+        if retries.last_success is not None:
+            return retries.last_success if await self._try(retries.last_success) else None
+        merged, last = retries.merged(), retries.events[-1].event
+        for event in (merged,) if merged is last else (merged, last):
+            if await self._try(event):
+                retries.waits.reset()
                 return event
         return None
 
-    def _give_up(self, owed: _PendingRetries, state: _State) -> None:
-        owed.states.remove(state)
+    def _give_up(self, retries: _PendingRetries, item: _PendingEvent) -> None:
+        retries.events.remove(item)
         self.counts["given_up"] += 1
-        log.error("source %s gives up %s; newer states go through", self.name, state.event.view)
+        log.error("source %s gives up %s; newer events go through", self.name, item.event.view)
 
-    async def _ask(self, event: AnyEvent) -> bool:
+    async def _try(self, event: AnyEvent) -> bool:
         try:
-            found = self.handler.requests(event)
-            self._enqueue(_checked(await found if isinstance(found, Awaitable) else found), event)
+            mapped = self.handler.requests(event)
+            self._enqueue(_as_requests(await mapped if isinstance(mapped, Awaitable) else mapped), event)
         except asyncio.CancelledError as error:
             if _is_cancelled():
                 raise
-            self._tell(event, error)
+            self._report_failure(event, error)
             return False
-        except Exception as error:  # noqa: BLE001 - as in feed
-            self._tell(event, error)
+        except Exception as error:  # noqa: BLE001 - as in dispatch
+            self._report_failure(event, error)
             return False
         return True
 
-    # -------------------------------------------------------------- the end
-    async def settled(self) -> None:
+    # -------------------------------------------------------------- closing
+    async def wait_mapped(self) -> None:
         """Return when every event so far is mapped, or waits for a retry."""
         while self._drainer is not None:
             await asyncio.wait([self._drainer])
 
     async def aclose(self) -> None:
-        """Feed nothing more. Idempotent."""
+        """Handle no more events. Idempotent."""
         self._closed = True
-        for found, _ in self._waiting:
-            if asyncio.iscoroutine(found):
-                found.close()
+        for mapped, _ in self._waiting:
+            if asyncio.iscoroutine(mapped):
+                mapped.close()
         self._waiting.clear()
         await self._tasks.aclose()
 
@@ -238,12 +235,12 @@ class EventDispatcher:
         log.critical("%s ended: %r", task, error, exc_info=error)
 
 
-def _checked(found: Mapped | None) -> list[Request]:
-    """The requests as a list, so that a lazy answer fails here, where failures are looked after."""
+def _as_requests(found: Mapped | None) -> list[Request]:
+    """Return the requests as a list, so that a lazy result raises here, inside the error handling."""
     requests = list(found or ())
     for request in requests:
         if not isinstance(request, Request):
-            raise UsageError(f"a handler answered {request!r}: it must answer Requests, e.g. Request(namespace, name)")
+            raise UsageError(f"a handler returned {request!r}: return Requests, such as Request(namespace, name)")
     return requests
 
 

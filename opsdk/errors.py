@@ -3,7 +3,7 @@
 ::
 
     OpsdkError
-    ├── ApiError                  the server said no; one subclass per reason
+    ├── ApiError                  the server returned an error; one subclass per reason
     │   ├── BadRequestError           400
     │   ├── UnauthorizedError         401
     │   ├── ForbiddenError            403
@@ -20,54 +20,59 @@
     │   ├── InternalServerError       500
     │   ├── ServiceUnavailableError   503
     │   └── ServerTimeoutError        504 and reason ServerTimeout
-    ├── TransportError            no answer
-    │   ├── ConnectError              nobody listens, DNS, refused
-    │   ├── ConnectionLostError       cut in the middle
-    │   ├── TlsError                  certificate not trusted or not ours
-    │   └── DeadlineError             no answer in time
-    ├── CodecError                cannot understand
-    │   ├── DecodeError               bytes that are no such object
-    │   └── EncodeError               an object that has no wire form
-    ├── NoMatchError              the server does not serve this kind
-    ├── SchemeError               this type or kind is not registered, or twice
-    ├── ConfigError               kubeconfig, token or certificate is unusable
-    ├── PatchError                a patch that cannot be applied
-    ├── CacheError                a cached read cannot be answered
+    ├── TransportError            no response arrived
+    │   ├── ConnectError              connection refused, or DNS failed: the request was not sent
+    │   ├── ConnectionLostError       the connection broke after the request may have been sent
+    │   ├── TlsError                  the TLS handshake failed
+    │   └── DeadlineError             no response within the timeout
+    ├── CodecError                an object cannot be decoded or encoded
+    │   ├── DecodeError               the bytes do not match the kind
+    │   └── EncodeError               a value of the object has no JSON form
+    ├── NoMatchError              the server does not serve the kind
+    ├── SchemeError               a type or kind is not registered, or registered twice
+    ├── ConfigError               a kubeconfig, token or certificate is unusable
+    ├── PatchError                a patch cannot be applied
+    ├── CacheError                a read from the cache fails
     │   ├── CacheNotStartedError
     │   ├── NotCachedError
     │   ├── UnknownNamespaceError
-    │   └── CacheSyncError            not synced in time; carries why
-    ├── CelError                  an expression of the Common Expression Language
-    │   ├── CelCompileError           does not parse or does not fit its declarations; says where
-    │   └── CelEvaluationError        has no value with these variables
-    │       └── CelBudgetError            would cost more than it may
+    │   └── CacheSyncError            the initial list did not finish in time
+    ├── CelError                  a Common Expression Language expression fails
+    │   ├── CelCompileError           parse or type error, with its position
+    │   └── CelEvaluationError        evaluation error, such as a missing key
+    │       └── CelBudgetError            the cost limit is exceeded
     ├── AlreadyOwnedError         another controller owns the object
-    ├── LeaderElectionLostError   this process must stop writing
-    ├── ShutdownTimeoutError      something did not stop in time
-    ├── UsageError                the caller's mistake; fix the code
+    ├── LeaderElectionLostError   this process lost the lease and must stop writing
+    ├── ShutdownTimeoutError      a runnable did not stop in time
+    ├── UsageError                a mistake in the calling code
     └── TerminalError             raised by a reconciler: do not retry
 
-Each carries what the caller needs next: ``retryable`` says whether the same call may succeed later,
-``retry_after`` how many seconds the server asked to wait.
+``retryable`` says whether the same call may succeed later. `ApiError.retry_after` is the server's wait in seconds.
+
+Upstream: k8s.io/apimachinery/pkg/api/errors/errors.go (v1.36)
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 
 class OpsdkError(Exception):
-    """The root of the tree."""
+    """Base class of all exceptions of opsdk.
+
+    Attributes:
+        retryable: whether the same call may succeed later without a change by the caller.
+    """
 
     retryable: ClassVar[bool] = False
 
 
-# ------------------------------------------------------------------ the server said no
+# ------------------------------------------------------------------ error responses
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One reason inside a failed answer, e.g. one invalid field."""
+    """One cause in a ``Status`` object, such as one invalid field (``StatusCause``)."""
 
     reason: str = ""
     message: str = ""
@@ -76,9 +81,9 @@ class Cause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Details:
-    """The ``details`` of a failed answer.
+    """The ``details`` of a ``Status`` object (``StatusDetails``).
 
-    ``kind`` holds the plural resource for most reasons and the kind for ``Invalid``, as on the wire.
+    As on the wire, ``kind`` holds the plural resource for most reasons and the kind for ``Invalid``.
     """
 
     name: str = ""
@@ -90,9 +95,14 @@ class Details:
 
 
 class ApiError(OpsdkError):
-    """The server answered, and the answer is no.
+    """The server returned an error response.
 
-    ``code`` is the HTTP status, ``reason`` the machine-readable word, ``retry_after`` seconds or None.
+    Attributes:
+        message: the message of the ``Status`` object.
+        code: the HTTP status.
+        reason: the machine-readable reason, such as ``NotFound``.
+        details: name, kind and causes.
+        retry_after: seconds that the server asks to wait, or None.
     """
 
     default_code: ClassVar[int] = 500
@@ -111,8 +121,8 @@ class ApiError(OpsdkError):
         self.code = self.default_code if code is None else code
         self.reason = self.default_reason if reason is None else reason
         self.details = details or Details()
-        asked = self.details.retry_after_seconds or None
-        self.retry_after = retry_after if retry_after is not None else asked
+        from_details = self.details.retry_after_seconds or None
+        self.retry_after = retry_after if retry_after is not None else from_details
         super().__init__(message or self.reason or f"HTTP {self.code}")
 
     def __repr__(self) -> str:
@@ -120,55 +130,55 @@ class ApiError(OpsdkError):
 
 
 class BadRequestError(ApiError):
-    """400: the request makes no sense to the server."""
+    """400: the request is malformed."""
 
     default_code, default_reason = 400, "BadRequest"
 
 
 class UnauthorizedError(ApiError):
-    """401: the credentials are missing, wrong or expired."""
+    """401: the credentials are missing, invalid or expired."""
 
     default_code, default_reason = 401, "Unauthorized"
 
 
 class ForbiddenError(ApiError):
-    """403: known, but not allowed (RBAC, or admission said no)."""
+    """403: RBAC or admission does not allow the request."""
 
     default_code, default_reason = 403, "Forbidden"
 
 
 class NotFoundError(ApiError):
-    """404: no such object, or no such resource."""
+    """404: the object or the resource does not exist."""
 
     default_code, default_reason = 404, "NotFound"
 
 
 class MethodNotAllowedError(ApiError):
-    """405: the resource has no such verb."""
+    """405: the resource does not support the verb."""
 
     default_code, default_reason = 405, "MethodNotAllowed"
 
 
 class NotAcceptableError(ApiError):
-    """406: no answer format that the client accepts."""
+    """406: the server supports none of the accepted media types."""
 
     default_code, default_reason = 406, "NotAcceptable"
 
 
 class ConflictError(ApiError):
-    """409: the object was modified since it was read, or a precondition or field owner is in the way."""
+    """409: the object was modified since it was read, a precondition failed, or another manager owns a field."""
 
     default_code, default_reason = 409, "Conflict"
 
 
 class AlreadyExistsError(ApiError):
-    """409: an object of this name is there already."""
+    """409: an object with this name exists."""
 
     default_code, default_reason = 409, "AlreadyExists"
 
 
 class GoneError(ApiError):
-    """410: the resource version or continue token is too old; list again."""
+    """410: the resource version or the continue token has expired; list again."""
 
     default_code, default_reason = 410, "Expired"
 
@@ -180,19 +190,19 @@ class TooLargeError(ApiError):
 
 
 class UnsupportedMediaTypeError(ApiError):
-    """415: the server does not read this content type here."""
+    """415: the server does not accept this content type for the request."""
 
     default_code, default_reason = 415, "UnsupportedMediaType"
 
 
 class InvalidError(ApiError):
-    """422: understood, but the object is not valid; ``details.causes`` names the fields."""
+    """422: the object is not valid; ``details.causes`` names the fields."""
 
     default_code, default_reason = 422, "Invalid"
 
 
 class TooManyRequestsError(ApiError):
-    """429: slow down; ``retry_after`` says for how long."""
+    """429: the server limits requests; ``retry_after`` is the wait in seconds."""
 
     default_code, default_reason = 429, "TooManyRequests"
     retryable = True
@@ -206,14 +216,14 @@ class InternalServerError(ApiError):
 
 
 class ServiceUnavailableError(ApiError):
-    """503: not now."""
+    """503: the server is temporarily unavailable."""
 
     default_code, default_reason = 503, "ServiceUnavailable"
     retryable = True
 
 
 class ServerTimeoutError(ApiError):
-    """504 Timeout, or 500 ServerTimeout: the server gave up waiting."""
+    """504 with reason Timeout, or 500 with reason ServerTimeout: the server did not finish in time."""
 
     default_code, default_reason = 504, "Timeout"
     retryable = True
@@ -260,39 +270,42 @@ _BY_CODE: Mapping[int, type[ApiError]] = {
 
 
 def api_error_type(reason: str, code: int) -> type[ApiError]:
-    """The class for a reason, else for an HTTP code, else ``ApiError`` itself."""
+    """Return the class for a reason, else for an HTTP status, else `ApiError`."""
     return _BY_REASON.get(reason) or _BY_CODE.get(code, ApiError)
 
 
-def api_error_from_status(status: Mapping[str, Any], *, code: int = 0, retry_after: float | None = None) -> ApiError:
-    """The typed error for a ``Status`` object; `code` is the HTTP status, used where the object names none.
+def api_error_from_status(status: Mapping[str, object], *, code: int = 0, retry_after: float | None = None) -> ApiError:
+    """Return the typed error of a ``Status`` object.
 
-    Tolerates any JSON: wrongly typed parts are ignored, because an unreadable error must not hide the error.
+    Args:
+        status: decoded JSON. Members of the wrong type are ignored, so that a malformed Status never hides the error.
+        code: the HTTP status, used if the object has none.
+        retry_after: seconds from the ``Retry-After`` header.
     """
 
-    def text(source: Mapping[str, Any], key: str) -> str:
+    def text(source: Mapping[str, object], key: str) -> str:
         value = source.get(key)
         return value if isinstance(value, str) else ""
 
-    def number(source: Mapping[str, Any], key: str) -> int:
+    def number(source: Mapping[str, object], key: str) -> int:
         value = source.get(key)
         return value if isinstance(value, int) and not isinstance(value, bool) else 0
 
     raw = status.get("details")
-    found: Mapping[str, Any] = raw if isinstance(raw, Mapping) else {}
-    listed = found.get("causes")
+    raw_details: Mapping[str, object] = raw if isinstance(raw, Mapping) else {}
+    listed = raw_details.get("causes")
     causes = tuple(
         Cause(reason=text(c, "reason"), message=text(c, "message"), field=text(c, "field"))
         for c in (listed if isinstance(listed, list) else ())
         if isinstance(c, Mapping)
     )
     details = Details(
-        name=text(found, "name"),
-        group=text(found, "group"),
-        kind=text(found, "kind"),
-        uid=text(found, "uid"),
+        name=text(raw_details, "name"),
+        group=text(raw_details, "group"),
+        kind=text(raw_details, "kind"),
+        uid=text(raw_details, "uid"),
         causes=causes,
-        retry_after_seconds=number(found, "retryAfterSeconds"),
+        retry_after_seconds=number(raw_details, "retryAfterSeconds"),
     )
     code = number(status, "code") or code
     reason = text(status, "reason")
@@ -301,15 +314,15 @@ def api_error_from_status(status: Mapping[str, Any], *, code: int = 0, retry_aft
     )
 
 
-# ------------------------------------------------------------------ no answer
+# ------------------------------------------------------------------ no response
 class TransportError(OpsdkError):
-    """No answer came; whether the server did the work is unknown unless the subclass says otherwise."""
+    """No response arrived. The server may have processed the request, unless the subclass excludes it."""
 
     retryable = True
 
 
 class ConnectError(TransportError):
-    """No connection could be made: the request was certainly not processed."""
+    """No connection was made, so the server did not process the request."""
 
 
 class ConnectionLostError(TransportError):
@@ -323,38 +336,42 @@ class TlsError(TransportError):
 
 
 class DeadlineError(TransportError):
-    """The deadline of the call passed before an answer came."""
+    """No response arrived within the timeout of the call."""
 
 
-# ------------------------------------------------------------------ cannot understand
+# ------------------------------------------------------------------ encoding, kinds, configuration
 class CodecError(OpsdkError):
-    """Bytes and objects do not fit together."""
+    """An object cannot be decoded or encoded."""
 
 
 class DecodeError(CodecError):
-    """These bytes are no such object; the message names the path inside it."""
+    """The bytes do not match the kind. The message names the path inside the object."""
 
 
 class EncodeError(CodecError):
-    """This object has no wire form; the message names the path inside it."""
+    """A value of the object has no JSON form. The message names the object."""
 
 
 class NoMatchError(OpsdkError):
-    """The server does not serve this kind: install its CRD, or correct group, version or kind."""
+    """The server does not serve the kind: install its CRD, or correct group, version or kind."""
 
     retryable = True
 
 
 class SchemeError(OpsdkError):
-    """A type or kind is not registered in the scheme, or registered for something else."""
+    """A type or kind is not registered in the scheme, or is registered for something else."""
 
 
 class ConfigError(OpsdkError):
-    """Configuration that cannot be used; the message names the file and the entry."""
+    """The configuration cannot be used. The message names the file and the entry."""
 
 
 class PatchError(OpsdkError):
-    """A patch that does not fit the document; `path` is where."""
+    """A patch does not apply to the document.
+
+    Attributes:
+        path: the position in the document, if known.
+    """
 
     def __init__(self, message: str, *, path: str = "") -> None:
         self.path = path
@@ -363,15 +380,15 @@ class PatchError(OpsdkError):
 
 # ------------------------------------------------------------------ the cache
 class CacheError(OpsdkError):
-    """A cached read cannot be answered."""
+    """A read from the cache fails."""
 
 
 class CacheNotStartedError(CacheError):
-    """The cache is not started: add it to a manager, or start it, before reading."""
+    """The cache is not started: add it to a manager or start it before reading."""
 
 
 class NotCachedError(CacheError):
-    """This kind has no informer, and the cache is configured not to start one on a read."""
+    """The kind has no informer, and ``reader_fail_on_missing_informer`` is set."""
 
 
 class UnknownNamespaceError(CacheError):
@@ -379,26 +396,26 @@ class UnknownNamespaceError(CacheError):
 
 
 class CacheSyncError(CacheError):
-    """An informer did not sync in time; `__cause__` holds its last list or watch error."""
+    """An informer did not sync in time. ``__cause__`` holds its last list or watch error."""
 
     retryable = True
 
 
-# ------------------------------------------------------------------ the rest
+# ------------------------------------------------------------------ CEL, ownership, life cycle
 class CelError(OpsdkError):
-    """An expression of the Common Expression Language is wrong, or goes wrong."""
+    """A Common Expression Language expression does not compile or evaluate."""
 
 
 class CelCompileError(CelError):
-    """The expression does not parse, or does not fit its declarations; the message shows where."""
+    """The expression does not parse or type-check. The message shows the position."""
 
 
 class CelEvaluationError(CelError):
-    """The expression has no value with these variables, e.g. because a key is missing."""
+    """The expression has no value for these variables, for example because a key is missing."""
 
 
 class CelBudgetError(CelEvaluationError):
-    """The evaluation would cost more than it may."""
+    """The evaluation exceeds its cost limit."""
 
 
 class AlreadyOwnedError(OpsdkError):
@@ -406,11 +423,11 @@ class AlreadyOwnedError(OpsdkError):
 
 
 class LeaderElectionLostError(OpsdkError):
-    """The lease was lost: this process must not write any more."""
+    """This process lost the lease and must stop writing."""
 
 
 class ShutdownTimeoutError(OpsdkError):
-    """Something did not stop within the grace period; the message names it."""
+    """A runnable did not stop within the shutdown timeout. The message names it."""
 
 
 class UsageError(OpsdkError):
@@ -418,7 +435,7 @@ class UsageError(OpsdkError):
 
 
 class TerminalError(OpsdkError):
-    """Raised by a reconciler: retrying cannot help, so the request is dropped until its object changes.
+    """Raised by a reconciler when a retry cannot help: the request is dropped until the object changes.
 
     >>> raise TerminalError("spec.image is not a valid reference")
     Traceback (most recent call last):

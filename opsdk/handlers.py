@@ -1,4 +1,7 @@
-"""Which requests an event leads to."""
+"""Event handlers: map events to requests.
+
+Upstream: sigs.k8s.io/controller-runtime/pkg/handler
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=AnyObject)
 Mapped = Iterable[Request] | None
-"""Requests; None for none."""
+"""Requests; None is the same as no request."""
 
 
 @runtime_checkable
@@ -29,59 +32,62 @@ class EventHandler(Protocol):
     """Maps events to requests."""
 
     async def prepare(self, mapper: RestMapper) -> None:
-        """Called once before the first event; may ask the server."""
+        """Called once before the first event. It may send requests to the server."""
         ...
 
     def requests(self, event: AnyEvent) -> Mapped | Awaitable[Mapped]:
-        """The requests for an event, without duplicates. An awaitable is awaited in the order of the events."""
+        """Return the requests for an event. An awaitable is awaited in the order of the events.
+
+        If it raises, the event is retried with growing delays.
+        """
         ...
 
 
 class EnqueueRequestForObject:
-    """The object itself."""
+    """Maps an event to a request for its own object."""
 
     async def prepare(self, mapper: RestMapper) -> None:
-        """Nothing to prepare."""
+        """Do nothing."""
 
     def requests(self, event: AnyEvent) -> Mapped:
-        """One request."""
+        """Return one request."""
         return (Request(*event.view.key),)
 
     def __repr__(self) -> str:
-        return "EnqueueObject()"
+        return "EnqueueRequestForObject()"
 
 
 class EnqueueRequestForOwner:
-    """The owners of a kind that the object has, or had before an update.
+    """Maps an event to requests for the object's owners of one kind, including owners before an update.
 
     Group and kind must match; the version does not matter.
 
     Args:
         owner: the kind of the owner.
-        controller_only: only the controlling owner counts.
+        only_controller_owner: ignore owners that are not the controller.
     """
 
-    def __init__(self, owner: KindLike[Any], *, controller_only: bool = True) -> None:
-        self.owner: Kind[Any] = kind_of(owner)
-        self.controller_only = controller_only
+    def __init__(self, owner: KindLike[AnyObject], *, only_controller_owner: bool = True) -> None:
+        self.owner: Kind[AnyObject] = kind_of(owner)
+        self.only_controller_owner = only_controller_owner
         self._namespaced = True
 
     async def prepare(self, mapper: RestMapper) -> None:
-        """Learn whether owners live in namespaces."""
+        """Find out whether the owner's kind is namespaced."""
         self._namespaced = (await mapper.mapping_for(self.owner.gvk)).namespaced
 
     def requests(self, event: AnyEvent) -> Mapped:
-        """One request for each owner."""
-        found: dict[Request, None] = {}
+        """Return one request for each owner."""
+        requests: dict[Request, None] = {}
         for view in (event.old, event.new):
             for owner in view.owners if view is not None else ():
-                if self._is_ours(owner):
+                if self._matches(owner):
                     namespace = event.view.key.namespace if self._namespaced else ""
-                    found[Request(namespace, owner.name)] = None
-        return found
+                    requests[Request(namespace, owner.name)] = None
+        return requests
 
-    def _is_ours(self, owner: OwnerRef) -> bool:
-        if self.controller_only and not owner.controller:
+    def _matches(self, owner: OwnerRef) -> bool:
+        if self.only_controller_owner and not owner.controller:
             return False
         try:
             group = GroupVersion.parse(owner.api_version).group
@@ -91,53 +97,56 @@ class EnqueueRequestForOwner:
         return GroupKind(group, owner.kind) == self.owner.gvk.group_kind
 
     def __repr__(self) -> str:
-        return f"EnqueueOwner({self.owner.gvk}{'' if self.controller_only else ', any owner'})"
+        return f"EnqueueRequestForOwner({self.owner.gvk}{'' if self.only_controller_owner else ', any owner'})"
 
 
 MapFunction = Callable[[Any], Mapped] | Callable[[Any], Awaitable[Mapped]]
 
 
 class EnqueueRequestsFromMapFunc(Generic[T]):
-    """What a function makes of the object; in updates of the old and the new one.
+    """Maps an event to the requests that a function returns for the object; for updates, for the old and the new one.
 
-    The function may be ``async`` and read from the client, e.g. to find all objects that refer to this one.
+    Args:
+        function: gets an object and returns requests. It may be ``async`` and read from the client, for example to find
+            all
+            objects that refer to this one.
     """
 
     def __init__(self, function: MapFunction) -> None:
         self.function = function
 
     async def prepare(self, mapper: RestMapper) -> None:
-        """Nothing to prepare."""
+        """Do nothing."""
 
     def requests(self, event: Event[T]) -> Mapped | Awaitable[Mapped]:
-        """The function's requests."""
+        """Return the function's requests without duplicates."""
         views = [view for view in (event.old, event.new) if view is not None]
-        if event.resync:  # twice the same object
+        if event.resync:  # old and new are the same object
             views = views[-1:]
         if _is_async(self.function):
             return self._wait([view.object for view in views])
-        found: dict[Request, None] = {}
+        requests: dict[Request, None] = {}
         for view in views:
-            answer = self.function(view.object)
-            if inspect.isawaitable(answer):
-                if inspect.iscoroutine(answer):
-                    answer.close()
-                raise UsageError(f"{self!r} answered an awaitable: declare the function itself with `async def`")
-            found |= dict.fromkeys(answer or ())
-        return found
+            result = self.function(view.object)
+            if inspect.isawaitable(result):
+                if inspect.iscoroutine(result):
+                    result.close()
+                raise UsageError(f"{self!r} returned an awaitable: declare the function itself with `async def`")
+            requests |= dict.fromkeys(result or ())
+        return requests
 
     async def _wait(self, objects: list[T]) -> Mapped:
-        found: dict[Request, None] = {}
+        requests: dict[Request, None] = {}
         for obj in objects:
-            found |= dict.fromkeys(await self.function(obj) or ())  # type: ignore[misc]
-        return found
+            requests |= dict.fromkeys(await self.function(obj) or ())  # type: ignore[misc]
+        return requests
 
     def __repr__(self) -> str:
-        return f"EnqueueMapped({getattr(self.function, '__qualname__', self.function)})"
+        return f"EnqueueRequestsFromMapFunc({getattr(self.function, '__qualname__', self.function)})"
 
 
 def _is_async(function: Any) -> bool:
-    """Whether calling it gives an awaitable: also an object whose ``__call__`` is async, or a partial of either."""
+    """Whether a call returns an awaitable, also for an object with an async ``__call__`` and for a partial."""
     while isinstance(function, functools.partial):
         function = function.func
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)

@@ -1,4 +1,7 @@
-"""Which events matter. Predicates combine with ``&``, ``|`` and ``~``."""
+"""Predicates: decide which events are handled. They combine with ``&``, ``|`` and ``~``.
+
+Upstream: sigs.k8s.io/controller-runtime/pkg/predicate/predicate.go
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from opsdk.apimachinery.meta import LabelSelector
+from opsdk.apimachinery.object import AnyObject
 from opsdk.apimachinery.selectors import Selector, as_selector
 from opsdk.event.event import AnyEvent, EventType, ObjectView
 
@@ -13,7 +17,7 @@ PredicateFunc = Callable[[AnyEvent], bool]
 
 
 class Predicate:
-    """A test on events.
+    """A function from an event to a bool, with a name. An event passes if it returns True.
 
     >>> p = generation_changed() | labels_changed()
     """
@@ -23,7 +27,7 @@ class Predicate:
         self.name = name or getattr(test, "__name__", "predicate")
 
     def __call__(self, event: AnyEvent) -> bool:
-        """Whether the event matters."""
+        """Whether the event passes."""
         return self._test(event)
 
     def __and__(self, other: PredicateFunc) -> Predicate:
@@ -40,12 +44,12 @@ class Predicate:
 
 
 def all_of(*tests: PredicateFunc) -> Predicate:
-    """All must hold; none at all holds always."""
+    """Return a predicate that passes if all `tests` pass. Without tests, every event passes."""
     return Predicate(lambda event: all(t(event) for t in tests), f"all of {len(tests)}")
 
 
 def any_of(*tests: PredicateFunc) -> Predicate:
-    """One must hold; none at all never holds."""
+    """Return a predicate that passes if one of `tests` passes. Without tests, no event passes."""
     return Predicate(lambda event: any(t(event) for t in tests), f"any of {len(tests)}")
 
 
@@ -56,7 +60,7 @@ def on(
     delete: PredicateFunc | bool = True,
     generic: PredicateFunc | bool = True,
 ) -> Predicate:
-    """A test for each kind of event; True lets all pass, False none.
+    """Return a predicate with one test for each event type. True passes all events, False none.
 
     >>> only_updates = on(create=False, delete=False, generic=False)
     """
@@ -75,12 +79,12 @@ def on(
 
 
 def of_object(test: Callable[[Any], bool]) -> Predicate:
-    """A test on the object itself (the new one in updates). It is decoded for it."""
+    """Return a predicate on the decoded object; for updates, the new one."""
     return Predicate(lambda event: test(event.view.object), getattr(test, "__name__", "of_object"))
 
 
-def _changed(name: str, value: Callable[[ObjectView[Any]], Any]) -> Predicate:
-    """Updates in which `value` differs; other events pass."""
+def _changed(name: str, value: Callable[[ObjectView[AnyObject]], Any]) -> Predicate:
+    """Return a predicate that drops updates with an equal `value`. Other events pass."""
 
     def test(event: AnyEvent) -> bool:
         if event.type is not EventType.UPDATE:
@@ -91,29 +95,29 @@ def _changed(name: str, value: Callable[[ObjectView[Any]], Any]) -> Predicate:
 
 
 def resource_version_changed() -> Predicate:
-    """Drops updates in which nothing changed, such as resyncs."""
+    """Drop updates without a change, such as resyncs (``ResourceVersionChangedPredicate``)."""
     return _changed("resource_version_changed", lambda v: v.resource_version)
 
 
 def generation_changed() -> Predicate:
-    """Drops updates that leave the spec alone: status and metadata changes.
+    """Drop updates that do not change the spec: status and metadata changes (``GenerationChangedPredicate``).
 
-    Beginning a deletion counts: it raises the generation.
+    The start of a deletion passes, because it increases the generation.
     """
     return _changed("generation_changed", lambda v: v.generation)
 
 
 def labels_changed() -> Predicate:
-    """Drops updates that leave the labels alone."""
+    """Drop updates that do not change the labels (``LabelChangedPredicate``)."""
     return _changed("labels_changed", lambda v: v.labels)
 
 
 def annotations_changed() -> Predicate:
-    """Drops updates that leave the annotations alone."""
+    """Drop updates that do not change the annotations (``AnnotationChangedPredicate``)."""
     return _changed("annotations_changed", lambda v: v.metadata.annotations)
 
 
 def matches_labels(selector: str | Mapping[str, str] | LabelSelector | Selector) -> Predicate:
-    """Objects with these labels; an invalid selector is a `UsageError` here, not later."""
+    """Drop events of objects that the selector does not match. Raises `UsageError` if the selector is invalid."""
     parsed = as_selector(selector)
     return Predicate(lambda event: parsed.matches(event.view.labels), f"matches {parsed}")

@@ -1,4 +1,9 @@
-"""What the manager runs: three small Protocols, so that nothing it runs has to know it."""
+"""Protocols of the objects that a manager runs.
+
+A runnable implements them without importing the manager.
+
+Upstream: sigs.k8s.io/controller-runtime/pkg/manager/manager.go
+"""
 
 from __future__ import annotations
 
@@ -7,29 +12,30 @@ from typing import Protocol, runtime_checkable
 
 @runtime_checkable
 class Runnable(Protocol):
-    """Something with a life: it works until it is done or cancelled."""
+    """A long-running component: a controller, a cache, a server."""
 
     async def start(self) -> None:
-        """Run until the work ends; returning early is fine, raising stops the whole manager.
+        """Run until the work ends or the task is cancelled.
 
-        Cancellation is the signal to stop: clean up and let ``CancelledError`` pass.
+        Return early when there is nothing left to do. An exception stops the whole manager. On cancellation, release
+        resources and let ``CancelledError`` propagate.
         """
         ...
 
 
 @runtime_checkable
 class NeedsLeaderElection(Protocol):
-    """Says whether a runnable may only run on the elected replica. Without this Protocol it must be elected."""
+    """Tells the manager whether a runnable needs leader election. A runnable without this method needs it."""
 
     def needs_leader_election(self) -> bool:
-        """True: start after winning the election. False: run on every replica."""
+        """Return True to start after this replica wins the election, False to run on every replica."""
         ...
 
 
 @runtime_checkable
 class Ready(Protocol):
-    """Something that takes time until it can be relied on, e.g. a cache."""
+    """A runnable that needs time before other runnables can use it, such as a cache."""
 
     async def wait_ready(self) -> None:
-        """Return when ready; raise the reason if it never will be."""
+        """Return when the runnable is ready. Raise the reason if it can never become ready."""
         ...

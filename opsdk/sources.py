@@ -1,4 +1,7 @@
-"""Where events come from."""
+"""Event sources: feed the work queue of a controller.
+
+Upstream: sigs.k8s.io/controller-runtime/pkg/source/source.go, pkg/internal/source/kind.go
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,14 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from opsdk.aio.backoff import Backoff
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.tasks import TaskOwner
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
+from opsdk.apimachinery.object import AnyObject
 from opsdk.cache.cache import Cache, CachedKind, KindRegistration
-from opsdk.cache.store import Delta
 from opsdk.dispatcher import EventDispatcher
 from opsdk.errors import CacheSyncError, NoMatchError, OpsdkError, UsageError
 from opsdk.event.event import event_of
@@ -24,20 +27,20 @@ from opsdk.queue.work_queue import WorkQueue
 
 log = logging.getLogger(__name__)
 
-# When a kind that is not served is looked for again: soon at first, for its definition is often installed together
-# with the operator; then every ten seconds, as controller-runtime does.
+# Retries for a kind that is not served yet. Short at first, because its CRD is often installed together with the
+# operator; then every ten seconds, as in controller-runtime.
 _RETRY_KIND = Backoff(base=0.5, factor=2.0, cap=10.0, jitter=0.0, reset_after=0)
 
 
 class EventSource(Protocol):
-    """Feeds a controller's queue."""
+    """Feeds a controller's work queue."""
 
     async def start(self, queue: WorkQueue[Request]) -> None:
-        """Begin to feed `queue`, and return; must not block for long."""
+        """Start to feed `queue`, and return. Must not block."""
         ...
 
     async def wait_synced(self, timeout: float) -> None:  # noqa: ASYNC109 - the error says why
-        """Return when what was there at the start is in the queue; raise the reason after `timeout` seconds."""
+        """Return when the initial objects are in the queue. Raise the reason after `timeout` seconds."""
         ...
 
     async def aclose(self) -> None:
@@ -48,78 +51,84 @@ class EventSource(Protocol):
 class KindSource:
     """The changes of a kind, from the cache's informers.
 
-    A kind that is not served yet is looked for, at least every ten seconds, until it is, so a controller may start
-    before its CRD is installed.
+    A kind that the server does not serve yet is retried at least every ten seconds, so a controller may start before
+    its CRD is installed.
+
+    Args:
+        cache: provides the informer.
+        kind: the watched kind.
+        handler: maps events to requests.
+        predicates: an event must pass all of them.
+        clock: source of time.
     """
 
     def __init__(
         self,
         cache: Cache,
-        kind: KindLike[Any],
+        kind: KindLike[AnyObject],
         handler: EventHandler,
         *,
         predicates: Sequence[PredicateFunc] = (),
         clock: Clock = LOOP_CLOCK,
     ) -> None:
-        self.kind: Kind[Any] = kind_of(kind)
+        self.kind: Kind[AnyObject] = kind_of(kind)
         self.cache = cache
         self._clock = clock
-        self._feeder = EventDispatcher(str(self.kind.gvk), handler, predicates, clock)
+        self._dispatcher = EventDispatcher(str(self.kind.gvk), handler, predicates, clock)
         self._tasks = TaskOwner(f"source {self.kind.gvk}", on_error=self._on_crash)
         self._registration: KindRegistration | None = None
         self._cached: CachedKind | None = None
-        self._found = asyncio.Event()
+        self._attached = asyncio.Event()
         self._problem: BaseException | None = None
 
     @property
     def counts(self) -> Counter[str]:
-        """How often: event, dropped, predicate_error, handler_error, given_up."""
-        return self._feeder.counts
+        """Counters: event, dropped, predicate_error, handler_error, given_up."""
+        return self._dispatcher.counts
 
     async def start(self, queue: WorkQueue[Request]) -> None:
-        """Find the informer in the background, and add a handler to it."""
-        self._feeder.bind(queue)
+        """Start a task that gets the informer and adds a handler to it."""
+        self._dispatcher.bind(queue)
         self._tasks.start(self._attach(), name="attach")
 
     async def _attach(self) -> None:
-        said = False
+        reported = False
         waits = _RETRY_KIND.start()
         while True:
             try:
-                await self._feeder.handler.prepare(self.cache.mapper)
+                await self._dispatcher.handler.prepare(self.cache.mapper)
                 self._cached = await self.cache.informer_for(self.kind)
                 break
-            except UsageError as error:  # no retry can mend it
+            except UsageError as error:  # a retry does not help
                 self._problem = error
-                self._found.set()
+                self._attached.set()
                 return
             except OpsdkError as error:
                 self._problem = error
-                level = logging.DEBUG if said else logging.WARNING
+                level = logging.DEBUG if reported else logging.WARNING
                 log.log(level, "cannot watch %s yet: %s", self.kind.gvk, error)
-                said = isinstance(error, NoMatchError)
+                reported = isinstance(error, NoMatchError)
             await self._clock.sleep(waits.next(self._clock.now()))
         self._problem = None
-        self._registration = self._cached.add_handler(self._on_delta, resync=True)
-        self._found.set()
+        self._registration = self._cached.add_handler(
+            lambda delta: self._dispatcher.dispatch(event_of(delta, self.kind)), resync=True
+        )
+        self._attached.set()
 
     def _on_crash(self, task: str, error: BaseException) -> None:
         log.error("%s ended: %r", task, error, exc_info=error)
         self._problem = error
-        self._found.set()
-
-    def _on_delta(self, delta: Delta) -> None:
-        self._feeder.feed(event_of(delta, self.kind))
+        self._attached.set()
 
     async def wait_synced(self, timeout: float) -> None:  # noqa: ASYNC109 - the error says why
-        """Return when every object of the initial list went through the handler.
+        """Return when the handler has mapped every object of the initial list.
 
-        Raises `CacheSyncError` naming the kind and the last problem: not served, not allowed, not reachable.
+        Raises `CacheSyncError` with the kind and the last problem: not served, forbidden, unreachable.
         """
         deadline = self._clock.now() + timeout
         try:
             async with asyncio.timeout(timeout):
-                await self._found.wait()
+                await self._attached.wait()
         except TimeoutError:
             raise CacheSyncError(
                 f"no informer for {self.kind.gvk} within {timeout:g} s: {self._problem}"
@@ -130,27 +139,28 @@ class KindSource:
         await self._cached.wait_synced(max(deadline - self._clock.now(), 0.001))
         try:
             async with asyncio.timeout(max(deadline - self._clock.now(), 0.001)):
-                await self._feeder.settled()
+                await self._dispatcher.wait_mapped()
         except TimeoutError:
             raise CacheSyncError(
-                f"{self._feeder.handler!r} has not mapped every {self.kind.gvk} within {timeout:g} s: it must answer"
+                f"{self._dispatcher.handler!r} has not mapped every {self.kind.gvk} within {timeout:g} s: "
+                "check that it returns"
             ) from None
 
     async def aclose(self) -> None:
-        """Take the handler away. Idempotent."""
+        """Remove the handler. Idempotent."""
         if self._registration is not None:
             self._registration.remove()
         try:
             await self._tasks.aclose()
         finally:
-            await self._feeder.aclose()
+            await self._dispatcher.aclose()
 
     def __repr__(self) -> str:
-        return f"<KindSource {self.kind.gvk} -> {self._feeder.handler!r}>"
+        return f"<KindSource {self.kind.gvk} -> {self._dispatcher.handler!r}>"
 
 
 class ChannelSource:
-    """Requests from outside the cluster: a webhook of some service, a timer, a test.
+    """Requests from outside the cluster: a webhook, a timer, a test.
 
     Requests sent before the start are kept.
 
@@ -161,32 +171,32 @@ class ChannelSource:
     def __init__(self, name: str) -> None:
         self.name = name
         self._queue: WorkQueue[Request] | None = None
-        self._early: list[tuple[Request, int]] = []
+        self._sent_before_start: list[tuple[Request, int]] = []
         self._closed = False
 
     def send(self, request: Request, *, priority: int = 0) -> None:
-        """Have `request` reconciled; ignored once the controller has stopped."""
+        """Queue `request`. Does nothing after the controller has stopped."""
         if self._closed:
             return
         if self._queue is None:
-            self._early.append((request, priority))
+            self._sent_before_start.append((request, priority))
         else:
             self._queue.add(request, priority=priority)
 
     async def start(self, queue: WorkQueue[Request]) -> None:
-        """Pass on what was sent so far and what will be."""
+        """Queue the requests sent so far and all later ones."""
         if self._queue is not None:
-            raise UsageError(f"the channel {self.name} is started already: give each controller its own")
+            raise UsageError(f"the channel {self.name} is already started: create one channel for each controller")
         self._queue = queue
-        early, self._early = self._early, []
+        early, self._sent_before_start = self._sent_before_start, []
         for request, priority in early:
             queue.add(request, priority=priority)
 
     async def wait_synced(self, timeout: float) -> None:  # noqa: ASYNC109 - the port's
-        """A channel has nothing to wait for."""
+        """Return at once: a channel has no initial objects."""
 
     async def aclose(self) -> None:
-        """Pass on nothing more."""
+        """Ignore later requests."""
         self._closed = True
 
     def __repr__(self) -> str:

@@ -78,11 +78,11 @@ async def test_an_outage_loses_no_state(asynchronous: bool) -> None:
     moody = Moody(asynchronous=asynchronous)
     async with Fed(moody) as fed:
         moody.down = True
-        fed.feeder.feed(updated(view(version=1), view(version=2)))
+        fed.feeder.dispatch(updated(view(version=1), view(version=2)))
         await asyncio.sleep(1)
-        fed.feeder.feed(updated(view(version=2), view(version=3)))
+        fed.feeder.dispatch(updated(view(version=2), view(version=3)))
         await asyncio.sleep(30)
-        fed.feeder.feed(updated(view(version=3), view(version=4)))
+        fed.feeder.dispatch(updated(view(version=3), view(version=4)))
         await asyncio.sleep(1)
         assert fed.taken() == []
         moody.down = False
@@ -98,10 +98,12 @@ async def test_a_state_that_cannot_be_mapped_is_superseded(asynchronous: bool, f
     moody = Moody(asynchronous=asynchronous)
     moody.poison = {"2"}
     async with Fed(moody) as fed:
-        fed.feeder.feed(created(view(version=2)) if first == "create" else updated(view(version=1), view(version=2)))
+        fed.feeder.dispatch(
+            created(view(version=2)) if first == "create" else updated(view(version=1), view(version=2))
+        )
         await asyncio.sleep(1000)
         assert fed.taken() == []
-        fed.feeder.feed(updated(view(version=2), view(version=3)))
+        fed.feeder.dispatch(updated(view(version=2), view(version=3)))
         await asyncio.sleep(700)
         assert sorted(fed.taken()) == (["3"] if first == "create" else ["1", "3"])
         errors = fed.feeder.counts["handler_error"]
@@ -115,9 +117,9 @@ async def test_a_deletion_supersedes_too(asynchronous: bool) -> None:
     moody = Moody(asynchronous=asynchronous)
     moody.down = True
     async with Fed(moody) as fed:
-        fed.feeder.feed(updated(view(version=1), view(version=2)))
+        fed.feeder.dispatch(updated(view(version=1), view(version=2)))
         await asyncio.sleep(1)
-        fed.feeder.feed(deleted(view(version=3)))
+        fed.feeder.dispatch(deleted(view(version=3)))
         await asyncio.sleep(1)
         moody.down = False
         await asyncio.sleep(400)
@@ -137,8 +139,8 @@ async def test_a_newer_success_does_not_swallow_an_older_failure() -> None:
         return [Request("", obj.metadata.resource_version)]
 
     async with Fed(EnqueueRequestsFromMapFunc(flaky)) as fed:
-        fed.feeder.feed(updated(view(version=1), view(version=2)))
-        fed.feeder.feed(updated(view(version=3), view(version=4)))
+        fed.feeder.dispatch(updated(view(version=1), view(version=2)))
+        fed.feeder.dispatch(updated(view(version=3), view(version=4)))
         await asyncio.sleep(1)
         assert sorted(fed.taken()) == ["1", "2", "3", "4"]
 
@@ -156,7 +158,7 @@ async def test_whatever_fails_every_state_is_mapped(seed: int, asynchronous: boo
         for _ in range(60):
             name = rng.choice("abc")
             old, version = versions[name], version + 1
-            fed.feeder.feed(updated(view(name, old), view(name, version)) if old else created(view(name, version)))
+            fed.feeder.dispatch(updated(view(name, old), view(name, version)) if old else created(view(name, version)))
             versions[name] = version
             moody.down = rng.random() < 0.4
             await asyncio.sleep(rng.choice([0, 0, 0.05, 1, 20]))
@@ -165,7 +167,7 @@ async def test_whatever_fails_every_state_is_mapped(seed: int, asynchronous: boo
         await asyncio.sleep(1000)
         seen |= set(fed.taken())
         assert seen == {str(n) for n in range(1, version + 1)}
-        assert not fed.feeder._owed
+        assert not fed.feeder._pending_retries
         assert fed.feeder.counts["given_up"] == 0
 
 
@@ -178,8 +180,8 @@ async def test_one_object_in_trouble_does_not_hold_up_others() -> None:
         return [Request("", obj.metadata.name)]
 
     async with Fed(EnqueueRequestsFromMapFunc(picky)) as fed:
-        fed.feeder.feed(created(view("bad")))
-        fed.feeder.feed(created(view("good")))
+        fed.feeder.dispatch(created(view("bad")))
+        fed.feeder.dispatch(created(view("good")))
         assert fed.taken() == ["good"]
 
 
@@ -188,7 +190,7 @@ async def test_failures_wait_longer_and_longer() -> None:
     moody = Moody(asynchronous=False)
     moody.down = True
     async with Fed(moody) as fed:
-        fed.feeder.feed(created(view()))
+        fed.feeder.dispatch(created(view()))
         await asyncio.sleep(600)
         early = fed.feeder.counts["handler_error"]
         await asyncio.sleep(3000)
@@ -208,8 +210,8 @@ async def test_a_function_that_cancels_itself_is_a_failure() -> None:
         return [Request("", obj.metadata.name)]
 
     async with Fed(EnqueueRequestsFromMapFunc(odd)) as fed:
-        fed.feeder.feed(created(view("a")))
-        fed.feeder.feed(created(view("b")))
+        fed.feeder.dispatch(created(view("a")))
+        fed.feeder.dispatch(created(view("b")))
         await asyncio.sleep(1)
         assert sorted(fed.taken()) == ["a", "b"]
 
@@ -223,11 +225,11 @@ async def test_answers_are_checked() -> None:
             raise ValueError("late")
 
     async with Fed(EnqueueRequestsFromMapFunc(lambda _: ["ns/name"])) as fed:
-        fed.feeder.feed(created(view()))
+        fed.feeder.dispatch(created(view()))
         assert fed.taken() == []
         assert fed.feeder.counts["handler_error"] == 1
     async with Fed(Lazy()) as fed:
-        fed.feeder.feed(created(view()))
+        fed.feeder.dispatch(created(view()))
         assert fed.taken() == []
         assert fed.feeder.counts["handler_error"] == 1
 
@@ -239,11 +241,11 @@ async def test_a_raising_predicate_lets_the_event_pass() -> None:
         raise RuntimeError("mine")
 
     async with Fed(EnqueueRequestForObject(), broken) as fed:
-        fed.feeder.feed(created(view("a")))
+        fed.feeder.dispatch(created(view("a")))
         assert fed.taken() == ["a"]
         assert fed.feeder.counts["predicate_error"] == 1
     async with Fed(EnqueueRequestForObject(), lambda e: e.view.key.name != "a", broken) as fed:
-        fed.feeder.feed(created(view("a")))
+        fed.feeder.dispatch(created(view("a")))
         assert fed.taken() == []
         assert (fed.feeder.counts["dropped"], fed.feeder.counts["predicate_error"]) == (1, 0)
 
@@ -251,8 +253,8 @@ async def test_a_raising_predicate_lets_the_event_pass() -> None:
 async def test_initial_objects_wait_behind_changes() -> None:
     """Initial and resync events have the low priority, changes the ordinary one."""
     async with Fed(EnqueueRequestForObject()) as fed:
-        fed.feeder.feed(created(view("old"), initial=True))
-        fed.feeder.feed(created(view("new")))
+        fed.feeder.dispatch(created(view("old"), initial=True))
+        fed.feeder.dispatch(created(view("new")))
         first, second = fed.queue.get_nowait(), fed.queue.get_nowait()
         assert first is not None
         assert second is not None
@@ -276,8 +278,8 @@ async def test_async_functions_are_asked_one_at_a_time() -> None:
 
     async with Fed(EnqueueRequestsFromMapFunc(slow)) as fed:
         for n in range(10):
-            fed.feeder.feed(created(view(f"o{n}")))
-        await fed.feeder.settled()
+            fed.feeder.dispatch(created(view(f"o{n}")))
+        await fed.feeder.wait_mapped()
     assert peak == 1
     assert order == [f"o{n}" for n in range(10)]
 
@@ -291,11 +293,11 @@ async def test_closing_leaves_nothing() -> None:
 
     fed = Fed(EnqueueRequestsFromMapFunc(forever))
     for n in range(3):
-        fed.feeder.feed(created(view(f"o{n}")))
+        fed.feeder.dispatch(created(view(f"o{n}")))
     await asyncio.sleep(1)
     await fed.feeder.aclose()
     await fed.feeder.aclose()
-    fed.feeder.feed(created(view("late")))
+    fed.feeder.dispatch(created(view("late")))
     await asyncio.sleep(20_000)
     assert fed.taken() == []
 
@@ -303,7 +305,7 @@ async def test_closing_leaves_nothing() -> None:
 async def test_one_queue_only() -> None:
     """A feeder serves one controller."""
     async with Fed(EnqueueRequestForObject()) as fed:
-        with pytest.raises(UsageError, match="give each controller its own"):
+        with pytest.raises(UsageError, match="is already started"):
             fed.feeder.bind(fed.queue)
 
 

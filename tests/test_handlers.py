@@ -44,7 +44,7 @@ async def test_only_the_controlling_owner_unless_asked() -> None:
     """Other owners count with ``controller_only=False`` only."""
     both = view(ownerReferences=[owner(WIDGET, "a", controller=False), owner(WIDGET, "b")])
     assert await ask(EnqueueRequestForOwner(WIDGET), created(both)) == ["ns/b"]
-    assert await ask(EnqueueRequestForOwner(WIDGET, controller_only=False), created(both)) == ["ns/a", "ns/b"]
+    assert await ask(EnqueueRequestForOwner(WIDGET, only_controller_owner=False), created(both)) == ["ns/a", "ns/b"]
 
 
 async def test_owners_match_by_group_and_kind() -> None:

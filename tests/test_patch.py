@@ -91,7 +91,7 @@ def test_an_optimistic_lock_sends_the_revision_of_the_base() -> None:
     changed = deep_copy(base)
     changed.metadata.resource_version = "100"
     assert patch_of(base, changed, optimistic_lock=True) == {"metadata": {"resourceVersion": "7"}}
-    with pytest.raises(UsageError, match="needs the resource version"):
+    with pytest.raises(UsageError, match="needs a resource version"):
         MergeFrom(site(), optimistic_lock=True)
 
 

@@ -89,7 +89,7 @@ async def test_a_handler_that_never_answers_is_named() -> None:
     async with Running(world) as running:
         source = KindSource(world.cache, THING, EnqueueRequestsFromMapFunc(stuck))
         await source.start(running.queue)
-        with pytest.raises(CacheSyncError, match=r"EnqueueMapped\(.*stuck"):
+        with pytest.raises(CacheSyncError, match=r"EnqueueRequestsFromMapFunc\(.*stuck"):
             await source.wait_synced(30)
         assert asyncio.get_running_loop().time() == pytest.approx(30, abs=1)
         await source.aclose()
@@ -190,7 +190,7 @@ async def test_a_source_serves_one_controller() -> None:
     async with Running(world) as running:
         for source in (KindSource(world.cache, THING, EnqueueRequestForObject()), ChannelSource("c")):
             await source.start(running.queue)
-            with pytest.raises(UsageError, match="give each controller its own"):
+            with pytest.raises(UsageError, match="is already started"):
                 await source.start(running.queue)
             await source.aclose()
             await source.aclose()

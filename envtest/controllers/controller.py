@@ -18,7 +18,7 @@ from envtest.controllers.writes import Delete, Patch, PendingEvent, Write, Write
 from opsdk.aio.clock import Clock
 from opsdk.aio.tasks import TaskOwner
 from opsdk.errors import AlreadyExistsError, ApiError, ConflictError, ForbiddenError, NotFoundError
-from opsdk.queue.rate_limiters import ExponentialFailure
+from opsdk.queue.rate_limiters import ItemExponentialFailureRateLimiter
 from opsdk.queue.work_queue import ShutDownError, WorkQueue
 from opsdk.structured_merge.value import JsonObject
 
@@ -90,7 +90,7 @@ class Controller(ABC):
         self.context = context
         self.informers = context.informers
         self.queue: WorkQueue[str] = WorkQueue(
-            self.name, rate_limiter=ExponentialFailure(cap=_LONGEST_WAIT), clock=context.clock
+            self.name, rate_limiter=ItemExponentialFailureRateLimiter(cap=_LONGEST_WAIT), clock=context.clock
         )
         self.events = Recorder(context.api, self.component or f"{self.name}-controller", context.clock)
         self.told: ApiError | None = None

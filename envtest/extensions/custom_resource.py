@@ -23,7 +23,7 @@ from opsdk.apiserver.structural.strategy import SchemaStrategy
 from opsdk.errors import ApiError, Cause, DecodeError
 from opsdk.structured_merge.go_format import go_json, whole_numbers
 from opsdk.structured_merge.identity_cache import IdentityCache
-from opsdk.structured_merge.schema import Schema, shape_of_schema
+from opsdk.structured_merge.schema import Schema, structural_schema
 from opsdk.structured_merge.value import JsonObject
 
 _SHOWN = 1024
@@ -55,7 +55,7 @@ class CustomModel:
     @cached_property
     def shape(self) -> Schema:
         """See `Model`."""
-        return shape_of_schema(self.raw)
+        return structural_schema(self.raw)
 
     @property
     def printer(self) -> Printer:

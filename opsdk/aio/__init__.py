@@ -1,4 +1,4 @@
-"""What asyncio lacks for long-lived programs: a clock port, owned tasks, backoff, broadcast.
+"""asyncio helpers for long-running programs: clock, task owner, alarm, exponential backoff, closing.
 
-Knows nothing of Kubernetes. Pure rules and thin loops only; no I/O.
+This package has no I/O and does not know Kubernetes. Work queues and retries of requests belong elsewhere.
 """

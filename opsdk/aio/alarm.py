@@ -1,4 +1,4 @@
-"""A future that is done at a time of a clock: waits beside other futures, and is set again when it rang."""
+"""An asyncio future that completes at a given time of a clock."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from opsdk.aio.clock import Clock, Timer
 
 
 class Alarm:
-    """Rings at `at`, by ``clock.now()``.
+    """Completes `future` when ``clock.now()`` reaches `at`. Create it inside a running event loop.
 
     Attributes:
-        future: done when it rang.
+        future: done after the alarm has fired; wait for it together with other futures.
     """
 
     future: asyncio.Future[None]
@@ -22,23 +22,20 @@ class Alarm:
         self.set(at)
 
     def __repr__(self) -> str:
-        return f"<Alarm{' that rang' if self.rang else ''}>"
+        return f"<Alarm {'fired' if self.fired else 'set'}>"
 
     @property
-    def rang(self) -> bool:
-        """Whether the time has come."""
+    def fired(self) -> bool:
+        """Whether the time has been reached."""
         return self.future.done()
 
     def set(self, at: float) -> None:
-        """Ring (again) at another time."""
-        self.future = asyncio.get_running_loop().create_future()
-        self._timer = self._clock.call_later(max(at - self._clock.now(), 0.0), self._ring)
-
-    def _ring(self) -> None:
-        if not self.future.done():
-            self.future.set_result(None)
+        """Replace `future` and fire at the time `at`."""
+        future = self.future = asyncio.get_running_loop().create_future()
+        delay = max(at - self._clock.now(), 0.0)
+        self._timer = self._clock.call_later(delay, lambda: None if future.done() else future.set_result(None))
 
     def cancel(self) -> None:
-        """It shall not ring any more."""
+        """Cancel the timer and `future`."""
         self._timer.cancel()
         self.future.cancel()

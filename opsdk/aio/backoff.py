@@ -1,4 +1,7 @@
-"""Exponential backoff as a value: pure, with the time and the randomness passed in."""
+"""Exponential backoff without I/O: the caller passes the time and the random seed.
+
+Upstream: k8s.io/apimachinery/pkg/util/wait/backoff.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,14 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backoff:
-    """How long to wait before the next try, in seconds.
+    """Parameters of an exponential backoff. All times are in seconds.
 
     Attributes:
-        base: the first wait.
-        factor: each wait is this many times the one before.
-        cap: no wait (before jitter) is longer.
-        jitter: each wait is stretched by a random share of itself, up to this share.
-        reset_after: this many quiet seconds after a wait make the next one the first again; 0 never does.
+        base: the first delay.
+        factor: multiplies the delay after each attempt.
+        cap: the largest delay before jitter.
+        jitter: adds a random share of the delay, between 0 and this share.
+        reset_after: start again at `base` after this time without an attempt; 0 disables the reset.
     """
 
     base: float = 0.8
@@ -25,13 +28,13 @@ class Backoff:
     reset_after: float = 120.0
 
     def start(self, seed: int | None = None) -> BackoffState:
-        """A fresh state; `seed` makes the jitter repeatable."""
+        """Return a new state. The same `seed` gives the same jitter."""
         return BackoffState(policy=self, rng=random.Random(seed))  # noqa: S311 - jitter, not a secret
 
 
 @dataclass(slots=True)
 class BackoffState:
-    """One sequence of tries."""
+    """The state of one sequence of attempts."""
 
     policy: Backoff
     rng: random.Random
@@ -39,7 +42,7 @@ class BackoffState:
     _last: float | None = field(default=None, repr=False)
 
     def next(self, now: float) -> float:
-        """The next wait in seconds, counted from `now`."""
+        """Return the delay before the next attempt, in seconds from `now`."""
         p = self.policy
         if self._last is not None and p.reset_after and now - self._last >= p.reset_after:
             self.tries = 0
@@ -51,6 +54,6 @@ class BackoffState:
         return wait
 
     def reset(self) -> None:
-        """The next wait is the first again."""
+        """Start again at the first delay."""
         self.tries = 0
         self._last = None

@@ -1,4 +1,7 @@
-"""Time as a parameter: nothing in opsdk asks the operating system for the time except through this port."""
+"""The clock Protocol. opsdk reads the time only through it, so tests can run in virtual time.
+
+Upstream: k8s.io/utils/clock
+"""
 
 from __future__ import annotations
 
@@ -9,56 +12,56 @@ from typing import Protocol
 
 
 class Timer(Protocol):
-    """A call that is yet to come."""
+    """A scheduled call."""
 
     def cancel(self) -> None:
-        """It shall not come; idempotent."""
+        """Cancel the call. Idempotent."""
         ...
 
 
 class Clock(Protocol):
-    """Where time comes from."""
+    """Source of time for the whole SDK."""
 
     def now(self) -> float:
-        """Seconds on a clock that never goes back; only differences mean anything."""
+        """Return monotonic seconds. Only differences between two values are meaningful."""
         ...
 
     def wall(self) -> datetime:
-        """The time of day, aware, in UTC."""
+        """Return the current UTC time as an aware datetime."""
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Wait; zero or less yields to other tasks once."""
+        """Wait `seconds`. Zero or less yields to other tasks once."""
         ...
 
     def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer:
-        """Call `callback` in so many seconds, from the event loop."""
+        """Call `callback` from the event loop after `seconds`."""
         ...
 
 
 class LoopClock:
-    """The running event loop's time, and the system's time of day.
+    """Uses the running event loop's time and the system's wall clock.
 
-    Under ``opsdk.testing.VirtualLoop`` both waiting and `now` are virtual.
+    Under `opsdk.testing.loop.VirtualLoop` all methods use virtual time.
     """
 
     def now(self) -> float:
-        """Seconds of the running loop."""
+        """Return the running loop's time in seconds."""
         return asyncio.get_running_loop().time()
 
     def wall(self) -> datetime:
-        """The loop's own time of day where it has one (a virtual loop), else the system's."""
+        """Return the loop's own wall time if it has one (virtual loop), else the system's."""
         virtual = getattr(asyncio.get_running_loop(), "wall", None)
         return virtual() if virtual is not None else datetime.now(UTC)
 
     async def sleep(self, seconds: float) -> None:
-        """``asyncio.sleep``."""
+        """Call ``asyncio.sleep``."""
         await asyncio.sleep(seconds)
 
     def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer:
-        """The loop's own ``call_later``."""
+        """Call the loop's ``call_later``."""
         return asyncio.get_running_loop().call_later(seconds, callback)
 
 
 LOOP_CLOCK: Clock = LoopClock()
-"""The clock used wherever none is passed."""
+"""The default clock."""

@@ -1,4 +1,4 @@
-"""Things that are closed: one way to be an async context manager."""
+"""Base class of objects that must be closed."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Self
 
 
 class Closing:
-    """Makes ``async with`` of `aclose`. A class that must also be started overrides `__aenter__`."""
+    """Turns `aclose` into an async context manager. A class that must also be started overrides `__aenter__`."""
 
     async def aclose(self) -> None:
-        """Give back what is held. Must be idempotent."""
+        """Release all resources. Implementations must be idempotent."""
 
     async def __aenter__(self) -> Self:
         return self

@@ -1,24 +1,25 @@
-"""Tasks that somebody owns.
+"""Background tasks with an owner.
 
-``asyncio.TaskGroup`` ties tasks to a block of code. Informers, queues and elections live longer than a block:
-they start tasks in one call and end them in another. `TaskOwner` gives them the same promise: no task outlives
-its owner, and no failure is lost.
+``asyncio.TaskGroup`` ties tasks to a block of code. Informers, queues and elections live longer than a block: one call
+starts a task and another call ends it. With `TaskOwner`, no task outlives its owner and no exception is lost.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import TypeVar
 
 from opsdk.aio.closing import Closing
+
+T = TypeVar("T")
 
 
 class TaskOwner(Closing):
     """Owns background tasks until `aclose`.
 
-    A task that ends with an exception is reported once to `on_error`, at the moment it ends; without a handler
-    the first such exception is raised by `aclose`. Cancellation is not an error.
+    When a task raises, `on_error` is called once with the task's name and the exception. Without `on_error`, `aclose`
+    raises the first exception. Cancellation is not an error.
 
     >>> async def main():
     ...     async with TaskOwner("example") as tasks:
@@ -29,21 +30,21 @@ class TaskOwner(Closing):
     def __init__(self, name: str, *, on_error: Callable[[str, BaseException], None] | None = None) -> None:
         self.name = name
         self._on_error = on_error
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: set[asyncio.Task[object]] = set()
         self._failed: BaseException | None = None
         self._closed = False
 
-    def start(self, coro: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
-        """Run `coro` in the background; the task is called ``owner/name``."""
+    def start(self, coro: Coroutine[object, None, T], *, name: str) -> asyncio.Task[T]:
+        """Run `coro` in a task called ``<owner>/<name>``. Raises ``RuntimeError`` after `aclose`."""
         if self._closed:
             coro.close()
-            raise RuntimeError(f"{self.name} is closed and takes no task {name!r}")
+            raise RuntimeError(f"{self.name} is closed: it cannot start the task {name!r}")
         task = asyncio.get_running_loop().create_task(coro, name=f"{self.name}/{name}")
         self._tasks.add(task)
-        task.add_done_callback(self._done)
+        task.add_done_callback(self._on_done)
         return task
 
-    def _done(self, task: asyncio.Task[Any]) -> None:
+    def _on_done(self, task: asyncio.Task[object]) -> None:
         self._tasks.discard(task)
         if task.cancelled() or (error := task.exception()) is None:
             return
@@ -60,9 +61,9 @@ class TaskOwner(Closing):
         return f"<TaskOwner {self.name}: {names or 'idle'}{', closed' if self._closed else ''}>"
 
     async def aclose(self) -> None:
-        """Cancel every task and wait until each has ended; idempotent.
+        """Cancel every task and wait until each has ended. Idempotent.
 
-        If the caller is cancelled meanwhile, the waiting is finished first and the cancellation raised after it.
+        If the caller is cancelled, the wait still finishes; the cancellation is raised afterwards.
         """
         self._closed = True
         interrupted: asyncio.CancelledError | None = None

@@ -1,29 +1,29 @@
-"""Waiting that a cancellation cannot cut short: for the last lines of what must be ended."""
+"""Waits that a cancellation cannot interrupt, for cleanup code."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Coroutine
-from typing import Any, TypeVar
+from typing import TypeVar
 
 T = TypeVar("T")
 
 
-async def ended(tasks: Collection[asyncio.Task[Any]], seconds: float | None) -> set[asyncio.Task[Any]]:
-    """Wait until the tasks have ended, at most `seconds` (None: for ever); returns those that have not.
+async def wait_ended(tasks: Collection[asyncio.Task[object]], seconds: float | None) -> set[asyncio.Task[object]]:
+    """Wait at most `seconds` (None: no limit) until `tasks` have ended; return the tasks that still run.
 
-    A cancellation of the caller does not end the wait: it is raised afterwards, unless a task is still at work,
-    which the caller must hear of first.
+    A cancellation of the caller does not end the wait. It is raised afterwards, unless a task still runs: then the
+    caller gets that task first.
     """
     loop = asyncio.get_running_loop()
     deadline = None if seconds is None else loop.time() + seconds
     interrupted: asyncio.CancelledError | None = None
     while pending := {task for task in tasks if not task.done()}:
-        left = None if deadline is None else deadline - loop.time()
-        if left is not None and left <= 0:
+        remaining = None if deadline is None else deadline - loop.time()
+        if remaining is not None and remaining <= 0:
             return pending
         try:
-            await asyncio.wait(pending, timeout=left)
+            await asyncio.wait(pending, timeout=remaining)
         except asyncio.CancelledError as error:
             interrupted = error
     if interrupted is not None:
@@ -31,13 +31,13 @@ async def ended(tasks: Collection[asyncio.Task[Any]], seconds: float | None) -> 
     return set()
 
 
-async def finish(coro: Coroutine[Any, Any, T], *, name: str) -> T:
-    """Run `coro` to its end even if the caller is cancelled meanwhile, and raise the cancellation after it."""
+async def finish(coro: Coroutine[object, None, T], *, name: str) -> T:
+    """Run `coro` to its end even if the caller is cancelled, and raise the cancellation afterwards."""
     task = asyncio.get_running_loop().create_task(coro, name=name)
     try:
-        await ended((task,), None)
+        await wait_ended((task,), None)
     except asyncio.CancelledError:
         if not task.cancelled():
-            task.exception()  # the cancellation is what the caller gets; a failure beside it is not "never retrieved"
+            task.exception()  # marks it as retrieved: the caller gets the cancellation instead
         raise
     return task.result()

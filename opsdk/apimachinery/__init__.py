@@ -1,7 +1,6 @@
-"""What all kinds share: names of kinds and resources, metadata, objects, the scheme, the codec, selectors, patches.
+"""Types that all kinds share: names of kinds and resources, metadata, objects, scheme, codec, selectors, patches.
 
-Upstream: k8s.io/apimachinery (v1.36).
+Hand-written and without I/O. The built-in kinds are generated, in ``opsdk.api.<group>.<version>``.
 
-Hand-written. Nothing here talks to a server or knows a built-in kind: those are generated, in
-``opsdk.api.<group>.<version>``.
+Upstream: k8s.io/apimachinery/pkg (v1.36)
 """

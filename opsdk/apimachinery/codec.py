@@ -1,7 +1,7 @@
-"""Bytes to objects and back.
+"""Decodes JSON bytes into objects and encodes objects into JSON bytes.
 
-Answers and cached entries are decoded straight from bytes into the wanted form. An object that cannot be decoded
-raises `DecodeError` with its kind, key and path; inside a list it is set aside and the rest is returned.
+An object that does not decode raises `DecodeError` with its kind, key and path. An item of a list that does not decode
+is set aside in `ObjectList.undecodable`; the other items are returned.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ T = TypeVar("T", bound=AnyObject)
 
 
 class _Head(msgspec.Struct, rename="camel"):
-    """What names an object, read leniently: enough to say which one could not be decoded."""
+    """The identity of an object, decoded leniently for error messages."""
 
     api_version: Any = ""
     kind: Any = ""
@@ -40,7 +40,7 @@ class _Head(msgspec.Struct, rename="camel"):
 
 
 class _RawList(msgspec.Struct, rename="camel"):
-    """A list answer whose items are still bytes."""
+    """A list response whose items are still bytes."""
 
     items: list[msgspec.Raw] | msgspec.UnsetType | None = msgspec.UNSET
     metadata: ListMeta | None = None
@@ -49,12 +49,12 @@ class _RawList(msgspec.Struct, rename="camel"):
 
 
 def encode(obj: AnyObject) -> bytes:
-    """`obj` as JSON; `EncodeError` if a value in it has no wire form."""
+    """Return `obj` as JSON. Raises `EncodeError` if a value has no JSON form."""
     return encode_tree(to_tree(obj), obj)
 
 
 def encode_tree(tree: Any, obj: AnyObject) -> bytes:
-    """A tree made of `obj` as JSON; `EncodeError` names the object."""
+    """Return a JSON tree as bytes. `obj` names the object in the `EncodeError`."""
     try:
         return msgspec.json.encode(tree, enc_hook=encode_hook)
     except (TypeError, ValueError, OverflowError, RecursionError, NotImplementedError) as error:
@@ -62,34 +62,34 @@ def encode_tree(tree: Any, obj: AnyObject) -> bytes:
 
 
 def decode(data: bytes, kind: Kind[T]) -> T:
-    """One object of `kind` from JSON; `DecodeError` if these bytes are none."""
+    """Decode one object of `kind`. Raises `DecodeError`."""
     try:
-        made = _decode(data, kind.form)
+        obj = _decode(data, kind.representation)
     except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError) as error:
         head = _head(data)
-        if head.kind and kind.form is not PartialObjectMetadata:
-            # Another kind seldom fits; that it is another kind is the better news.
+        if head.kind and kind.representation is not PartialObjectMetadata:
+            # If the kind differs, report that instead of a field error.
             _check_kind(str(head.api_version), str(head.kind), kind.gvk, data)
         raise DecodeError(f"{kind.gvk} {_name(data)}: {error}") from error
-    return _named(made, kind.gvk, data)
+    return _with_kind(obj, kind.gvk, data)
 
 
 def _decode(data: bytes, form: type[T]) -> T:
     if issubclass(form, Unstructured):
         return form.from_tree(msgspec.json.decode(data, type=JsonObject))
     try:
-        made = msgspec.json.decode(data, type=form, dec_hook=decode_hook)
+        obj = msgspec.json.decode(data, type=form, dec_hook=decode_hook)
     except msgspec.ValidationError:
-        # Null where the type has a list or a map: rare, so it costs a second pass only then.
-        made = convert(msgspec.json.decode(data, type=JsonObject), form)
-    retain_unknown_fields(made, data)
-    return made
+        # A null in place of a list or a map needs a second pass. Rare, so the first pass does not check for it.
+        obj = convert(msgspec.json.decode(data, type=JsonObject), form)
+    retain_unknown_fields(obj, data)
+    return obj
 
 
-def _named(made: T, gvk: GroupVersionKind, data: bytes) -> T:
-    """Check or set what the object says it is."""
+def _with_kind(made: T, gvk: GroupVersionKind, data: bytes) -> T:
+    """Check the kind of `obj`, or set it where the response does not carry it."""
     if isinstance(made, PartialObjectMetadata) or not made.kind:
-        # Metadata answers are called PartialObjectMetadata, and list items nothing at all.
+        # The server sends metadata as kind PartialObjectMetadata, and list items without a kind.
         made.api_version, made.kind = gvk.api_version, gvk.kind
     else:
         _check_kind(made.api_version, made.kind, gvk, data)
@@ -102,46 +102,46 @@ def _check_kind(api_version: str, kind: str, gvk: GroupVersionKind, data: bytes)
 
 
 def decode_tree(tree: JsonObject, kind: Kind[T]) -> T:
-    """One object of `kind` from a JSON tree, which is taken over; `DecodeError` if it is none."""
+    """Decode one object of `kind` from a JSON tree, which the object may share. Raises `DecodeError`."""
     try:
-        made = convert(tree, kind.form)
+        obj = convert(tree, kind.representation)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise DecodeError(f"{kind.gvk} {_name(msgspec.json.encode(tree))}: {error}") from error
-    retain_unknown_fields(made, tree)
-    return _named(made, kind.gvk, b"")
+    retain_unknown_fields(obj, tree)
+    return _with_kind(obj, kind.gvk, b"")
 
 
 def decode_list(data: bytes, kind: Kind[T]) -> ObjectList[T]:
-    """A list of `kind` from JSON. Undecodable items are set aside; `DecodeError` only if this is no list."""
+    """Decode a list of `kind`. Raises `DecodeError` only if the bytes are not a list."""
     items, metadata = split_list(data)
-    made: list[T] = []
+    objects: list[T] = []
     bad: list[Undecodable] = []
     for item in items:
         try:
-            made.append(decode(item, kind))
+            objects.append(decode(item, kind))
         except DecodeError as error:
             bad.append(undecodable(item, kind.gvk, error))
-    return ObjectList(made, metadata, bad)
+    return ObjectList(objects, metadata, bad)
 
 
 def split_list(data: bytes) -> tuple[list[bytes], ListMeta]:
-    """The items of a list answer, each as its own bytes, and the list's metadata."""
+    """Return the items of a list response, each as bytes, and the list's metadata. Raises `DecodeError`."""
     try:
         raw = msgspec.json.decode(data, type=_RawList)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise DecodeError(f"this is no list: {error}; it starts with {data[:80]!r}") from error
+        raise DecodeError(f"expected a list: {error}; it starts with {data[:80]!r}") from error
     if isinstance(raw.items, msgspec.UnsetType) and not raw.kind.endswith("List"):
-        raise DecodeError(f"this is no list but a {raw.kind or 'nameless thing'}; it starts with {data[:80]!r}")
+        raise DecodeError(f"expected a list, got kind {raw.kind or '(none)'}; it starts with {data[:80]!r}")
     return [bytes(item) for item in raw.items or ()], raw.metadata or ListMeta()
 
 
 def undecodable(data: bytes, gvk: GroupVersionKind, error: DecodeError) -> Undecodable:
-    """The record of an item that was set aside."""
+    """Return the record of an item that does not decode."""
     return Undecodable(key=peek_key(data), gvk=gvk, error=str(error))
 
 
 def decode_meta(data: bytes) -> ObjectMeta:
-    """Only the metadata of an object; `DecodeError` if it has none that is readable."""
+    """Decode only the metadata of an object. Raises `DecodeError`."""
     try:
         return _decode(data, PartialObjectMetadata).metadata
     except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError) as error:
@@ -149,9 +149,9 @@ def decode_meta(data: bytes) -> ObjectMeta:
 
 
 def peek_key(data: bytes) -> ObjectKey:
-    """Namespace and name of an object in JSON as far as they are readable; never fails."""
-    found = _head(data).metadata or {}
-    return ObjectKey(str(found.get("namespace") or ""), str(found.get("name") or ""))
+    """Return namespace and name of a JSON object, empty where unreadable. Never raises."""
+    metadata = _head(data).metadata or {}
+    return ObjectKey(str(metadata.get("namespace") or ""), str(metadata.get("name") or ""))
 
 
 def _head(data: bytes) -> _Head:

@@ -1,7 +1,9 @@
-"""CustomResourceDefinitions from typed classes: the schema is what the class says.
+"""Generates CustomResourceDefinitions from typed classes.
 
-Constraints come from ``msgspec.Meta``, as ``Annotated[int, msgspec.Meta(ge=0)]``; defaults from the fields;
-descriptions from ``Meta(description=...)`` and the classes' docstrings.
+Constraints come from ``msgspec.Meta``, as in ``Annotated[int, msgspec.Meta(ge=0)]``; defaults come from the fields;
+descriptions come from ``Meta(description=...)`` and from the docstrings of the classes.
+
+Upstream: sigs.k8s.io/controller-tools/pkg/crd (the same task for Go types)
 """
 
 from __future__ import annotations
@@ -36,12 +38,14 @@ _CONSTRAINTS = {
 
 
 class PrinterColumn(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """A column of ``kubectl get``.
+    """A column of ``kubectl get`` (``additionalPrinterColumns``).
 
     Attributes:
+        name: the column's header.
+        json_path: the path of the value, such as ``.status.phase``.
         type: string, integer, number, boolean or date.
-        json_path: where its value is, e.g. ``.status.phase``.
-        priority: 0 always shown, more only with ``-o wide``.
+        description: shown by ``kubectl explain`` tools.
+        priority: 0 is always shown; greater values only with ``-o wide``.
     """
 
     name: str
@@ -52,18 +56,25 @@ class PrinterColumn(msgspec.Struct, frozen=True, kw_only=True, rename="camel", o
 
 
 def crd_for(*versions: type[Object[Any, Any]]) -> JsonObject:
-    """The definition, as a tree ready to be created or applied, of a kind in one or more versions.
+    """Return the CustomResourceDefinition of a kind, as a JSON tree to create or apply.
 
-    The first class is the version that is stored. Names come from the class: ``plural`` (the kind in lower case with
-    an s), ``short_names``, ``categories``, ``namespaced``, ``printer_columns``. A class whose ``status`` is typed
-    gets the status subresource.
+    Args:
+        versions: one class for each version. The first one is the storage version.
+
+    Names come from the class: ``plural`` (default: the kind in lower case plus "s"), ``short_names``, ``categories``,
+    ``namespaced``, ``printer_columns``. A class with a typed ``status`` gets the status subresource.
+
+    Raises:
+        UsageError: the classes are not versions of one kind, or a type has no structural schema.
     """
     if not versions:
-        raise UsageError("a definition needs at least one class")
+        raise UsageError("crd_for needs at least one class")
     storage = versions[0]
     gvk = storage.gvk
     if not gvk.group or not gvk.kind:
-        raise UsageError(f"{storage.__name__} needs a `gvk` with a group: a definition cannot be in the core group")
+        raise UsageError(
+            f"{storage.__name__} needs a `gvk` with a group: a custom resource cannot be in the core group"
+        )
     if len({v.gvk.group_kind for v in versions}) > 1:
         raise UsageError(f"{[str(v.gvk) for v in versions]} are not versions of one kind")
     plural = storage.plural or f"{gvk.kind.lower()}s"
@@ -91,32 +102,32 @@ def crd_for(*versions: type[Object[Any, Any]]) -> JsonObject:
 
 
 def _version(kind: type[Object[Any, Any]], *, storage: bool) -> JsonObject:
-    made: JsonObject = {
+    version: JsonObject = {
         "name": kind.gvk.version,
         "served": True,
         "storage": storage,
         "schema": {"openAPIV3Schema": schema_for(kind)},
     }
-    if "status" in made["schema"]["openAPIV3Schema"]["properties"]:
-        made["subresources"] = {"status": {}}
+    if "status" in version["schema"]["openAPIV3Schema"]["properties"]:
+        version["subresources"] = {"status": {}}
     if kind.printer_columns:
-        made["additionalPrinterColumns"] = [{**to_builtins(c), "type": c.type} for c in kind.printer_columns]
-    return made
+        version["additionalPrinterColumns"] = [{**to_builtins(c), "type": c.type} for c in kind.printer_columns]
+    return version
 
 
 def schema_for(kind: type[Object[Any, Any]]) -> JsonObject:
-    """The structural schema of a kind."""
-    made = _Schemas().of(types.type_info(kind))
-    properties = made["properties"]
-    # The server knows these better, and refuses to have most of them described.
+    """Return the structural schema of a kind. Raises `UsageError` if a type has none."""
+    schema = _Schemas().of(types.type_info(kind))
+    properties = schema["properties"]
+    # The server sets these schemas itself, and rejects most constraints on them.
     for name in ("apiVersion", "kind"):
         properties[name] = {"type": "string"}
     properties["metadata"] = {"type": "object"}
-    return {**made, "properties": properties}
+    return {**schema, "properties": properties}
 
 
 class _Schemas:
-    """Types to structural schemas. Recursion has no structural form and is refused."""
+    """Converts msgspec types to structural schemas. A recursive type raises `UsageError`."""
 
     def __init__(self) -> None:
         self._inside: list[type] = []
@@ -124,7 +135,10 @@ class _Schemas:
     def of(self, info: types.Type) -> JsonObject:
         match info:
             case types.Metadata():
-                return self._described(info)
+                extra = dict(info.extra_json_schema or {})
+                if examples := extra.pop("examples", None):
+                    extra["example"] = examples[0]  # a structural schema has one example
+                return {**self.of(info.type), **extra}
             case types.StructType():
                 return self._struct(info)
             case types.UnionType():
@@ -140,16 +154,8 @@ class _Schemas:
             case types.EnumType():
                 values = [member.value for member in info.cls]
                 return {"type": "integer" if isinstance(values[0], int) else "string", "enum": values}
-            case types.AnyType():
-                return {"x-kubernetes-preserve-unknown-fields": True}
             case _:
                 return self._scalar(info)
-
-    def _described(self, info: types.Metadata) -> JsonObject:
-        extra = dict(info.extra_json_schema or {})
-        if examples := extra.pop("examples", None):
-            extra["example"] = examples[0]  # a structural schema has room for one
-        return {**self.of(info.type), **extra}
 
     def _scalar(self, info: types.Type) -> JsonObject:
         limits = {word: v for name, word in _CONSTRAINTS.items() if (v := getattr(info, name, None)) is not None}
@@ -166,6 +172,8 @@ class _Schemas:
                 return {"type": "string", "format": "byte"}
             case types.DateTimeType():
                 return {"type": "string", "format": "date-time"}
+            case types.AnyType():
+                return {"x-kubernetes-preserve-unknown-fields": True}
         raise UsageError(f"{type(info).__name__} has no structural schema: use a simpler type")
 
     def _custom(self, cls: type) -> JsonObject:
@@ -200,31 +208,31 @@ class _Schemas:
             raise UsageError(f"{cls.__name__} contains itself: that has no structural schema")
         self._inside.append(cls)
         try:
-            # A field of type None, such as the status of a kind that has none, is no field.
+            # A field of type None, such as the status of a kind without status, is left out.
             fields = [f for f in info.fields if not isinstance(f.type, types.NoneType)]
             properties = {f.encode_name: self._field(f) for f in fields}
         finally:
             self._inside.pop()
-        made: JsonObject = {"type": "object"}
-        if (text := _doc(cls)) is not None:
-            made["description"] = text
-        made["properties"] = properties
+        schema: JsonObject = {"type": "object"}
+        if text := cls.__dict__.get("__doc__"):
+            schema["description"] = inspect.cleandoc(text).partition("\n\n")[0].replace("\n", " ")
+        schema["properties"] = properties
         required = [f.encode_name for f in info.fields if f.required]
         if cls is Condition:
             required = ["type", "status", "lastTransitionTime", "reason", "message"]
         if required:
-            made["required"] = required
-        return made
+            schema["required"] = required
+        return schema
 
     def _field(self, field: types.Field) -> JsonObject:
-        made = self.of(field.type)
+        schema = self.of(field.type)
         if _is_list_of(field.type, Condition):
-            made |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
+            schema |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
         default = field.default
-        # Bytes that are none are no base64 to the server, so that is no default that it takes.
+        # The server rejects "" as a default for `format: byte`, so omit it.
         if default not in (msgspec.NODEFAULT, None) and default not in ("", b""):
-            made["default"] = to_builtins(default)
-        return made
+            schema["default"] = to_builtins(default)
+        return schema
 
 
 def _is_list_of(info: types.Type, cls: type) -> bool:
@@ -235,29 +243,23 @@ def _is_list_of(info: types.Type, cls: type) -> bool:
 
 
 def _exclusive(info: types.IntType | types.FloatType) -> Mapping[str, Any]:
-    made: JsonObject = {}
+    bounds: JsonObject = {}
     if info.gt is not None:
-        made |= {"minimum": info.gt, "exclusiveMinimum": True}
+        bounds |= {"minimum": info.gt, "exclusiveMinimum": True}
     if info.lt is not None:
-        made |= {"maximum": info.lt, "exclusiveMaximum": True}
-    return made
+        bounds |= {"maximum": info.lt, "exclusiveMaximum": True}
+    return bounds
 
 
 def _sizes(info: Any, what: str) -> Mapping[str, int]:
-    made = {}
+    bounds = {}
     if info.min_length:
-        made[f"min{what}"] = info.min_length
+        bounds[f"min{what}"] = info.min_length
     if info.max_length is not None:
-        made[f"max{what}"] = info.max_length
-    return made
-
-
-def _doc(cls: type) -> str | None:
-    """The first paragraph of the class's own docstring."""
-    text = cls.__dict__.get("__doc__")
-    return inspect.cleandoc(text).partition("\n\n")[0].replace("\n", " ") if text else None
+        bounds[f"max{what}"] = info.max_length
+    return bounds
 
 
 def printer_columns(*columns: tuple[str, str] | tuple[str, str, str]) -> Sequence[PrinterColumn]:
-    """Columns from ``(name, json_path)`` or ``(name, json_path, type)``."""
+    """Return columns from tuples ``(name, json_path)`` or ``(name, json_path, type)``."""
     return tuple(PrinterColumn(name=c[0], json_path=c[1], type=c[2] if len(c) == 3 else "string") for c in columns)

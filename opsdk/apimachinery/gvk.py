@@ -1,4 +1,7 @@
-"""Names of kinds and resources."""
+"""Names of kinds, resources and objects.
+
+Upstream: k8s.io/apimachinery/pkg/runtime/schema/group_version.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -8,33 +11,33 @@ from opsdk.errors import UsageError
 
 
 class GroupVersion(NamedTuple):
-    """An API group and version, ``apps/v1`` or ``v1`` for the core group (whose name is empty)."""
+    """An API group and version: ``apps/v1``, or ``v1`` for the core group, whose name is empty."""
 
     group: str
     version: str
 
     @classmethod
     def parse(cls, api_version: str) -> Self:
-        """Read an ``apiVersion``.
+        """Parse an ``apiVersion``. Raises `UsageError`.
 
         >>> GroupVersion.parse("apps/v1")
         GroupVersion(group='apps', version='v1')
         """
         group, slash, version = api_version.rpartition("/")
         if not version or "/" in group or (slash and not group):
-            raise UsageError(f"{api_version!r} is no apiVersion: write 'version' or 'group/version'")
+            raise UsageError(f"{api_version!r} is not an apiVersion: write 'version' or 'group/version'")
         return cls(group, version)
 
     def __str__(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def kind(self, kind: str) -> GroupVersionKind:
-        """A kind of this group and version."""
+        """Return the kind of this group and version."""
         return GroupVersionKind(self.group, self.version, kind)
 
 
 class GroupKind(NamedTuple):
-    """A kind, whatever its version; prints as ``Deployment.apps``."""
+    """A kind without a version. Prints as ``Deployment.apps``."""
 
     group: str
     kind: str
@@ -44,7 +47,7 @@ class GroupKind(NamedTuple):
 
 
 class GroupResource(NamedTuple):
-    """A resource, whatever its version; prints as ``deployments.apps``."""
+    """A resource without a version. Prints as ``deployments.apps``."""
 
     group: str
     resource: str
@@ -54,7 +57,7 @@ class GroupResource(NamedTuple):
 
 
 class GroupVersionKind(NamedTuple):
-    """The full name of a kind.
+    """A kind with its group and version.
 
     >>> str(GroupVersionKind("apps", "v1", "Deployment"))
     'apps/v1, Kind=Deployment'
@@ -66,23 +69,23 @@ class GroupVersionKind(NamedTuple):
 
     @classmethod
     def parse(cls, api_version: str, kind: str) -> Self:
-        """From the two fields every object has."""
+        """Return the kind for the ``apiVersion`` and ``kind`` of an object. Raises `UsageError`."""
         group, version = GroupVersion.parse(api_version)
         return cls(group, version, kind)
 
     @property
     def api_version(self) -> str:
-        """The ``apiVersion`` of its objects."""
+        """The ``apiVersion`` of the kind's objects."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
     def group_version(self) -> GroupVersion:
-        """Without the kind."""
+        """The group and version."""
         return GroupVersion(self.group, self.version)
 
     @property
     def group_kind(self) -> GroupKind:
-        """Without the version."""
+        """The group and kind."""
         return GroupKind(self.group, self.kind)
 
     def __str__(self) -> str:
@@ -90,7 +93,7 @@ class GroupVersionKind(NamedTuple):
 
 
 class GroupVersionResource(NamedTuple):
-    """The full name of a resource, as in its URL."""
+    """A resource with its group and version, as in its URL."""
 
     group: str
     version: str
@@ -98,12 +101,12 @@ class GroupVersionResource(NamedTuple):
 
     @property
     def group_version(self) -> GroupVersion:
-        """Without the resource."""
+        """The group and version."""
         return GroupVersion(self.group, self.version)
 
     @property
     def group_resource(self) -> GroupResource:
-        """Without the version."""
+        """The group and resource."""
         return GroupResource(self.group, self.resource)
 
     def __str__(self) -> str:
@@ -111,24 +114,23 @@ class GroupVersionResource(NamedTuple):
 
 
 class ObjectKey(NamedTuple):
-    """What names one object among its kind; prints as ``namespace/name`` or ``name``.
-
-    Called ``NamespacedName`` in Go.
-    """
+    """Namespace and name of an object (``types.NamespacedName`` in Go). Prints as ``namespace/name`` or ``name``."""
 
     namespace: str
     name: str
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read ``namespace/name`` or, for cluster-scoped kinds, ``name``.
+        """Parse ``namespace/name``, or ``name`` for a cluster-scoped kind. Raises `UsageError`.
 
         >>> ObjectKey.parse("default/site")
         ObjectKey(namespace='default', name='site')
         """
         namespace, _, name = text.rpartition("/")
         if not name or "/" in namespace:
-            raise UsageError(f"{text!r} is no object key: write 'namespace/name', or 'name' for cluster-scoped kinds")
+            raise UsageError(
+                f"{text!r} is not an object key: write 'namespace/name', or 'name' for cluster-scoped kinds"
+            )
         return cls(namespace, name)
 
     def __str__(self) -> str:

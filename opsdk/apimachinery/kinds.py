@@ -1,6 +1,6 @@
-"""Kind tokens: which kind is meant, and in which form its objects are wanted.
+"""A kind together with the Python representation of its objects: typed, unstructured or metadata only.
 
-A typed class is its own token. `unstructured` and `metadata_only` make tokens for the other two forms:
+Methods accept a typed class directly. `unstructured` and `metadata_only` select the other two representations:
 
 >>> unstructured("apps/v1", "Deployment")
 Kind(apps/v1, Kind=Deployment as Unstructured)
@@ -15,59 +15,62 @@ from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata, Unstruct
 from opsdk.errors import UsageError
 
 T = TypeVar("T", bound=AnyObject)
+T_co = TypeVar("T_co", bound=AnyObject, covariant=True)
 
 
-class Kind(Generic[T]):
-    """A kind and the form of its objects. Equal where both are."""
+class Kind(Generic[T_co]):
+    """A GroupVersionKind and the class that represents its objects. Equal if both are equal."""
 
-    __slots__ = ("form", "gvk")
+    __slots__ = ("gvk", "representation")
 
-    def __init__(self, gvk: GroupVersionKind, form: type[T]) -> None:
+    representation: type[T_co]
+
+    def __init__(self, gvk: GroupVersionKind, representation: type[T_co]) -> None:
         self.gvk = gvk
-        self.form = form
+        self.representation = representation
 
     @property
     def name(self) -> str:
-        """The kind's name, e.g. ``Deployment``."""
+        """The name of the kind, such as ``Deployment``."""
         return self.gvk.kind
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Kind) and (self.gvk, self.form) == (other.gvk, other.form)
+        return isinstance(other, Kind) and (self.gvk, self.representation) == (other.gvk, other.representation)
 
     def __hash__(self) -> int:
-        return hash((self.gvk, self.form))
+        return hash((self.gvk, self.representation))
 
     def __repr__(self) -> str:
-        return f"Kind({self.gvk} as {self.form.__name__})"
+        return f"Kind({self.gvk} as {self.representation.__name__})"
 
 
 KindLike = type[T] | Kind[T]
-"""What methods accept: a typed class, or a token."""
+"""What methods accept: a typed class or a `Kind`."""
 
 
 def unstructured(api_version: str, kind: str) -> Kind[Unstructured]:
-    """The kind, with its objects as trees."""
+    """Return the kind with `Unstructured` objects, for kinds without a Python class."""
     return Kind(GroupVersionKind.parse(api_version, kind), Unstructured)
 
 
 def metadata_only(kind: KindLike[T] | GroupVersionKind) -> Kind[PartialObjectMetadata]:
-    """The kind, with only the metadata of its objects."""
+    """Return the kind with `PartialObjectMetadata` objects. Reads transfer only the metadata."""
     return Kind(kind if isinstance(kind, GroupVersionKind) else kind_of(kind).gvk, PartialObjectMetadata)
 
 
 def kind_of(kind: KindLike[T]) -> Kind[T]:
-    """The token of a class or token; `UsageError` for classes that name no kind."""
+    """Return the `Kind` of a class, or the `Kind` itself. Raises `UsageError` for a class without a ``gvk``."""
     if isinstance(kind, Kind):
         return kind
-    gvk = getattr(kind, "gvk", None)  # a property object on the forms that have no kind of their own
+    gvk = getattr(kind, "gvk", None)  # a property object on Unstructured and PartialObjectMetadata
     if isinstance(gvk, GroupVersionKind) and gvk.kind:
         return Kind(gvk, kind)
     name = getattr(kind, "__name__", repr(kind))
     raise UsageError(
-        f"{name} names no kind: pass a class with `gvk` set, unstructured(apiVersion, kind) or metadata_only(class)"
+        f"{name} has no kind: pass a class with `gvk` set, unstructured(apiVersion, kind) or metadata_only(class)"
     )
 
 
 def kind_of_object(obj: T) -> Kind[T]:
-    """The token of an object: its own kind, in its own form."""
+    """Return the `Kind` of an object, with the object's class."""
     return Kind(gvk_of(obj), type(obj))

@@ -1,4 +1,7 @@
-"""Metadata: what every object carries whatever its kind."""
+"""Metadata that every object carries, and other shared types of the ``meta.k8s.io`` group.
+
+Upstream: k8s.io/apimachinery/pkg/apis/meta/v1/types.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 class OwnerReference(Model, kw_only=True):
-    """Points from a dependent to its owner; the garbage collector follows it."""
+    """Points from a dependent object to its owner. The garbage collector follows it."""
 
     api_version: str
     kind: str
@@ -23,7 +26,7 @@ class OwnerReference(Model, kw_only=True):
 
 
 class ManagedFieldsEntry(Model, kw_only=True):
-    """Which fields one manager owns."""
+    """The fields that one field manager owns."""
 
     manager: str = ""
     operation: str = ""
@@ -37,8 +40,8 @@ class ManagedFieldsEntry(Model, kw_only=True):
 class ObjectMeta(Model, kw_only=True):
     """Name, identity and bookkeeping of an object.
 
-    `uid`, `resource_version`, `generation` and the timestamps are the server's to set. ``resource_version`` is
-    compared as a whole: it names a revision and is sent back unchanged to detect concurrent changes.
+    The server sets `uid`, `resource_version`, `generation` and the timestamps. Treat `resource_version` as opaque:
+    send it back unchanged to detect concurrent changes.
     """
 
     name: str = ""
@@ -59,7 +62,7 @@ class ObjectMeta(Model, kw_only=True):
 
 
 class ListMeta(Model, kw_only=True):
-    """Metadata of a list: the revision of its snapshot, and how to get the next page."""
+    """Metadata of a list: the resource version of the snapshot and the token of the next page."""
 
     resource_version: str = ""
     continue_token: str = msgspec.field(default="", name="continue")
@@ -71,7 +74,7 @@ ConditionStatus = Literal["True", "False", "Unknown"]
 
 
 class Condition(Model, kw_only=True):
-    """One aspect of an object's state, in the standard form (``metav1.Condition``)."""
+    """One aspect of an object's state (``metav1.Condition``)."""
 
     type: str
     status: str
@@ -82,7 +85,7 @@ class Condition(Model, kw_only=True):
 
 
 class LabelSelectorRequirement(Model, kw_only=True):
-    """One requirement: `operator` is In, NotIn, Exists or DoesNotExist."""
+    """One requirement on a label. `operator` is In, NotIn, Exists or DoesNotExist."""
 
     key: str
     operator: str
@@ -90,7 +93,7 @@ class LabelSelectorRequirement(Model, kw_only=True):
 
 
 class FieldSelectorRequirement(Model, kw_only=True):
-    """One requirement on a field: `operator` is In, NotIn, Exists or DoesNotExist."""
+    """One requirement on a field. `operator` is In, NotIn, Exists or DoesNotExist."""
 
     key: str
     operator: str
@@ -98,7 +101,7 @@ class FieldSelectorRequirement(Model, kw_only=True):
 
 
 class LabelSelector(Model, kw_only=True):
-    """A label selector as it stands inside objects; all parts must hold. Empty selects everything."""
+    """A label selector as it appears in objects. All parts must match; an empty selector matches every object."""
 
     match_labels: dict[str, str] = msgspec.field(default_factory=dict)
     match_expressions: list[LabelSelectorRequirement] = msgspec.field(default_factory=list)

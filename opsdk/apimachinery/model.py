@@ -1,4 +1,4 @@
-"""The base of every typed value: snake_case attributes, camelCase on the wire."""
+"""Base class of all typed values: snake_case attributes in Python, camelCase in JSON."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from opsdk.structured_merge.value import JsonObject
 
 
 class Model(msgspec.Struct, rename="camel", omit_defaults=True):
-    """Derive the parts of your own kinds from this.
+    """Base class for the parts of your own kinds.
 
-    Attributes are sent in camelCase; name a field with ``msgspec.field(name="clusterIP")`` where that is not
-    enough. An attribute that equals its default is not sent.
+    JSON names are the attribute names in camelCase; override one with ``msgspec.field(name="clusterIP")``. An attribute
+    that equals its default is not sent.
 
     >>> class WebsiteSpec(Model):
     ...     image: str
@@ -27,29 +27,29 @@ class Model(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 def encode_hook(value: Any) -> Any:
-    """The wire form of our own scalar types, for msgspec."""
+    """Encode Quantity and MicroTime, for msgspec."""
     if isinstance(value, Quantity):
         return str(value)
     if isinstance(value, MicroTime):
         return value.wire()
-    raise TypeError(f"{type(value).__name__} has no wire form")
+    raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
-def decode_hook(wanted: type, value: Any) -> Any:
-    """Our own scalar types from their wire form, for msgspec."""
-    if wanted is Quantity:
+def decode_hook(target: type, value: Any) -> Any:
+    """Decode Quantity and MicroTime, for msgspec."""
+    if target is Quantity:
         if isinstance(value, str | int | float) and not isinstance(value, bool):
             return Quantity(value)
         raise ValueError(f"expected a quantity, got {type(value).__name__}")
-    if wanted is MicroTime:
+    if target is MicroTime:
         if isinstance(value, str):
             return MicroTime.parse(value)
         raise ValueError(f"expected a time, got {type(value).__name__}")
-    raise TypeError(f"no wire form of {wanted.__name__} is known")
+    raise TypeError(f"{target.__name__} has no JSON form")
 
 
 def to_builtins(value: Any) -> Any:
-    """`value` as dicts, lists and scalars, as it would be sent."""
+    """Return `value` as dicts, lists and scalars, as it is sent."""
     tree = msgspec.to_builtins(value, enc_hook=encode_hook)
     if isinstance(value, msgspec.Struct):
         _drop_empty(value, tree)
@@ -58,7 +58,7 @@ def to_builtins(value: Any) -> Any:
 
 @lru_cache(maxsize=4096)
 def _fields(kind: type[msgspec.Struct]) -> tuple[tuple[str, str, bool], ...]:
-    """Attribute, wire name, and whether the field is always there in Python but not sent while empty."""
+    """Return attribute, JSON name, and whether the field always has a value in Python but is not sent while empty."""
     return tuple(
         (f.name, f.encode_name, f.default_factory is not msgspec.NODEFAULT and f.default_factory not in (list, dict))
         for f in msgspec.structs.fields(kind)
@@ -66,7 +66,7 @@ def _fields(kind: type[msgspec.Struct]) -> tuple[tuple[str, str, bool], ...]:
 
 
 def _drop_empty(value: msgspec.Struct, tree: JsonObject) -> None:
-    """Leave out parts that exist only because Python makes them, so that they are neither sent nor owned."""
+    """Remove empty parts that only exist because Python creates them, so that they are neither sent nor owned."""
     for attribute, wire, always_there in _fields(type(value)):
         if wire not in tree:
             continue

@@ -1,8 +1,7 @@
-"""Objects in three forms: typed, unstructured, and metadata only.
+"""Objects in three representations: typed, unstructured, and metadata only.
 
-All three have ``api_version``, ``kind`` and ``metadata``, so that helpers work on any of them. An object decoded
-from the wire remembers the tree it came from; `to_tree` uses it to keep fields that the type does not know, so a
-typed read-modify-write never loses what a newer server or another version wrote.
+All three have ``api_version``, ``kind`` and ``metadata``. A decoded object remembers the JSON tree it came from.
+`to_tree` uses that tree to keep fields that the class does not know, so a read-modify-write never drops them.
 """
 
 from __future__ import annotations
@@ -15,10 +14,10 @@ import msgspec
 
 from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
 from opsdk.apimachinery.meta import ListMeta, ObjectMeta
-from opsdk.apimachinery.model import Model, to_builtins
+from opsdk.apimachinery.model import Model, decode_hook, to_builtins
 from opsdk.apimachinery.unknown_fields import merge_unknown_fields
 from opsdk.errors import EncodeError, UsageError
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 Spec = TypeVar("Spec")
 Status = TypeVar("Status")
@@ -27,7 +26,7 @@ _ORIGIN = "_origin"
 
 
 class KubeObject(Protocol):
-    """Any object in any form."""
+    """Any object in any representation (``client.Object`` in controller-runtime)."""
 
     api_version: str
     kind: str
@@ -35,7 +34,7 @@ class KubeObject(Protocol):
 
 
 class TypedObject(Model, dict=True, kw_only=True):
-    """The base of every typed kind, generated or your own; see `Object` for the usual one with spec and status."""
+    """Base class of every typed kind. Kinds with spec and status derive from `Object`."""
 
     gvk: ClassVar[GroupVersionKind] = GroupVersionKind("", "", "")
 
@@ -44,14 +43,14 @@ class TypedObject(Model, dict=True, kw_only=True):
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
 
     def __post_init__(self) -> None:
-        # Items of built-in lists come without the two; typed objects always have them.
+        # The server sends list items of built-in kinds without kind and apiVersion.
         if not self.kind:
             self.kind = self.gvk.kind
             self.api_version = self.gvk.api_version
 
 
 class Object(TypedObject, Generic[Spec, Status], dict=True, kw_only=True):
-    """A kind of your own with a spec and a status.
+    """Base class of your own kinds with a spec and a status.
 
     >>> class SiteSpec(Model):
     ...     image: str
@@ -62,7 +61,7 @@ class Object(TypedObject, Generic[Spec, Status], dict=True, kw_only=True):
     >>> Site(metadata=ObjectMeta(name="a"), spec=SiteSpec(image="nginx")).api_version
     'demo.opsdk.dev/v1'
 
-    The other class variables only matter for the definition that `opsdk.apimachinery.crd.crd_for` makes of the class.
+    `opsdk.apimachinery.crd.crd_for` reads the other class variables when it generates the definition.
     """
 
     plural: ClassVar[str] = ""
@@ -76,9 +75,9 @@ class Object(TypedObject, Generic[Spec, Status], dict=True, kw_only=True):
 
 
 class Unstructured(msgspec.Struct, dict=True):
-    """An object of any kind, as a tree.
+    """An object of any kind, as a JSON tree (``unstructured.Unstructured`` in Go).
 
-    Everything but ``apiVersion``, ``kind`` and ``metadata`` stands in `content` and is reached by subscription.
+    `content` holds every member except ``apiVersion``, ``kind`` and ``metadata``. Subscripts read and write `content`.
 
     >>> o = Unstructured.from_tree({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {}})
     >>> o["data"]["k"] = "v"
@@ -93,41 +92,41 @@ class Unstructured(msgspec.Struct, dict=True):
 
     @classmethod
     def from_tree(cls, tree: JsonObject) -> Self:
-        """Take over `tree`; raises ``msgspec.ValidationError`` where the metadata is not metadata."""
+        """Return an object that takes over `tree`. Raises ``msgspec.ValidationError`` if the metadata is malformed."""
         content = {k: v for k, v in tree.items() if k not in ("apiVersion", "kind", "metadata")}
         raw = tree.get("metadata")
         meta = msgspec.convert(without_nulls(raw) if raw is not None else {}, ObjectMeta)
-        made = cls(str(tree.get("apiVersion") or ""), str(tree.get("kind") or ""), meta, content)
-        retain_unknown_fields(made, tree)
-        return made
+        obj = cls(str(tree.get("apiVersion") or ""), str(tree.get("kind") or ""), meta, content)
+        retain_unknown_fields(obj, tree)
+        return obj
 
     @property
     def gvk(self) -> GroupVersionKind:
-        """From ``api_version`` and ``kind``."""
+        """The kind, from ``api_version`` and ``kind``."""
         return GroupVersionKind.parse(self.api_version, self.kind)
 
-    def __getitem__(self, key: str) -> Any:
+    def __getitem__(self, key: str) -> JsonValue:
         return self.content[key]
 
-    def __setitem__(self, key: str, value: Any) -> None:
+    def __setitem__(self, key: str, value: JsonValue) -> None:
         self.content[key] = value
 
     def __contains__(self, key: object) -> bool:
         return key in self.content
 
-    def get(self, *path: str | int, default: Any = None) -> Any:
-        """The value at a path inside `content`, or `default` where a step is missing."""
-        found: Any = self.content
+    def get(self, *path: str | int, default: JsonValue = None) -> JsonValue:
+        """Return the value at a path inside `content`, or `default` if a step is missing."""
+        value: JsonValue = self.content
         for step in path:
             try:
-                found = found[step]
+                value = value[step]
             except (KeyError, IndexError, TypeError):
                 return default
-        return found
+        return value
 
 
 class PartialObjectMetadata(msgspec.Struct, rename="camel", dict=True):
-    """An object of which only the metadata was read; it can be patched and deleted, but not created or updated."""
+    """An object with only its metadata. It can be patched and deleted, but not created or updated."""
 
     api_version: str = ""
     kind: str = ""
@@ -135,7 +134,7 @@ class PartialObjectMetadata(msgspec.Struct, rename="camel", dict=True):
 
     @property
     def gvk(self) -> GroupVersionKind:
-        """From ``api_version`` and ``kind``."""
+        """The kind, from ``api_version`` and ``kind``."""
         return GroupVersionKind.parse(self.api_version, self.kind)
 
 
@@ -144,12 +143,12 @@ T = TypeVar("T", bound=AnyObject)
 
 
 class ObjectList(Generic[T]):
-    """A list of objects and the metadata of the answer it came in.
+    """A list of objects with the metadata of the response.
 
     Attributes:
         items: in the server's order.
-        metadata: the snapshot's revision and the continue token.
-        undecodable: what could not be decoded into the wanted type: the rest of the list is still good.
+        metadata: resource version of the snapshot, and the continue token.
+        undecodable: objects that do not decode into the requested class.
     """
 
     __slots__ = ("items", "metadata", "undecodable")
@@ -176,7 +175,7 @@ class ObjectList(Generic[T]):
 
 
 class Undecodable(msgspec.Struct, frozen=True, kw_only=True):
-    """An object that is there but cannot be decoded into its type: where it is, and why."""
+    """An object that exists on the server but does not decode: its key, kind and the error."""
 
     key: ObjectKey
     gvk: GroupVersionKind
@@ -185,85 +184,75 @@ class Undecodable(msgspec.Struct, frozen=True, kw_only=True):
 
 # ------------------------------------------------------------------ names
 def key_of(obj: KubeObject) -> ObjectKey:
-    """Namespace and name of an object."""
+    """Return namespace and name of an object."""
     return ObjectKey(obj.metadata.namespace, obj.metadata.name)
 
 
 def gvk_of(obj: KubeObject) -> GroupVersionKind:
-    """The kind of an object; `UsageError` if it does not say."""
+    """Return the kind of an object. Raises `UsageError` if ``api_version`` or ``kind`` is empty."""
     if not obj.api_version or not obj.kind:
-        raise UsageError(f"this {type(obj).__name__} has no apiVersion and kind: set both")
+        raise UsageError(f"this {type(obj).__name__} has no api_version or kind: set both")
     return GroupVersionKind.parse(obj.api_version, obj.kind)
 
 
 # ------------------------------------------------------------------ trees
 def retain_unknown_fields(obj: AnyObject, tree: JsonObject | bytes) -> None:
-    """Remember the tree (or its JSON) that `obj` was decoded from."""
+    """Remember the JSON tree (or its bytes) that `obj` was decoded from."""
     obj.__dict__[_ORIGIN] = tree
 
 
 def origin_of(obj: AnyObject) -> JsonObject | None:
-    """The tree `obj` was decoded from, or None for an object made here."""
-    found: JsonObject | bytes | None = obj.__dict__.get(_ORIGIN)
-    if isinstance(found, bytes):
-        found = msgspec.json.decode(found, type=JsonObject)
-        obj.__dict__[_ORIGIN] = found
-    return found
+    """Return the tree that `obj` was decoded from, or None for an object created in Python."""
+    origin: JsonObject | bytes | None = obj.__dict__.get(_ORIGIN)
+    if isinstance(origin, bytes):
+        origin = msgspec.json.decode(origin, type=JsonObject)
+        obj.__dict__[_ORIGIN] = origin
+    return origin
 
 
 def _known_tree(obj: AnyObject) -> JsonObject:
-    """The tree of what the type knows."""
+    """Return the tree of the fields that the class knows."""
     try:
         if isinstance(obj, Unstructured):
-            tree: JsonObject = {"apiVersion": obj.api_version, "kind": obj.kind, **obj.content}
-            tree["metadata"] = to_builtins(obj.metadata)
-            return tree
-        known: JsonObject = to_builtins(obj)
+            metadata = to_builtins(obj.metadata)
+            return {"apiVersion": obj.api_version, "kind": obj.kind, **obj.content, "metadata": metadata}
+        tree: JsonObject = to_builtins(obj)
     except (TypeError, ValueError) as error:
         raise EncodeError(f"{obj.kind} {key_of(obj)} cannot be encoded: {error}") from error
-    known.setdefault("apiVersion", obj.api_version)
-    known.setdefault("kind", obj.kind)
-    known.setdefault("metadata", {})
-    return known
+    tree.setdefault("apiVersion", obj.api_version)
+    tree.setdefault("kind", obj.kind)
+    tree.setdefault("metadata", {})
+    return tree
 
 
 def to_tree(obj: AnyObject) -> JsonObject:
-    """`obj` as a JSON tree, with the fields of its origin that its type does not know.
+    """Return `obj` as a JSON tree, including the fields of its origin that its class does not know.
 
-    The tree shares nothing with `obj`.
+    The tree shares nothing with `obj`. Raises `EncodeError`.
     """
     tree = _known_tree(obj)
     origin = origin_of(obj)
     if isinstance(obj, Unstructured):
         tree = copy.deepcopy(tree)
         if origin is not None:
-            before = _metadata_baseline(origin)
-            tree["metadata"] = merge_unknown_fields(origin.get("metadata") or {}, before, tree["metadata"])
+            metadata = origin.get("metadata") or {}
+            before = to_builtins(msgspec.convert(without_nulls(metadata), ObjectMeta))
+            tree["metadata"] = merge_unknown_fields(metadata, before, tree["metadata"])
         return tree
     if origin is None:
         return tree
-    kept: JsonObject = merge_unknown_fields(origin, _baseline(type(obj), origin), tree)
-    return kept
-
-
-def _baseline(kind: type[AnyObject], origin: JsonObject) -> Any:
-    """What the type alone makes of the origin: the difference to it is what the type does not know."""
-    decoded = convert(origin, kind)
-    return _known_tree(decoded)
-
-
-def _metadata_baseline(origin: JsonObject) -> Any:
-    return to_builtins(msgspec.convert(without_nulls(origin.get("metadata") or {}), ObjectMeta))
+    # What the class alone reads from the origin: the rest of the origin is unknown to the class.
+    known_fields = _known_tree(convert(origin, type(obj)))
+    merged: JsonObject = merge_unknown_fields(origin, known_fields, tree)
+    return merged
 
 
 def convert(tree: JsonObject, kind: type[T]) -> T:
-    """`tree` as an object of type `kind`, without an origin; raises ``msgspec.ValidationError``.
+    """Return `tree` as an object of class `kind`, without an origin. Raises ``msgspec.ValidationError``.
 
-    Servers send null for lists and maps that are empty (``rules: null``, ``creationTimestamp: null``): a tree that
-    does not fit is tried again without its nulls.
+    Servers send null for empty lists and maps (``rules: null``), so a tree that does not fit is tried again without
+    its nulls.
     """
-    from opsdk.apimachinery.model import decode_hook  # noqa: PLC0415 - kept beside its only use
-
     if issubclass(kind, Unstructured):
         return kind.from_tree(tree)
     try:
@@ -272,8 +261,8 @@ def convert(tree: JsonObject, kind: type[T]) -> T:
         return msgspec.convert(without_nulls(tree), kind, dec_hook=decode_hook)
 
 
-def without_nulls(tree: Any) -> Any:
-    """`tree` without object members that are null."""
+def without_nulls(tree: JsonValue) -> JsonValue:
+    """Return `tree` without object members whose value is null."""
     if isinstance(tree, dict):
         return {k: without_nulls(v) for k, v in tree.items() if v is not None}
     if isinstance(tree, list):
@@ -282,17 +271,17 @@ def without_nulls(tree: Any) -> Any:
 
 
 def deep_copy(obj: T) -> T:
-    """An independent copy, origin included."""
-    made = copy.deepcopy(obj)
+    """Return an independent copy of `obj`, with the same origin."""
+    clone = copy.deepcopy(obj)
     if (origin := obj.__dict__.get(_ORIGIN)) is not None:
-        made.__dict__[_ORIGIN] = origin  # never mutated, so it may be shared
-    return made
+        clone.__dict__[_ORIGIN] = origin  # shared: opsdk never changes an origin
+    return clone
 
 
 def assign(target: T, source: T) -> None:
-    """Make `target` equal to `source`, in place: how a write hands back what the server made of the object.
+    """Make `target` equal to `source`, in place. Writes use it to return the server's state of the object.
 
-    `target` keeps its ``apiVersion`` and ``kind`` where `source` has none.
+    `target` keeps its ``api_version`` and ``kind`` if `source` has none.
     """
     api_version, kind = target.api_version, target.kind
     for name in target.__struct_fields__:

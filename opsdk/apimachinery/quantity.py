@@ -1,16 +1,18 @@
-"""Resource quantities: ``100m``, ``1Gi``, ``2e3``."""
+"""Resource quantities: ``100m``, ``1Gi``, ``2e3``.
+
+Upstream: k8s.io/apimachinery/pkg/api/resource/quantity.go (v1.36)
+"""
 
 from __future__ import annotations
 
 import re
 from decimal import Context, Decimal, Inexact, InvalidOperation, Overflow
 from functools import total_ordering
-from typing import Any
 
 _FORM = re.compile(
     r"([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))(?:([eE][+-]?[0-9]+)|(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E))?"
 )
-# Exact or refused: a thousand digits are far beyond what a server takes.
+# Exact arithmetic, or an error: the server accepts far less than a thousand digits.
 _EXACT = Context(prec=1000, Emax=1000, Emin=-1000, traps=[Inexact, InvalidOperation, Overflow])
 _SUFFIXES: dict[str, Decimal] = {
     "n": Decimal("1e-9"),
@@ -37,11 +39,13 @@ _EXPONENTS = {"E": "e18", "P": "e15", "T": "e12", "G": "e9", "M": "e6", "k": "e3
 
 @total_ordering
 class Quantity:
-    """An exact amount with the suffix it was written with.
+    """An exact quantity that keeps its original text.
 
-    Equal by value: ``Quantity("1") == Quantity("1000m")``. ``str()`` keeps what was written. Arithmetic gives the
-    canonical form in the suffix family of the left side, of the right one where the left is zero.
-    ``ValueError`` for text that is no quantity.
+    Equality compares values: ``Quantity("1") == Quantity("1000m")``. ``str()`` returns the original text. Arithmetic
+    returns the canonical form in the suffix family of the left operand, or of the right one if the left is zero.
+
+    Raises:
+        ValueError: the text is not a quantity.
 
     >>> Quantity("500m") + Quantity("1")
     Quantity('1500m')
@@ -55,7 +59,9 @@ class Quantity:
         text = amount if isinstance(amount, str) else _plain(amount)
         match = _FORM.fullmatch(text)
         if match is None:
-            raise ValueError(f"{text!r} is no quantity: write a number with an optional suffix such as m, k, M, Ki, Gi")
+            raise ValueError(
+                f"{text!r} is not a quantity: write a number with an optional suffix such as m, k, M, Ki, Gi"
+            )
         number, exponent, suffix = match.groups()
         self._text = text
         self._family = "e" if exponent else "b" if suffix in _BINARY else ""
@@ -63,18 +69,20 @@ class Quantity:
             self.value: Decimal = _EXACT.multiply(
                 _EXACT.create_decimal(number + (exponent or "")), _SUFFIXES.get(suffix, Decimal(1))
             )
-            """The exact amount in the base unit."""
+            """The exact value in the base unit."""
         except ArithmeticError as error:
-            raise ValueError(f"{text[:80]!r} is no quantity: it is too large or too fine") from error
+            raise ValueError(
+                f"{text[:80]!r} is not a quantity: the number is too large or has too many digits"
+            ) from error
 
     @classmethod
     def of(cls, value: Decimal, *, binary: bool = False) -> Quantity:
-        """The canonical quantity of an exact amount: no fraction, the largest suffix that allows it."""
+        """Return the canonical quantity of `value`: no fraction, and the largest suffix that allows it."""
         return cls._of(value, "b" if binary else "")
 
     @classmethod
     def _of(cls, value: Decimal, family: str) -> Quantity:
-        # In billionths, so that integers do it all. Finer is rounded away from zero, as the server does.
+        # Integers in units of 1e-9. Upstream rounds smaller fractions away from zero (Quantity.RoundUp).
         nano = int(_EXACT.scaleb(value, 9).to_integral_value("ROUND_UP"))
         whole, rest = divmod(nano, 10**9)
         if family == "b" and not rest:
@@ -90,7 +98,7 @@ class Quantity:
 
     @property
     def whole(self) -> bool:
-        """Whether it has no fraction."""
+        """Whether the quantity has no fraction."""
         return self.value == self.value.to_integral_value()
 
     def __str__(self) -> str:
@@ -131,23 +139,23 @@ class Quantity:
     def __copy__(self) -> Quantity:
         return self
 
-    def __deepcopy__(self, memo: Any) -> Quantity:
+    def __deepcopy__(self, memo: object) -> Quantity:
         return self
 
 
 def _plain(number: float | Decimal) -> str:
-    """A number without an exponent; ``ValueError`` for what is none."""
+    """Return a number without an exponent. Raises ``ValueError`` for a bool."""
     if isinstance(number, bool):
-        raise ValueError(f"{number} is no quantity: give a number or a text")  # noqa: TRY004 - for msgspec
+        raise ValueError(f"{number} is not a quantity: pass a number or a string")  # noqa: TRY004 - for msgspec
     return format(number if isinstance(number, Decimal) else Decimal(str(number)), "f")
 
 
 IntOrString = int | str
-"""A number or a text such as ``25%`` or a port's name."""
+"""A number, or a string such as ``25%`` or the name of a port."""
 
 
 def resolve_int_or_percent(value: IntOrString, total: int, *, round_up: bool) -> int:
-    """The number that ``3`` or ``"25%"`` means of `total`; ``ValueError`` for any other text.
+    """Return the number that ``3`` or ``"25%"`` means of `total`. Raises ``ValueError`` for any other string.
 
     >>> resolve_int_or_percent("25%", 10, round_up=True)
     3

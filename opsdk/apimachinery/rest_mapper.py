@@ -1,7 +1,9 @@
-"""The RESTMapper: which resource serves a kind, asked of the server lazily and remembered.
+"""RESTMapper: maps kinds to resources, with lazy discovery.
 
-Two requests the first time, none after; a kind that is not known causes one refresh, shared by all who ask
-meanwhile, so a CRD created later is found. A group whose own server fails does not hide the others.
+The first lookup sends two discovery requests; later lookups send none. An unknown kind triggers one refresh, which all
+waiting callers share, so a CRD created later is found. A failing aggregated API does not hide the other groups.
+
+Upstream: sigs.k8s.io/controller-runtime/pkg/client/apiutil/restmapper.go
 """
 
 from __future__ import annotations
@@ -20,11 +22,17 @@ from opsdk.errors import NoMatchError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestMapping:
-    """How a kind is reached.
+    """The resource of a kind.
 
     Attributes:
-        subresources: their names, e.g. ``status`` and ``scale``.
-        verbs: what the server does with the resource.
+        gvk: the kind.
+        resource: the resource that serves it.
+        namespaced: whether the scope is a namespace.
+        singular: the singular name of the resource.
+        verbs: the verbs that the resource supports.
+        short_names: short names for kubectl.
+        categories: groups of resources for kubectl, such as ``all``.
+        subresources: their names, such as ``status`` and ``scale``.
     """
 
     gvk: GroupVersionKind
@@ -39,35 +47,40 @@ class RestMapping:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedResource:
-    """Everything a server serves, in its order of preference, and which group versions could not be asked."""
+    """The result of discovery.
+
+    Attributes:
+        mappings: in the server's order of preference.
+        failures: group versions whose discovery failed, with the error.
+    """
 
     mappings: Sequence[RestMapping] = ()
     failures: Mapping[GroupVersion, str] = field(default_factory=dict)
 
     def failure_of(self, group: str, version: str = "") -> str:
-        """Why a group (or one version of it) could not be asked; empty if it could."""
-        for gv, why in self.failures.items():
+        """Return why the discovery of a group (or one version) failed; empty if it succeeded."""
+        for gv, reason in self.failures.items():
             if gv.group == group and version in ("", gv.version):
-                return f"discovery of {gv} failed: {why}"
+                return f"discovery of {gv} failed: {reason}"
         return ""
 
 
 class DiscoverySource(Protocol):
-    """Where the mapper learns what is served."""
+    """Source of discovery for the mapper."""
 
     async def fetch(self) -> ServedResource:
-        """Ask the server; raises ApiError or TransportError if it does not answer at all."""
+        """Run discovery. Raises `ApiError` or `TransportError` if the server does not respond."""
         ...
 
 
 class RestMapper:
-    """Maps kinds to resources. Safe to share between tasks.
+    """Maps kinds to resources. Tasks can share it.
 
     Args:
-        source: asked when something is not known.
-        clock: for `refresh_interval`.
-        refresh_interval: seconds between two refreshes caused by the same unknown kind, so that a reconciler
-            retrying a kind that is not installed does not turn into a stream of discovery requests.
+        source: runs discovery when a kind or resource is unknown.
+        clock: measures `refresh_interval`.
+        refresh_interval: least seconds between two refreshes for the same unknown kind. It keeps a reconciler that
+            retries a missing kind from sending a stream of discovery requests.
     """
 
     def __init__(self, source: DiscoverySource, *, clock: Clock = LOOP_CLOCK, refresh_interval: float = 1.0) -> None:
@@ -78,49 +91,60 @@ class RestMapper:
         self._refreshing: asyncio.Future[bool] | None = None
 
     async def mapping_for(self, gvk: GroupVersionKind) -> RestMapping:
-        """The mapping of a kind; `NoMatchError` says what is missing, also if its group could not be asked."""
-        if (found := self._by_kind.get(gvk)) is not None:
-            return found
+        """Return the mapping of a kind.
+
+        Raises:
+            NoMatchError: the server does not serve the kind, or the discovery of its group failed.
+            ApiError: discovery failed.
+            TransportError: the server did not respond.
+        """
+        if (mapping := self._by_kind.get(gvk)) is not None:
+            return mapping
         await self._refresh_for(gvk)
-        if (found := self._by_kind.get(gvk)) is not None:
-            return found
-        raise NoMatchError(self._explain(gvk))
+        if (mapping := self._by_kind.get(gvk)) is not None:
+            return mapping
+        if failure := self._served.failure_of(gvk.group, gvk.version):
+            raise NoMatchError(f"cannot find out whether {gvk} is served: {failure}")
+        versions = [m.gvk.version for m in self._served.mappings if m.gvk.group_kind == gvk.group_kind]
+        if versions:
+            raise NoMatchError(f"the server does not serve {gvk}, but versions {', '.join(versions)} of it")
+        raise NoMatchError(f"the server does not serve {gvk}: install its CRD, or correct group, version or kind")
 
     async def mappings_for(self, kind: GroupKind) -> list[RestMapping]:
-        """Every served version of a kind, the server's preferred first; empty if none is served."""
-        found = [m for m in self._served.mappings if m.gvk.group_kind == kind]
-        if not found:
+        """Return every served version of a kind, the server's preferred version first. Empty if none is served."""
+        mappings = [m for m in self._served.mappings if m.gvk.group_kind == kind]
+        if not mappings:
             await self._refresh_for(kind)
-            found = [m for m in self._served.mappings if m.gvk.group_kind == kind]
-        return found
+            mappings = [m for m in self._served.mappings if m.gvk.group_kind == kind]
+        return mappings
 
     async def kind_for(self, resource: GroupResource | GroupVersionResource | str) -> RestMapping:
-        """The mapping of a resource: plural, singular or short name, with or without its group.
+        """Return the mapping of a resource, given its plural, singular or short name.
 
-        A plain text may carry a group after the first dot: ``deployments.apps``.
+        A string may name the group after the first dot: ``deployments.apps``. Raises `NoMatchError`.
         """
-        wanted = _wanted(resource)
+        query = _parse_resource(resource)
         for attempt in range(2):
             for mapping in self._served.mappings:
-                if _answers(mapping, wanted):
+                if _matches(mapping, query):
                     return mapping
             if attempt == 0:
                 await self._refresh_for(resource)
         raise NoMatchError(f"the server serves no resource {resource}: install its CRD or correct the name")
 
     async def refresh(self) -> None:
-        """Ask the server now; at most one such request is in flight, later callers share it."""
+        """Run discovery now. Concurrent callers share one request."""
         while self._refreshing is not None:
             if await asyncio.shield(self._refreshing):
                 return
-            # Whoever asked was cancelled: that is not our end, so ask again.
+            # The task that ran discovery was cancelled; this one runs it again.
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._refreshing = future
         try:
-            self._take(await self._source.fetch())
+            self._merge_served(await self._source.fetch())
         except Exception as error:
             future.set_exception(error)
-            future.exception()  # nobody may be waiting: that is fine
+            future.exception()  # marks it as retrieved: there may be no other waiter
             raise
         else:
             future.set_result(True)
@@ -130,34 +154,26 @@ class RestMapper:
                 future.set_result(False)
 
     async def _refresh_for(self, missing: Hashable) -> None:
-        """Refresh, unless that was done for the same name a moment ago."""
+        """Refresh, unless a refresh for the same name ran less than `refresh_interval` ago."""
         if missing not in self._missed or self._refreshing is not None:
             await self.refresh()
             self._missed[missing] = True
 
-    def _take(self, served: ServedResource) -> None:
+    def _merge_served(self, served: ServedResource) -> None:
         failed = dict(served.failures)
-        # A group that could not be asked this time keeps what was known of it.
-        kept = [m for m in self._served.mappings if m.gvk.group_version in failed]
-        known = {m.gvk for m in served.mappings}
-        mappings = [*served.mappings, *(m for m in kept if m.gvk not in known)]
+        # A group whose discovery failed keeps its previous mappings.
+        previous = [m for m in self._served.mappings if m.gvk.group_version in failed]
+        served_kinds = {m.gvk for m in served.mappings}
+        mappings = [*served.mappings, *(m for m in previous if m.gvk not in served_kinds)]
         self._served = ServedResource(mappings=mappings, failures=failed)
         self._by_kind = {m.gvk: m for m in reversed(mappings)}
-
-    def _explain(self, gvk: GroupVersionKind) -> str:
-        if why := self._served.failure_of(gvk.group, gvk.version):
-            return f"cannot find out whether {gvk} is served: {why}"
-        others = [m.gvk.version for m in self._served.mappings if m.gvk.group_kind == gvk.group_kind]
-        if others:
-            return f"the server does not serve {gvk}, but versions {', '.join(others)} of it"
-        return f"the server does not serve {gvk}: install its CRD, or correct group, version or kind"
 
     def __repr__(self) -> str:
         return f"<RestMapper of {len(self._by_kind)} kinds>"
 
 
-def _wanted(resource: GroupResource | GroupVersionResource | str) -> tuple[str | None, str | None, str]:
-    """Group, version and name, each None where any will do."""
+def _parse_resource(resource: GroupResource | GroupVersionResource | str) -> tuple[str | None, str | None, str]:
+    """Return group, version and name; None matches any."""
     if isinstance(resource, str):
         name, dot, group = resource.partition(".")
         return (group if dot else None), None, name.lower()
@@ -166,22 +182,22 @@ def _wanted(resource: GroupResource | GroupVersionResource | str) -> tuple[str |
     return resource.group, None, resource.resource.lower()
 
 
-def _answers(mapping: RestMapping, wanted: tuple[str | None, str | None, str]) -> bool:
-    group, version, name = wanted
-    at = mapping.resource
-    if (group is not None and group != at.group) or (version is not None and version != at.version):
+def _matches(mapping: RestMapping, query: tuple[str | None, str | None, str]) -> bool:
+    group, version, name = query
+    gvr = mapping.resource
+    if (group is not None and group != gvr.group) or (version is not None and version != gvr.version):
         return False
-    return name in (at.resource, mapping.singular, *mapping.short_names)
+    return name in (gvr.resource, mapping.singular, *mapping.short_names)
 
 
 class StaticMapper(RestMapper):
-    """A RESTMapper that knows a fixed set of mappings; for fakes and tests."""
+    """A RestMapper with fixed mappings, for tests and for clients of a single kind."""
 
     def __init__(self, mappings: Sequence[RestMapping]) -> None:
-        super().__init__(_Fixed(ServedResource(mappings=mappings, failures={})))
+        super().__init__(_StaticSource(ServedResource(mappings=mappings, failures={})))
 
 
-class _Fixed:
+class _StaticSource:
     def __init__(self, served: ServedResource) -> None:
         self._served = served
 

@@ -1,4 +1,7 @@
-"""The Scheme: types and kinds, defaulting and conversion functions."""
+"""Scheme: registry of kinds and their Python classes, defaulting and conversion functions.
+
+Upstream: k8s.io/apimachinery/pkg/runtime/scheme.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -17,10 +20,9 @@ U = TypeVar("U", bound=TypedObject)
 
 
 class Scheme:
-    """A registry of types.
+    """Maps each kind to one class, and each class to one kind.
 
-    A type is registered for one kind, and a kind for one type. Kinds given as text (``module:Class``) are imported
-    when they are first asked for.
+    A kind registered as text (``module:Class``) is imported when it is first used.
 
     >>> scheme = Scheme().add_lazily({GroupVersionKind("apps", "v1", "Deployment"): "opsdk.api.apps.v1:Deployment"})
     >>> scheme.type_for(GroupVersionKind("apps", "v1", "Deployment"))
@@ -34,122 +36,119 @@ class Scheme:
 
     # -------------------------------------------------------------- registering
     def add(self, *kinds: type[TypedObject]) -> Scheme:
-        """Register typed classes for their `gvk`; returns the scheme, so that calls can be chained.
+        """Register classes for their `gvk`, and return the scheme.
 
-        Registering the same class again is fine; another class for the same kind is a `SchemeError`.
+        The same class may be registered again. Raises `SchemeError` for a second class of the same kind.
         """
         for kind in kinds:
             if not kind.gvk.kind:
                 raise SchemeError(f"{kind.__name__} has no `gvk`: set it in the class")
-            known = self._types.get(kind.gvk)
-            if known is not None and not _same(known, kind):
-                raise SchemeError(f"{kind.gvk} is registered as {_name(known)} already, not as {_name(kind)}")
+            registered = self._types.get(kind.gvk)
+            if registered is not None and not _same(registered, kind):
+                raise SchemeError(f"{kind.gvk} is registered as {_name(registered)} already, not as {_name(kind)}")
             self._types[kind.gvk] = kind
         return self
 
     def add_lazily(self, kinds: Mapping[GroupVersionKind, str]) -> Scheme:
-        """Register kinds by ``module:Class``, without importing them."""
+        """Register kinds by ``module:Class`` without importing them, and return the scheme."""
         for gvk, where in kinds.items():
-            known = self._types.setdefault(gvk, where)
-            if known != where and not _same(where, known):
-                raise SchemeError(f"{gvk} is registered as {_name(known)} already, not as {where}")
+            registered = self._types.setdefault(gvk, where)
+            if registered != where and not _same(where, registered):
+                raise SchemeError(f"{gvk} is registered as {_name(registered)} already, not as {where}")
         return self
 
     def add_defaulting(self, kind: type[T], function: Callable[[T], None]) -> None:
-        """Have `default` call `function`, which changes the object in place; in order of registration."""
+        """Add a function that `default` calls, in order of registration. It changes the object in place."""
         self._defaults.setdefault(kind, []).append(function)
 
     def add_conversion(self, source: type[T], target: type[U], function: Callable[[T], U]) -> None:
-        """Have `convert` use `function` from `source` to `target`; a second one for the same pair is refused."""
+        """Add the function that `convert` uses from `source` to `target`. Raises `SchemeError` if there is one."""
         if (source, target) in self._conversions:
             raise SchemeError(f"a conversion from {_name(source)} to {_name(target)} is registered already")
         self._conversions[source, target] = function
 
     def copy(self) -> Scheme:
-        """An independent scheme with the same registrations."""
-        made = Scheme()
-        made._types = dict(self._types)
-        made._defaults = {k: list(v) for k, v in self._defaults.items()}
-        made._conversions = dict(self._conversions)
-        return made
+        """Return an independent scheme with the same registrations."""
+        clone = Scheme()
+        clone._types = dict(self._types)
+        clone._defaults = {k: list(v) for k, v in self._defaults.items()}
+        clone._conversions = dict(self._conversions)
+        return clone
 
-    # -------------------------------------------------------------- asking
+    # -------------------------------------------------------------- lookup
     def recognizes(self, gvk: GroupVersionKind) -> bool:
-        """Whether a type is registered for the kind."""
+        """Whether a class is registered for the kind."""
         return gvk in self._types
 
     def kinds(self) -> Iterable[GroupVersionKind]:
-        """Every registered kind."""
+        """Return every registered kind."""
         return self._types.keys()
 
     def versions(self, kind: GroupKind) -> list[GroupVersion]:
-        """The versions in which a kind is registered."""
+        """Return the registered versions of a kind."""
         return [gvk.group_version for gvk in self._types if gvk.group_kind == kind]
 
     def type_for(self, gvk: GroupVersionKind) -> type[TypedObject]:
-        """The class of a kind; `SchemeError` if none is registered."""
-        known = self._types.get(gvk)
-        if known is None:
+        """Return the class of a kind. Raises `SchemeError` if none is registered or its import fails."""
+        registered = self._types.get(gvk)
+        if registered is None:
             raise SchemeError(f"no type is registered for {gvk}: add its class with scheme.add(...)")
-        if isinstance(known, str):
-            known = self._types[gvk] = _imported(known, gvk)
-        return known
+        if not isinstance(registered, str):
+            return registered
+        module, _, name = registered.partition(":")
+        try:
+            cls: type[TypedObject] = getattr(importlib.import_module(module), name)
+        except (ImportError, AttributeError) as error:
+            raise SchemeError(f"{gvk} is registered as {registered}, which cannot be imported: {error}") from error
+        if getattr(cls, "gvk", None) != gvk:
+            raise SchemeError(f"{gvk} is registered as {registered}, which is something else: {cls!r}")
+        self._types[gvk] = cls
+        return cls
 
     def gvk_for(self, kind: type[AnyObject] | AnyObject) -> GroupVersionKind:
-        """The kind of a class or of an object; `SchemeError` if the class is not registered."""
+        """Return the kind of a class or an object. Raises `SchemeError` if the class is not registered."""
         if isinstance(kind, type):
             gvk = kind.gvk
             if not isinstance(gvk, GroupVersionKind):
-                raise SchemeError(f"{kind.__name__} stands for any kind: pass an object, or a token of a kind")
+                raise SchemeError(f"{kind.__name__} stands for any kind: pass an object, or a class of one kind")
         else:
             gvk = gvk_of(kind)
             if not isinstance(kind, TypedObject):
                 return gvk
         cls = kind if isinstance(kind, type) else type(kind)
-        known = self._types.get(gvk)
-        if known is None or not _same(known, cls):
+        registered = self._types.get(gvk)
+        if registered is None or not _same(registered, cls):
             raise SchemeError(f"{cls.__name__} is not registered for {gvk}: add it with scheme.add({cls.__name__})")
         return gvk
 
     def new(self, gvk: GroupVersionKind) -> AnyObject:
-        """An empty object of a kind: typed where the type has no required fields, else unstructured."""
+        """Return an empty object of a kind: typed if the class has no required fields, else unstructured."""
         if self.recognizes(gvk):
             kind = self.type_for(gvk)
             if not any(field.required for field in msgspec.structs.fields(kind)):
                 return kind()
         return Unstructured(gvk.api_version, gvk.kind)
 
-    # -------------------------------------------------------------- acting
+    # -------------------------------------------------------------- defaulting and conversion
     def default(self, obj: TypedObject) -> None:
-        """Run the defaulting functions of the object's type on it, in place."""
+        """Run the defaulting functions of the object's class, in place."""
         for function in self._defaults.get(type(obj), ()):
             function(obj)
 
     def convert(self, obj: TypedObject, target: type[U]) -> U:
-        """`obj` as another version of its kind; `SchemeError` where no conversion is registered."""
+        """Return `obj` in another version of its kind. Raises `SchemeError` if no conversion is registered."""
         if isinstance(obj, target):
             return obj
         function = self._conversions.get((type(obj), target))
         if function is None:
             raise SchemeError(f"no conversion from {_name(type(obj))} to {_name(target)}: register one")
-        made = function(obj)
-        if not isinstance(made, target):
-            raise SchemeError(f"the conversion to {_name(target)} returned a {type(made).__name__}")
-        return made
+        converted = function(obj)
+        if not isinstance(converted, target):
+            raise SchemeError(f"the conversion to {_name(target)} returned a {type(converted).__name__}")
+        return converted
 
     def __repr__(self) -> str:
         return f"<Scheme of {len(self._types)} kinds>"
-
-
-def _imported(where: str, gvk: GroupVersionKind) -> type[TypedObject]:
-    module, _, name = where.partition(":")
-    try:
-        found = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise SchemeError(f"{gvk} is registered as {where}, which cannot be imported: {error}") from error
-    if getattr(found, "gvk", None) != gvk:
-        raise SchemeError(f"{gvk} is registered as {where}, which is something else: {found!r}")
-    return found  # type: ignore[no-any-return]
 
 
 def _name(kind: type[Any] | str) -> str:
@@ -161,7 +160,7 @@ def _same(known: type[Any] | str, kind: type[Any] | str) -> bool:
 
 
 class SchemeBuilder:
-    """Collects types at import time, to be added to schemes later.
+    """Collects classes at import time, to add them to schemes later (``runtime.SchemeBuilder``).
 
     >>> builder = SchemeBuilder()
     >>> scheme = builder.add_to(Scheme())
@@ -171,7 +170,7 @@ class SchemeBuilder:
         self._functions: list[Callable[[Scheme], None]] = []
 
     def register(self, kind: type[T]) -> type[T]:
-        """A class decorator: the class is added by `add_to`."""
+        """Class decorator: `add_to` registers the class."""
 
         def add(scheme: Scheme) -> None:
             scheme.add(kind)
@@ -180,11 +179,11 @@ class SchemeBuilder:
         return kind
 
     def add(self, function: Callable[[Scheme], None]) -> None:
-        """Have `add_to` call `function`, e.g. to register defaulting."""
+        """Add a function that `add_to` calls with the scheme, for example to register defaulting."""
         self._functions.append(function)
 
     def add_to(self, scheme: Scheme) -> Scheme:
-        """Do everything collected so far on `scheme`, and return it."""
+        """Apply all collected registrations to `scheme`, and return it."""
         for function in self._functions:
             function(scheme)
         return scheme

@@ -1,4 +1,7 @@
-"""Label and field selectors: parsed, printed, matched. Pure."""
+"""Label and field selectors: parse, print, match. Pure.
+
+Upstream: k8s.io/apimachinery/pkg/labels/selector.go, pkg/fields/selector.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ _TOKEN = re.compile(r"\s*(!=|==|=|!|,|\(|\)|>|<|[^\s,=!()<>]+)")
 
 
 class SelectorOperator(Enum):
-    """How a requirement compares."""
+    """Operator of a requirement."""
 
     IN = "in"
     NOT_IN = "notin"
@@ -40,22 +43,22 @@ _FROM_OBJECT = {
 def _check_label(key: str, values: tuple[str, ...]) -> None:
     prefix, slash, name = key.rpartition("/")
     if not _LABEL_NAME.fullmatch(name) or (slash and (len(prefix) > 253 or not _LABEL_PREFIX.fullmatch(prefix))):
-        raise UsageError(f"{key!r} is no label key: letters, digits, '-', '_' and '.', at most 63, after 'prefix/'")
+        raise UsageError(f"{key!r} is not a label key: letters, digits, '-', '_' and '.', at most 63, after 'prefix/'")
     for value in values:
         if value and not _LABEL_NAME.fullmatch(value):
-            raise UsageError(f"{value!r} is no label value: letters, digits, '-', '_' and '.', at most 63")
+            raise UsageError(f"{value!r} is not a label value: letters, digits, '-', '_' and '.', at most 63")
 
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One condition on one key. `values` is sorted for IN and NOT_IN."""
+    """One requirement on a label. `values` is sorted for IN and NOT_IN."""
 
     key: str
     operator: SelectorOperator
     values: tuple[str, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether `labels` meet it. Negative operators hold where the key is missing."""
+        """Whether `labels` meet the requirement. Negative operators match if the key is missing."""
         value = labels.get(self.key)
         match self.operator:
             case SelectorOperator.EXISTS:
@@ -67,7 +70,10 @@ class Requirement:
             case SelectorOperator.NOT_IN | SelectorOperator.NOT_EQUALS:
                 return value is None or value not in self.values
             case _:
-                return _compares(value, self.operator, self.values[0])
+                if value is None or not re.fullmatch(r"-?[0-9]+", value):
+                    return False
+                number, bound = int(value), int(self.values[0])
+                return number > bound if self.operator is SelectorOperator.GREATER_THAN else number < bound
 
     def __str__(self) -> str:
         match self.operator:
@@ -81,15 +87,9 @@ class Requirement:
                 return f"{self.key}{self.operator.value}{self.values[0]}"
 
 
-def _compares(value: str | None, operator: SelectorOperator, bound: str) -> bool:
-    if value is None or not re.fullmatch(r"-?[0-9]+", value):
-        return False
-    return int(value) > int(bound) if operator is SelectorOperator.GREATER_THAN else int(value) < int(bound)
-
-
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """Requirements that must all hold. Empty matches everything.
+    """A label selector: all requirements must match. An empty selector matches every object.
 
     >>> s = Selector.parse("app=web,tier notin (cache, db),!legacy")
     >>> s.matches({"app": "web", "tier": "front"})
@@ -100,43 +100,46 @@ class Selector:
 
     requirements: tuple[Requirement, ...] = ()
     nothing: bool = False
-    """True for a selector that matches no object at all."""
+    """True for a selector that matches no object."""
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read the text form; `UsageError` says where it goes wrong."""
+        """Parse the text form. Raises `UsageError` with the position of the fault."""
         return cls(tuple(_parse_labels(text)))
 
     @classmethod
     def equal(cls, labels: Mapping[str, str]) -> Self:
-        """Exactly these labels and values (others may be there too)."""
+        """Return a selector for objects that carry all these labels."""
         for key, value in labels.items():
             _check_label(key, (value,))
         return cls(tuple(Requirement(k, SelectorOperator.EQUALS, (v,)) for k, v in sorted(labels.items())))
 
     @classmethod
     def none(cls) -> Self:
-        """Matches nothing."""
+        """Return a selector that matches no object."""
         return cls((), nothing=True)
 
     @classmethod
     def of(cls, selector: LabelSelector | None) -> Self:
-        """From the form that stands in objects. None matches nothing; an empty one everything, as upstream."""
+        """Convert the form that objects contain.
+
+        None matches no object; an empty selector matches every object (``metav1.LabelSelectorAsSelector``).
+        """
         if selector is None:
             return cls.none()
-        found = list(cls.equal(selector.match_labels).requirements)
+        requirements = list(cls.equal(selector.match_labels).requirements)
         for part in selector.match_expressions:
             operator = _FROM_OBJECT.get(part.operator)
             if operator is None:
-                raise UsageError(f"{part.operator!r} is no operator: use In, NotIn, Exists or DoesNotExist")
+                raise UsageError(f"{part.operator!r} is not an operator: use In, NotIn, Exists or DoesNotExist")
             if (operator in (SelectorOperator.IN, SelectorOperator.NOT_IN)) != bool(part.values):
-                raise UsageError(f"{part.key}: In and NotIn need values, Exists and DoesNotExist have none")
+                raise UsageError(f"{part.key}: In and NotIn need values, Exists and DoesNotExist must not have values")
             _check_label(part.key, tuple(part.values))
-            found.append(Requirement(part.key, operator, tuple(sorted(part.values))))
-        return cls(tuple(found))
+            requirements.append(Requirement(part.key, operator, tuple(sorted(part.values))))
+        return cls(tuple(requirements))
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether an object with these labels is selected."""
+        """Whether the selector matches these labels."""
         return not self.nothing and all(r.matches(labels) for r in self.requirements)
 
     def __and__(self, other: Selector) -> Selector:
@@ -147,7 +150,7 @@ class Selector:
 
 
 def as_selector(selector: str | Mapping[str, str] | LabelSelector | Selector | None) -> Selector:
-    """A Selector from whatever a caller finds handy. None matches everything (no selector was given)."""
+    """Return a Selector for any form that callers may pass. None matches every object."""
     match selector:
         case None:
             return Selector()
@@ -163,34 +166,34 @@ def as_selector(selector: str | Mapping[str, str] | LabelSelector | Selector | N
 
 # ------------------------------------------------------------------ parsing labels
 class _Tokens:
-    """The tokens of a label selector, with one of look-ahead."""
+    """The tokens of a label selector, with one token of look-ahead."""
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._found = list(self._split(text))
-        self._at = 0
+        self._tokens = list(self._split(text))
+        self._position = 0
 
     @staticmethod
     def _split(text: str) -> Iterator[str]:
-        at = 0
-        while text[at:].strip():
-            match = _TOKEN.match(text, at)
+        position = 0
+        while text[position:].strip():
+            match = _TOKEN.match(text, position)
             if match is None:
-                raise UsageError(f"label selector {text!r}: unreadable at {text[at:]!r}")
+                raise UsageError(f"label selector {text!r}: unreadable at {text[position:]!r}")
             yield match.group(1)
-            at = match.end()
+            position = match.end()
 
     def peek(self) -> str:
-        return self._found[self._at] if self._at < len(self._found) else ""
+        return self._tokens[self._position] if self._position < len(self._tokens) else ""
 
     def take(self) -> str:
         token = self.peek()
-        self._at += 1
+        self._position += 1
         return token
 
-    def expect(self, wanted: Callable[[str], bool], what: str) -> str:
+    def expect(self, accepts: Callable[[str], bool], what: str) -> str:
         token = self.take()
-        if not wanted(token):
+        if not accepts(token):
             raise UsageError(f"label selector {self.text!r}: found {token or 'the end'!r}, expected {what}")
         return token
 
@@ -205,12 +208,14 @@ def _is_word(token: str) -> bool:
 def _parse_labels(text: str) -> Iterator[Requirement]:
     tokens = _Tokens(text)
     while tokens.peek():
-        made = _parse_requirement(tokens)
+        requirement = _parse_requirement(tokens)
         _check_label(
-            made.key,
-            made.values if made.operator not in (SelectorOperator.GREATER_THAN, SelectorOperator.LESS_THAN) else (),
+            requirement.key,
+            requirement.values
+            if requirement.operator not in (SelectorOperator.GREATER_THAN, SelectorOperator.LESS_THAN)
+            else (),
         )
-        yield made
+        yield requirement
         if not tokens.peek():
             return
         tokens.expect(lambda t: t == ",", "','")
@@ -255,7 +260,7 @@ def _parse_values(tokens: _Tokens) -> tuple[str, ...]:
 # ------------------------------------------------------------------ fields
 @dataclass(frozen=True, slots=True)
 class FieldRequirement:
-    """One condition on one field: equal, or (`negated`) not equal."""
+    """One requirement on a field: equal or, if `negated`, not equal."""
 
     field: str
     value: str
@@ -268,7 +273,7 @@ class FieldRequirement:
 
 @dataclass(frozen=True, slots=True)
 class FieldSelector:
-    """Field requirements that must all hold. Which fields can be selected is the server's (or the index's) choice.
+    """A field selector: all requirements must match. The server or the index decides which fields are supported.
 
     >>> str(FieldSelector.parse("metadata.name=a,status.phase!=Running"))
     'metadata.name=a,status.phase!=Running'
@@ -278,8 +283,8 @@ class FieldSelector:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        r"""Read the text form; ``\`` escapes ``,``, ``=`` and itself in values."""
-        found = []
+        r"""Parse the text form. ``\`` escapes ``,``, ``=`` and itself in values. Raises `UsageError`."""
+        requirements = []
         if re.search(r"(?<!\\)(?:\\\\)*\\$", text):
             raise UsageError(f"field selector {text!r}: ends with a lone backslash")
         for part in re.findall(r"(?:\\.|[^,\\])+", text):
@@ -287,24 +292,24 @@ class FieldSelector:
             if match is None:
                 raise UsageError(f"field selector {text!r}: {part!r} is not field=value or field!=value")
             field, mark, value = match.groups()
-            found.append(FieldRequirement(field, re.sub(r"\\(.)", r"\1", value), mark == "!="))
-        return cls(tuple(found))
+            requirements.append(FieldRequirement(field, re.sub(r"\\(.)", r"\1", value), mark == "!="))
+        return cls(tuple(requirements))
 
     @classmethod
     def equal(cls, fields: Mapping[str, str]) -> Self:
-        """Exactly these values."""
+        """Return a selector for objects whose fields have these values."""
         return cls(tuple(FieldRequirement(k, v) for k, v in sorted(fields.items())))
 
     def matches(self, value_of: Callable[[str], str]) -> bool:
-        """Whether an object is selected; `value_of` gives a field's value, empty where it has none."""
+        """Whether the selector matches. `value_of` returns the value of a field, empty if the object has none."""
         return all((value_of(r.field) == r.value) != r.negated for r in self.requirements)
 
     def exact(self, field: str) -> str | None:
-        """The value that `field` must equal, if the selector says so."""
+        """Return the value that `field` must equal, or None if the selector does not require one."""
         return next((r.value for r in self.requirements if r.field == field and not r.negated), None)
 
     def without(self, field: str) -> FieldSelector:
-        """The same without exact requirements on `field`."""
+        """Return the selector without exact requirements on `field`."""
         return FieldSelector(tuple(r for r in self.requirements if r.field != field or r.negated))
 
     def __str__(self) -> str:
@@ -312,7 +317,7 @@ class FieldSelector:
 
 
 def as_field_selector(selector: str | Mapping[str, str] | FieldSelector | None) -> FieldSelector:
-    """A FieldSelector from whatever a caller finds handy. None matches everything."""
+    """Return a FieldSelector for any form that callers may pass. None matches every object."""
     match selector:
         case None:
             return FieldSelector()

@@ -1,4 +1,7 @@
-"""The server's ``Status`` answer, and DeleteOptions."""
+"""``Status``, and the body of DELETE requests.
+
+Upstream: k8s.io/apimachinery/pkg/apis/meta/v1/types.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,14 @@ PropagationPolicy = Literal["Background", "Foreground", "Orphan"]
 
 
 class Preconditions(Model, kw_only=True):
-    """What must hold for a delete to happen."""
+    """Conditions that the object must meet, or the server rejects the deletion."""
 
     uid: str = ""
     resource_version: str = ""
 
 
 class DeleteOptions(Model, kw_only=True):
-    """The body of a delete."""
+    """The body of a DELETE request (``metav1.DeleteOptions``)."""
 
     api_version: str = "v1"
     kind: str = "DeleteOptions"
@@ -31,7 +34,7 @@ class DeleteOptions(Model, kw_only=True):
 
 
 class Status(Model, kw_only=True):
-    """An answer that is no object: success of a delete, or a failure."""
+    """A response without an object: the result of a deletion, or a failure."""
 
     api_version: str = "v1"
     kind: str = "Status"

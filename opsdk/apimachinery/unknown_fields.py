@@ -1,41 +1,39 @@
-"""Keep what a type does not know.
+"""Keeps the fields of an object that its class does not know.
 
-Given the tree an object came from (`origin`), what its type made of that tree (`before`) and what the type says now
-(`after`), the change from `before` to `after` is carried over to `origin`. Fields that stand only in `origin` stay,
-also inside list items: these are paired by what names them, else by their place.
+Inputs are the tree that an object came from (`origin`), what the class read from it (`before`) and the object now
+(`after`). The change from `before` to `after` is applied to `origin`. Fields that only `origin` has stay, also inside
+list items. List items are paired by their identifying field, else by position.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
-from opsdk.structured_merge.value import JsonObject
-
-# Fields that name an item of a Kubernetes list, most telling first.
+# Fields that identify an item of a Kubernetes list, the most specific first.
 _NAMES = ("name", "key", "type", "uid", "id", "ip", "containerPort", "port", "mountPath", "devicePath", "topologyKey")
 
 
-def merge_unknown_fields(origin: Any, before: Any, after: Any) -> Any:
-    """The tree to send. Shares nothing mutable with its arguments except parts of `after`."""
+def merge_unknown_fields(origin: JsonValue, before: JsonValue, after: JsonValue) -> JsonValue:
+    """Return the tree to send. It shares only parts of `after` with the arguments."""
     if isinstance(origin, dict) and isinstance(before, dict) and isinstance(after, dict):
-        return _overlay_dict(origin, before, after)
+        return _merge_dict(origin, before, after)
     if isinstance(origin, list) and isinstance(before, list) and isinstance(after, list):
-        return _overlay_list(origin, before, after)
+        return _merge_list(origin, before, after)
     return after if after != before else _copy(origin)
 
 
-def _overlay_dict(origin: JsonObject, before: JsonObject, after: JsonObject) -> JsonObject:
-    made: JsonObject = {}
+def _merge_dict(origin: JsonObject, before: JsonObject, after: JsonObject) -> JsonObject:
+    merged: JsonObject = {}
     for key, value in origin.items():
         if key in after:
-            made[key] = merge_unknown_fields(value, before[key], after[key]) if key in before else after[key]
+            merged[key] = merge_unknown_fields(value, before[key], after[key]) if key in before else after[key]
         elif key not in before:
-            made[key] = _copy(value)  # unknown to the type
-    return made | {key: value for key, value in after.items() if key not in origin}
+            merged[key] = _copy(value)  # unknown to the type
+    return merged | {key: value for key, value in after.items() if key not in origin}
 
 
-def _overlay_list(origin: list[Any], before: list[Any], after: list[Any]) -> list[Any]:
-    if len(origin) != len(before):  # cannot happen for a type that only drops unknown fields
+def _merge_list(origin: list[JsonValue], before: list[JsonValue], after: list[JsonValue]) -> list[JsonValue]:
+    if len(origin) != len(before):  # impossible for a class that only drops unknown fields
         return after
     if before == after:
         return _copy(origin)  # type: ignore[no-any-return]
@@ -46,9 +44,9 @@ def _overlay_list(origin: list[Any], before: list[Any], after: list[Any]) -> lis
     ]
 
 
-def _pair(before: list[Any], after: list[Any]) -> dict[int, int]:
-    """Index in `after` -> index in `before` of the same item."""
-    name = next((n for n in _NAMES if _names_all(before, n) and _names_all(after, n)), None)
+def _pair(before: list[JsonValue], after: list[JsonValue]) -> dict[int, int]:
+    """Map each index in `after` to the index of the same item in `before`."""
+    name = next((n for n in _NAMES if _identifies_all(before, n) and _identifies_all(after, n)), None)
     if name is not None:
         places = {item[name]: index for index, item in enumerate(before)}
         return {index: places[item[name]] for index, item in enumerate(after) if item[name] in places}
@@ -64,13 +62,13 @@ def _pair(before: list[Any], after: list[Any]) -> dict[int, int]:
     return pairs
 
 
-def _names_all(items: list[Any], name: str) -> bool:
-    """Whether every item is an object with its own scalar value under `name`."""
+def _identifies_all(items: list[JsonValue], name: str) -> bool:
+    """Whether every item is an object with a unique scalar value under `name`."""
     values = [item.get(name) if isinstance(item, dict) else None for item in items]
     return all(isinstance(v, str | int) for v in values) and len(set(values)) == len(values)
 
 
-def _copy(tree: Any) -> Any:
+def _copy(tree: JsonValue) -> JsonValue:
     if isinstance(tree, dict):
         return {k: _copy(v) for k, v in tree.items()}
     if isinstance(tree, list):

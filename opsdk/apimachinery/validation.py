@@ -1,4 +1,7 @@
-"""Rules for names, label keys and the like, in the server's words. Each returns what is wrong."""
+"""Format rules of names, label keys and label values, with the server's messages. Each function returns the errors.
+
+Upstream: k8s.io/apimachinery/pkg/util/validation/validation.go, pkg/api/validation/generic.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -43,70 +46,70 @@ _VALUE_TEXT = (
 
 
 def _masked(name: str, *, prefix: bool) -> str:
-    """A prefix may end with a dash: something follows it. What stands before the dash is not looked at."""
+    """Return a generateName prefix as a full name: any suffix may follow a trailing dash (``maskTrailingDash``)."""
     return f"{name[:-2]}a" if prefix and len(name) > 1 and name.endswith("-") else name
 
 
 def _check(name: str, limit: int, pattern: str, text: str, unit: str = "characters") -> list[str]:
-    found = [f"must be no more than {limit} {unit}"] if len(name.encode()) > limit else []
+    errors = [f"must be no more than {limit} {unit}"] if len(name.encode()) > limit else []
     if not re.fullmatch(pattern, name):
-        found.append(text)
-    return found
+        errors.append(text)
+    return errors
 
 
 def dns_subdomain(name: str, *, prefix: bool = False) -> Sequence[str]:
-    """``example.com``: what most names are."""
+    """Check a DNS subdomain such as ``example.com``: the names of most objects."""
     return _check(_masked(name, prefix=prefix), 253, _SUBDOMAIN, _SUBDOMAIN_TEXT)
 
 
 def dns_search(name: str) -> Sequence[str]:
-    """A domain to search in, whose parts may have underscores."""
+    """Check a DNS search domain, whose labels may contain underscores."""
     return _check(name, 253, _SEARCHES, _SEARCH_TEXT)
 
 
 def dns_label(name: str, *, prefix: bool = False) -> Sequence[str]:
-    """``my-name``: namespaces, services."""
+    """Check a DNS label such as ``my-name``: namespaces."""
     name = _masked(name, prefix=prefix)
     dotted = re.fullmatch(_SUBDOMAIN, name)
     return _check(name, 63, _LABEL, "must not contain dots" if dotted else _LABEL_TEXT)
 
 
 def dns_1035_label(name: str, *, prefix: bool = False) -> Sequence[str]:
-    """``my-name`` that begins with a letter."""
+    """Check a DNS label that starts with a letter: services."""
     return _check(_masked(name, prefix=prefix), 63, _SERVICE, _SERVICE_TEXT)
 
 
 def path_segment(name: str, *, prefix: bool = False) -> Sequence[str]:
-    """Anything that can stand in a path: roles."""
-    found = [f"may not be '{name}'"] if name in (".", "..") and not prefix else []
-    return [*found, *(f"may not contain '{part}'" for part in ("/", "%") if part in name)]
+    """Check a name that may contain any character of a path segment: RBAC roles."""
+    errors = [f"may not be '{name}'"] if name in (".", "..") and not prefix else []
+    return [*errors, *(f"may not contain '{part}'" for part in ("/", "%") if part in name)]
 
 
 def qualified_name(name: str) -> Sequence[str]:
-    """``example.com/my-name``: keys of labels, finalizers."""
+    """Check a qualified name such as ``example.com/my-name``: label keys, finalizers."""
     parts = name.split("/")
-    found: list[str] = []
+    errors: list[str] = []
     if len(parts) > 2:
         return [_TWO_SLASHES]
     if len(parts) == 2:
         if not parts[0]:
-            found.append("prefix part must be non-empty")
+            errors.append("prefix part must be non-empty")
         else:
             wrong = _check(parts[0], 253, _SUBDOMAIN, _SUBDOMAIN_TEXT, "bytes")
-            found.extend(f"prefix part {text}" for text in wrong)
+            errors.extend(f"prefix part {text}" for text in wrong)
     last = parts[-1]
     if not last:
-        return [*found, "name part must be non-empty", _QUALIFIED_TEXT]
+        return [*errors, "name part must be non-empty", _QUALIFIED_TEXT]
     if len(last.encode()) > 63:
-        found.append("name part must be no more than 63 bytes")
+        errors.append("name part must be no more than 63 bytes")
     if not re.fullmatch(_QUALIFIED, last):
-        found.append(_QUALIFIED_TEXT)
-    return found
+        errors.append(_QUALIFIED_TEXT)
+    return errors
 
 
 def label_value(value: str) -> Sequence[str]:
-    """The value of a label."""
-    found = ["must be no more than 63 bytes"] if len(value.encode()) > 63 else []
+    """Check a label value."""
+    errors = ["must be no more than 63 bytes"] if len(value.encode()) > 63 else []
     if value and not re.fullmatch(_QUALIFIED, value):
-        found.append(_VALUE_TEXT)
-    return found
+        errors.append(_VALUE_TEXT)
+    return errors

@@ -1,4 +1,7 @@
-"""Watch events as values."""
+"""Watch events.
+
+Upstream: k8s.io/apimachinery/pkg/watch/watch.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -16,17 +19,17 @@ INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
 class WatchEventType(Enum):
-    """What happened."""
+    """Type of a watch event."""
 
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
     DELETED = "DELETED"
     BOOKMARK = "BOOKMARK"
-    """Nothing, but the revision moved on to that of `object`, which is a `PartialObjectMetadata` here."""
+    """Only the resource version has advanced; `object` is a `PartialObjectMetadata`."""
 
 
 class WatchEvent(msgspec.Struct, Generic[T], frozen=True):
-    """One change; for DELETED, `object` is the last state."""
+    """One change of an object. For DELETED, `object` is the last state."""
 
     type: WatchEventType
     object: T

@@ -21,7 +21,7 @@ from opsdk.apiserver.storage.ports import Storage
 from opsdk.apiserver.structural.schema import StructuralSchema
 from opsdk.apiserver.structural.strategy import SchemaStrategy
 from opsdk.errors import DecodeError
-from opsdk.structured_merge.schema import Schema, shape_of_schema
+from opsdk.structured_merge.schema import Schema, structural_schema
 from opsdk.structured_merge.value import JsonObject
 
 Kind = type[Object[Any, Any]]
@@ -87,7 +87,7 @@ class KindModel:
     @cached_property
     def shape(self) -> Schema:
         """See `Model`."""
-        return shape_of_schema(self.raw)
+        return structural_schema(self.raw)
 
     @property
     def blank(self) -> JsonObject:

@@ -1,1 +1,4 @@
-"""Joins the rooms below into an operator: a few lines from a class to a running program."""
+"""Operator and controller builder: connect manager, cluster, controllers and leader election.
+
+Upstream: sigs.k8s.io/controller-runtime/pkg/builder
+"""

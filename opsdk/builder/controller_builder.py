@@ -1,4 +1,7 @@
-"""Builds one controller: for_, owns, watches, complete."""
+"""Builds one controller.
+
+Upstream: sigs.k8s.io/controller-runtime/pkg/builder/controller.go
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import Any, Self
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
+from opsdk.apimachinery.object import AnyObject
 from opsdk.cache.cache import Cache
 from opsdk.controller.controller import Controller, ControllerOptions
 from opsdk.controller.reconcile import ReconcileFunction, Reconciler, as_reconciler
@@ -30,22 +34,30 @@ class WatchSpec:
     """Another kind that a controller watches.
 
     Attributes:
-        kind: what is watched.
-        to: a function from an object to requests (may be ``async``), or a handler.
-        predicates: which of its events matter.
+        kind: the watched kind.
+        handler: an event handler, or a function from an object to requests, which may be ``async``.
+        predicates: an event must pass all of them.
     """
 
-    kind: KindLike[Any]
-    to: MapFunction | EventHandler
+    kind: KindLike[AnyObject]
+    handler: MapFunction | EventHandler
     predicates: Sequence[PredicateFunc] = ()
 
 
 class ControllerBuilder:
-    """Collects what a controller watches, checks that it makes sense, and builds it.
+    """Collects what a controller watches, checks it, and builds the controller.
 
     ::
 
         controller_for(manager, cache).for_(Website).owns(Deployment).reconciler(reconcile).complete()
+
+    Args:
+        cache: provides the informers.
+        manager: runs the controller; needed for `complete`.
+        name: see `named`.
+        options: see `with_options`.
+        hook: receives telemetry records.
+        clock: source of time.
     """
 
     def __init__(
@@ -64,54 +76,59 @@ class ControllerBuilder:
         self._options = options
         self._hook = hook
         self._clock = clock
-        self._kind: Kind[Any] | None = None
+        self._kind: Kind[AnyObject] | None = None
         self._predicates: tuple[PredicateFunc, ...] = ()
-        self._owns: list[tuple[Kind[Any], bool, tuple[PredicateFunc, ...]]] = []
+        self._owns: list[tuple[Kind[AnyObject], bool, tuple[PredicateFunc, ...]]] = []
         self._watches: list[WatchSpec] = []
         self._sources: list[EventSource] = []
         self._filters: tuple[PredicateFunc, ...] = ()
         self._reconciler: Reconciler | None = None
 
-    def for_(self, kind: KindLike[Any], *, predicates: Sequence[PredicateFunc] = ()) -> Self:
-        """The kind that is reconciled; once."""
+    def for_(self, kind: KindLike[AnyObject], *, predicates: Sequence[PredicateFunc] = ()) -> Self:
+        """Set the reconciled kind. Raises `UsageError` on a second call."""
         if self._kind is not None:
             raise UsageError("for_(...) should only be called once: a controller reconciles one kind")
         self._kind = kind_of(kind)
         self._predicates = tuple(predicates)
         return self
 
-    def owns(self, kind: KindLike[Any], *, predicates: Sequence[PredicateFunc] = (), every_owner: bool = False) -> Self:
-        """A kind whose objects lead to their controlling owner, or to every owner."""
-        self._owns.append((kind_of(kind), every_owner, tuple(predicates)))
+    def owns(
+        self, kind: KindLike[AnyObject], *, predicates: Sequence[PredicateFunc] = (), match_every_owner: bool = False
+    ) -> Self:
+        """Watch a kind whose objects map to their controller.
+
+        With `match_every_owner`, they map to all owners of the reconciled kind.
+        """
+        self._owns.append((kind_of(kind), match_every_owner, tuple(predicates)))
         return self
 
-    def watches(self, watching: WatchSpec) -> Self:
-        """A kind whose objects lead to requests in a way of their own."""
-        self._watches.append(watching)
+    def watches(self, spec: WatchSpec) -> Self:
+        """Watch another kind."""
+        self._watches.append(spec)
         return self
 
     def watches_source(self, source: EventSource) -> Self:
-        """Any other source; filters do not apply to it."""
+        """Add any other source. The event filter does not apply to it."""
         self._sources.append(source)
         return self
 
     def with_event_filter(self, *predicates: PredicateFunc) -> Self:
-        """Predicates for every watch, asked before each watch's own."""
+        """Add predicates to every watch. They run before the watch's own predicates."""
         self._filters += predicates
         return self
 
     def named(self, name: str) -> Self:
-        """The controller's name; the kind in lower case if not called."""
+        """Set the controller's name; the default is the kind in lower case."""
         self._name = name
         return self
 
     def with_options(self, options: ControllerOptions) -> Self:
-        """How the controller works."""
+        """Set the controller's options."""
         self._options = options
         return self
 
     def reconciler(self, reconciler: Reconciler | ReconcileFunction) -> Self:
-        """Who reconciles; once."""
+        """Set the reconciler. Raises `UsageError` on a second call."""
         if self._reconciler is not None:
             raise UsageError("the reconciler was set twice: a controller has one")
         self._reconciler = as_reconciler(reconciler)
@@ -119,7 +136,7 @@ class ControllerBuilder:
 
     # -------------------------------------------------------------- building
     def build(self) -> Controller:
-        """The controller, not added to any manager."""
+        """Return the controller, without adding it to a manager. Raises `UsageError` if something is missing."""
         self._check()
         assert self._reconciler is not None
         name = self._name or (self._kind.name.lower() if self._kind is not None else "")
@@ -134,7 +151,7 @@ class ControllerBuilder:
         )
 
     def complete(self) -> Controller:
-        """Build the controller and add it to the manager, which refuses a second one of the same name."""
+        """Build the controller and add it to the manager. Raises `UsageError`, also if its name is taken."""
         if self._manager is None:
             raise UsageError("must provide a manager: pass one, or use build()")
         controller = self.build()
@@ -153,19 +170,23 @@ class ControllerBuilder:
             raise UsageError("there are no watches configured, controller will never get triggered")
 
     def _kind_sources(self) -> list[EventSource]:
-        made: list[EventSource] = []
+        sources: list[EventSource] = []
         if self._kind is not None:
-            made.append(self._source(self._kind, EnqueueRequestForObject(), self._predicates))
-            made += [
-                self._source(kind, EnqueueRequestForOwner(self._kind, controller_only=not every), predicates)
+            sources.append(self._source(self._kind, EnqueueRequestForObject(), self._predicates))
+            sources += [
+                self._source(kind, EnqueueRequestForOwner(self._kind, only_controller_owner=not every), predicates)
                 for kind, every, predicates in self._owns
             ]
         for watching in self._watches:
             handler = (
-                watching.to if isinstance(watching.to, EventHandler) else EnqueueRequestsFromMapFunc[Any](watching.to)
+                watching.handler
+                if isinstance(watching.handler, EventHandler)
+                else EnqueueRequestsFromMapFunc[Any](watching.handler)
             )
-            made.append(self._source(kind_of(watching.kind), handler, tuple(watching.predicates)))
-        return made
+            sources.append(self._source(kind_of(watching.kind), handler, tuple(watching.predicates)))
+        return sources
 
-    def _source(self, kind: Kind[Any], handler: EventHandler, predicates: tuple[PredicateFunc, ...]) -> EventSource:
+    def _source(
+        self, kind: Kind[AnyObject], handler: EventHandler, predicates: tuple[PredicateFunc, ...]
+    ) -> EventSource:
         return KindSource(self._cache, kind, handler, predicates=(*self._filters, *predicates), clock=self._clock)

@@ -1,4 +1,4 @@
-"""The operator: a manager, its cluster, and controllers made by decorators or builders."""
+"""Operator: a manager, a cluster, and controllers declared by decorators or builders."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.api.coordination.v1 import Lease
 from opsdk.apimachinery.gvk import GroupVersionResource
 from opsdk.apimachinery.kinds import KindLike
-from opsdk.apimachinery.object import KubeObject, TypedObject, Unstructured
+from opsdk.apimachinery.object import AnyObject, KubeObject, TypedObject, Unstructured
 from opsdk.apimachinery.rest_mapper import RestMapping, StaticMapper
 from opsdk.apimachinery.scheme import Scheme
 from opsdk.builder.controller_builder import ControllerBuilder, WatchSpec
@@ -40,7 +40,7 @@ Child = TypeVar("Child", bound=TypedObject | Unstructured)
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-# The election must not depend on discovery: an aggregated API that is down would hold it up.
+# The election must not depend on discovery, which an unavailable aggregated API would delay.
 _LEASES = RestMapping(
     gvk=Lease.gvk, resource=GroupVersionResource("coordination.k8s.io", "v1", "leases"), namespaced=True
 )
@@ -48,15 +48,18 @@ _LEASES = RestMapping(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorOptions:
-    """How an operator runs.
+    """Options of an `Operator`. Times are in seconds.
 
     Attributes:
-        manager: health and metrics addresses, grace at stop.
+        manager: health and metrics addresses, shutdown timeout.
         cluster: what is cached, and how writes are made.
-        controller: for every controller that has no options of its own.
-        leader_election: run reconcilers on one replica at a time.
-        leader_election_id: the lease's name; the operator's if empty.
-        leader_election_namespace: empty for the namespace this process runs in.
+        controller: for controllers without their own options.
+        leader_election: run controllers on one replica at a time.
+        leader_election_id: the name of the Lease; empty for the operator's name.
+        leader_election_namespace: the namespace of the Lease; empty for the namespace of this process.
+        lease_duration: see `LeaderElectionOptions`.
+        renew_deadline: see `LeaderElectionOptions`.
+        retry_period: see `LeaderElectionOptions`.
     """
 
     manager: ManagerOptions = ManagerOptions()
@@ -86,66 +89,68 @@ class Operator:
             operator.run()
 
     Args:
-        name: of the program: the field owner of its writes and the controller of its Events.
+        name: the field owner of its writes, and the reporting controller of its Events.
+        options: see `OperatorOptions`.
+        scheme: the registry of kinds; default: all built-in kinds.
     """
 
     def __init__(self, name: str, options: OperatorOptions | None = None, *, scheme: Scheme | None = None) -> None:
         if not name:
-            raise UsageError("an operator needs a name: its writes and events carry it")
+            raise UsageError("an operator needs a name: its writes and Events use it")
         self.name = name
         self.options = options or OperatorOptions()
         self.scheme = scheme or default_scheme()
-        self._planned: list[Callable[[Operator], ControllerBuilder]] = []
+        self._builders: list[Callable[[Operator], ControllerBuilder]] = []
         self._setups: list[Callable[[Operator], Any]] = []
         self._cluster: Cluster | None = None
         self._manager: Manager | None = None
         self._applier: Applier | None = None
         self._election_transport: Transport | None = None
 
-    # -------------------------------------------------------------- declaring
+    # -------------------------------------------------------------- declarations
     def reconciler(
         self,
-        kind: KindLike[Any],
+        kind: KindLike[AnyObject],
         *,
-        owns: Sequence[KindLike[Any]] = (),
+        owns: Sequence[KindLike[AnyObject]] = (),
         watches: Sequence[WatchSpec] = (),
         name: str = "",
         options: ControllerOptions | None = None,
     ) -> Callable[[F], F]:
-        """A decorator: the function, or the class (made without arguments), reconciles `kind`.
+        """Decorator: the function, or the class (created without arguments), reconciles `kind`.
 
         Args:
-            kind: what is reconciled.
-            owns: kinds whose objects belong to one of `kind`: their changes lead to their owner.
-            watches: other kinds, and how their objects lead to requests.
-            name: of the controller; the kind in lower case if empty.
-            options: how it works; the operator's own if None.
+            kind: the reconciled kind.
+            owns: kinds whose objects map to their controller.
+            watches: other kinds, and how their objects map to requests.
+            name: the controller's name; empty for the kind in lower case.
+            options: the controller's options; None for the operator's.
         """
 
         def declare(function: F) -> F:
             def build(operator: Operator) -> ControllerBuilder:
-                made = function() if isinstance(function, type) else function
+                target = function() if isinstance(function, type) else function
                 builder = operator.controller_for(kind, name=name, options=options)
                 for owned in owns:
                     builder.owns(owned)
                 for watching in watches:
                     builder.watches(watching)
-                return builder.reconciler(made)
+                return builder.reconciler(target)
 
-            self._planned.append(build)
+            self._builders.append(build)
             return function
 
         return declare
 
     def setup(self, function: F) -> F:
-        """A decorator: `function(operator)` is called before the start, to add indices, checks or runnables."""
+        """Decorator: `function(operator)` is called before the start, to add indices, checks or runnables."""
         self._setups.append(function)
         return function
 
     def controller_for(
-        self, kind: KindLike[Any], *, name: str = "", options: ControllerOptions | None = None
+        self, kind: KindLike[AnyObject], *, name: str = "", options: ControllerOptions | None = None
     ) -> ControllerBuilder:
-        """Begin a controller by hand; usable once the operator has its cluster (in `setup`, or after `prepare`)."""
+        """Return a builder for a controller of `kind`. Call it in a `setup` function, or after `prepare`."""
         return ControllerBuilder(
             self.cluster.cache,
             manager=self.manager,
@@ -154,40 +159,40 @@ class Operator:
             hook=self.manager.hook,
         ).for_(kind)
 
-    # -------------------------------------------------------------- using
+    # -------------------------------------------------------------- access
     @property
     def cluster(self) -> Cluster:
-        """The cluster; `UsageError` before the operator is started."""
+        """The cluster. Raises `UsageError` before the operator is started."""
         if self._cluster is None:
-            raise UsageError("the operator is not started: run() or start() gives it its cluster")
+            raise UsageError("the operator is not started: call run() or start() to create its cluster")
         return self._cluster
 
     @property
     def manager(self) -> Manager:
-        """The manager; `UsageError` before the operator is started."""
+        """The manager. Raises `UsageError` before the operator is started."""
         if self._manager is None:
-            raise UsageError("the operator is not started: run() or start() gives it its manager")
+            raise UsageError("the operator is not started: call run() or start() to create its manager")
         return self._manager
 
     @property
     def client(self) -> Client:
-        """Reads from the cache, writes to the server."""
+        """The client: reads from the cache, writes to the server."""
         return self.cluster.client
 
-    async def ensure(self, wanted: Child, *, owner: KubeObject | None = None) -> Child:
-        """Make an object be as `wanted`, controlled by `owner`; see `opsdk.recipes.apply.Applier`."""
+    async def ensure(self, desired: Child, *, owner: KubeObject | None = None) -> Child:
+        """Make an object match `desired`, controlled by `owner`. See `opsdk.recipes.apply.Applier`."""
         if self._applier is None:
-            raise UsageError("the operator is not started: run() or start() gives it its client")
-        return await self._applier.ensure(wanted, owner=owner)
+            raise UsageError("the operator is not started: call run() or start() to create its client")
+        return await self._applier.ensure(desired, owner=owner)
 
     @property
     def recorder(self) -> EventRecorder:
-        """Tells people what happened."""
+        """Writes Events."""
         return self.cluster.recorder
 
-    # -------------------------------------------------------------- running
+    # -------------------------------------------------------------- life cycle
     def prepare(self, config: Config, *, hooks: Sequence[TelemetryHook] = (), clock: Clock = LOOP_CLOCK) -> Manager:
-        """Make the cluster, the manager and every controller; `start` does so itself."""
+        """Create the cluster, the manager and every controller, and return the manager. `start` and `run` call it."""
         o = self.options
         cluster_options = replace(o.cluster, name=self.name, field_owner=o.cluster.field_owner or self.name)
         manager = self._manager = Manager(o.manager, hooks=hooks, clock=clock)
@@ -196,15 +201,15 @@ class Operator:
         manager.add(self._cluster, phase=Phase.CACHES)
         manager.add_readyz_check("caches-synced", self._check_caches)
         if o.leader_election:
-            manager.use_election(self._elector(config, clock))
+            manager.use_election(self._leader_elector(config, clock))
         for setup in self._setups:
             setup(self)
-        for plan in self._planned:
+        for plan in self._builders:
             plan(self).complete()
         return manager
 
     async def start(self, config: Config, *, hooks: Sequence[TelemetryHook] = (), clock: Clock = LOOP_CLOCK) -> None:
-        """Run until cancelled or until something fails; raises the failure."""
+        """Run until cancelled, or until something fails. Raises as `Manager.start`."""
         manager = self.prepare(config, hooks=hooks, clock=clock)
         await self._until_stopped(manager)
 
@@ -212,7 +217,7 @@ class Operator:
         try:
             await manager.start()
         finally:
-            # After the manager: giving back the lease is its last act, and needs its connection.
+            # After the manager, which releases the lease last, over this connection.
             if self._election_transport is not None:
                 await self._election_transport.aclose()
             await self.cluster.aclose()
@@ -220,8 +225,14 @@ class Operator:
     def run(
         self, *, kubeconfig: str | Path | None = None, context: str | None = None, log_level: int | str = logging.INFO
     ) -> None:
-        """Run as a program: configuration from the usual places, logging, signals. Returns after SIGTERM."""
-        from opsdk.rest.load import load_config  # noqa: PLC0415 - reads files: only programs do
+        """Run as a program: load the configuration, configure logging, handle signals. Returns after SIGTERM or SIGINT.
+
+        Args:
+            kubeconfig: see `opsdk.rest.load.load_config`.
+            context: see `opsdk.rest.load.load_config`.
+            log_level: of the root logger.
+        """
+        from opsdk.rest.load import load_config  # noqa: PLC0415 - start-up time: only programs load kubeconfigs
 
         setup_logging(log_level)
         config = load_config(kubeconfig=kubeconfig, context=context)
@@ -232,7 +243,7 @@ class Operator:
         with stop_on_signals(manager.stop):
             await self._until_stopped(manager)
 
-    def _elector(self, config: Config, clock: Clock) -> LeaderElector:
+    def _leader_elector(self, config: Config, clock: Clock) -> LeaderElector:
         o = self.options
         options = LeaderElectionOptions(
             name=o.leader_election_id or self.name,
@@ -242,7 +253,7 @@ class Operator:
             renew_deadline=o.renew_deadline,
             retry_period=o.retry_period,
         )
-        # A connection of its own: a burst of other requests must not hold up a renewal.
+        # A separate connection: a burst of other requests must not delay a renewal.
         self._election_transport = Transport(config, clock=clock)
         direct = DirectClient(self._election_transport, scheme=self.scheme, mapper=StaticMapper([_LEASES]))
         return LeaderElector(Client(direct), options, clock=clock, hook=self.manager.hook)

@@ -1,5 +1,7 @@
-"""Shared informers: what the server has, kept here and kept current, as encoded bytes with indices.
+"""Shared informers: an in-memory copy of the server's objects, as encoded bytes with indices.
 
-Pure: `store` (entries, indices, differences) and `reflection` (when to list, watch, resume, back off). Shells:
-`listwatch` (requests), `informer` (the loop and its handlers), `reader` (reads), `cache` (all kinds together).
+Pure: `store` (entries, indices, deltas) and `reflector` (when to list, watch, resume, back off). With I/O:
+`list_watch` (requests), `informer` (loop and handlers), `reader` (reads), `cache` (informers of all kinds).
+
+Upstream: k8s.io/client-go/tools/cache, sigs.k8s.io/controller-runtime/pkg/cache
 """

@@ -1,4 +1,7 @@
-"""The cache: informers by kind and scope, made on demand and shared; reads are answered by `opsdk.cache.reader`."""
+"""The cache: informers by kind and scope, created on demand and shared. `opsdk.cache.reader` serves the reads.
+
+Upstream: sigs.k8s.io/controller-runtime/pkg/cache/cache.go, informer_cache.go
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.waiting import finish
@@ -32,15 +35,15 @@ ALL_NAMESPACES = ""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ByObject:
-    """What is cached of one kind.
+    """Cache options for one kind. None inherits the value of `CacheOptions`.
 
     Attributes:
-        namespaces: only these; None inherits the cache's own.
-        label_selector: only objects that match; None inherits.
-        field_selector: only objects that match, as far as the server can select by them; None inherits.
-        transform: changes an object's JSON tree before it is stored, e.g. to drop what nobody reads. Must be
-            idempotent, and leave name, namespace, uid and resourceVersion alone. None inherits.
-        resync: seconds between reminders to handlers; None inherits.
+        namespaces: cache only these namespaces.
+        label_selector: cache only matching objects.
+        field_selector: cache only matching objects; the server must support the fields.
+        transform: changes an object's JSON tree before it is stored, for example to drop unused fields. It must be
+            idempotent, and keep name, namespace, uid and resourceVersion.
+        resync: seconds between resyncs of handlers.
     """
 
     namespaces: tuple[str, ...] | None = None
@@ -55,16 +58,20 @@ Transform = Callable[[JsonObject], JsonObject]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheOptions:
-    """What is cached.
+    """Options of a `Cache`.
 
     Attributes:
-        namespaces: only these namespaces (cluster-scoped kinds are cached whole); empty for all.
-        labels, fields, transform: for every kind that has no options of its own.
-        by_kind: options of single kinds, by their GroupVersionKind.
-        resync: seconds between reminders, jittered by a tenth. Ten hours, as in controller-runtime: a safety net
-            against a handler's bug, not against missed events.
-        reader_fail_on_missing_informer: refuse reads of kinds that nobody asked an informer for, instead of starting a
-            cluster-wide informer because of one careless read.
+        namespaces: cache only these namespaces; empty for all. Cluster-scoped kinds are always cached.
+        label_selector: for kinds without their own.
+        field_selector: for kinds without their own.
+        transform: for kinds without their own.
+        by_kind: options of single kinds.
+        resync: seconds between resyncs, with 10 % jitter. The default is controller-runtime's ten hours; a resync
+            guards
+            against handler bugs, not against missed events.
+        reader_fail_on_missing_informer: raise `NotCachedError` on reads of kinds without an informer, instead of
+            starting
+            a cluster-wide informer.
         page_size: objects per page of a list.
     """
 
@@ -80,7 +87,7 @@ class CacheOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheScope:
-    """What one list+watch covers."""
+    """The scope of one list and watch."""
 
     gvk: GroupVersionKind
     namespace: str
@@ -108,7 +115,10 @@ class CachedKind:
         return all(i.has_synced for i in self.informers.values())
 
     async def wait_synced(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - the error says why
-        """Return when every informer has its initial list; `CacheSyncError` with the cause after `timeout` seconds."""
+        """Return when every informer has its initial list.
+
+        Raises `CacheSyncError` with the cause after `timeout` seconds; None waits without limit.
+        """
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(self._wait(i, timeout)) for i in self.informers.values()]
         for task in tasks:
@@ -117,7 +127,7 @@ class CachedKind:
 
     @staticmethod
     async def _wait(informer: Informer, timeout: float | None) -> CacheError | None:  # noqa: ASYNC109
-        # Returned, not raised: a task group would wrap it, and callers want the plain error.
+        # Returned, not raised: a task group wraps exceptions, and callers expect the plain error.
         try:
             await informer.wait_synced(timeout)
         except CacheError as error:
@@ -125,24 +135,24 @@ class CachedKind:
         return None
 
     def add_handler(self, handler: Handler, *, resync: bool = False) -> KindRegistration:
-        """Add a handler to every informer."""
+        """Add a handler to every informer. It first gets the existing objects as ADDED."""
         return KindRegistration([i.add_handler(handler, resync=resync) for i in self.informers.values()])
 
     def stores(self, namespace: str) -> list[InformerStore]:
-        """The stores that hold a namespace (empty: all); `UnknownNamespaceError` if it is not cached."""
+        """Return the stores for a namespace (empty: all). Raises `UnknownNamespaceError` if it is not cached."""
         if ALL_NAMESPACES in self.informers:
             return [self.informers[ALL_NAMESPACES].store]
         if not namespace:
             return [i.store for i in self.informers.values()]
         if namespace not in self.informers:
-            known = ", ".join(sorted(self.informers))
+            cached = ", ".join(sorted(self.informers))
             raise UnknownNamespaceError(
-                f"unable to read {self.gvk.kind} in {namespace}: unknown namespace for the cache (it has {known})"
+                f"unable to read {self.gvk.kind} in {namespace}: unknown namespace for the cache (it has {cached})"
             )
         return [self.informers[namespace].store]
 
     def entries(self, namespace: str = "") -> Iterable[StoreEntry]:
-        """Everything cached, in no particular order."""
+        """Iterate over the cached entries, in no particular order."""
         for store in self.stores(namespace):
             yield from store.entries(namespace)
 
@@ -152,27 +162,34 @@ class CachedKind:
 
 
 class KindRegistration:
-    """A handler's place at every informer of a kind."""
+    """The registration of a handler at every informer of a kind."""
 
     def __init__(self, registrations: list[HandlerRegistration]) -> None:
         self._registrations = registrations
 
     @property
     def has_synced(self) -> bool:
-        """Whether the handler was given every initial object."""
+        """Whether the handler has received every initial object."""
         return all(r.has_synced for r in self._registrations)
 
     def remove(self) -> None:
-        """The handler is called no more. Idempotent."""
+        """Remove the handler. Idempotent."""
         for registration in self._registrations:
             registration.remove()
 
 
 class Cache:
-    """Every kind that is cached. A Runnable: add it to a manager, or start it yourself.
+    """The informers of all cached kinds. A Runnable: add it to a manager, or start it.
 
-    Each kind is cached once: typed, unstructured and metadata reads are views of the same entries. A kind that is
-    only ever asked for as metadata is listed and watched as metadata.
+    Each kind is cached once; typed, unstructured and metadata reads use the same entries. A kind that is only requested
+    as metadata is listed and watched as metadata.
+
+    Args:
+        source: creates the `ListerWatcher` of an informer.
+        scheme: the registry of kinds.
+        mapper: maps kinds to resources.
+        options: what is cached.
+        clock: source of time.
     """
 
     def __init__(
@@ -191,27 +208,27 @@ class Cache:
         self._clock = clock
         self._kinds: dict[tuple[GroupVersionKind, bool], CachedKind] = {}
         self._indexers: dict[GroupVersionKind, dict[str, Indexer]] = {}
-        self._making: dict[tuple[GroupVersionKind, bool], asyncio.Lock] = {}
+        self._locks: dict[tuple[GroupVersionKind, bool], asyncio.Lock] = {}
         self._running = False
         self._stopped = False
-        self._began = asyncio.Event()
+        self._started = asyncio.Event()
 
-    # -------------------------------------------------------------- life
+    # -------------------------------------------------------------- life cycle
     def needs_leader_election(self) -> bool:
-        """False: every replica keeps its cache warm."""
+        """Return False: every replica keeps its cache up to date."""
         return False
 
     @property
     def running(self) -> bool:
-        """Whether reads can be answered."""
+        """Whether the cache is started, so that reads work."""
         return self._running
 
     async def start(self) -> None:
-        """Run every informer until cancelled; informers asked for later start at once."""
+        """Run every informer until cancelled. Informers that are added later start at once."""
         if self._running or self._stopped:
-            raise UsageError("the cache is started already: give each manager its own")
+            raise UsageError("the cache is already started: create one cache for each manager")
         self._running = True
-        self._began.set()
+        self._started.set()
         try:
             for kind in self._kinds.values():
                 _start(kind)
@@ -220,8 +237,8 @@ class Cache:
             await self.aclose()
 
     async def wait_ready(self) -> None:
-        """Return when the cache runs and every informer asked for so far has its initial list."""
-        await self._began.wait()
+        """Return when the cache runs and every existing informer has its initial list."""
+        await self._started.wait()
         self.check_running()
         for kind in tuple(self._kinds.values()):
             await kind.wait_synced()
@@ -229,35 +246,43 @@ class Cache:
     async def aclose(self) -> None:
         """Stop every informer. Idempotent."""
         self._running, self._stopped = False, True
-        self._began.set()  # who waits for the start must hear that there will be none
+        self._started.set()  # wakes wait_ready, which then raises
         kinds, self._kinds = self._kinds, {}
         informers = [informer for kind in kinds.values() for informer in kind.informers.values()]
         await finish(_close(informers), name="cache/close informers")
 
     # -------------------------------------------------------------- kinds
-    async def informer_for(self, kind: KindLike[Any], *, implicitly: bool = False) -> CachedKind:
-        """The informers of a kind, made and (if the cache runs) started on first use; does not wait for sync.
+    async def informer_for(self, kind: KindLike[AnyObject], *, implicitly: bool = False) -> CachedKind:
+        """Return the informers of a kind, created on first use. Does not wait for the initial list.
 
-        Raises `NoMatchError` if the server does not serve it. `implicitly` marks reads: they may be refused.
+        Args:
+            kind: the kind.
+            implicitly: the call comes from a read; see `CacheOptions.reader_fail_on_missing_informer`.
+
+        Raises:
+            NoMatchError: the server does not serve the kind.
+            NotCachedError: implicit informers are disabled.
         """
         token = kind_of(kind)
-        metadata_only = token.form is PartialObjectMetadata
-        if (found := self._find(token.gvk, metadata_only=metadata_only)) is not None:
-            return found
+        metadata_only = token.representation is PartialObjectMetadata
+        if (cached := self._find(token.gvk, metadata_only=metadata_only)) is not None:
+            return cached
         if implicitly and self.options.reader_fail_on_missing_informer:
             raise NotCachedError(f"{token.gvk} is not cached: watch it, or ask the cache for its informer first")
-        lock = self._making.setdefault((token.gvk, metadata_only), asyncio.Lock())
+        lock = self._locks.setdefault((token.gvk, metadata_only), asyncio.Lock())
         async with lock:
-            if (found := self._find(token.gvk, metadata_only=metadata_only)) is not None:
-                return found
+            if (cached := self._find(token.gvk, metadata_only=metadata_only)) is not None:
+                return cached
             mapping = await self.mapper.mapping_for(token.gvk)
-            made = self._make(mapping, metadata_only=metadata_only)
-            self._kinds[token.gvk, metadata_only] = made
+            cached_kind = self._make(mapping, metadata_only=metadata_only)
+            self._kinds[token.gvk, metadata_only] = cached_kind
         if implicitly:
-            log.info("a read starts an informer for %s in %s", token.gvk, sorted(made.informers) or "all namespaces")
+            log.info(
+                "a read starts an informer for %s in %s", token.gvk, sorted(cached_kind.informers) or "all namespaces"
+            )
         if self._running:
-            _start(made)
-        return made
+            _start(cached_kind)
+        return cached_kind
 
     def _find(self, gvk: GroupVersionKind, *, metadata_only: bool) -> CachedKind | None:
         full = self._kinds.get((gvk, False))
@@ -265,15 +290,15 @@ class Cache:
             return full
         return self._kinds.get((gvk, True))
 
-    async def remove_informer(self, kind: KindLike[Any]) -> None:
-        """Stop caching a kind; the next read starts anew. Harmless if it is not cached."""
+    async def remove_informer(self, kind: KindLike[AnyObject]) -> None:
+        """Stop caching a kind; the next read starts it again. Does nothing if the kind is not cached."""
         token = kind_of(kind)
-        removed = self._kinds.pop((token.gvk, token.form is PartialObjectMetadata), None)
+        removed = self._kinds.pop((token.gvk, token.representation is PartialObjectMetadata), None)
         for informer in removed.informers.values() if removed else ():
             await informer.aclose()
 
     def kinds(self) -> list[CachedKind]:
-        """Everything cached at present."""
+        """Return everything that is cached now."""
         return list(self._kinds.values())
 
     def _make(self, mapping: RestMapping, *, metadata_only: bool) -> CachedKind:
@@ -291,7 +316,7 @@ class Cache:
 
     def _informer(self, mapping: RestMapping, own: ByObject, namespace: str, *, metadata_only: bool) -> Informer:
         fields = own.field_selector if own.field_selector is not None else self.options.field_selector
-        # A selector for one namespace is a namespaced list: that needs fewer rights.
+        # A field selector for one namespace becomes a namespaced list, which needs fewer permissions.
         pinned = fields.exact("metadata.namespace") if mapping.namespaced and not namespace else None
         scope = CacheScope(
             gvk=mapping.gvk,
@@ -301,28 +326,28 @@ class Cache:
             metadata_only=metadata_only,
             transform=own.transform or self.options.transform,
         )
-        made = Informer(
+        informer = Informer(
             self._source(mapping, scope),
             page_size=self.options.page_size,
             resync=self.options.resync if own.resync is None else own.resync,
             clock=self._clock,
         )
         for name, indexer in self._indexers.get(mapping.gvk, {}).items():
-            made.add_index(name, indexer)
-        return made
+            informer.add_index(name, indexer)
+        return informer
 
     # -------------------------------------------------------------- indices
     def index_field(self, kind: KindLike[T], field_name: str, values: Callable[[T], Iterable[str]]) -> None:
-        """Make lists of `kind` selectable by `field_name`: `values` gives an object's values.
+        """Add an index, so that lists of `kind` support `field_name` in a field selector.
 
-        May be called before or after the cache starts. The function gets an object of its own, in the form of
-        `kind`. A second index of the same name is refused. ::
+        `values` returns an object's values for the index. It gets its own copy of the object, in the representation of
+        `kind`. Call it before or after the cache starts. Raises `UsageError` if the index exists. ::
 
             cache.index_field(Pod, "spec.nodeName", lambda pod: [pod.spec.node_name or ""])
             pods = await client.list(Pod, field_selector={"spec.nodeName": "node-1"})
         """
         token: Kind[T] = kind_of(kind)
-        if token.form is PartialObjectMetadata:
+        if token.representation is PartialObjectMetadata:
             raise UsageError("an index needs whole objects: pass a typed class or unstructured(...)")
         indexers = self._indexers.setdefault(token.gvk, {})
         if field_name in indexers:
@@ -332,12 +357,12 @@ class Cache:
             return values(decode(data, token))
 
         indexers[field_name] = indexer
-        if (found := self._kinds.get((token.gvk, False))) is not None:
-            for informer in found.informers.values():
+        if (cached := self._kinds.get((token.gvk, False))) is not None:
+            for informer in cached.informers.values():
                 informer.add_index(field_name, indexer)
 
     def check_running(self) -> None:
-        """`CacheNotStartedError` unless reads can be answered."""
+        """Raise `CacheNotStartedError` unless the cache is started."""
         if not self._running:
             raise CacheNotStartedError("the cache is not started, can not read objects: start the manager first")
 
@@ -359,7 +384,7 @@ def _start(kind: CachedKind) -> None:
 
 
 def strip_managed_fields(tree: JsonObject) -> JsonObject:
-    """A transform: without ``metadata.managedFields``, often a third of an object."""
+    """Transform: remove ``metadata.managedFields``, often a third of an object (``TransformStripManagedFields``)."""
     meta = tree.get("metadata")
     if not isinstance(meta, dict) or "managedFields" not in meta:
         return tree

@@ -1,31 +1,34 @@
-"""The two requests that keep a store current, as a port."""
+"""The list and watch requests of an informer.
+
+Upstream: k8s.io/client-go/tools/cache/listwatch.go (v1.36)
+"""
 
 from __future__ import annotations
 
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
 from opsdk.apimachinery.codec import split_list
 from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.meta import ListMeta
+from opsdk.apimachinery.object import AnyObject
 from opsdk.apimachinery.rest_mapper import RestMapping
 from opsdk.apimachinery.selectors import FieldSelector, Selector
 from opsdk.client.operations import List, Watch
 from opsdk.client.options import ListOptions, WatchOptions
-from opsdk.client.requests import build, build_watch
-from opsdk.errors import ConnectionLostError
-from opsdk.rest.frames import FrameSplitter, parse_frame
-from opsdk.rest.response import raise_for
+from opsdk.client.requests import build_request, build_watch
+from opsdk.rest.frames import WatchDecoder
+from opsdk.rest.response import raise_for_status
 from opsdk.rest.transport import Transport
 from opsdk.structured_merge.value import JsonObject
 
-# A watch lasts 5 to 10 minutes, as client-go's: long enough to be cheap, and spread so that restarts do not align.
+# A watch lasts 5 to 10 minutes, as in client-go's reflector (minWatchTimeout); the spread avoids aligned restarts.
 _WATCH_SECONDS = (300, 600)
-# Bookmarks come about once a minute: so many seconds of silence are a dead connection, or cheap to be wrong about.
+# The server sends bookmarks about once a minute: a longer silence means a dead connection.
 _DEAD_AFTER = 150.0
 
 
@@ -42,15 +45,15 @@ class ListerWatcher(Protocol):
     async def list_page(
         self, *, resource_version: str, continue_token: str, limit: int
     ) -> tuple[list[bytes], ListMeta]:
-        """One page: its items as JSON, and the list's metadata. Raises `OpsdkError`."""
+        """Return one page: its items as JSON, and the list's metadata. Raises `OpsdkError`."""
         ...
 
     def watch(self, *, resource_version: str) -> AbstractAsyncContextManager[AsyncIterator[RawEvent]]:
-        """Events after a revision, with bookmarks. Entering and reading raise `OpsdkError`."""
+        """Watch events after a resource version, with bookmarks. Raises `OpsdkError`."""
         ...
 
     def describe(self) -> str:
-        """Verb-less words for logs and errors: ``websites.demo.opsdk.dev in namespace default``."""
+        """Return resource and scope for messages: ``websites.demo.opsdk.dev in namespace default``."""
         ...
 
 
@@ -58,17 +61,20 @@ class RestListerWatcher:
     """A `ListerWatcher` over a transport.
 
     Args:
+        transport: sends the requests.
         mapping: the resource.
-        kind: the form asked for: metadata only, or whole objects.
+        kind: the representation: metadata only, or whole objects.
         namespace: empty for all.
-        transform: changes each object's tree before anybody sees it.
+        label_selector: only matching objects.
+        field_selector: only matching objects.
+        transform: changes each object's JSON tree.
     """
 
     def __init__(
         self,
         transport: Transport,
         mapping: RestMapping,
-        kind: Kind[Any],
+        kind: Kind[AnyObject],
         *,
         namespace: str = "",
         label_selector: Selector | None = None,
@@ -86,7 +92,7 @@ class RestListerWatcher:
     async def list_page(
         self, *, resource_version: str, continue_token: str, limit: int
     ) -> tuple[list[bytes], ListMeta]:
-        """One request."""
+        """Send one LIST request."""
         options = ListOptions(
             namespace=self._namespace,
             label_selector=self._labels,
@@ -95,16 +101,16 @@ class RestListerWatcher:
             continue_token=continue_token,
             resource_version="" if continue_token else resource_version,
         )
-        request = build(List(kind=self._kind, options=options), self._mapping)
-        # No retries below us: the reflection waits by its own rules, and must know of every failure.
+        request = build_request(List(kind=self._kind, options=options), self._mapping)
+        # No retries in the transport: the reflector has its own backoff, and must see every failure.
         response = await self._transport.send(request, retry=False)
-        raise_for(response, request)
+        raise_for_status(response, request)
         items, meta = split_list(response.body)
         return [self._transformed(item) for item in items], meta
 
     @asynccontextmanager
     async def watch(self, *, resource_version: str) -> AsyncIterator[AsyncIterator[RawEvent]]:
-        """One request, whose connection is closed when the block is left."""
+        """Send one WATCH request. Leaving the block closes its connection."""
         seconds = random.randint(*_WATCH_SECONDS)  # noqa: S311 - spread, not a secret
         options = WatchOptions(
             namespace=self._namespace,
@@ -119,15 +125,13 @@ class RestListerWatcher:
             yield self._events(stream)
 
     async def _events(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[RawEvent]:
-        splitter = FrameSplitter()
+        decoder = WatchDecoder(self.describe())
         async for chunk in chunks:
-            for data in splitter.feed(chunk):
-                frame = parse_frame(data)
+            for frame in decoder.feed(chunk):
                 body = bytes(frame.object)
-                # Bookmarks and errors are no objects of the kind: the user's function does not see them.
+                # Bookmarks and errors are not objects of the kind: the transform must not see them.
                 yield RawEvent(frame.type, body if frame.type in ("BOOKMARK", "ERROR") else self._transformed(body))
-        if splitter.rest():
-            raise ConnectionLostError(f"the watch of {self.describe()} was cut inside an event")
+        decoder.finish()
 
     def _transformed(self, data: bytes) -> bytes:
         if self._transform is None:
@@ -135,7 +139,7 @@ class RestListerWatcher:
         return msgspec.json.encode(self._transform(msgspec.json.decode(data, type=dict)))
 
     def describe(self) -> str:
-        """The resource and its scope in words."""
+        """Return resource and scope in words."""
         where = f" in namespace {self._namespace}" if self._namespace else ""
         which = f" matching {self._labels}" if str(self._labels) else ""
         return f"{self._mapping.resource.group_resource}{where}{which}"

@@ -1,4 +1,7 @@
-"""Reads answered from informers."""
+"""Reads from informers.
+
+Upstream: sigs.k8s.io/controller-runtime/pkg/cache/internal/cache_reader.go
+"""
 
 from __future__ import annotations
 
@@ -20,15 +23,14 @@ from opsdk.client.options import ListOptions
 from opsdk.errors import DecodeError, Details, NotFoundError, UsageError
 
 CONTINUE_NOT_SUPPORTED = "continue-not-supported"
-"""The token of a list that `limit` cut short: there is more, but a cache has no pages."""
+"""Continue token of a list that `limit` truncated. A cache has no pages."""
 
 
 class CachedReader:
-    """A executor of `Get` and `List` that asks no server.
+    """An executor of `Get` and `List` that reads from the cache.
 
-    The first read of a kind starts its informer and waits for the initial list; a caller that does not want to wait
-    puts a timeout around the call, and the informer goes on for the next one. Every object returned is the
-    caller's own.
+    The first read of a kind starts its informer and waits for the initial list. Put a timeout around the call to limit
+    the wait; the informer continues. Every returned object belongs to the caller.
     """
 
     def __init__(self, cache: Cache) -> None:
@@ -37,7 +39,7 @@ class CachedReader:
         self.mapper: RestMapper = cache.mapper
 
     async def execute(self, operation: Operation) -> Any:
-        """Answer a read; anything else is a `UsageError`."""
+        """Execute a read. Raises `UsageError` for other operations."""
         match operation:
             case Get():
                 return await self._get(operation)
@@ -47,15 +49,15 @@ class CachedReader:
                 raise UsageError(f"a cached reader cannot {type(operation).__name__.lower()}")
 
     def watch(self, operation: Watch) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent[Any]]]:
-        """Always a `UsageError`: informers are watched through handlers."""
+        """Raise `UsageError`: use handlers to watch informers."""
         raise UsageError(f"a cached reader cannot watch {operation.kind.name}: add a handler to the cache's informer")
 
-    async def _synced(self, kind: Kind[Any]) -> CachedKind:
+    async def _synced(self, kind: Kind[AnyObject]) -> CachedKind:
         self.cache.check_running()
-        found = await self.cache.informer_for(kind, implicitly=True)
-        if not found.has_synced:
-            await found.wait_synced()
-        return found
+        cached = await self.cache.informer_for(kind, implicitly=True)
+        if not cached.has_synced:
+            await cached.wait_synced()
+        return cached
 
     async def _get(self, operation: Get) -> AnyObject:
         cached = await self._synced(operation.kind)
@@ -63,18 +65,18 @@ class CachedReader:
         key = operation.key._replace(namespace=namespace)
         for store in cached.stores(namespace):
             if (entry := store.get(key)) is not None:
-                made: AnyObject = decode(entry.data, operation.kind)
-                return made
+                obj: AnyObject = decode(entry.data, operation.kind)
+                return obj
         resource = cached.mapping.resource.group_resource
         raise NotFoundError(
             f'{resource} "{key.name}" not found',
             details=Details(name=key.name, group=resource.group, kind=resource.resource),
         )
 
-    async def _list(self, operation: List) -> ObjectList[Any]:
+    async def _list(self, operation: List) -> ObjectList[AnyObject]:
         options = operation.options
         if options.continue_token:
-            raise UsageError("continue list option is not supported by the cache: leave it out, or read live")
+            raise UsageError("continue list option is not supported by the cache: leave it out, or pass uncached=True")
         cached = await self._synced(operation.kind)
         items: list[AnyObject] = []
         bad: list[Undecodable] = []
@@ -87,21 +89,23 @@ class CachedReader:
                 items.append(decode(entry.data, operation.kind))
             except DecodeError as error:
                 bad.append(undecodable(entry.data, operation.kind.gvk, error))
-        versions = [i.reflection.resource_version for i in cached.informers.values()]
-        # Several informers have several revisions: none of them is the list's.
+        versions = [i.reflector.resource_version for i in cached.informers.values()]
+        # Several informers have several resource versions, and the list has none.
         version = versions[0] if len(versions) == 1 else ""
         return ObjectList(items, ListMeta(resource_version=version, continue_token=more), bad)
 
 
 def _select(cached: CachedKind, options: ListOptions) -> Iterable[StoreEntry]:
-    """The entries that options select, ordered by namespace and name, as a server would."""
+    """Return the entries that `options` select, ordered by namespace and name, as a server does."""
     namespace = options.namespace if cached.mapping.namespaced else ""
     exact = {r.field: r.value for r in options.field_selector.requirements}
     if any(r.negated for r in options.field_selector.requirements):
-        raise UsageError("non-exact field matches are not supported by the cache: filter the result, or read live")
+        raise UsageError(
+            "non-exact field matches are not supported by the cache: filter the result, or pass uncached=True"
+        )
     name = exact.pop("metadata.name", None)
     pinned = exact.pop("metadata.namespace", None)
-    found: list[StoreEntry] = []
+    entries: list[StoreEntry] = []
     for store in cached.stores(namespace or pinned or ""):
         chosen: Iterable[StoreEntry] = store.entries(namespace)
         for position, (field, value) in enumerate(exact.items()):
@@ -111,11 +115,11 @@ def _select(cached: CachedKind, options: ListOptions) -> Iterable[StoreEntry]:
             else:
                 keys = {e.key for e in matching}
                 chosen = [e for e in chosen if e.key in keys]
-        found += [
+        entries += [
             e
             for e in chosen
             if options.label_selector.matches(e.labels)
             and (name is None or e.key.name == name)
             and (pinned is None or e.key.namespace == pinned)
         ]
-    return sorted(found, key=lambda e: e.key)
+    return sorted(entries, key=lambda e: e.key)

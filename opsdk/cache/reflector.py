@@ -1,14 +1,16 @@
-"""List and watch as decisions: what happened goes in, what to do next comes out. Pure.
+"""The reflector: decides when to list, watch, resume and back off. Pure: results go in, the next action comes out.
 
-The machine::
+States::
 
-    LISTING --all pages--> WATCHING --stream ends--> WATCHING (resumed after the last seen revision)
+    LISTING --all pages--> WATCHING --stream ends--> WATCHING (resumed after the last resource version)
        ^  ^                   |  |
-       |  +---too old (410)---+  +--error--> BACKING_OFF --> WATCHING or LISTING
+       |  +---410 Gone--------+  +--error--> BACKING_OFF --> WATCHING or LISTING
 
-Laws: the store is replaced as a whole, after the last page; a watch begins exactly where the list or the last event
-or bookmark ended; a revision that is too old leads to a new list, whose differences become events, deletions
-included; every failure but the first too-old one waits longer and longer.
+Invariants: the store is replaced after the last page of a list; a watch starts exactly where the list, the last event
+or the last bookmark ended; an expired resource version leads to a new list, whose differences become deltas, deletions
+included; every failure except the first 410 increases the backoff.
+
+Upstream: k8s.io/client-go/tools/cache/reflector.go (v1.36)
 """
 
 from __future__ import annotations
@@ -24,32 +26,34 @@ from opsdk.apimachinery.codec import peek_key
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.meta import ListMeta
 from opsdk.cache.store import Delta, InformerStore, StoreEntry
-from opsdk.errors import ApiError, DecodeError, GoneError, OpsdkError, api_error_from_status
+from opsdk.errors import ApiError, DecodeError, GoneError, OpsdkError
+from opsdk.rest.frames import error_from_event
 
-# A watch that ends sooner, without an event, is a failure: something between us and the server cuts it.
+# A watch that ends sooner and without an event is a failure (errVeryShortWatch in client-go).
 _SHORT_WATCH = 1.0
-# So many short watches in a row: the revision is stale and the server does not say so. List again.
+# After this many short watches in a row, assume that the resource version is stale, and list again.
 _STALE_AFTER = 5
 
 
 class ReflectorState(Enum):
-    """Where the reflection is."""
+    """State of the reflector."""
 
     LISTING = "listing"
-    """Reading pages of a list; the store is the old one until the last page."""
+    """Reading pages of a list; the store keeps its old content until the last page."""
     WATCHING = "watching"
-    """The store is current as of the last event."""
+    """The store is up to date with the last event."""
     BACKING_OFF = "backing off"
-    """Something failed; waiting before the next try."""
+    """Waiting after a failure."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListPage:
-    """Next: read a page.
+    """Next action: read a page.
 
     Attributes:
-        resource_version: ``"0"`` for the first list (any state will do), then empty (the latest).
-        limit: objects to ask for; 0 for all.
+        resource_version: ``"0"`` for the first list (any version), then empty (the latest).
+        continue_token: from the previous page.
+        limit: the number of objects; 0 for all.
     """
 
     resource_version: str
@@ -59,14 +63,14 @@ class ListPage:
 
 @dataclass(frozen=True, slots=True)
 class WatchFrom:
-    """Next: watch from a revision on."""
+    """Next action: watch from a resource version."""
 
     resource_version: str
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Next: wait so many seconds, then do `then`."""
+    """Next action: wait `seconds`, then do `then`."""
 
     seconds: float
     then: ListPage | WatchFrom
@@ -77,7 +81,7 @@ Action = ListPage | WatchFrom | Wait
 
 @dataclass(slots=True)
 class Problem:
-    """An object that could not be taken into the store."""
+    """An object that does not decode."""
 
     key: ObjectKey
     error: DecodeError
@@ -85,7 +89,7 @@ class Problem:
 
 @dataclass(slots=True)
 class ReflectorStep:
-    """What an input led to: differences to hand on, objects set aside, and what to do next (None: keep reading)."""
+    """The effects of an input: deltas, undecodable objects, and the next action (None: continue to read)."""
 
     deltas: Sequence[Delta] = ()
     problems: list[Problem] = field(default_factory=list)
@@ -95,13 +99,13 @@ class ReflectorStep:
 
 
 class Reflector:
-    """The decisions for one kind in one scope.
+    """Decides for one kind in one scope.
 
     Args:
-        store: what is kept current.
+        store: the store to keep up to date.
         page_size: objects per page.
-        backoff: how long failures wait; the numbers are client-go's.
-        seed: makes the jitter repeatable.
+        backoff: delays after failures; the defaults are client-go's.
+        seed: makes jitter repeatable.
     """
 
     def __init__(
@@ -122,8 +126,8 @@ class Reflector:
 
     # -------------------------------------------------------------- listing
     def start(self) -> ListPage:
-        """The first thing to do."""
-        # "0" lets the server answer from memory. Paging is pointless there, but harmless.
+        """Return the first action."""
+        # "0" lets the server respond from its watch cache, which ignores the limit.
         return self._begin_list("" if self.synced else "0")
 
     def _begin_list(self, resource_version: str, *, limit: int | None = None) -> ListPage:
@@ -132,7 +136,7 @@ class Reflector:
         return ListPage(resource_version, limit=self._page_size if limit is None else limit)
 
     def on_page(self, items: Sequence[bytes], meta: ListMeta) -> ReflectorStep:
-        """A page came."""
+        """A page has arrived."""
         for item in items:
             self._take(item, self._pages)
         if meta.continue_token:
@@ -147,15 +151,15 @@ class Reflector:
 
     def _take(self, data: bytes, into: list[StoreEntry]) -> None:
         try:
-            into.append(self.store.make(data))
+            into.append(self.store.make_entry(data))
         except DecodeError as error:
             self._problems.append(Problem(peek_key(data), error))
 
-    def on_list_error(self, error: OpsdkError, *, asked: ListPage, now: float) -> ReflectorStep:
-        """A page could not be read."""
+    def on_list_error(self, error: OpsdkError, *, page: ListPage, now: float) -> ReflectorStep:
+        """A page request failed."""
         self.last_error = error
-        if isinstance(error, GoneError) and (asked.continue_token or asked.resource_version not in ("", "0")):
-            # The snapshot expired between two pages, or the revision is gone: everything at once, the latest.
+        if isinstance(error, GoneError) and (page.continue_token or page.resource_version not in ("", "0")):
+            # The snapshot expired between two pages: list the latest version in one page.
             return ReflectorStep(next=self._begin_list("", limit=0))
         if _is_too_large_version(error):
             return ReflectorStep(next=self._wait(now, error, self._begin_list("")))
@@ -172,18 +176,22 @@ class Reflector:
         self.last_error = None
 
     def on_event(self, kind: str, data: bytes, *, now: float) -> ReflectorStep:
-        """An event came."""
+        """A watch event has arrived."""
         self._events_seen += 1
         self._short_watches = 0
         if kind == "ERROR":
-            return self.on_watch_error(_error_of(data), now=now)
+            return self.on_watch_error(error_from_event(data), now=now)
         if kind == "BOOKMARK":
             self._advance(_version_of(data))
             return ReflectorStep()
         try:
-            entry = self.store.make(data)
+            entry = self.store.make_entry(data)
         except DecodeError as error:
-            return self._on_unreadable(kind, data, error)
+            # The resource version still advances, and a deletion still deletes.
+            key = peek_key(data)
+            self._advance(_version_of(data))
+            deltas = self.store.remove(key, final_state_unknown=True) if kind == "DELETED" else ()
+            return ReflectorStep(deltas, [Problem(key, error)])
         self._advance(entry.resource_version)
         if kind == "DELETED":
             return ReflectorStep(self.store.remove(entry.key, entry))
@@ -191,19 +199,12 @@ class Reflector:
             return ReflectorStep(self.store.put(entry))
         return ReflectorStep(problems=[Problem(entry.key, DecodeError(f"unknown event type {kind!r}"))])
 
-    def _on_unreadable(self, kind: str, data: bytes, error: DecodeError) -> ReflectorStep:
-        """The object is set aside; the revision still moves, and a deletion still deletes."""
-        key = peek_key(data)
-        self._advance(_version_of(data))
-        deltas = self.store.remove(key, final_state_unknown=True) if kind == "DELETED" else ()
-        return ReflectorStep(deltas, [Problem(key, error)])
-
     def _advance(self, resource_version: str) -> None:
         if resource_version:
             self.resource_version = resource_version
 
     def on_watch_closed(self, *, now: float) -> ReflectorStep:
-        """The stream ended without an error, as it does after its timeout."""
+        """The stream ended without an error, for example after its timeout."""
         if now - self._watch_began >= _SHORT_WATCH or self._events_seen:
             self._short_watches = 0
             return ReflectorStep(next=self._watch())
@@ -216,7 +217,7 @@ class Reflector:
         return ReflectorStep(next=self._wait(now, error, self._watch()))
 
     def on_watch_error(self, error: OpsdkError, *, now: float) -> ReflectorStep:
-        """The watch was refused or broke."""
+        """The server rejected the watch, or the stream broke."""
         self.last_error = error
         if isinstance(error, GoneError):
             return ReflectorStep(next=self._begin_list(""))
@@ -226,8 +227,8 @@ class Reflector:
 
     def _wait(self, now: float, error: OpsdkError, then: ListPage | WatchFrom) -> Wait:
         self.state = ReflectorState.BACKING_OFF
-        asked = error.retry_after if isinstance(error, ApiError) else None
-        return Wait(max(self._backoff.next(now), asked or 0.0), then)
+        retry_after = error.retry_after if isinstance(error, ApiError) else None
+        return Wait(max(self._backoff.next(now), retry_after or 0.0), then)
 
     def after_wait(self, then: ListPage | WatchFrom) -> ListPage | WatchFrom:
         """The wait is over."""
@@ -235,8 +236,8 @@ class Reflector:
         return then
 
     def __repr__(self) -> str:
-        why = f" after {self.last_error}" if self.last_error else ""
-        return f"<Reflection {self.state.value}{why}, {len(self.store)} objects at {self.resource_version or '?'}>"
+        cause = f" after {self.last_error}" if self.last_error else ""
+        return f"<Reflector {self.state.value}{cause}, {len(self.store)} objects at {self.resource_version or '?'}>"
 
 
 class _Version(msgspec.Struct, rename="camel"):
@@ -248,23 +249,14 @@ class _Versioned(msgspec.Struct):
 
 
 def _version_of(data: bytes) -> str:
-    """The revision of an object in JSON; empty if unreadable."""
+    """Return the resource version of a JSON object, empty if unreadable."""
     try:
-        found = msgspec.json.decode(data, type=_Versioned).metadata
+        metadata = msgspec.json.decode(data, type=_Versioned).metadata
     except msgspec.MsgspecError:
         return ""
-    return found.resource_version if found else ""
-
-
-def _error_of(data: bytes) -> ApiError:
-    """The typed error of an ERROR event."""
-    try:
-        status = msgspec.json.decode(data, type=dict)
-    except msgspec.MsgspecError:
-        status = {}
-    return api_error_from_status(status, code=500)
+    return metadata.resource_version if metadata else ""
 
 
 def _is_too_large_version(error: OpsdkError) -> bool:
-    """The server is behind the revision we ask for: it was restored, or we talk to another replica."""
+    """Whether the server is behind the requested resource version: after a restore, or at another replica."""
     return isinstance(error, ApiError) and any(c.reason == "ResourceVersionTooLarge" for c in error.details.causes)

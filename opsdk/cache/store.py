@@ -1,7 +1,9 @@
-"""The store of one kind: encoded objects, what is asked of them often, and indices. Pure.
+"""The store of one kind: encoded objects, frequently read metadata, and indices. Pure.
 
-An entry keeps the object as JSON bytes and beside it only what predicates, handlers and lists look at, so that a
-cached object costs little more than its bytes and reads are isolated from each other without copying.
+An entry keeps the object as JSON bytes, plus the metadata that predicates, handlers and lists read. A cached object
+costs little more than its bytes, and reads are isolated from each other without copies.
+
+Upstream: k8s.io/client-go/tools/cache/thread_safe_store.go, delta_fifo.go (v1.36)
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from opsdk.errors import DecodeError, UsageError
 
 
 class OwnerRef(NamedTuple):
-    """What an owner reference says of the owner."""
+    """The identifying fields of an owner reference."""
 
     api_version: str
     kind: str
@@ -33,11 +35,14 @@ _NO_LABELS: Mapping[str, str] = {}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoreEntry:
-    """One object as it is kept.
+    """One stored object.
 
     Attributes:
+        key: namespace and name.
         data: the object as JSON.
-        indexed: values under each index, computed when the entry was made.
+        deleting: whether the object has a deletion timestamp.
+        owners: the owner references.
+        indexed: values for each index, computed when the entry was created.
     """
 
     key: ObjectKey
@@ -52,19 +57,19 @@ class StoreEntry:
     indexed: Mapping[str, tuple[str, ...]]
 
     def metadata(self) -> ObjectMeta:
-        """All metadata, decoded afresh."""
+        """Decode all metadata. Returns a new object."""
         return decode_meta(self.data)
 
     def __repr__(self) -> str:
-        return f"<Entry {self.key} at {self.resource_version}, {len(self.data)} bytes>"
+        return f"<StoreEntry {self.key} at {self.resource_version}, {len(self.data)} bytes>"
 
 
 Indexer = Callable[[bytes], Iterable[str]]
-"""The values of an object (as JSON) under an index."""
+"""Returns the index values of an object in JSON."""
 
 
 def make_entry(data: bytes, indexers: Mapping[str, Indexer] | None = None) -> StoreEntry:
-    """The entry for an object; `DecodeError` if its metadata or an index value cannot be read."""
+    """Return the entry of an object. Raises `DecodeError` if its metadata or an index value is unreadable."""
     meta = decode_meta(data)
     if not meta.name or not meta.resource_version:
         raise DecodeError(f"an object without name or resourceVersion: {data[:80]!r}")
@@ -75,7 +80,7 @@ def make_entry(data: bytes, indexers: Mapping[str, Indexer] | None = None) -> St
         resource_version=meta.resource_version,
         generation=meta.generation,
         deleting=meta.deletion_timestamp is not None,
-        # Label keys and values repeat over thousands of objects: keep one of each.
+        # Label keys and values repeat in thousands of objects: intern them.
         labels={sys.intern(k): sys.intern(v) for k, v in meta.labels.items()} or _NO_LABELS,
         finalizers=tuple(sys.intern(f) for f in meta.finalizers),
         owners=tuple(
@@ -89,13 +94,13 @@ def make_entry(data: bytes, indexers: Mapping[str, Indexer] | None = None) -> St
 def _index(data: bytes, indexers: Mapping[str, Indexer] | None) -> Mapping[str, tuple[str, ...]]:
     if not indexers:
         return {}
-    made = {}
+    indexed = {}
     for name, indexer in indexers.items():
         try:
-            made[name] = tuple(indexer(data))
-        except Exception as error:  # the user's function: anything may come out of it
+            indexed[name] = tuple(indexer(data))
+        except Exception as error:  # a user function may raise anything
             raise DecodeError(f"index {name!r} of {peek_key(data)}: {error!r}") from error
-    return made
+    return indexed
 
 
 class DeltaType(Enum):
@@ -111,11 +116,12 @@ class Delta:
     """One difference between the store before and after.
 
     Attributes:
+        change: added, updated or deleted.
         old: the entry before; None for ADDED.
         new: the entry after; None for DELETED.
-        initial: the object was there when watching began.
-        final_state_unknown: deleted while nobody watched: `old` is the last known state, not the last one.
-        resync: nothing changed; handlers are reminded.
+        initial: the object is part of the initial list.
+        final_state_unknown: the deletion was not watched: `old` may be outdated (``DeletedFinalStateUnknown``).
+        resync: nothing changed; the handler gets the object again.
     """
 
     change: DeltaType
@@ -128,15 +134,15 @@ class Delta:
     @property
     def entry(self) -> StoreEntry:
         """The new entry, or for DELETED the last one."""
-        found = self.new or self.old
-        assert found is not None
-        return found
+        entry = self.new or self.old
+        assert entry is not None
+        return entry
 
 
 class InformerStore:
-    """Entries by key, by namespace, and by the values of its indices.
+    """Entries by key, by namespace and by index value.
 
-    One writer, the informer; many readers. Every method leaves it consistent.
+    The informer is the only writer. Every method leaves the store consistent.
     """
 
     def __init__(self, indexers: Mapping[str, Indexer] | None = None) -> None:
@@ -146,14 +152,14 @@ class InformerStore:
         self._indices: dict[str, dict[str, dict[ObjectKey, None]]] = {name: {} for name in self.indexers}
 
     # -------------------------------------------------------------- writing
-    def make(self, data: bytes) -> StoreEntry:
-        """An entry for this store, with its indices."""
+    def make_entry(self, data: bytes) -> StoreEntry:
+        """Return an entry for this store, with its index values."""
         return make_entry(data, self.indexers)
 
     def put(self, entry: StoreEntry, *, initial: bool = False) -> tuple[Delta, ...]:
-        """Add or replace; no difference if the store has this very revision already.
+        """Add or replace an entry. Returns no delta if the store has this resource version.
 
-        Another uid under the same key means that the object was deleted and made again unseen: two differences.
+        A different uid for the same key means that a deletion was missed: then there are two deltas.
         """
         old = self._entries.get(entry.key)
         if old is not None and old.uid != entry.uid:
@@ -168,7 +174,7 @@ class InformerStore:
     def remove(
         self, key: ObjectKey, last: StoreEntry | None = None, *, final_state_unknown: bool = False
     ) -> tuple[Delta, ...]:
-        """Take out; `last` is the final state if the server sent it. No difference if there is no such entry."""
+        """Remove an entry. `last` is the final state, if the server sent it. Returns no delta if there is no entry."""
         old = self._entries.pop(key, None)
         if old is None:
             return ()
@@ -176,23 +182,23 @@ class InformerStore:
         return (Delta(change=DeltaType.DELETED, old=last or old, final_state_unknown=final_state_unknown),)
 
     def replace(self, entries: Iterable[StoreEntry], *, initial: bool = False) -> list[Delta]:
-        """Make the store hold exactly `entries`; the differences, deletions last.
+        """Replace the content of the store by `entries`. Returns the deltas, deletions last.
 
-        All changes are made before the caller sees any: readers never see half of a new list.
+        All changes are made before it returns: readers never see half of a list.
         """
-        made: list[Delta] = []
-        kept: set[ObjectKey] = set()
+        deltas: list[Delta] = []
+        keys: set[ObjectKey] = set()
         for entry in entries:
-            kept.add(entry.key)
-            made += self.put(entry, initial=initial)
-        for key in [k for k in self._entries if k not in kept]:
-            made += self.remove(key, final_state_unknown=True)
-        return made
+            keys.add(entry.key)
+            deltas += self.put(entry, initial=initial)
+        for key in [k for k in self._entries if k not in keys]:
+            deltas += self.remove(key, final_state_unknown=True)
+        return deltas
 
     def add_index(self, name: str, indexer: Indexer) -> list[tuple[ObjectKey, DecodeError]]:
-        """Index what is there and what will come; returns the objects whose values could not be computed.
+        """Add an index for existing and future entries. Returns the objects whose index values failed.
 
-        Those are left out of the index; a second index of the same name is refused.
+        Those objects are left out of the index. Raises `UsageError` if the index exists.
         """
         if name in self.indexers:
             raise UsageError(f"there is an index {name!r} already: use it, or choose another name")
@@ -226,17 +232,17 @@ class InformerStore:
 
     # -------------------------------------------------------------- reading
     def get(self, key: ObjectKey) -> StoreEntry | None:
-        """The entry of a key."""
+        """Return the entry of a key, or None."""
         return self._entries.get(key)
 
     def entries(self, namespace: str = "") -> Iterator[StoreEntry]:
-        """All entries, or those of one namespace; a snapshot, safe to iterate across changes."""
+        """Iterate over all entries, or those of one namespace. A snapshot: the store may change meanwhile."""
         if not namespace:
             return iter(list(self._entries.values()))
         return iter([self._entries[key] for key in self._namespaces.get(namespace, ())])
 
     def by_index(self, name: str, value: str, namespace: str = "") -> Iterator[StoreEntry]:
-        """The entries with a value under an index; `UsageError` if there is no such index."""
+        """Iterate over the entries with an index value. Raises `UsageError` if there is no such index."""
         if name not in self._indices:
             raise UsageError(f"there is no index {name!r}: add it with index_field before listing by it")
         keys = self._indices[name].get(value, ())
@@ -249,11 +255,11 @@ class InformerStore:
         return key in self._entries
 
     def size(self) -> int:
-        """Bytes of JSON kept."""
+        """Return the number of bytes of all objects."""
         return sum(len(entry.data) for entry in self._entries.values())
 
     def __repr__(self) -> str:
-        return f"<Store of {len(self)} objects, indices {sorted(self._indices) or 'none'}>"
+        return f"<InformerStore of {len(self)} objects, indices {sorted(self._indices) or 'none'}>"
 
 
 def _discard(index: dict[str, dict[ObjectKey, None]], value: str, key: ObjectKey) -> None:

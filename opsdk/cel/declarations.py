@@ -34,7 +34,7 @@ def scaled(amount: int, factor: float) -> int:
 # ------------------------------------------------------------------ estimates
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Between the least and the most of a size or of a cost; sums and products stop at `MOST`.
+    """Between the least and the most of a size or of a cost; sums and products stop at `MAX_MESSAGE_BYTES`.
 
     >>> Range(1, 2) + Range(0, MOST)
     Range(least=1, most=18446744073709551615)

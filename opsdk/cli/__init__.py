@@ -1,1 +1,1 @@
-"""The ``opsdk`` command. Nothing in opsdk imports it."""
+"""The ``opsdk`` command. No other package of opsdk imports it."""

@@ -10,7 +10,7 @@ from opsdk.errors import OpsdkError
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the command; returns the exit status."""
+    """Run the command and return the exit status."""
     parser = argparse.ArgumentParser(prog="opsdk", description="Tools for operators written with opsdk.")
     commands = parser.add_subparsers(dest="command", required=True)
     generate.add_parser(commands)

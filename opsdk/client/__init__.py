@@ -1,5 +1,7 @@
-"""Reading and writing objects: operations as values, a client with the verbs, patches, wrappers.
+"""Reads and writes objects: the client, operations as values, options, decorators.
 
-`opsdk.client.client.Client` turns method calls into operations (`opsdk.client.operations`); a executor carries them
-out: the direct one sends requests, the cached one answers from informers, wrappers change operations on their way.
+`Client` turns method calls into operations (`opsdk.client.operations`). An executor carries them out: the direct client
+sends requests, the cached reader uses informers, decorators change operations. HTTP belongs to `opsdk.rest`.
+
+Upstream: sigs.k8s.io/controller-runtime/pkg/client
 """

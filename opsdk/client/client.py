@@ -1,23 +1,24 @@
-"""The client: verbs as methods.
+"""The client: one method for each verb.
 
-Which form an object has (typed, unstructured, metadata only) is said by the class, token or object passed. Writes
-return the object they were given, changed in place to what the server made of it; when a write fails, the object is
-as it was.
+The class, `Kind` or object passed selects the representation (typed, unstructured, metadata only). Writes return the
+object they were given, updated in place to the server's state. When a write fails, the object is unchanged.
 
 >>> async def rename(client: Client, key: str) -> None:
 ...     site = await client.get(Website, key)
 ...     before = deep_copy(site)
 ...     site.spec.title = "new"
 ...     await client.patch(site, MergeFrom(before))
+
+Upstream: sigs.k8s.io/controller-runtime/pkg/client/interfaces.go
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, contextmanager
-from typing import Any, TypeVar, overload
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import TypeVar, Unpack, cast, overload
 
-from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
+from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.meta import LabelSelector
 from opsdk.apimachinery.object import AnyObject, ObjectList, PartialObjectMetadata, gvk_of, key_of
@@ -26,14 +27,16 @@ from opsdk.apimachinery.scheme import Scheme
 from opsdk.apimachinery.selectors import FieldSelector, Selector, as_field_selector, as_selector
 from opsdk.apimachinery.status import PropagationPolicy
 from opsdk.apimachinery.watch import WatchEvent
-from opsdk.client.operations import Apply, Create, Delete, DeleteAllOf, Get, List, PatchObject, Update, Watch
+from opsdk.client.operations import Apply, Create, Delete, DeleteAllOf, Get, List, PatchObject, Update, Watch, Write
 from opsdk.client.options import (
+    ApplyKeywords,
+    DeleteKeywords,
     DeleteOptions,
-    FieldValidation,
     GetOptions,
     ListOptions,
     ResourceVersionMatch,
     WatchOptions,
+    WriteKeywords,
     WriteOptions,
 )
 from opsdk.client.ports import OperationExecutor
@@ -46,19 +49,24 @@ Fields = str | Mapping[str, str] | FieldSelector
 
 
 class Client:
-    """Reads and writes objects through a executor."""
+    """Reads and writes objects through an executor.
+
+    Every method raises `ApiError` for an error response, `TransportError` if no response arrives, and `NoMatchError` if
+    the server does not serve the kind. Cancelling a call closes its connection; the server may have processed the
+    request.
+    """
 
     def __init__(self, executor: OperationExecutor) -> None:
         self.executor = executor
 
     @property
     def scheme(self) -> Scheme:
-        """Which types are which kinds."""
+        """The registry of kinds and classes."""
         return self.executor.scheme
 
     @property
     def mapper(self) -> RestMapper:
-        """Which resources serve which kinds."""
+        """The mapping from kinds to resources."""
         return self.executor.mapper
 
     # -------------------------------------------------------------- reading
@@ -71,23 +79,27 @@ class Client:
         resource_version: str = "",
         uncached: bool = False,
     ) -> T:
-        """One object; `NotFoundError` if there is none.
+        """Return one object.
 
         Args:
             kind: a typed class, ``unstructured(...)`` or ``metadata_only(...)``.
-            key: an `ObjectKey`, ``"namespace/name"``, or a name (with `namespace`, or of a cluster-scoped kind).
+            key: an `ObjectKey`, ``"namespace/name"``, or a name (with `namespace`, or for a cluster-scoped kind).
             namespace: for a `key` that is only a name.
             resource_version: see `GetOptions`.
-            uncached: ask the server even where the client has a cache.
+            uncached: read from the server even if the client has a cache.
+
+        Raises:
+            NotFoundError: the object does not exist.
+            DecodeError: the object does not fit the class.
         """
         options = GetOptions(resource_version=resource_version, uncached=uncached)
-        found: T = await self.executor.execute(Get(kind=kind_of(kind), key=as_key(key, namespace), options=options))
-        return found
+        obj: T = await self.executor.execute(Get(kind=kind_of(kind), key=as_key(key, namespace), options=options))
+        return obj
 
     async def get_or_none(
         self, kind: KindLike[T], key: ObjectKey | str, *, namespace: str = "", uncached: bool = False
     ) -> T | None:
-        """One object, or None if there is none."""
+        """Return one object, or None if it does not exist."""
         try:
             return await self.get(kind, key, namespace=namespace, uncached=uncached)
         except NotFoundError:
@@ -106,9 +118,9 @@ class Client:
         resource_version_match: ResourceVersionMatch | None = None,
         uncached: bool = False,
     ) -> ObjectList[T]:
-        """The objects that are selected, from one snapshot; see `ListOptions`.
+        """Return the selected objects, from one snapshot. See `ListOptions` for the keywords.
 
-        Without a cache, a list without `limit` is read in one request; page through it with `list_pages`.
+        Without a cache, a list without `limit` takes one request. Use `list_pages` for large lists.
         """
         options = ListOptions(
             namespace=namespace,
@@ -120,8 +132,8 @@ class Client:
             resource_version_match=resource_version_match,
             uncached=uncached,
         )
-        found: ObjectList[T] = await self.executor.execute(List(kind=kind_of(kind), options=options))
-        return found
+        objects: ObjectList[T] = await self.executor.execute(List(kind=kind_of(kind), options=options))
+        return objects
 
     async def list_pages(
         self,
@@ -132,7 +144,10 @@ class Client:
         field_selector: Fields | None = None,
         page_size: int = 500,
     ) -> AsyncIterator[T]:
-        """Every selected object, read from the server in pages of one snapshot."""
+        """Iterate over the selected objects, read from the server in pages of one snapshot.
+
+        Raises `GoneError` if the snapshot expires (after about five minutes).
+        """
         token = ""
         while True:
             page = await self.list(
@@ -161,10 +176,10 @@ class Client:
         bookmarks: bool = False,
         timeout: int | None = None,
     ) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent[T]]]:
-        """Changes as they happen; see `WatchOptions`.
+        """Watch changes of the selected objects. See `WatchOptions` for the keywords.
 
-        Ends when the server ends it; a `GoneError` says that `resource_version` is too old. For a view that heals
-        itself use a cache. ::
+        The iterator ends when the server ends the watch. It raises `GoneError` if `resource_version` has expired. Use a
+        cache for a view that recovers by itself. ::
 
             async with client.watch(Pod, namespace="default") as events:
                 async for event in events:
@@ -181,108 +196,91 @@ class Client:
         return self.executor.watch(Watch(kind=kind_of(kind), options=options))
 
     # -------------------------------------------------------------- writing
-    async def create(
-        self, obj: T, *, dry_run: bool = False, field_owner: str = "", field_validation: FieldValidation | None = None
-    ) -> T:
-        """Create `obj`; `AlreadyExistsError` if one of that name is there. With ``generate_name``, the name is set."""
-        _not_metadata(obj, "create")
-        options = WriteOptions(dry_run=dry_run, field_owner=field_owner, field_validation=field_validation)
-        made: T = await self.executor.execute(Create(obj=obj, options=options))
-        return made
+    async def create(self, obj: T, **options: Unpack[WriteKeywords]) -> T:
+        """Create the object. With ``generate_name``, the server sets the name. See `WriteOptions` for the keywords.
 
-    async def update(
-        self, obj: T, *, dry_run: bool = False, field_owner: str = "", field_validation: FieldValidation | None = None
-    ) -> T:
-        """Replace the object; `ConflictError` if it changed since `obj` was read. The status is not written."""
-        _not_metadata(obj, "update")
-        options = WriteOptions(dry_run=dry_run, field_owner=field_owner, field_validation=field_validation)
-        made: T = await self.executor.execute(Update(obj=obj, options=options))
-        return made
-
-    async def patch(
-        self,
-        obj: T,
-        patch: Patch,
-        *,
-        dry_run: bool = False,
-        field_owner: str = "",
-        field_validation: FieldValidation | None = None,
-    ) -> T:
-        """Change parts of the object that `obj` names."""
-        options = WriteOptions(dry_run=dry_run, field_owner=field_owner, field_validation=field_validation)
-        made: T = await self.executor.execute(PatchObject(obj=obj, patch=patch, options=options))
-        return made
-
-    async def apply(self, obj: T, *, field_owner: str = "", force: bool = False, dry_run: bool = False) -> T:
-        """Server-side apply: `obj` says what its owner wants, and nothing else; creates it if it is missing.
-
-        Fields this owner applied before and leaves out now are removed. `ConflictError` names fields that others
-        own with other values; `force` takes them over.
+        Raises:
+            AlreadyExistsError: an object with this name exists.
+            InvalidError: the object is not valid.
         """
-        options = WriteOptions(dry_run=dry_run, field_owner=field_owner, force=force)
-        made: T = await self.executor.execute(Apply(obj=obj, options=options))
-        return made
+        _reject_metadata(obj, "create")
+        created: T = await self.executor.execute(Create(obj=obj, options=WriteOptions(**options)))
+        return created
+
+    async def update(self, obj: T, **options: Unpack[WriteKeywords]) -> T:
+        """Replace the object. The status is not written. See `WriteOptions` for the keywords.
+
+        Raises:
+            ConflictError: the object changed since `obj` was read.
+            NotFoundError: the object does not exist.
+        """
+        _reject_metadata(obj, "update")
+        updated: T = await self.executor.execute(Update(obj=obj, options=WriteOptions(**options)))
+        return updated
+
+    async def patch(self, obj: T, patch: Patch, **options: Unpack[WriteKeywords]) -> T:
+        """Patch the object that `obj` names. See `opsdk.patch` for patches, and `WriteOptions` for the keywords.
+
+        Raises:
+            ConflictError: the patch has a resource version, and the object changed since.
+            NotFoundError: the object does not exist.
+        """
+        patched: T = await self.executor.execute(PatchObject(obj=obj, patch=patch, options=WriteOptions(**options)))
+        return patched
+
+    async def apply(self, obj: T, **options: Unpack[ApplyKeywords]) -> T:
+        """Apply the object (server-side apply); create it if it does not exist.
+
+        `obj` has only the fields that its owner manages. Fields of an earlier apply that are left out are removed.
+        Keywords: `field_owner` (required), `force` (take fields over from other managers), `dry_run`.
+
+        Raises:
+            ConflictError: other managers own fields with different values, and `force` is False.
+            UsageError: there is no `field_owner`.
+        """
+        applied: T = await self.executor.execute(Apply(obj=obj, options=WriteOptions(**options)))
+        return applied
 
     @overload
-    async def delete(
-        self,
-        target: AnyObject,
-        /,
-        *,
-        dry_run: bool = False,
-        grace_period_seconds: int | None = None,
-        propagation: PropagationPolicy | None = None,
-        uid: str = "",
-        resource_version: str = "",
-        missing_ok: bool = False,
-    ) -> None: ...
+    async def delete(self, target: AnyObject, /, **options: Unpack[DeleteKeywords]) -> None: ...
     @overload
     async def delete(
         self,
-        target: KindLike[Any],
+        target: KindLike[AnyObject],
         key: ObjectKey | str,
         /,
         *,
         namespace: str = "",
-        dry_run: bool = False,
-        grace_period_seconds: int | None = None,
-        propagation: PropagationPolicy | None = None,
-        uid: str = "",
-        resource_version: str = "",
-        missing_ok: bool = False,
+        **options: Unpack[DeleteKeywords],
     ) -> None: ...
     async def delete(
         self,
-        target: AnyObject | KindLike[Any],
+        target: AnyObject | KindLike[AnyObject],
         key: ObjectKey | str | None = None,
         /,
         *,
         namespace: str = "",
-        dry_run: bool = False,
-        grace_period_seconds: int | None = None,
-        propagation: PropagationPolicy | None = None,
-        uid: str = "",
-        resource_version: str = "",
-        missing_ok: bool = False,
+        **options: Unpack[DeleteKeywords],
     ) -> None:
-        """Ask for the deletion of an object, given itself or its kind and key; see `DeleteOptions`.
+        """Request the deletion of an object, given itself or its kind and key. See `DeleteOptions` for the keywords.
 
-        Returns when the server has taken note of the wish: finalizers and grace periods may keep the object longer.
+        Returns when the server accepts the request. Finalizers and the grace period may keep the object longer.
+
+        Raises:
+            NotFoundError: the object does not exist, and `missing_ok` is False.
+            ConflictError: `uid` or `resource_version` does not match.
         """
-        gvk, where = _target(target, key, namespace)
-        options = DeleteOptions(
-            dry_run=dry_run,
-            grace_period_seconds=grace_period_seconds,
-            propagation=propagation,
-            uid=uid,
-            resource_version=resource_version,
-            missing_ok=missing_ok,
-        )
-        await self.executor.execute(Delete(gvk=gvk, key=where, options=options))
+        if not isinstance(target, type | Kind):
+            gvk, where = gvk_of(target), key_of(target)
+        elif key is None:
+            raise UsageError("delete needs an object, or a kind and a key")
+        else:
+            gvk, where = kind_of(target).gvk, as_key(key, namespace)
+        await self.executor.execute(Delete(gvk=gvk, key=where, options=DeleteOptions(**options)))
 
     async def delete_all_of(
         self,
-        kind: KindLike[Any],
+        kind: KindLike[AnyObject],
         *,
         namespace: str = "",
         label_selector: Labels | None = None,
@@ -291,7 +289,7 @@ class Client:
         grace_period_seconds: int | None = None,
         propagation: PropagationPolicy | None = None,
     ) -> None:
-        """Delete the selected objects of one namespace (or of a cluster-scoped kind) in one request."""
+        """Delete the selected objects of one namespace (or of a cluster-scoped kind) with one request."""
         select = ListOptions(
             namespace=namespace,
             label_selector=as_selector(label_selector),
@@ -302,11 +300,11 @@ class Client:
 
     # -------------------------------------------------------------- subresources
     def status(self) -> SubResourceClient:
-        """The client for ``status``: its writes change the status and nothing else."""
+        """Return the client for ``status``. Its writes change only the status."""
         return SubResourceClient(self.executor, "status")
 
     def subresource(self, name: str) -> SubResourceClient:
-        """The client for a subresource: scale, eviction, token, binding, approval, ..."""
+        """Return the client for a subresource such as ``scale``, ``eviction``, ``token`` or ``binding``."""
         return SubResourceClient(self.executor, name)
 
     def __repr__(self) -> str:
@@ -314,175 +312,98 @@ class Client:
 
 
 class SubResourceClient:
-    """The verbs of one subresource. `body` is the subresource's own object (Scale, Eviction, ...)."""
+    """The verbs of one subresource. `body` is the subresource's own object (Scale, Eviction)."""
 
     def __init__(self, executor: OperationExecutor, name: str) -> None:
         self.executor = executor
         self.name = name
 
     async def get(self, obj: AnyObject, body: KindLike[T]) -> T:
-        """The subresource of `obj`, as the kind `body`."""
+        """Return the subresource of `obj` as an object of kind `body`. Always reads from the server."""
         token = kind_of(body)
-        if token.form is PartialObjectMetadata:
+        if token.representation is PartialObjectMetadata:
             raise UsageError(f"cannot get the subresource {self.name} using only metadata")
         options = GetOptions(uncached=True)
-        # The URL is the parent's, the answer another kind: the parent's kind rides along in the form.
-        parent = Kind(gvk_of(obj), token.form)
-        found: T = await self.executor.execute(
+        # The URL needs the parent's kind, and the response has the kind of `body`: combine both in one Kind.
+        parent: Kind[T] = Kind(gvk_of(obj), token.representation)
+        subresource: T = await self.executor.execute(
             Get(kind=parent, key=key_of(obj), subresource=self.name, options=options)
         )
-        return found
+        return subresource
 
     async def create(self, obj: AnyObject, body: T, *, dry_run: bool = False, field_owner: str = "") -> T:
-        """Post `body` to the subresource of `obj`; it takes the parent's name and namespace if it has none."""
-        _not_metadata(body, "create")
-        options = WriteOptions(dry_run=dry_run, field_owner=field_owner)
-        with _named_after(body, obj):
-            made: T = await self.executor.execute(Create(obj=obj, subresource=self.name, body=body, options=options))
-        return made
+        """Post `body` to the subresource of `obj`. Raises as `Client.create`.
 
-    @overload
-    async def update(
-        self,
-        obj: T,
-        body: None = None,
-        *,
-        dry_run: bool = False,
-        field_owner: str = "",
-        field_validation: FieldValidation | None = None,
-    ) -> T: ...
-    @overload
-    async def update(
-        self,
-        obj: AnyObject,
-        body: T,
-        *,
-        dry_run: bool = False,
-        field_owner: str = "",
-        field_validation: FieldValidation | None = None,
-    ) -> T: ...
-    async def update(
-        self,
-        obj: AnyObject,
-        body: AnyObject | None = None,
-        *,
-        dry_run: bool = False,
-        field_owner: str = "",
-        field_validation: FieldValidation | None = None,
-    ) -> AnyObject:
-        """Replace the subresource with `body`, or with what `obj` says of it."""
-        _not_metadata(body if body is not None else obj, "update")
-        options = WriteOptions(dry_run=dry_run, field_owner=field_owner, field_validation=field_validation)
-        with _named_after(body, obj):
-            made: AnyObject = await self.executor.execute(
-                Update(obj=obj, subresource=self.name, body=body, options=options)
-            )
-        return made
-
-    @overload
-    async def patch(
-        self,
-        obj: T,
-        patch: Patch,
-        body: None = None,
-        *,
-        dry_run: bool = False,
-        field_owner: str = "",
-        field_validation: FieldValidation | None = None,
-    ) -> T: ...
-    @overload
-    async def patch(
-        self,
-        obj: AnyObject,
-        patch: Patch,
-        body: T,
-        *,
-        dry_run: bool = False,
-        field_owner: str = "",
-        field_validation: FieldValidation | None = None,
-    ) -> T: ...
-    async def patch(
-        self,
-        obj: AnyObject,
-        patch: Patch,
-        body: AnyObject | None = None,
-        *,
-        dry_run: bool = False,
-        field_owner: str = "",
-        field_validation: FieldValidation | None = None,
-    ) -> AnyObject:
-        """Change parts of the subresource.
-
-        Where it has a kind of its own (Scale), the answer is written into `body`; without one it is dropped.
+        If `body` has no name or namespace, it takes those of `obj`.
         """
-        options = WriteOptions(dry_run=dry_run, field_owner=field_owner, field_validation=field_validation)
-        with _named_after(body, obj):
-            made: AnyObject = await self.executor.execute(
-                PatchObject(obj=obj, patch=patch, subresource=self.name, body=body, options=options)
-            )
-        return made
+        _reject_metadata(body, "create")
+        options = WriteOptions(dry_run=dry_run, field_owner=field_owner)
+        created = await self._write(Create(obj=obj, subresource=self.name, body=body, options=options))
+        return cast("T", created)
 
     @overload
-    async def apply(
-        self, obj: T, body: None = None, *, field_owner: str = "", force: bool = False, dry_run: bool = False
-    ) -> T: ...
+    async def update(self, obj: T, body: None = None, **options: Unpack[WriteKeywords]) -> T: ...
     @overload
-    async def apply(
-        self, obj: AnyObject, body: T, *, field_owner: str = "", force: bool = False, dry_run: bool = False
-    ) -> T: ...
-    async def apply(
-        self,
-        obj: AnyObject,
-        body: AnyObject | None = None,
-        *,
-        field_owner: str = "",
-        force: bool = False,
-        dry_run: bool = False,
+    async def update(self, obj: AnyObject, body: T, **options: Unpack[WriteKeywords]) -> T: ...
+    async def update(
+        self, obj: AnyObject, body: AnyObject | None = None, **options: Unpack[WriteKeywords]
     ) -> AnyObject:
-        """Server-side apply of `body`, or of what `obj` says, to the subresource."""
-        options = WriteOptions(dry_run=dry_run, field_owner=field_owner, force=force)
-        with _named_after(body, obj):
-            made: AnyObject = await self.executor.execute(
-                Apply(obj=obj, subresource=self.name, body=body, options=options)
-            )
-        return made
+        """Replace the subresource with `body`, or with its part of `obj`. Raises as `Client.update`."""
+        _reject_metadata(body if body is not None else obj, "update")
+        return await self._write(Update(obj=obj, subresource=self.name, body=body, options=WriteOptions(**options)))
+
+    @overload
+    async def patch(self, obj: T, patch: Patch, body: None = None, **options: Unpack[WriteKeywords]) -> T: ...
+    @overload
+    async def patch(self, obj: AnyObject, patch: Patch, body: T, **options: Unpack[WriteKeywords]) -> T: ...
+    async def patch(
+        self, obj: AnyObject, patch: Patch, body: AnyObject | None = None, **options: Unpack[WriteKeywords]
+    ) -> AnyObject:
+        """Patch the subresource. Raises as `Client.patch`.
+
+        If the subresource has its own kind (Scale), the response is written into `body`; without `body` it is dropped.
+        """
+        write_options = WriteOptions(**options)
+        return await self._write(
+            PatchObject(obj=obj, patch=patch, subresource=self.name, body=body, options=write_options)
+        )
+
+    @overload
+    async def apply(self, obj: T, body: None = None, **options: Unpack[ApplyKeywords]) -> T: ...
+    @overload
+    async def apply(self, obj: AnyObject, body: T, **options: Unpack[ApplyKeywords]) -> T: ...
+    async def apply(self, obj: AnyObject, body: AnyObject | None = None, **options: Unpack[ApplyKeywords]) -> AnyObject:
+        """Apply `body`, or `obj`, to the subresource (server-side apply). Raises as `Client.apply`."""
+        return await self._write(Apply(obj=obj, subresource=self.name, body=body, options=WriteOptions(**options)))
+
+    async def _write(self, operation: Write) -> AnyObject:
+        """Execute a write.
+
+        `body` takes its parent's name and namespace if it has none. If the write fails, `body` is restored.
+        """
+        if operation.body is None:
+            written: AnyObject = await self.executor.execute(operation)
+            return written
+        metadata, parent = operation.body.metadata, operation.obj.metadata
+        before = metadata.name, metadata.namespace
+        metadata.name, metadata.namespace = metadata.name or parent.name, metadata.namespace or parent.namespace
+        try:
+            written = await self.executor.execute(operation)
+        except BaseException:
+            metadata.name, metadata.namespace = before
+            raise
+        return written
 
 
 def as_key(key: ObjectKey | str, namespace: str = "") -> ObjectKey:
-    """An `ObjectKey` from what a caller finds handy."""
-    made = key if isinstance(key, ObjectKey) else ObjectKey.parse(key)
-    if made.namespace and namespace and made.namespace != namespace:
+    """Return an `ObjectKey` for any form that callers may pass. Raises `UsageError`."""
+    parsed = key if isinstance(key, ObjectKey) else ObjectKey.parse(key)
+    if parsed.namespace and namespace and parsed.namespace != namespace:
         raise UsageError(f"the key {str(key)!r} and the namespace {namespace!r} disagree: give one of them")
-    return ObjectKey(made.namespace or namespace, made.name)
+    return ObjectKey(parsed.namespace or namespace, parsed.name)
 
 
-def _target(
-    target: AnyObject | KindLike[Any], key: ObjectKey | str | None, namespace: str
-) -> tuple[GroupVersionKind, ObjectKey]:
-    if isinstance(target, type | Kind):
-        if key is None:
-            raise UsageError("delete needs an object, or a kind and a key")
-        return kind_of(target).gvk, as_key(key, namespace)
-    return gvk_of(target), key_of(target)
-
-
-def _not_metadata(obj: AnyObject, verb: str) -> None:
+def _reject_metadata(obj: AnyObject, verb: str) -> None:
     if isinstance(obj, PartialObjectMetadata):
         hint = " -- did you mean to patch?" if verb == "update" else ""
         raise UsageError(f"cannot {verb} using only metadata{hint}")
-
-
-@contextmanager
-def _named_after(body: AnyObject | None, parent: AnyObject) -> Iterator[None]:
-    """`body` takes its parent's name and namespace where it has none; if the block fails, it is as it was."""
-    if body is None:
-        yield
-        return
-    meta = body.metadata
-    before = meta.name, meta.namespace
-    meta.name, meta.namespace = meta.name or parent.metadata.name, meta.namespace or parent.metadata.namespace
-    try:
-        yield
-    except BaseException:
-        meta.name, meta.namespace = before
-        raise

@@ -1,6 +1,6 @@
-"""What a client is asked to do, as values: one type per verb.
+"""Operations of a client as values: one class for each verb.
 
-Wrappers, interceptors, fakes and the cache all work on these; only `opsdk.client.direct` knows requests.
+Decorators, interceptors, fakes and the cache work on operations. Only `opsdk.client.direct` builds requests.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from opsdk.patch import Patch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Get:
-    """Read one object, or a subresource of it."""
+    """Read one object or one of its subresources."""
 
     kind: Kind[Any]
     key: ObjectKey
@@ -35,7 +35,7 @@ class List:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
-    """Follow changes."""
+    """Watch changes."""
 
     kind: Kind[Any]
     options: WatchOptions = WatchOptions()
@@ -53,7 +53,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Update:
-    """Replace an object or a subresource of it."""
+    """Replace an object or one of its subresources."""
 
     obj: AnyObject
     subresource: str = ""
@@ -63,7 +63,7 @@ class Update:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatchObject:
-    """Change parts of an object or of a subresource of it."""
+    """Patch an object or one of its subresources."""
 
     obj: AnyObject
     patch: Patch
@@ -74,7 +74,7 @@ class PatchObject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Apply:
-    """Server-side apply of an object or of a subresource of it."""
+    """Server-side apply of an object or one of its subresources."""
 
     obj: AnyObject
     subresource: str = ""
@@ -93,7 +93,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteAllOf:
-    """Delete the objects that `select` selects."""
+    """Delete the objects that `select` matches."""
 
     gvk: GroupVersionKind
     select: ListOptions = ListOptions()
@@ -101,14 +101,14 @@ class DeleteAllOf:
 
 
 Operation = Get | List | Create | Update | PatchObject | Apply | Delete | DeleteAllOf
-"""Everything but `Watch`, which answers with a stream."""
+"""Every operation except `Watch`, which returns a stream."""
 
 Write = Create | Update | PatchObject | Apply
-"""The operations that carry `WriteOptions`."""
+"""The operations with `WriteOptions`."""
 
 
 def gvk_of_operation(operation: Operation | Watch) -> GroupVersionKind:
-    """The kind an operation is about."""
+    """Return the kind of an operation."""
     match operation:
         case Get() | List() | Watch():
             return operation.kind.gvk
@@ -119,7 +119,7 @@ def gvk_of_operation(operation: Operation | Watch) -> GroupVersionKind:
 
 
 def namespace_of(operation: Operation | Watch) -> str:
-    """The namespace an operation is about; empty for all, or for cluster-scoped kinds."""
+    """Return the namespace of an operation; empty for all namespaces and for cluster-scoped kinds."""
     match operation:
         case Get() | Delete():
             return operation.key.namespace

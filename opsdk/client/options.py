@@ -1,9 +1,12 @@
-"""Options of the verbs, as frozen values. The client's methods take the same names as keyword arguments."""
+"""Options of the verbs, as frozen values. The client's methods take the same names as keyword arguments.
+
+Upstream: sigs.k8s.io/controller-runtime/pkg/client/options.go
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypedDict
 
 from opsdk.apimachinery.selectors import FieldSelector, Selector
 from opsdk.apimachinery.status import PropagationPolicy
@@ -14,11 +17,11 @@ ResourceVersionMatch = Literal["Exact", "NotOlderThan"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GetOptions:
-    """How to read one object.
+    """Options to read one object.
 
     Attributes:
-        resource_version: empty for the latest, ``"0"`` for whatever the server has in memory, else at least this.
-        uncached: read from the server even where the client has a cache.
+        resource_version: empty for the latest; ``"0"`` for any version in the server's cache; else at least this one.
+        uncached: read from the server even if the client has a cache.
     """
 
     resource_version: str = ""
@@ -27,13 +30,18 @@ class GetOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListOptions:
-    """Which objects to read, and how.
+    """Options to read many objects.
 
     Attributes:
         namespace: empty for all namespaces.
-        limit: at most so many; the answer's ``metadata.continue_token`` leads on. None for all.
-        continue_token: from a previous answer.
-        uncached: read from the server even where the client has a cache.
+        label_selector: the labels of the objects.
+        field_selector: the fields of the objects.
+        limit: the largest number of objects; ``metadata.continue_token`` of the response leads to the next page. None:
+            all.
+        continue_token: from the previous page.
+        resource_version: see `resource_version_match`.
+        resource_version_match: ``Exact`` or ``NotOlderThan``; None leaves it to the server.
+        uncached: read from the server even if the client has a cache.
     """
 
     namespace: str = ""
@@ -48,13 +56,16 @@ class ListOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchOptions:
-    """Which changes to watch.
+    """Options to watch changes.
 
     Attributes:
-        resource_version: changes after this revision; empty begins with the present objects as ADDED.
-        bookmarks: ask for BOOKMARK events, so that a resumed watch need not go far back.
-        timeout: seconds after which the server ends the watch; None leaves it to the server (30-60 minutes).
-        initial_events: ask for a streaming list (present objects, then a bookmark that says they are complete).
+        namespace: empty for all namespaces.
+        label_selector: the labels of the objects.
+        field_selector: the fields of the objects.
+        resource_version: watch changes after this version; empty starts with the existing objects as ADDED.
+        bookmarks: request BOOKMARK events, so that a resumed watch starts from a recent version.
+        timeout: seconds until the server ends the watch; None leaves it to the server (30-60 minutes).
+        initial_events: request a streaming list: the existing objects, then a bookmark that marks their end.
     """
 
     namespace: str = ""
@@ -68,13 +79,13 @@ class WatchOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """What holds for every write.
+    """Options of every write.
 
     Attributes:
-        dry_run: do everything but store it.
+        dry_run: run admission and validation, but do not store the result.
         field_owner: the manager's name in ``managedFields``; at most 128 printable characters.
-        field_validation: what to do with unknown fields; None leaves it to the server (Warn).
-        force: apply only: take over fields that others own.
+        field_validation: how to treat unknown fields; None leaves it to the server (Warn).
+        force: only for apply: take fields over from other managers.
     """
 
     dry_run: bool = False
@@ -85,14 +96,15 @@ class WriteOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteOptions:
-    """How to delete.
+    """Options to delete.
 
     Attributes:
-        grace_period_seconds: seconds an object such as a pod may take to end; None for its own.
-        propagation: what becomes of dependents; None for the kind's default.
+        dry_run: run admission and validation, but do not delete.
+        grace_period_seconds: seconds for the object (a pod) to terminate; None for the object's own value.
+        propagation: how dependents are deleted; None for the kind's default.
         uid: delete only the object with this uid.
-        resource_version: delete only this revision of it.
-        missing_ok: not to find the object is success.
+        resource_version: delete only this version of the object.
+        missing_ok: do not raise if the object does not exist.
     """
 
     dry_run: bool = False
@@ -101,3 +113,31 @@ class DeleteOptions:
     uid: str = ""
     resource_version: str = ""
     missing_ok: bool = False
+
+
+# The keyword arguments of the client's methods, named and documented as in the options above.
+class WriteKeywords(TypedDict, total=False):
+    """Keywords of create, update and patch; see `WriteOptions`."""
+
+    dry_run: bool
+    field_owner: str
+    field_validation: FieldValidation | None
+
+
+class ApplyKeywords(TypedDict, total=False):
+    """Keywords of apply; see `WriteOptions`."""
+
+    dry_run: bool
+    field_owner: str
+    force: bool
+
+
+class DeleteKeywords(TypedDict, total=False):
+    """Keywords of delete; see `DeleteOptions`."""
+
+    dry_run: bool
+    grace_period_seconds: int | None
+    propagation: PropagationPolicy | None
+    uid: str
+    resource_version: str
+    missing_ok: bool

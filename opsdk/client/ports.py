@@ -1,4 +1,4 @@
-"""The seam of the client: who carries operations out."""
+"""The Protocol between the client and the executors of its operations."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from opsdk.client.operations import Operation, Watch
 
 
 class OperationExecutor(Protocol):
-    """Carries operations out. The direct client, the cached reader, wrappers and fakes are executors."""
+    """Carries out operations: the direct client, the cached reader, decorators, fakes."""
 
     scheme: Scheme
     mapper: RestMapper
 
     async def execute(self, operation: Operation) -> Any:
-        """The result: the object for one that has it, an `ObjectList` for lists, None for deletes."""
+        """Return the result: an object, an `ObjectList` for lists, None for deletions."""
         ...
 
     def watch(self, operation: Watch) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent[Any]]]:
-        """A stream of changes; entering it raises what the server says no with."""
+        """Return a context manager of watch events. Entering it raises the server's error."""
         ...

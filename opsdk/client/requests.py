@@ -1,4 +1,4 @@
-"""Operations to requests. Pure."""
+"""Converts operations to requests. Pure."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _METADATA_LIST = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,{JSON}
 
 @dataclass(frozen=True, slots=True)
 class RequestTarget:
-    """What a request is about: fills in path and meta of every request the same way."""
+    """The object or collection that a request addresses."""
 
     mapping: RestMapping
     namespace: str = ""
@@ -48,7 +48,7 @@ class RequestTarget:
     subresource: str = ""
 
     def request(self, verb: str, method: str, **rest: Any) -> RestRequest:
-        """A request to the target."""
+        """Return a request to the target."""
         gvr = self.mapping.resource
         namespace = self.namespace if self.mapping.namespaced else ""
         path = resource_path(gvr.group, gvr.version, gvr.resource, namespace, self.name, self.subresource)
@@ -65,8 +65,13 @@ class RequestTarget:
         )
 
 
-def build(operation: Operation, mapping: RestMapping) -> RestRequest:
-    """The request for an operation on a kind that is served as `mapping`; `UsageError` for what cannot be asked."""
+def build_request(operation: Operation, mapping: RestMapping) -> RestRequest:
+    """Return the request for an operation on a kind with this mapping.
+
+    Raises:
+        UsageError: the operation has no valid request, for example because a name is missing.
+        EncodeError: the object has no JSON form.
+    """
     match operation:
         case Get():
             return _get(operation, mapping)
@@ -89,14 +94,14 @@ def build(operation: Operation, mapping: RestMapping) -> RestRequest:
 # ------------------------------------------------------------------ reading
 def _get(operation: Get, mapping: RestMapping) -> RestRequest:
     target = RequestTarget(mapping, operation.key.namespace, operation.key.name, operation.subresource)
-    _need_name(target)
+    _require_name(target)
     query = _pairs(resourceVersion=operation.options.resource_version)
     return target.request("get", "GET", query=query, headers={"Accept": accept(operation.kind)})
 
 
 def _list(operation: List, mapping: RestMapping) -> RestRequest:
     o = operation.options
-    query = selecting(o.label_selector, o.field_selector) + _pairs(
+    query = selector_query(o.label_selector, o.field_selector) + _pairs(
         limit="" if o.limit is None else str(o.limit),
         **{"continue": o.continue_token},
         resourceVersion=o.resource_version,
@@ -107,9 +112,9 @@ def _list(operation: List, mapping: RestMapping) -> RestRequest:
 
 
 def build_watch(operation: Watch, mapping: RestMapping) -> RestRequest:
-    """The request for a watch."""
+    """Return the request for a watch."""
     o = operation.options
-    query = [("watch", "true"), *selecting(o.label_selector, o.field_selector)]
+    query = [("watch", "true"), *selector_query(o.label_selector, o.field_selector)]
     query += _pairs(
         resourceVersion=o.resource_version,
         allowWatchBookmarks="true" if o.bookmarks or o.initial_events else "",
@@ -121,17 +126,17 @@ def build_watch(operation: Watch, mapping: RestMapping) -> RestRequest:
     return RequestTarget(mapping, o.namespace).request("watch", "GET", query=query, headers=headers)
 
 
-def accept(kind: Kind[Any], *, many: bool = False) -> str:
-    """The Accept header that brings objects in the form of `kind`."""
-    if kind.form is PartialObjectMetadata:
+def accept(kind: Kind[AnyObject], *, many: bool = False) -> str:
+    """Return the Accept header for the representation of `kind`."""
+    if kind.representation is PartialObjectMetadata:
         return _METADATA_LIST if many else _METADATA
     return JSON
 
 
-def selecting(label_selector: Selector, field_selector: FieldSelector) -> list[tuple[str, str]]:
-    """The selectors as query pairs."""
+def selector_query(label_selector: Selector, field_selector: FieldSelector) -> list[tuple[str, str]]:
+    """Return the selectors as query pairs."""
     if label_selector.nothing:
-        # No selector text matches nothing; a label that must and must not be there does.
+        # Selector syntax cannot express "match nothing", so use a contradiction.
         return [("labelSelector", "opsdk.dev/nothing,!opsdk.dev/nothing"), *_pairs(fieldSelector=str(field_selector))]
     return _pairs(labelSelector=str(label_selector), fieldSelector=str(field_selector))
 
@@ -141,37 +146,37 @@ def _create(operation: Create, mapping: RestMapping) -> RestRequest:
     namespace, name = key_of(operation.obj)
     if operation.subresource:
         target = RequestTarget(mapping, namespace, name, operation.subresource)
-        _need_name(target)
+        _require_name(target)
     else:
         target = RequestTarget(mapping, namespace)
     if mapping.namespaced and not namespace:
         raise UsageError(f"{mapping.gvk.kind} is namespaced: set metadata.namespace before creating it")
     body = operation.body if operation.body is not None else operation.obj
     return target.request(
-        "create", "POST", query=_write_query(operation.options), headers=_writing(body, JSON), body=encode(body)
+        "create", "POST", query=_write_query(operation.options), headers=_write_headers(body, JSON), body=encode(body)
     )
 
 
 def _update(operation: Update, mapping: RestMapping) -> RestRequest:
     namespace, name = key_of(operation.obj)
     target = RequestTarget(mapping, namespace, name, operation.subresource)
-    _need_name(target)
+    _require_name(target)
     body = operation.body if operation.body is not None else operation.obj
     return target.request(
-        "update", "PUT", query=_write_query(operation.options), headers=_writing(body, JSON), body=encode(body)
+        "update", "PUT", query=_write_query(operation.options), headers=_write_headers(body, JSON), body=encode(body)
     )
 
 
 def _patch(operation: PatchObject, mapping: RestMapping) -> RestRequest:
     namespace, name = key_of(operation.obj)
     target = RequestTarget(mapping, namespace, name, operation.subresource)
-    _need_name(target)
+    _require_name(target)
     body = operation.body if operation.body is not None else operation.obj
     return target.request(
         "patch",
         "PATCH",
         query=_write_query(operation.options),
-        headers=_writing(body, operation.patch.type.value),
+        headers=_write_headers(body, operation.patch.type.value),
         body=operation.patch.data(body),
     )
 
@@ -181,24 +186,24 @@ def _apply(operation: Apply, mapping: RestMapping) -> RestRequest:
         raise UsageError("apply needs a field owner: pass field_owner=..., or wrap the client with field_owner()")
     namespace, name = key_of(operation.obj)
     target = RequestTarget(mapping, namespace, name, operation.subresource)
-    _need_name(target)
+    _require_name(target)
     body = operation.body if operation.body is not None else operation.obj
     tree = to_tree(body)
-    # What the server keeps is no wish of the caller's; it refuses managedFields outright.
+    # Remove fields that only the server sets; it rejects an apply with managedFields.
     for field in ("managedFields", "creationTimestamp", "generation", "selfLink"):
         tree["metadata"].pop(field, None)
     return target.request(
         "patch",
         "PATCH",
         query=_write_query(operation.options),
-        headers=_writing(body, PatchType.APPLY.value),
+        headers=_write_headers(body, PatchType.APPLY.value),
         body=encode_tree(tree, body),
     )
 
 
-def _writing(obj: AnyObject, content_type: str) -> dict[str, str]:
-    wanted = _METADATA if isinstance(obj, PartialObjectMetadata) else JSON
-    return {"Accept": wanted, "Content-Type": content_type}
+def _write_headers(obj: AnyObject, content_type: str) -> dict[str, str]:
+    media_type = _METADATA if isinstance(obj, PartialObjectMetadata) else JSON
+    return {"Accept": media_type, "Content-Type": content_type}
 
 
 def _write_query(options: WriteOptions) -> list[tuple[str, str]]:
@@ -213,7 +218,7 @@ def _write_query(options: WriteOptions) -> list[tuple[str, str]]:
 # ------------------------------------------------------------------ deleting
 def _delete(operation: Delete, mapping: RestMapping) -> RestRequest:
     target = RequestTarget(mapping, operation.key.namespace, operation.key.name)
-    _need_name(target)
+    _require_name(target)
     return target.request("delete", "DELETE", **_delete_body(operation.options))
 
 
@@ -222,28 +227,28 @@ def _delete_all(operation: DeleteAllOf, mapping: RestMapping) -> RestRequest:
     return RequestTarget(mapping, select.namespace).request(
         "deletecollection",
         "DELETE",
-        query=selecting(select.label_selector, select.field_selector),
+        query=selector_query(select.label_selector, select.field_selector),
         **_delete_body(operation.options),
     )
 
 
 def _delete_body(options: DeleteOptions) -> JsonObject:
-    locked = Preconditions(uid=options.uid, resource_version=options.resource_version)
+    preconditions = Preconditions(uid=options.uid, resource_version=options.resource_version)
     body = DeleteBody(
         grace_period_seconds=options.grace_period_seconds,
         propagation_policy=options.propagation,
-        preconditions=locked if options.uid or options.resource_version else None,
+        preconditions=preconditions if options.uid or options.resource_version else None,
         dry_run=["All"] if options.dry_run else [],
     )
     tree = {"apiVersion": "v1", "kind": "DeleteOptions", **to_builtins(body)}
     return {"headers": {"Accept": JSON, "Content-Type": JSON}, "body": msgspec.json.encode(tree)}
 
 
-# ------------------------------------------------------------------ small things
-def _need_name(target: RequestTarget) -> None:
+# ------------------------------------------------------------------ helpers
+def _require_name(target: RequestTarget) -> None:
     kind = target.mapping.gvk.kind
     if not target.name:
-        raise UsageError(f"this request needs the name of a {kind}: an empty one would mean all of them")
+        raise UsageError(f"this request needs the name of a {kind}: an empty name addresses the whole collection")
     if target.mapping.namespaced and not target.namespace:
         raise UsageError(f"{kind} is namespaced: {target.name!r} needs a namespace")
 

@@ -1,1 +1,4 @@
-"""One API server, and everything that belongs to talking with it: transport, client, cache, mapper, recorder."""
+"""One API server with transport, client, cache, mapper and recorder.
+
+Upstream: sigs.k8s.io/controller-runtime/pkg/cluster
+"""

@@ -1,4 +1,7 @@
-"""A cluster, ready to use."""
+"""Cluster: the clients and the cache of one API server.
+
+Upstream: sigs.k8s.io/controller-runtime/pkg/cluster/cluster.go
+"""
 
 from __future__ import annotations
 
@@ -28,22 +31,22 @@ from opsdk.cluster.delegating import Delegating
 from opsdk.recorder.recorder import EventRecorder
 from opsdk.rest.config import Config
 from opsdk.rest.discovery import Discovery
-from opsdk.rest.discovery_mapper import DiscoveredSource
+from opsdk.rest.discovery_mapper import RestDiscoverySource
 from opsdk.rest.transport import RequestAttempt, Transport
 from opsdk.telemetry.records import Requested, TelemetryHook
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterOptions:
-    """How a cluster is talked to.
+    """Options of a `Cluster`.
 
     Attributes:
         cache: what is cached.
-        disable_cache_for: kinds whose reads always go to the server.
-        field_owner: the manager's name of every write that names none.
-        field_validation: how strict the server shall be with every write that does not say.
+        disable_cache_for: kinds that are always read from the server.
+        field_owner: the field manager of writes that set none.
+        field_validation: the field validation of writes that set none.
         dry_run: store nothing.
-        name: of the controller in Events; the program's name as a rule.
+        name: the reporting controller of Events, usually the program's name.
     """
 
     cache: CacheOptions = CacheOptions()
@@ -57,9 +60,21 @@ class ClusterOptions:
 class Cluster(Closing):
     """Transport, mapper, cache, clients and recorder of one API server. A Runnable, and an async context manager.
 
+    Args:
+        config: address and credentials.
+        options: see `ClusterOptions`.
+        scheme: the registry of kinds; default: all built-in kinds.
+        clock: source of time.
+        on_warning: called for each warning of the server.
+        hook: receives `Requested` records.
+
     Attributes:
         client: reads from the cache, writes to the server.
-        uncached: reads and writes to the server; works without the cache being started.
+        uncached: reads from and writes to the server; works without a started cache (``GetAPIReader``).
+        cache: the shared informers.
+        mapper: maps kinds to resources.
+        recorder: writes Events.
+        transport: the HTTP transport.
     """
 
     def __init__(
@@ -77,7 +92,7 @@ class Cluster(Closing):
         self.scheme = scheme or default_scheme()
         self._hook = hook or TelemetryHook()
         self.transport = Transport(config, clock=clock, observe=self._observe)
-        self.mapper = RestMapper(DiscoveredSource(Discovery(self.transport)), clock=clock)
+        self.mapper = RestMapper(RestDiscoverySource(Discovery(self.transport)), clock=clock)
         self.cache = Cache(
             self._list_watch, scheme=self.scheme, mapper=self.mapper, options=self.options.cache, clock=clock
         )
@@ -91,7 +106,7 @@ class Cluster(Closing):
         self._running = asyncio.Event()
 
     def _wrapped(self, executor: OperationExecutor) -> OperationExecutor:
-        """The wrappers that the options ask for, on every client alike."""
+        """Add the decorators that the options ask for."""
         o = self.options
         if o.dry_run:
             executor = DryRun(executor)
@@ -113,22 +128,20 @@ class Cluster(Closing):
             transform=scope.transform,
         )
 
-    def _observe(self, answered: RequestAttempt) -> None:
+    def _observe(self, attempt: RequestAttempt) -> None:
         self._hook.record(
-            Requested(
-                method=answered.request.method, host=answered.host, status=answered.status, seconds=answered.seconds
-            )
+            Requested(method=attempt.request.method, host=attempt.host, status=attempt.status, seconds=attempt.seconds)
         )
 
-    # -------------------------------------------------------------- life
+    # -------------------------------------------------------------- life cycle
     def needs_leader_election(self) -> bool:
-        """False: every replica keeps its cache warm."""
+        """Return False: every replica keeps its cache up to date."""
         return False
 
     async def start(self) -> None:
         """Run the cache and the recorder until cancelled.
 
-        Connections stay open until `aclose`: whoever made the cluster may have a last word, such as giving back a
+        Connections stay open until `aclose`, so that the caller can still send requests, for example to release a
         lease.
         """
         self.recorder.open()
@@ -145,12 +158,12 @@ class Cluster(Closing):
             await self.cache.aclose()
 
     async def wait_ready(self) -> None:
-        """Return when the informers asked for so far have synced."""
+        """Return when the existing informers have synced."""
         await self._running.wait()
         await self.cache.wait_ready()
 
     async def aclose(self) -> None:
-        """Write the waiting events, stop the informers, close the connections. Idempotent."""
+        """Write pending Events, stop the informers, close the connections. Idempotent."""
         try:
             await finish(self._stop(), name=f"{self!r}/stop")
         finally:

@@ -1,4 +1,7 @@
-"""The delegating executor: reads from the cache, everything else from the server."""
+"""The delegating executor: reads from the cache, everything else from the server.
+
+Upstream: sigs.k8s.io/controller-runtime/pkg/client/client.go (shouldBypassCache)
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,10 @@ from opsdk.client.ports import OperationExecutor
 
 
 class Delegating:
-    """Routes operations.
+    """Sends reads to the cache and other operations to the server.
 
-    A read goes to the cache unless it asks for ``live``, names a revision, a subresource or a continue token, or is
-    of a kind in `disable_cache_for`.
+    A read goes to the server if it sets ``uncached``, a resource version, a subresource or a continue token, or if its
+    kind is in `disable_cache_for`.
     """
 
     def __init__(
@@ -36,7 +39,7 @@ class Delegating:
         self.mapper: RestMapper = direct.mapper
 
     async def execute(self, operation: Operation) -> Any:
-        """Hand it to the one who answers it."""
+        """Execute the operation."""
         return await (self.cached if self._is_cached(operation) else self.direct).execute(operation)
 
     def _is_cached(self, operation: Operation) -> bool:
@@ -47,11 +50,11 @@ class Delegating:
             return False
         if isinstance(operation, Get):
             return not operation.subresource
-        # The cache's own token is no server's: the cache says what to do instead.
+        # A cache continue token is not valid on the server; the cache returns an error that explains it.
         return operation.options.continue_token in ("", CONTINUE_NOT_SUPPORTED)
 
     def watch(self, operation: Watch) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent[Any]]]:
-        """Always from the server."""
+        """Watch on the server."""
         return self.direct.watch(operation)
 
     def __repr__(self) -> str:

@@ -1,4 +1,7 @@
-"""The controller: one queue, its sources, its workers."""
+"""Controller: one work queue with its sources and workers.
+
+Upstream: sigs.k8s.io/controller-runtime/pkg/internal/controller/controller.go
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from enum import Enum
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.tasks import TaskOwner
-from opsdk.aio.waiting import ended, finish
+from opsdk.aio.waiting import finish, wait_ended
 from opsdk.controller.reconcile import RECONCILE_ID, ReconcileFunction, Reconciler, Result, as_reconciler
 from opsdk.errors import CacheSyncError, ConflictError, OpsdkError, ShutdownTimeoutError, TerminalError, UsageError
 from opsdk.event.request import Request
@@ -25,21 +28,21 @@ from opsdk.telemetry.records import ReconcileOutcome as Outcome
 
 log = logging.getLogger(__name__)
 
-# Seconds that what was told to end gets to say something.
+# Seconds for a cancelled task to end, and for a late source to report its own error.
 _CANCEL_GRACE = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerOptions:
-    """How a controller works.
+    """Options of a `Controller`. Times are in seconds.
 
     Attributes:
-        max_concurrent_reconciles: workers; one key is never with two of them.
-        cache_sync_timeout: seconds until every source must have synced.
-        reconciliation_timeout: seconds after which one reconcile is cancelled and counted as failed; 0 for never.
-        shutdown_timeout: seconds that reconciles in progress get to finish at stop, before they are cancelled.
+        max_concurrent_reconciles: number of workers; two workers never process the same key.
+        cache_sync_timeout: time for every source to sync.
+        reconciliation_timeout: time for one reconcile before it is cancelled and counts as failed; 0 for no limit.
+        shutdown_timeout: time for running reconciles to finish at stop, before they are cancelled.
         needs_leader_election: run only on the elected replica.
-        rate_limiter: how failures wait; per key from 5 ms to 1000 s by default.
+        rate_limiter: delays after failures; default: per key from 5 ms to 1000 s.
     """
 
     max_concurrent_reconciles: int = 1
@@ -55,22 +58,31 @@ class ControllerOptions:
 
 
 class ControllerState(Enum):
-    """Where a controller is in its life."""
+    """State of a controller."""
 
     NEW = "new"
     SYNCING = "syncing"
-    """Sources are started; no worker runs before all have synced."""
+    """Sources are started; workers start after all have synced."""
     RUNNING = "running"
     DRAINING = "draining"
-    """No new work; reconciles in progress may finish."""
+    """No new work; running reconciles may finish."""
     STOPPED = "stopped"
 
 
 class Controller:
     """Reconciles requests. A Runnable.
 
-    Stopping has three steps: no new work, drain for `shutdown_timeout` seconds, cancel. Cancelling `start` once begins
-    them; cancelling it again goes to the last.
+    Stop has three steps: no new work; drain for `shutdown_timeout` seconds; cancel. The first cancellation of `start`
+    begins them; a second one cancels the reconciles at once.
+
+    Args:
+        name: unique name, for logs and metrics.
+        reconciler: an object with ``reconcile``, or an async function.
+        sources: feed the work queue.
+        options: see `ControllerOptions`.
+        clock: source of time.
+        hook: receives telemetry records.
+        kind: the reconciled kind, for logs.
     """
 
     def __init__(
@@ -89,12 +101,12 @@ class Controller:
         self.name = name
         self.kind = kind
         self.options = options or ControllerOptions()
-        self.stage = ControllerState.NEW
+        self.state = ControllerState.NEW
         self.reconciler = as_reconciler(reconciler)
-        self._hook = Hooks([hook] if hook is not None else [])  # one that raises is logged, and stops no worker
+        self._hook = Hooks([hook] if hook is not None else [])  # logs exceptions of the hook
         self._clock = clock
         self._sources = list(sources)
-        self._begun: set[int] = set()
+        self._started_sources: set[int] = set()
         self.queue: WorkQueue[Request] = WorkQueue(
             name, rate_limiter=self.options.rate_limiter, clock=clock, hooks=_Hooks(self)
         )
@@ -103,35 +115,45 @@ class Controller:
         self._ready = asyncio.Event()
 
     def needs_leader_election(self) -> bool:
-        """As the options say."""
+        """Return the option of this name."""
         return self.options.needs_leader_election
 
     async def watch(self, source: EventSource) -> None:
-        """Add a source; one added after the start begins at once. `UsageError` once the controller has ended."""
-        if self.stage is ControllerState.STOPPED:
-            raise UsageError(f"controller {self.name} has stopped: it takes no source")
+        """Add a source; after the start, it begins at once. Raises `UsageError` after the controller has stopped."""
+        if self.state is ControllerState.STOPPED:
+            raise UsageError(f"controller {self.name} has stopped: it cannot watch another source")
         self._sources.append(source)
-        if self.stage in (ControllerState.SYNCING, ControllerState.RUNNING):
+        if self.state in (ControllerState.SYNCING, ControllerState.RUNNING):
             await self._start_source(source)
 
     async def wait_ready(self) -> None:
         """Return when the workers run."""
         await self._ready.wait()
 
-    # -------------------------------------------------------------- life
+    # -------------------------------------------------------------- life cycle
     async def start(self) -> None:
-        """Sync the sources, then reconcile until cancelled."""
-        if self.stage is not ControllerState.NEW:
+        """Sync the sources, then reconcile until cancelled.
+
+        Raises:
+            CacheSyncError: a source did not sync in time.
+            ShutdownTimeoutError: reconciles ignore their cancellation.
+            UsageError: the controller was started before.
+        """
+        if self.state is not ControllerState.NEW:
             raise UsageError(
                 f"controller {self.name} was started more than once: it was probably added to a manager twice"
             )
-        self.stage = ControllerState.SYNCING
+        self.state = ControllerState.SYNCING
         try:
             with log_context(controller=self.name):
-                await self._sync()
+                results = await asyncio.gather(*map(self._sync_source, self._sources), return_exceptions=True)
+                failure = next((r for r in results if isinstance(r, BaseException)), None)
+                if failure is not None:
+                    failure.add_note(f"while controller {self.name} waited for its sources")
+                    raise failure
                 await self._work()
         finally:
-            self.stage = ControllerState.STOPPED
+            self.state = ControllerState.STOPPED
             self.queue.shut_down()
             await finish(self._close_sources(), name=f"controller {self.name}/close sources")
 
@@ -141,13 +163,6 @@ class Controller:
                 await source.aclose()
             except Exception:
                 log.exception("controller %s: %r did not close well", self.name, source)
-
-    async def _sync(self) -> None:
-        results = await asyncio.gather(*map(self._sync_source, self._sources), return_exceptions=True)
-        failed = next((r for r in results if isinstance(r, BaseException)), None)
-        if failed is not None:
-            failed.add_note(f"while controller {self.name} waited for its sources")
-            raise failed
 
     async def _sync_source(self, source: EventSource) -> None:
         limit = self.options.cache_sync_timeout
@@ -161,7 +176,7 @@ class Controller:
             raise CacheSyncError(
                 f"controller {self.name}: {source!r} did not start within {limit:g} s: its start() must not block"
             ) from error
-        # The source itself knows best why it is late: it is given a moment to say so.
+        # The source's own error is more precise: wait a little longer for it.
         scope = asyncio.timeout(limit + _CANCEL_GRACE)
         try:
             async with scope:
@@ -174,20 +189,20 @@ class Controller:
             raise CacheSyncError(f"controller {self.name} cannot start: {error}") from error.__cause__ or error
 
     async def _start_source(self, source: EventSource) -> None:
-        # By identity: one added while others sync must not be started twice.
-        if id(source) not in self._begun:
-            self._begun.add(id(source))
+        # By identity: a source that is added while others sync must not start twice.
+        if id(source) not in self._started_sources:
+            self._started_sources.add(id(source))
             await source.start(self.queue)
 
     async def _work(self) -> None:
         limit = self.options.max_concurrent_reconciles
-        self.stage = ControllerState.RUNNING
+        self.state = ControllerState.RUNNING
         log.info("controller %s starts %d workers", self.name, limit)
         self._record_workers()
         workers = [self._tasks.start(self._worker(), name=f"worker {number}") for number in range(limit)]
         self._ready.set()
         try:
-            # Workers end only by shutdown: the first to end otherwise has met a bug, which must not go unseen.
+            # Workers end only by shutdown. Any other end is a bug, which must not stay hidden.
             done, _ = await asyncio.wait(workers, return_when=asyncio.FIRST_COMPLETED)
             for worker in done:
                 worker.result()
@@ -195,7 +210,7 @@ class Controller:
             await self._stop(workers)
 
     async def _stop(self, workers: list[asyncio.Task[None]]) -> None:
-        self.stage = ControllerState.DRAINING
+        self.state = ControllerState.DRAINING
         self.queue.shut_down()
         try:
             if pending := [w for w in workers if not w.done()]:
@@ -211,32 +226,32 @@ class Controller:
         log.warning("controller %s cancels reconciles that did not finish in time: %s", self.name, stuck)
         for worker in pending:
             worker.cancel()
-        if await ended(pending, _CANCEL_GRACE):
+        if await wait_ended(pending, _CANCEL_GRACE):
             stuck = ", ".join(str(item) for item in self.queue.core.processing())
             raise ShutdownTimeoutError(f"controller {self.name}: reconciles ignore their cancellation: {stuck}")
 
     def _on_worker_error(self, worker: str, error: BaseException) -> None:
-        """While running, `_work` raises it; while stopping, this line is all there is."""
+        """While running, `_work` raises the error; while stopping, this log line is the only report."""
         log.error("%s ended: %r", worker, error, exc_info=error)
 
     # -------------------------------------------------------------- work
     async def _worker(self) -> None:
         while True:
             try:
-                handout = await self.queue.get()
+                queue_item = await self.queue.get()
             except ShutDownError:
                 return
             self._active += 1
             self._record_workers()
             try:
-                await self._reconcile(handout)
+                await self._reconcile(queue_item)
             finally:
                 self._active -= 1
                 self._record_workers()
-                self.queue.done(handout.item)
+                self.queue.done(queue_item.item)
 
-    async def _reconcile(self, handout: QueueItem[Request]) -> None:
-        request = handout.item
+    async def _reconcile(self, queue_item: QueueItem[Request]) -> None:
+        request = queue_item.item
         began = self._clock.now()
         reconcile_id = str(uuid.uuid4())
         token = RECONCILE_ID.set(reconcile_id)
@@ -248,52 +263,52 @@ class Controller:
         }
         try:
             with log_context(**{k: v for k, v in fields.items() if v}):
-                outcome, notes = await self._attempt(handout)
+                outcome, notes = await self._attempt(queue_item)
         finally:
             RECONCILE_ID.reset(token)
         self._hook.record(Reconciled(controller=self.name, result=outcome, seconds=self._clock.now() - began, **notes))
 
-    async def _attempt(self, handout: QueueItem[Request]) -> tuple[Outcome, dict[str, bool]]:
-        item = handout.item
+    async def _attempt(self, queue_item: QueueItem[Request]) -> tuple[Outcome, dict[str, bool]]:
+        item = queue_item.item
         scope = asyncio.timeout(self.options.reconciliation_timeout or None)
         try:
             async with scope:
-                result = await self._ask(item)
+                result = await self._call_reconciler(item)
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            # Nobody cancelled us: the reconciler let a cancellation of its own escape.
-            return self._failed(handout, error, crashed=True, timed_out=scope.expired())
-        except Exception as error:  # noqa: BLE001 - whatever a reconciler raises is logged, counted and retried
+            # This task was not cancelled: the reconciler raised a CancelledError of its own.
+            return self._on_failure(queue_item, error, panicked=True, timed_out=scope.expired())
+        except Exception as error:  # noqa: BLE001 - any exception of a reconciler is logged, counted and retried
             if _is_all(error, TerminalError):
-                log.error("reconcile failed for good: %s", error)  # noqa: TRY400 - the message says it all
+                log.error("reconcile failed, not retried: %s", error)  # noqa: TRY400 - the message is sufficient
                 self.queue.forget(item)
                 return Outcome.ERROR, {"terminal": True, "timed_out": scope.expired()}
-            return self._failed(handout, error, timed_out=scope.expired())
-        return self._next(handout, result), {"timed_out": scope.expired()}
+            return self._on_failure(queue_item, error, timed_out=scope.expired())
+        return self._on_result(queue_item, result), {"timed_out": scope.expired()}
 
-    async def _ask(self, item: Request) -> Result | None:
-        result = await self.reconciler.reconcile(item)
+    async def _call_reconciler(self, request: Request) -> Result | None:
+        result = await self.reconciler.reconcile(request)
         if not isinstance(result, Result | None):
-            raise UsageError(f"the reconciler answered {result!r}: it must answer a Result, or None")
+            raise UsageError(f"the reconciler returned {result!r}: return a Result, or None")
         return result
 
-    def _failed(
-        self, handout: QueueItem[Request], error: BaseException, **notes: bool
+    def _on_failure(
+        self, queue_item: QueueItem[Request], error: BaseException, **notes: bool
     ) -> tuple[Outcome, dict[str, bool]]:
-        wait = self.queue.add_rate_limited(handout.item, priority=handout.priority)
+        wait = self.queue.add_rate_limited(queue_item.item, priority=queue_item.priority)
         if _is_all(error, ConflictError):
-            # Somebody was faster; the next look sees the newer object. Nothing to worry about.
-            log.info("the object changed meanwhile, again in %.3g s: %s", wait, error)
+            # Expected with concurrent writers: the next reconcile reads the newer object.
+            log.info("the object changed concurrently, retry in %.3g s: %s", wait, error)
         elif _is_all(error, OpsdkError):
-            log.error("reconcile failed, again in %.3g s: %s", wait, error)
+            log.error("reconcile failed, retry in %.3g s: %s", wait, error)
         else:
-            log.error("reconcile failed, again in %.3g s", wait, exc_info=error)
+            log.error("reconcile failed, retry in %.3g s", wait, exc_info=error)
         return Outcome.ERROR, notes
 
-    def _next(self, handout: QueueItem[Request], result: Result | None) -> Outcome:
-        item, priority = handout.item, handout.priority
+    def _on_result(self, queue_item: QueueItem[Request], result: Result | None) -> Outcome:
+        item, priority = queue_item.item, queue_item.priority
         if result is not None and result.priority is not None:
             priority = result.priority
         if result is not None and result.requeue_after > 0:
@@ -306,31 +321,33 @@ class Controller:
         self.queue.forget(item)
         return Outcome.SUCCESS
 
-    # -------------------------------------------------------------- telling
+    # -------------------------------------------------------------- telemetry
     def _record_workers(self) -> None:
         self._hook.record(
             Workers(controller=self.name, active=self._active, limit=self.options.max_concurrent_reconciles)
         )
 
     def record_queue(self, event: str, seconds: float = 0.0) -> None:
-        """Tell the hook what happened in the queue."""
+        """Record an event of the work queue."""
         depth = tuple(self.queue.core.depth().items())
-        at_work = tuple(self.queue.core.processing().values())
-        self._hook.record(Queued(controller=self.name, event=event, seconds=seconds, depth=depth, at_work=at_work))
+        in_progress = tuple(self.queue.core.processing().values())
+        self._hook.record(
+            Queued(controller=self.name, event=event, seconds=seconds, depth=depth, in_progress=in_progress)
+        )
 
     def __repr__(self) -> str:
-        return f"<Controller {self.name} {self.stage.value}: {self._active} at work, {self.queue!r}>"
+        return f"<Controller {self.name} {self.state.value}: {self._active} busy, {self.queue!r}>"
 
 
 def _is_all(error: BaseException, kind: type[Exception]) -> bool:
-    """Whether it is of a kind, or (from a task group) a group of such errors only."""
+    """Whether the error is of `kind`, or a group (from a TaskGroup) of such errors only."""
     if isinstance(error, ExceptionGroup):
         return all(_is_all(part, kind) for part in error.exceptions)
     return isinstance(error, kind)
 
 
 class _Hooks(QueueHooks):
-    """The queue's events as records."""
+    """Converts the queue's events to records."""
 
     def __init__(self, controller: Controller) -> None:
         self._controller = controller

@@ -1,4 +1,7 @@
-"""What a reconciler is, and what it answers."""
+"""Reconcilers and their results.
+
+Upstream: sigs.k8s.io/controller-runtime/pkg/reconcile/reconcile.go
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,12 @@ from opsdk.event.request import Request
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What shall happen to the request next. Returning None is the same as ``Result()``: nothing, until a change.
+    """What happens to the request next. None is the same as ``Result()``: wait for a change.
 
     Attributes:
-        requeue_after: look again in so many seconds; failures before no longer count.
-        requeue: look again after the wait that failures call for.
-        priority: of that next look; None keeps the present one.
+        requeue_after: reconcile again after this many seconds, and reset the failures.
+        requeue: reconcile again after the rate limiter's delay.
+        priority: the priority of that request; None keeps the current one.
     """
 
     requeue_after: float = 0.0
@@ -28,19 +31,19 @@ class Result:
 
     def __post_init__(self) -> None:
         if not 0 <= self.requeue_after < math.inf:
-            raise UsageError(f"requeue_after is {self.requeue_after}: give seconds, at least 0")
+            raise UsageError(f"requeue_after is {self.requeue_after}: pass seconds, at least 0")
 
 
 class Reconciler(Protocol):
-    """Makes the world as an object wants it.
+    """Brings the cluster into the state that an object describes.
 
-    Called with a key, never with an event: read the object (it may be gone), compare, act. Must be idempotent; is
-    never run twice at once for one key. Raise anything to be called again after a growing wait; raise
-    `TerminalError` if only a change of the object can help.
+    `reconcile` gets a key and no event: read the object (it may not exist), compare, act. It must be idempotent, and
+    never runs twice at once for one key. Any exception retries the request with growing delays; `TerminalError` does
+    not retry.
     """
 
     async def reconcile(self, request: Request) -> Result | None:
-        """Look at one object. Cancelled when the program must end and the grace period is over."""
+        """Reconcile one object. Cancelled when the controller stops and `shutdown_timeout` has passed."""
         ...
 
 
@@ -48,7 +51,7 @@ ReconcileFunction = Callable[[Request], Awaitable[Result | None]]
 
 
 class FunctionReconciler:
-    """A plain function as a reconciler."""
+    """Wraps an async function as a reconciler."""
 
     def __init__(self, function: ReconcileFunction) -> None:
         self.function = function
@@ -62,15 +65,15 @@ class FunctionReconciler:
 
 
 def as_reconciler(reconciler: Reconciler | ReconcileFunction) -> Reconciler:
-    """A reconciler from an object or a function; `UsageError` for anything else."""
+    """Return a reconciler for an object or a function. Raises `UsageError` for anything else."""
     if isinstance(reconciler, type):
-        raise UsageError(f"{reconciler.__name__} is a class: pass an object of it, {reconciler.__name__}(...)")
+        raise UsageError(f"{reconciler.__name__} is a class: pass an instance, {reconciler.__name__}(...)")
     if callable(getattr(reconciler, "reconcile", None)):
         return reconciler  # type: ignore[return-value]
     if callable(reconciler):
         return FunctionReconciler(reconciler)
-    raise UsageError(f"{reconciler!r} is no reconciler: it needs `async def reconcile(self, request)`")
+    raise UsageError(f"{reconciler!r} is not a reconciler: it needs `async def reconcile(self, request)`")
 
 
 RECONCILE_ID: ContextVar[str] = ContextVar("opsdk_reconcile_id", default="")
-"""The id of the running reconcile; another for each attempt."""
+"""The id of the running reconcile, unique for each attempt."""

@@ -1,5 +1,7 @@
-"""Events and requests: the values that travel from a source to a queue.
+"""Events and requests: the values that travel from a source to a work queue.
 
-`opsdk.sources` turn informers and channels into events, `opsdk.predicates` drop events, and `opsdk.handlers` map an
-event to requests. A request carries a key, never an event: a reconciler reads the current state.
+`opsdk.sources` turn informers and channels into events, `opsdk.predicates` drop events, `opsdk.handlers` map events to
+requests. A request has a key and no event: a reconciler reads the current state.
+
+Upstream: sigs.k8s.io/controller-runtime/pkg/event, pkg/reconcile
 """

@@ -1,4 +1,7 @@
-"""What happened, as predicates and handlers see it."""
+"""Events, as predicates and handlers receive them.
+
+Upstream: sigs.k8s.io/controller-runtime/pkg/event/event.go
+"""
 
 from __future__ import annotations
 
@@ -19,17 +22,17 @@ T = TypeVar("T", bound=AnyObject)
 
 
 class EventType(Enum):
-    """What kind of thing happened."""
+    """Type of an event."""
 
     CREATE = "create"
     UPDATE = "update"
     DELETE = "delete"
     GENERIC = "generic"
-    """Something outside the cluster, told through a channel."""
+    """An event from outside the cluster, through a channel."""
 
 
 class ObjectView(Generic[T]):
-    """An object inside an event. What is asked often costs nothing; `object` is decoded when first asked for."""
+    """An object inside an event. Common metadata is available at once; `object` is decoded on first access."""
 
     def __init__(self, entry: StoreEntry, kind: Kind[T]) -> None:
         self.entry = entry
@@ -42,63 +45,64 @@ class ObjectView(Generic[T]):
 
     @property
     def uid(self) -> str:
-        """The server's identity of the object."""
+        """The object's uid."""
         return self.entry.uid
 
     @property
     def resource_version(self) -> str:
-        """Its revision."""
+        """The object's resource version."""
         return self.entry.resource_version
 
     @property
     def generation(self) -> int:
-        """Counts changes of the spec; 0 for kinds that have none."""
+        """The generation: counts changes of the spec; 0 for kinds without it."""
         return self.entry.generation
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """Its labels; not to be changed."""
+        """The labels. Do not change them."""
         return self.entry.labels
 
     @property
     def owners(self) -> tuple[OwnerRef, ...]:
-        """Its owner references."""
+        """The owner references."""
         return self.entry.owners
 
     @property
     def finalizers(self) -> tuple[str, ...]:
-        """Its finalizers."""
+        """The finalizers."""
         return self.entry.finalizers
 
     @property
     def deleting(self) -> bool:
-        """Whether its deletion was asked for."""
+        """Whether the object has a deletion timestamp."""
         return self.entry.deleting
 
     @cached_property
     def metadata(self) -> ObjectMeta:
-        """All metadata, annotations included."""
+        """All metadata, including annotations."""
         return self.entry.metadata()
 
     @cached_property
     def object(self) -> T:
-        """The object; `DecodeError` if it does not fit its type."""
+        """The decoded object. Raises `DecodeError` if it does not fit the class."""
         return decode(self.entry.data, self.kind)
 
     def __repr__(self) -> str:
-        return f"<View of {self.kind.name} {self.key} at {self.resource_version}>"
+        return f"<ObjectView of {self.kind.name} {self.key} at {self.resource_version}>"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event(Generic[T]):
-    """Something that happened to an object.
+    """A change of an object.
 
     Attributes:
-        old: before; None for CREATE and GENERIC.
-        new: after; None for DELETE.
-        initial: the object was there when watching began.
-        final_state_unknown: deleted unseen; `old` is the last known state.
-        resync: nothing changed.
+        type: create, update, delete or generic.
+        old: the object before; None for CREATE and GENERIC.
+        new: the object after; None for DELETE.
+        initial: the object is part of the informer's initial list.
+        final_state_unknown: the deletion was not watched; `old` may be outdated.
+        resync: nothing changed; the informer sends the object again.
     """
 
     type: EventType
@@ -110,17 +114,17 @@ class Event(Generic[T]):
 
     @property
     def view(self) -> ObjectView[T]:
-        """The object after, or for DELETE before."""
-        found = self.new or self.old
-        assert found is not None
-        return found
+        """The object after the change, or for DELETE before it."""
+        view = self.new or self.old
+        assert view is not None
+        return view
 
 
 _KINDS = {DeltaType.ADDED: EventType.CREATE, DeltaType.UPDATED: EventType.UPDATE, DeltaType.DELETED: EventType.DELETE}
 
 
 def event_of(delta: Delta, kind: Kind[T]) -> Event[T]:
-    """The event for a difference in a store."""
+    """Return the event for a delta of a store."""
     return Event(
         type=_KINDS[delta.change],
         old=ObjectView(delta.old, kind) if delta.old is not None else None,

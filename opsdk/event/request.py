@@ -1,4 +1,7 @@
-"""What a reconciler is asked to look at."""
+"""The request that a reconciler receives.
+
+Upstream: sigs.k8s.io/controller-runtime/pkg/reconcile/reconcile.go
+"""
 
 from __future__ import annotations
 
@@ -9,19 +12,19 @@ from opsdk.apimachinery.object import KubeObject
 
 
 class Request(NamedTuple):
-    """One object to reconcile, by its key. Prints as ``namespace/name``."""
+    """The key of one object to reconcile. Prints as ``namespace/name``."""
 
     namespace: str
     name: str
 
     @property
     def key(self) -> ObjectKey:
-        """The key to read the object with."""
+        """The key, to read the object with."""
         return ObjectKey(self.namespace, self.name)
 
     @classmethod
     def of(cls, obj: KubeObject) -> Request:
-        """The request for an object."""
+        """Return the request for an object."""
         return cls(obj.metadata.namespace, obj.metadata.name)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""HTTP/1.1 both ways: ASGI types, a client with a connection pool, a server, upgrades and WebSockets.
+"""HTTP/1.1 for client and server: ASGI types, a client with a connection pool, a server, upgrades, WebSockets.
 
-Client and API server both use it. It knows HTTP and TLS, and nothing of Kubernetes.
+It knows HTTP and TLS. Credentials, retries and everything of Kubernetes belong elsewhere.
 """

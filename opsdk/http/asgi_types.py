@@ -1,4 +1,4 @@
-"""The shapes of ASGI that opsdk's servers use."""
+"""Types of ASGI 3 that client and server use."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 Scope = MutableMapping[str, Any]
-"""What is known of a connection before its first byte of body."""
+"""Description of a request: method, path, headers."""
 
 Message = MutableMapping[str, Any]
 """One event between server and application."""
@@ -17,11 +17,11 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 """An ASGI 3 application."""
 
 CUT = "opsdk.cut"
-"""Key of ``scope["extensions"]`` with a function that ends the connection at once, without a word."""
+"""Key of ``scope["extensions"]`` for a function that closes the connection at once, without a response."""
 
 UPGRADE = "opsdk.upgrade"
-"""Key of ``scope["extensions"]`` with a function that sends 101 with the given headers and returns an `UpgradedStream`;
-absent where the connection cannot be upgraded."""
+"""Key of ``scope["extensions"]`` for a function that sends 101 with the given headers and returns an `UpgradedStream`.
+Absent if the connection cannot be upgraded."""
 
 PEER_CERTIFICATE = "opsdk.peer_certificate"
-"""Key of ``scope["extensions"]`` under which `opsdk.http.server.server` puts the client's certificate, in DER."""
+"""Key of ``scope["extensions"]`` for the client's certificate, in DER."""

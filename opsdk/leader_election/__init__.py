@@ -1,1 +1,4 @@
-"""Leader election on a Lease: pure rules, and the loop that follows them."""
+"""Leader election with a Lease: pure rules, and the loop that follows them.
+
+Upstream: k8s.io/client-go/tools/leaderelection (v1.36)
+"""

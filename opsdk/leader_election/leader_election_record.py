@@ -1,7 +1,9 @@
-"""The rules of holding a lease. Pure: time is passed in, requests are returned.
+"""Rules of leader election. Pure: the caller passes the time and sends the requests.
 
-Time is always this process's own: a lease counts as expired when *we* have seen it unchanged for its duration.
-Remote clocks are written down but never believed.
+All times are this process's own. A lease expires when this process has observed no change for its duration; times
+written by other replicas are never compared.
+
+Upstream: k8s.io/client-go/tools/leaderelection/leaderelection.go (v1.36)
 """
 
 from __future__ import annotations
@@ -18,14 +20,18 @@ from opsdk.errors import UsageError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderElectionOptions:
-    """The election's times, in seconds. The defaults are client-go's.
+    """Lease and times of the election. Times are in seconds; the defaults are client-go's.
 
     Attributes:
-        lease_duration: others wait so long after the last renewal they saw.
-        renew_deadline: the leader gives up when it could not renew for so long. Smaller than `lease_duration`, by
-            more than any request takes: in between nobody leads.
-        retry_period: between two tries; stretched by up to 1.2 for those who wait.
-        release_on_cancel: give the lease back at stop, so that the next leader need not wait it out.
+        name: the name of the Lease.
+        namespace: the namespace of the Lease.
+        identity: the unique name of this replica.
+        lease_duration: other replicas wait this long after the last renewal they observed.
+        renew_deadline: the leader stops when it could not renew for this long. Must be smaller than `lease_duration` by
+            more than a request takes.
+        retry_period: time between two attempts; waiting replicas add up to 120 % of it as jitter.
+        release_on_cancel: release the lease at stop, so that the next leader need not wait.
+        labels: labels of the Lease.
     """
 
     name: str
@@ -52,93 +58,93 @@ class LeaderElectionOptions:
 
 
 class Role(Enum):
-    """What this replica is."""
+    """The role of this replica."""
 
     WAITING = "waiting"
-    """Somebody else leads, or nobody yet."""
+    """Another replica leads, or none yet."""
     LEADING = "leading"
-    """We hold the lease and have renewed it in time."""
+    """This replica holds the lease and has renewed it in time."""
     LOST = "lost"
-    """We held it and may not act any more; final."""
+    """This replica lost the lease and must not act any more. Final."""
 
 
 @dataclass(slots=True)
-class _Seen:
-    """The lease as last observed, and when it last changed by our clock."""
+class _ObservedLease:
+    """The lease as last observed, and when this process first observed that state."""
 
     lease: Lease
-    at: float
+    observed_at: float
 
 
 class LeaderElectionRules:
     """One replica's view of the lease.
 
-    The loop asks `wanted` what to write, writes it, and reports with `acquired`, `observed` or `failed`.
+    The loop writes `desired_record` and reports results with `acquired` and `observed`.
     """
 
     def __init__(self, options: LeaderElectionOptions) -> None:
         self.options = options
         self.role = Role.WAITING
-        self._seen: _Seen | None = None
+        self._observed: _ObservedLease | None = None
         self._renewed_at = 0.0
 
-    # -------------------------------------------------------------- what was seen
+    # -------------------------------------------------------------- observations
     def observed(self, lease: Lease, now: float) -> None:
-        """The lease as the server has it. Only a change of it counts as a sign of life of its holder."""
-        if self._seen is None or _signature(self._seen.lease) != _signature(lease):
-            self._seen = _Seen(deep_copy(lease), now)
+        """Report the lease on the server. Only a change counts as a renewal by its holder."""
+        if self._observed is None or _signature(self._observed.lease) != _signature(lease):
+            self._observed = _ObservedLease(deep_copy(lease), now)
         else:
-            self._seen.lease = deep_copy(lease)
+            self._observed.lease = deep_copy(lease)
 
-    def acquired(self, lease: Lease, asked_at: float) -> None:
-        """Our write was accepted: we lead, as of the moment we asked (not of the answer, which may be late)."""
-        self._seen = _Seen(deep_copy(lease), asked_at)
-        self._renewed_at = asked_at
+    def acquired(self, lease: Lease, requested_at: float) -> None:
+        """Report that the server accepted our write. Leadership counts from the time of the request."""
+        self._observed = _ObservedLease(deep_copy(lease), requested_at)
+        self._renewed_at = requested_at
         if self.role is Role.WAITING:
             self.role = Role.LEADING
 
     def check(self, now: float) -> Role:
-        """The role at this moment: a leader that could not renew in time has lost."""
+        """Return the role at the time `now`: a leader that could not renew in time has lost."""
         if self.role is Role.LEADING and now >= self.deadline():
             self.role = Role.LOST
         return self.role
 
     def deadline(self) -> float:
-        """When leadership ends unless it is renewed."""
+        """Return the time when leadership ends without a renewal."""
         return self._renewed_at + self.options.renew_deadline
 
-    # -------------------------------------------------------------- what to write
+    # -------------------------------------------------------------- writes
     def can_acquire(self, now: float) -> bool:
-        """Whether we may write ourselves into the lease that was observed last."""
-        if self._seen is None:
+        """Whether this replica may take the observed lease."""
+        if self._observed is None:
             return True
-        spec = self._seen.lease.spec
+        spec = self._observed.lease.spec
         if not spec.holder_identity or spec.holder_identity == self.options.identity:
             return True
-        # The holder's own duration counts, as upstream: a holder may have been started with another one.
+        # The holder's own duration, as upstream (isLeaseValid): the holder may have other options.
         duration = spec.lease_duration_seconds or self.options.lease_duration
-        return now - self._seen.at >= duration
+        return now - self._observed.observed_at >= duration
 
     @property
-    def known(self) -> Lease | None:
-        """The lease as last observed."""
-        return self._seen.lease if self._seen else None
+    def observed_lease(self) -> Lease | None:
+        """The lease as last observed, or None."""
+        return self._observed.lease if self._observed else None
 
     @property
     def holder(self) -> str:
-        """Who holds it as far as we know."""
-        return (self._seen.lease.spec.holder_identity or "") if self._seen else ""
+        """The identity of the last observed holder, or empty."""
+        return (self._observed.lease.spec.holder_identity or "") if self._observed else ""
 
     def desired_record(self, wall: datetime) -> Lease:
-        """The lease with us as its holder. Whatever else stands in it is kept."""
+        """Return the lease with this replica as its holder. Other fields are kept."""
         o = self.options
-        lease = deep_copy(self._seen.lease) if self._seen else Lease(spec=LeaseSpec())
+        lease = deep_copy(self._observed.lease) if self._observed else Lease(spec=LeaseSpec())
         lease.metadata.name, lease.metadata.namespace = o.name, o.namespace
         lease.metadata.labels.update(o.labels)
         spec = lease.spec
         time = MicroTime.of(wall)
         if spec.holder_identity != o.identity:
-            spec.lease_transitions = (spec.lease_transitions or 0) + (1 if self._seen else 0)
+            spec.lease_transitions = (spec.lease_transitions or 0) + (1 if self._observed else 0)
             spec.acquire_time = time
         spec.holder_identity = o.identity
         spec.lease_duration_seconds = int(o.lease_duration)
@@ -146,21 +152,21 @@ class LeaderElectionRules:
         return lease
 
     def released(self, wall: datetime) -> Lease | None:
-        """The lease without a holder, to be written at the end; None if it is not ours to give back."""
-        if self._seen is None or self.holder != self.options.identity:
+        """Return the lease without a holder, or None if this replica does not hold it."""
+        if self._observed is None or self.holder != self.options.identity:
             return None
-        lease = deep_copy(self._seen.lease)
+        lease = deep_copy(self._observed.lease)
         lease.spec.holder_identity = ""
         lease.spec.lease_duration_seconds = 1
         lease.spec.renew_time = lease.spec.acquire_time = MicroTime.of(wall)
         return lease
 
     def __repr__(self) -> str:
-        return f"<LeaseRules {self.options.identity} {self.role.value}, holder {self.holder or 'nobody'}>"
+        return f"<LeaderElectionRules {self.options.identity} {self.role.value}, holder {self.holder or 'nobody'}>"
 
 
 def _signature(lease: Lease) -> tuple[object, ...]:
-    """What changes when a holder shows life."""
+    """Return the fields that change when a holder renews."""
     spec = lease.spec
     return (
         lease.metadata.uid,

@@ -1,4 +1,7 @@
-"""The loop that takes part in an election."""
+"""The loop of leader election.
+
+Upstream: k8s.io/client-go/tools/leaderelection/leaderelection.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ from opsdk.telemetry.records import Leadership, TelemetryHook
 
 log = logging.getLogger(__name__)
 
-# Waiting candidates spread out, so that they do not all come at once when a leader dies.
+# Jitter spreads the attempts of waiting replicas (JitterFactor in client-go).
 _JITTER = 1.2
 
 
@@ -38,17 +41,19 @@ class _Outcome(Enum):
 
 
 def default_identity() -> str:
-    """A name no other replica has: ``hostname_uuid``."""
+    """Return a unique name for this replica: ``<hostname>_<uuid>``."""
     return f"{os.environ.get('HOSTNAME') or socket.gethostname()}_{uuid.uuid4()}"
 
 
 class LeaderElector:
-    """Takes part in an election until it is cancelled or loses.
+    """Takes part in an election until it is cancelled or loses the lease.
 
     Args:
-        client: must not read from a cache.
-        options: the lease and the times.
-        seed: makes the jitter repeatable.
+        client: reads and writes the Lease; it must not read from a cache.
+        options: the Lease and the times.
+        clock: source of time.
+        hook: receives `Leadership` records.
+        seed: makes jitter repeatable.
     """
 
     def __init__(
@@ -78,23 +83,26 @@ class LeaderElector:
         await self._elected.wait()
 
     async def run(self) -> None:
-        """Wait for the lease, hold it, and raise `LeaderElectionLostError` if it cannot be held.
+        """Acquire the lease and renew it until cancelled. Does not release it; see `release`.
 
-        When cancelled, the lease is given back first if the options say so; call it only after everything that
-        needs leadership has stopped.
+        Raises:
+            LeaderElectionLostError: the lease could not be renewed in time.
         """
         self._record(leading=False)
         try:
             await self._acquire()
             self._elected.set()
             self._record(leading=True)
-            log.info("%s became leader of %s", self.options.identity, self._where)
+            log.info("%s became leader of %s", self.options.identity, self._lease_name)
             await self._renew()
         finally:
             self._record(leading=False)
 
     async def release(self) -> None:
-        """Give the lease back, if it is ours; a failure is only logged: the lease then runs out by itself."""
+        """Release the lease if this replica holds it and the options ask for it.
+
+        Call it after everything that needs leadership has stopped. A failure is logged; the lease then expires.
+        """
         if not self.options.release_on_cancel or self.rules.role is not Role.LEADING:
             return
         self.rules.role = Role.LOST
@@ -104,65 +112,65 @@ class LeaderElector:
                 return
             try:
                 async with asyncio.timeout(self.options.renew_deadline / 2):
-                    if await self._give_back(lease):
+                    if await self._write_released(lease):
                         return
             except (OpsdkError, TimeoutError) as error:
-                why = str(error) or "no answer in time"
-                log.warning("cannot give back the lease %s, it runs out by itself: %s", self._where, why)
+                reason = str(error) or "no answer in time"
+                log.warning("cannot release the lease %s, it expires by itself: %s", self._lease_name, reason)
                 return
 
-    async def _give_back(self, lease: Lease) -> bool:
-        """One try; False if the lease was changed meanwhile, and is now known as it is."""
+    async def _write_released(self, lease: Lease) -> bool:
+        """Make one attempt. Returns False if the lease has changed; then it is observed again."""
         try:
             await self._client.update(lease)
         except ConflictError:
             self.rules.observed(await self._read(), self._clock.now())
             return False
-        log.info("%s gave back the lease %s", self.options.identity, self._where)
+        log.info("%s released the lease %s", self.options.identity, self._lease_name)
         return True
 
     # -------------------------------------------------------------- the loop
     async def _acquire(self) -> None:
-        said = ""
+        last_holder = ""
         while True:
             if await self._try(self.options.renew_deadline) is _Outcome.OURS:
                 return
-            if self.rules.holder and self.rules.holder != said:
-                said = self.rules.holder
-                log.info("waiting for the lease %s, held by %s", self._where, said)
+            if self.rules.holder and self.rules.holder != last_holder:
+                last_holder = self.rules.holder
+                log.info("waiting for the lease %s, held by %s", self._lease_name, last_holder)
             await self._clock.sleep(self.options.retry_period * (1 + _JITTER * self._rng.random()))
 
     async def _renew(self) -> None:
         while True:
-            left = self.rules.deadline() - self._clock.now()
-            await self._clock.sleep(min(self.options.retry_period, max(left, 0.0)))
-            left = self.rules.deadline() - self._clock.now()
-            outcome = await self._try(left) if left > 0 else _Outcome.FAILED
+            remaining = self.rules.deadline() - self._clock.now()
+            await self._clock.sleep(min(self.options.retry_period, max(remaining, 0.0)))
+            remaining = self.rules.deadline() - self._clock.now()
+            outcome = await self._try(remaining) if remaining > 0 else _Outcome.FAILED
             if outcome is _Outcome.THEIRS:
                 self.rules.role = Role.LOST
             if self.rules.check(self._clock.now()) is Role.LOST:
                 raise LeaderElectionLostError(
-                    f"leader election lost: {self.options.identity} could not renew {self._where} "
+                    f"leader election lost: {self.options.identity} could not renew {self._lease_name} "
                     f"within {self.options.renew_deadline:g} s (holder: {self.rules.holder})"
                 )
 
     async def _try(self, seconds: float) -> _Outcome:
-        """One try to take or renew the lease, within `seconds`."""
+        """Try to acquire or renew the lease within `seconds`."""
         try:
             async with asyncio.timeout(seconds):
                 return await self._attempt()
         except (OpsdkError, TimeoutError) as error:
             level = logging.WARNING if isinstance(error, TransportError | TimeoutError) else logging.ERROR
-            log.log(level, "cannot take or renew the lease %s: %s", self._where, str(error) or "no answer in time")
+            log.log(level, "cannot take or renew the lease %s: %s", self._lease_name, str(error) or "no answer in time")
             return _Outcome.FAILED
 
     async def _attempt(self) -> _Outcome:
         if self.rules.role is Role.LEADING:
-            # Most renewals need one request only: we know what the lease looks like.
+            # Fast path of client-go: update the last observed lease without reading it.
             try:
                 return await self._write()
             except (ConflictError, NotFoundError):
-                log.info("somebody changed the lease %s; reading it again", self._where)
+                log.info("another client changed the lease %s; reading it again", self._lease_name)
         try:
             self.rules.observed(await self._read(), self._clock.now())
         except NotFoundError:
@@ -179,25 +187,25 @@ class LeaderElector:
 
     async def _create(self) -> _Outcome:
         fresh = LeaderElectionRules(self.options).desired_record(self._clock.wall())
-        asked_at = self._clock.now()
+        requested_at = self._clock.now()
         try:
-            self.rules.acquired(await self._client.create(fresh), asked_at)
+            self.rules.acquired(await self._client.create(fresh), requested_at)
         except AlreadyExistsError:
             return _Outcome.FAILED
         return _Outcome.OURS
 
     async def _write(self) -> _Outcome:
-        asked_at = self._clock.now()
-        self.rules.acquired(await self._client.update(self.rules.desired_record(self._clock.wall())), asked_at)
+        requested_at = self._clock.now()
+        self.rules.acquired(await self._client.update(self.rules.desired_record(self._clock.wall())), requested_at)
         return _Outcome.OURS
 
-    # -------------------------------------------------------------- telling
+    # -------------------------------------------------------------- reporting
     @property
-    def _where(self) -> str:
+    def _lease_name(self) -> str:
         return f"{self.options.namespace}/{self.options.name}"
 
     def _record(self, *, leading: bool) -> None:
         self._hook.record(Leadership(name=self.options.name, leading=leading))
 
     def __repr__(self) -> str:
-        return f"<Elector {self._where} {self.rules!r}>"
+        return f"<LeaderElector {self._lease_name} {self.rules!r}>"

@@ -1,4 +1,6 @@
-"""Runs everything an operator is made of, in order, and stops it in the reverse order.
+"""Manager: starts runnables in order, and stops them in reverse order; health checks, metrics, signals.
 
-The manager knows only Runnables; what a controller or a cache is, is not its business.
+The manager knows only the Protocols of `opsdk.runnable`. Controllers and caches belong elsewhere.
+
+Upstream: sigs.k8s.io/controller-runtime/pkg/manager
 """

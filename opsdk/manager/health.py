@@ -1,4 +1,7 @@
-"""Health checks: named questions, and the answers as the Kubernetes health endpoints give them."""
+"""Health checks, with the response format of the Kubernetes health endpoints.
+
+Upstream: sigs.k8s.io/controller-runtime/pkg/healthz/healthz.go
+"""
 
 from __future__ import annotations
 
@@ -11,18 +14,21 @@ from opsdk.http.server.response import HttpResponse
 log = logging.getLogger(__name__)
 
 Check = Callable[[], Awaitable[None]]
-"""Returns if all is well, and raises the reason if not. Must answer fast."""
+"""Returns on success, and raises the reason on failure. Must return quickly."""
 
 
 async def ping() -> None:
-    """Always well: shows that the event loop turns."""
+    """Always succeeds; proves that the event loop is responsive."""
 
 
 class Checks:
-    """The checks behind one endpoint. `path` is the endpoint, e.g. ``/healthz``.
+    """The checks of one endpoint.
 
-    ``?verbose`` lists every check, ``?exclude=name`` leaves one out, and each check has a path of its own, where a
-    failure says its reason.
+    ``?verbose`` lists every check, ``?exclude=name`` skips one. Each check also has its own path, which shows the
+    reason of a failure.
+
+    Args:
+        path: the path of the endpoint, such as ``/healthz``.
     """
 
     def __init__(self, path: str) -> None:
@@ -30,35 +36,35 @@ class Checks:
         self._checks: dict[str, Check] = {}
 
     def add(self, name: str, check: Check) -> None:
-        """Add a check; one of the same name is replaced."""
+        """Add a check. It replaces a check with the same name."""
         self._checks[name] = check
 
-    async def answer(self, request: HttpRequest) -> HttpResponse | None:
-        """The answer to a request, or None if it is not for this endpoint."""
+    async def handle(self, request: HttpRequest) -> HttpResponse | None:
+        """Return the response to a request, or None if the path does not match."""
         path = request.path.rstrip("/") or "/"
         if path == self.path:
-            return await self._all(request)
+            return await self._run_all(request)
         name = path.removeprefix(f"{self.path}/")
-        if name != path and name in self._known():
-            error = await self._ask(name)
+        if name != path and name in self._named_checks():
+            error = await self._run(name)
             return _text(500, f"internal server error: {error}") if error is not None else _text(200, "ok")
         return None
 
-    def _known(self) -> Mapping[str, Check]:
+    def _named_checks(self) -> Mapping[str, Check]:
         return self._checks or {"ping": ping}
 
-    async def _all(self, request: HttpRequest) -> HttpResponse:
+    async def _run_all(self, request: HttpRequest) -> HttpResponse:
         excluded = set(request.query.all("exclude"))
         lines, failed = [], False
-        for name in self._known():
+        for name in self._named_checks():
             if name in excluded:
                 lines.append(f"[+]{name} excluded: ok")
-            elif await self._ask(name) is not None:
+            elif await self._run(name) is not None:
                 failed = True
                 lines.append(f"[-]{name} failed: reason withheld")
             else:
                 lines.append(f"[+]{name} ok")
-        if unknown := sorted(excluded - set(self._known())):
+        if unknown := sorted(excluded - set(self._named_checks())):
             names = ", ".join(f'"{name}"' for name in unknown)
             lines.append(f"warn: some health checks cannot be excluded: no matches for {names}")
         what = self.path.strip("/")
@@ -68,10 +74,10 @@ class Checks:
             return _text(200, "\n".join([*lines, f"{what} check passed", ""]))
         return _text(200, "ok")
 
-    async def _ask(self, name: str) -> Exception | None:
+    async def _run(self, name: str) -> Exception | None:
         try:
-            await self._known()[name]()
-        except Exception as error:  # noqa: BLE001 - whatever a check raises is its answer
+            await self._named_checks()[name]()
+        except Exception as error:  # noqa: BLE001 - any exception means that the check failed
             log.warning("health check %s failed: %s", name, error)
             return error
         return None

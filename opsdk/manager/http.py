@@ -1,4 +1,4 @@
-"""The manager's own HTTP endpoints: health, readiness, metrics."""
+"""The manager's HTTP endpoints: health, readiness, metrics."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from opsdk.http.server.response import HttpResponse, text_response
 from opsdk.http.server.server import ServeOptions, WebServer
 
 Endpoint = Callable[[HttpRequest], Awaitable[HttpResponse | None]]
-"""Answers a request, or returns None if it is not its own."""
+"""Returns the response to a request, or None if the path does not match."""
 
 
 class HttpServer:
     """Serves endpoints. A Runnable that runs on every replica.
 
-    The port is bound when it starts; a busy one is a `ConfigError` that names the address.
+    `start` binds the port and raises `ConfigError` with the address if it is taken.
     """
 
     def __init__(self, name: str, address: str, endpoints: Sequence[Endpoint]) -> None:
@@ -32,11 +32,11 @@ class HttpServer:
 
     @property
     def port(self) -> int:
-        """The port it listens on; known once it is ready."""
+        """The TCP port, known once the server is ready."""
         return self._server.port
 
     def needs_leader_election(self) -> bool:
-        """False: every replica is asked for its health."""
+        """Return False: every replica serves its health."""
         return False
 
     async def start(self) -> None:
@@ -46,7 +46,7 @@ class HttpServer:
             self._bound.set()
             await asyncio.get_running_loop().create_future()
         finally:
-            # Also when cancelled while binding: nothing may keep the port.
+            # Also after a cancellation during bind: the port must be released.
             await finish(self._server.aclose(), name=f"{self.name}/close")
 
     async def wait_ready(self) -> None:
@@ -65,20 +65,20 @@ class HttpServer:
         return f"<HttpServer {self.name} at {self.address}>"
 
 
-def is_on(address: str) -> bool:
-    """Whether an address switches a server on; empty and ``"0"`` do not."""
+def is_enabled(address: str) -> bool:
+    """Whether an address enables a server: empty and ``"0"`` disable it."""
     return address not in ("", "0")
 
 
 def parse_address(address: str) -> tuple[str, int]:
-    """Host and port of ``host:port`` or ``:port`` (all interfaces).
+    """Return host and port of ``host:port`` or ``:port`` (all interfaces). Raises `ConfigError` or `UsageError`.
 
     >>> parse_address(":8080"), parse_address("[::1]:0")
     (('0.0.0.0', 8080), ('::1', 0))
     """
     host, colon, port = address.rpartition(":")
     if not colon or not port.isascii() or not port.isdigit() or int(port) > 65_535:
-        raise ConfigError(f"{address!r} is no address: write host:port, or :port for all interfaces")
+        raise ConfigError(f"{address!r} is not an address: write host:port, or :port for all interfaces")
     if host.startswith("[") != host.endswith("]"):
-        raise UsageError(f"{address!r}: an IPv6 host stands in brackets")
+        raise UsageError(f"{address!r}: write an IPv6 host in brackets")
     return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104 - what ":port" means

@@ -1,4 +1,7 @@
-"""The manager: start in order, run, stop in reverse."""
+"""Manager: starts runnables in order, runs them, stops them in reverse order.
+
+Upstream: sigs.k8s.io/controller-runtime/pkg/manager/internal.go
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,15 @@ import logging
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Protocol
+from typing import Protocol
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
-from opsdk.aio.waiting import ended
+from opsdk.aio.waiting import wait_ended
 from opsdk.errors import LeaderElectionLostError, ShutdownTimeoutError, UsageError
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse
 from opsdk.manager.health import Check, Checks
-from opsdk.manager.http import Endpoint, HttpServer, is_on
+from opsdk.manager.http import Endpoint, HttpServer, is_enabled
 from opsdk.manager.runnable_group import RunnableGroup
 from opsdk.runnable import NeedsLeaderElection, Runnable
 from opsdk.telemetry.prometheus import PrometheusHook
@@ -23,16 +26,16 @@ from opsdk.telemetry.records import Hooks, TelemetryHook
 
 log = logging.getLogger(__name__)
 
-# Seconds an election that was cancelled gets to end, and seconds to give its lease back.
+# Seconds for a cancelled election to end, and for the release of its lease.
 _CANCEL_GRACE = 5.0
 _RELEASE_SECONDS = 15.0
 
 
 class Election(Protocol):
-    """An election as the manager sees it; `opsdk.leader_election.leader_elector.LeaderElector` is one."""
+    """Leader election as the manager uses it; see `opsdk.leader_election.leader_elector.LeaderElector`."""
 
     async def run(self) -> None:
-        """Take part; raise `LeaderElectionLostError` when leadership is lost."""
+        """Take part in the election. Raises `LeaderElectionLostError` when leadership is lost."""
         ...
 
     async def wait_elected(self) -> None:
@@ -40,29 +43,29 @@ class Election(Protocol):
         ...
 
     async def release(self) -> None:
-        """Give leadership back."""
+        """Release the lease."""
         ...
 
 
 class Phase(Enum):
-    """In which group a runnable runs; they start in this order and stop in reverse."""
+    """The group of a runnable. Groups start in this order and stop in reverse."""
 
     HTTP = "http servers"
     WEBHOOKS = "webhooks"
     CACHES = "caches"
     OTHERS = "others"
     LEADER = "leader"
-    """Only on the elected replica; on all of them where there is no election."""
+    """Only on the elected replica; without an election, on every replica."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManagerOptions:
-    """How the manager runs.
+    """Options of a `Manager`.
 
     Attributes:
-        health_probe_bind_address: ``host:port`` of ``/healthz`` and ``/readyz``; empty or ``"0"`` for none.
-        metrics_bind_address: ``host:port`` of ``/metrics``; empty or ``"0"`` for none.
-        shutdown_timeout: seconds that everything together gets to stop; None for ever, 0 not to wait.
+        health_probe_bind_address: ``host:port`` of ``/healthz`` and ``/readyz``; empty or ``"0"`` disables them.
+        metrics_bind_address: ``host:port`` of ``/metrics``; empty or ``"0"`` disables it.
+        shutdown_timeout: seconds for everything to stop; None for no limit, 0 to cancel without waiting.
     """
 
     health_probe_bind_address: str = ""
@@ -79,6 +82,18 @@ class Manager:
         manager.add(cache, phase=Phase.CACHES)
         manager.add(controller)
         await manager.start()
+
+    Args:
+        options: see `ManagerOptions`.
+        election: runs the LEADER group only while elected; None runs it on every replica.
+        hooks: receive telemetry records, besides the Prometheus metrics.
+        clock: source of time.
+
+    Attributes:
+        healthz: liveness checks.
+        readyz: readiness checks.
+        metrics: the Prometheus metrics.
+        hook: passes records to the metrics and to `hooks`.
     """
 
     def __init__(
@@ -98,7 +113,7 @@ class Manager:
         self._election = election
         self._groups = {phase: RunnableGroup(phase.value, on_error=self._on_error) for phase in Phase}
         self._failed: list[BaseException] = []
-        self._stuck: list[str] = []
+        self._not_stopped: list[str] = []
         self._names: set[str] = set()
         self._ending = asyncio.Event()
         self._elected = asyncio.Event()
@@ -108,15 +123,15 @@ class Manager:
         self._add_servers()
 
     def use_election(self, election: Election) -> None:
-        """Take part in an election; before `start` only."""
+        """Set the election. Raises `UsageError` after the start."""
         self._check_new("an election")
         self._election = election
 
     def _add_servers(self) -> None:
-        if is_on(self.options.health_probe_bind_address):
-            endpoints: list[Endpoint] = [self.healthz.answer, self.readyz.answer]
+        if is_enabled(self.options.health_probe_bind_address):
+            endpoints: list[Endpoint] = [self.healthz.handle, self.readyz.handle]
             self.add(HttpServer("health", self.options.health_probe_bind_address, endpoints), phase=Phase.HTTP)
-        if is_on(self.options.metrics_bind_address):
+        if is_enabled(self.options.metrics_bind_address):
             self.add(HttpServer("metrics", self.options.metrics_bind_address, [self._expose]), phase=Phase.HTTP)
 
     async def _expose(self, request: HttpRequest) -> HttpResponse | None:
@@ -124,12 +139,14 @@ class Manager:
             return None
         return HttpResponse(200, [("content-type", self.metrics.content_type)], self.metrics.expose())
 
-    # -------------------------------------------------------------- what runs
+    # -------------------------------------------------------------- runnables
     def add(self, runnable: Runnable, *, phase: Phase | None = None) -> None:
         """Add a runnable, before or after the start.
 
-        Without a `phase` it runs on the leader, unless it says that it needs no election. `UsageError` once the
-        manager stops.
+        Without `phase`, it runs in the LEADER group, or in OTHERS if its ``needs_leader_election`` returns False.
+
+        Raises:
+            UsageError: the manager is stopping.
         """
         if self._stopping:
             raise UsageError("can't accept new runnable as stop procedure is already engaged")
@@ -139,20 +156,20 @@ class Manager:
         self._groups[phase].add(runnable)
 
     def add_healthz_check(self, name: str, check: Check) -> None:
-        """Add a liveness check; before `start` only."""
+        """Add a liveness check. Raises `UsageError` after the start."""
         self._check_new("a health check")
         self.healthz.add(name, check)
 
     def add_readyz_check(self, name: str, check: Check) -> None:
-        """Add a readiness check; before `start` only."""
+        """Add a readiness check. Raises `UsageError` after the start."""
         self._check_new("a readiness check")
         self.readyz.add(name, check)
 
     def claim_name(self, name: str) -> None:
-        """Take a name for something whose metrics carry it; `UsageError` if it is taken in this manager."""
+        """Reserve the name of a controller. Raises `UsageError` if it is taken, because metrics use it as a label."""
         if name in self._names:
             raise UsageError(
-                f"a controller named {name!r} is there already: names must be unique, as metrics carry them"
+                f"a controller named {name!r} exists already: names must be unique, because metrics use them"
             )
         self._names.add(name)
 
@@ -160,14 +177,14 @@ class Manager:
         if self._started:
             raise UsageError(f"{what} must be added before the manager starts")
 
-    # -------------------------------------------------------------- life
+    # -------------------------------------------------------------- life cycle
     @property
     def is_elected(self) -> bool:
-        """Whether leader-only runnables run here."""
+        """Whether the LEADER group runs on this replica."""
         return self._elected.is_set()
 
     async def wait_elected(self) -> None:
-        """Return when this replica leads, or at once when there is no election and the caches are ready."""
+        """Return when this replica leads; without an election, when the other groups are ready."""
         await self._elected.wait()
 
     async def wait_ready(self) -> None:
@@ -175,14 +192,19 @@ class Manager:
         await self._ready.wait()
 
     def stop(self) -> None:
-        """Begin to stop; `start` returns when all has ended. Idempotent."""
+        """Begin to stop. `start` returns when everything has ended. Idempotent."""
         self._ending.set()
 
     async def start(self) -> None:
         """Run until `stop` is called, the task is cancelled, or a runnable fails.
 
-        Raises the first failure. A timeout of the stop is a `ShutdownTimeoutError`; after a failure it is a note on
-        the failure. Cancelling once begins the stop; cancelling again ends its grace.
+        The first cancellation begins the stop; a second one ends the shutdown timeout at once.
+
+        Raises:
+            Exception: the first failure of a runnable. A timeout of the stop is added to it as a note.
+            ShutdownTimeoutError: a runnable did not stop within `shutdown_timeout`.
+            LeaderElectionLostError: this replica lost the lease.
+            UsageError: the manager was started before.
         """
         if self._started:
             raise UsageError("the manager was started already: make a new one")
@@ -191,15 +213,20 @@ class Manager:
         try:
             if await self._start_groups(Phase.HTTP, Phase.WEBHOOKS, Phase.CACHES, Phase.OTHERS):
                 self._ready.set()
-                election = self._start_leading()
+                if self._election is None:
+                    self._elected.set()
+                    self._groups[Phase.LEADER].start()
+                else:
+                    loop = asyncio.get_running_loop()
+                    election = loop.create_task(self._lead(self._election), name="leader election")
                 await self._ending.wait()
         finally:
-            await self._stop_surely(election)
+            await self._stop_completely(election)
         if self._failed:
             raise self._failed[0]
 
-    async def _stop_surely(self, election: asyncio.Task[None] | None) -> None:
-        """Stop to the end, whatever happens to the task that called `start`."""
+    async def _stop_completely(self, election: asyncio.Task[None] | None) -> None:
+        """Stop to the end, even if the task that called `start` is cancelled."""
         stopping = asyncio.get_running_loop().create_task(self._stop(election), name="manager/stop")
         interrupted: asyncio.CancelledError | None = None
         while not stopping.done():
@@ -214,7 +241,7 @@ class Manager:
             raise interrupted
 
     async def _start_groups(self, *phases: Phase) -> bool:
-        """Start groups one after the other, each when the one before is ready; False if the end came first."""
+        """Start groups in order, each when the previous one is ready. Returns False if the manager stops first."""
         for phase in phases:
             group = self._groups[phase]
             group.start()
@@ -222,10 +249,10 @@ class Manager:
                 return False
         return True
 
-    async def _unless_ending(self, waiting: Coroutine[Any, Any, None]) -> bool:
-        """Wait for something, but not beyond the end; False if the end came first."""
+    async def _unless_ending(self, waiting: Coroutine[object, None, None]) -> bool:
+        """Wait for `waiting`, but not longer than the manager runs. Returns False if the manager stops first."""
         ready = asyncio.get_running_loop().create_task(waiting, name="manager/wait ready")
-        ending = asyncio.get_running_loop().create_task(self._wait_ending(), name="manager/wait ending")
+        ending = asyncio.get_running_loop().create_task(self._ending.wait(), name="manager/wait ending")
         try:
             await asyncio.wait((ready, ending), return_when=asyncio.FIRST_COMPLETED)
             if ready.done() and not ready.cancelled() and (error := ready.exception()) is not None:
@@ -234,42 +261,34 @@ class Manager:
         finally:
             for task in (ready, ending):
                 task.cancel()
-            await ended((ready, ending), None)
-
-    async def _wait_ending(self) -> None:
-        await self._ending.wait()
-
-    def _start_leading(self) -> asyncio.Task[None] | None:
-        if self._election is None:
-            self._elected.set()
-            self._groups[Phase.LEADER].start()
-            return None
-        return asyncio.get_running_loop().create_task(self._lead(self._election), name="leader election")
+            await wait_ended((ready, ending), None)
 
     async def _lead(self, election: Election) -> None:
         running = asyncio.get_running_loop().create_task(election.run(), name="elector")
         elected = asyncio.get_running_loop().create_task(election.wait_elected(), name="wait elected")
         try:
             await asyncio.wait((running, elected), return_when=asyncio.FIRST_COMPLETED)
-            # Whoever has lost (or failed) already must not begin to lead.
+            # An election that has already ended must not start the LEADER group.
             if not running.done() and not elected.cancelled() and elected.exception() is None:
                 if not self._stopping:
                     self._elected.set()
                     self._groups[Phase.LEADER].start()
                 await asyncio.wait((running,))
-            self._on_error(None, _why_ended(running, elected))
+            errors = (task.exception() for task in (running, elected) if task.done() and not task.cancelled())
+            failure = next((error for error in errors if error is not None), None)
+            self._on_error(None, failure or LeaderElectionLostError("the election ended: the leader is unknown"))
         finally:
             for task in (running, elected):
                 task.cancel()
-            await ended((running, elected), None)
+            await wait_ended((running, elected), None)
 
     def _on_error(self, runnable: Runnable | None, error: BaseException) -> None:
         if self._stopping:
             log.warning("%r failed while stopping: %r", runnable, error)
             if isinstance(error, ShutdownTimeoutError):
-                self._stuck.append(str(error))
+                self._not_stopped.append(str(error))
             if isinstance(error, LeaderElectionLostError):
-                # Somebody else may lead already: no more grace.
+                # Another replica may already lead: stop without delay.
                 for group in self._groups.values():
                     group.cancel_grace()
             return
@@ -277,58 +296,48 @@ class Manager:
         self._failed.append(error)
         self._ending.set()
 
-    # -------------------------------------------------------------- the end
+    # -------------------------------------------------------------- stop
     async def _stop(self, election: asyncio.Task[None] | None) -> None:
-        """Others, leader, caches, webhooks, HTTP; the lease is renewed all the while and given back last."""
+        """Stop OTHERS, LEADER, CACHES, WEBHOOKS, HTTP. The lease is renewed meanwhile, and released last."""
         self._stopping = True
         lost = any(isinstance(e, LeaderElectionLostError) for e in self._failed)
-        # Who lost the lease must not act a moment longer: somebody else may lead already.
+        # After losing the lease, stop without delay: another replica may already lead.
         budget = 0.0 if lost else self.options.shutdown_timeout
         first = (Phase.LEADER, Phase.OTHERS) if lost else (Phase.OTHERS, Phase.LEADER)
         deadline = None if budget is None else self._clock.now() + budget
         late: list[str] = []
         for phase in (*first, Phase.CACHES, Phase.WEBHOOKS, Phase.HTTP):
-            left = None if deadline is None else max(deadline - self._clock.now(), 0.0)
-            late += await self._groups[phase].stop(left)
+            remaining = None if deadline is None else max(deadline - self._clock.now(), 0.0)
+            late += await self._groups[phase].stop(remaining)
         if election is not None:
             election.cancel()
-            await ended((election,), _CANCEL_GRACE)
-        late += self._stuck
+            await wait_ended((election,), _CANCEL_GRACE)
+        late += self._not_stopped
         if not lost:
             await self._release()
         if late and budget != 0:
-            self._too_late(late, budget)
+            within = "" if budget is None else f" within grace period of {budget:g} s"
+            text = f"failed waiting for all runnables to end{within}: {', '.join(late)}"
+            log.error("%s", text)
+            if self._failed:
+                self._failed[0].add_note(text)
+            else:
+                self._failed.append(ShutdownTimeoutError(text))
         elif late:
-            log.warning("no grace was given to %s", ", ".join(late))
+            log.warning("cancelled without shutdown timeout: %s", ", ".join(late))
 
     async def _release(self) -> None:
         if self._election is None or not self._elected.is_set():
             return
-        if at_work := [*self._stuck, *(name for group in self._groups.values() for name in group.running())]:
-            log.warning("the lease is kept until it runs out: still at work are %s", ", ".join(at_work))
+        if running := [*self._not_stopped, *(name for group in self._groups.values() for name in group.running())]:
+            log.warning("the lease is kept until it expires: still running are %s", ", ".join(running))
             return
         try:
             async with asyncio.timeout(_RELEASE_SECONDS):
                 await self._election.release()
         except Exception:
-            # It runs out by itself; how the program ends must not depend on it.
-            log.exception("the lease could not be given back")
-
-    def _too_late(self, late: list[str], seconds: float | None) -> None:
-        within = "" if seconds is None else f" within grace period of {seconds:g} s"
-        text = f"failed waiting for all runnables to end{within}: {', '.join(late)}"
-        log.error("%s", text)
-        if self._failed:
-            self._failed[0].add_note(text)
-        else:
-            self._failed.append(ShutdownTimeoutError(text))
+            # The lease expires by itself; the exit of the program must not depend on its release.
+            log.exception("the lease could not be released")
 
     def __repr__(self) -> str:
         return f"<Manager: {', '.join(repr(g) for g in self._groups.values())}>"
-
-
-def _why_ended(*tasks: asyncio.Task[None]) -> BaseException:
-    """Why an election that should have gone on for ever has ended."""
-    errors = (task.exception() for task in tasks if task.done() and not task.cancelled())
-    found = next((error for error in errors if error is not None), None)
-    return found or LeaderElectionLostError("the election ended by itself: this process does not know who leads")

@@ -1,4 +1,7 @@
-"""A group of runnables that start together and stop together."""
+"""A group of runnables that start and stop together.
+
+Upstream: sigs.k8s.io/controller-runtime/pkg/manager/runnable_group.go
+"""
 
 from __future__ import annotations
 
@@ -12,25 +15,26 @@ from opsdk.runnable import Ready, Runnable
 
 log = logging.getLogger(__name__)
 
-# How long a runnable that was cancelled for good may take to notice.
+# Seconds for a runnable to end after its second cancellation.
 _CANCEL_GRACE = 1.0
 
 
 class GroupState(Enum):
-    """Where a group is in its life."""
+    """State of a group."""
 
     WAITING = "waiting"
-    """Takes runnables; none runs."""
+    """Accepts runnables; none runs."""
     RUNNING = "running"
-    """Takes runnables, and starts them at once."""
+    """Accepts runnables and starts them at once."""
     STOPPED = "stopped"
 
 
 class RunnableGroup:
-    """Runs runnables, each in a task of its own.
+    """Runs runnables, each in its own task.
 
     Args:
-        on_error: called with the first error of each runnable; cancellation is none.
+        name: for logs.
+        on_error: called with the first error of each runnable; cancellation is not an error.
     """
 
     def __init__(self, name: str, *, on_error: Callable[[Runnable, BaseException], None]) -> None:
@@ -39,10 +43,10 @@ class RunnableGroup:
         self._on_error = on_error
         self._runnables: list[Runnable] = []
         self._tasks: dict[asyncio.Task[None], Runnable] = {}
-        self._hurry = asyncio.Event()
+        self._grace_cancelled = asyncio.Event()
 
     def add(self, runnable: Runnable) -> None:
-        """Add a runnable; if the group runs already, it is started now."""
+        """Add a runnable. If the group runs, start it now. Raises `UsageError` after the stop."""
         if self.state is GroupState.STOPPED:
             raise UsageError("can't accept new runnable as stop procedure is already engaged")
         self._runnables.append(runnable)
@@ -50,7 +54,7 @@ class RunnableGroup:
             self._start(runnable)
 
     def start(self) -> None:
-        """Start every runnable; a stopped group stays stopped."""
+        """Start every runnable. A stopped group stays stopped."""
         if self.state is not GroupState.WAITING:
             return
         self.state = GroupState.RUNNING
@@ -73,14 +77,14 @@ class RunnableGroup:
             self._on_error(runnable, error)
 
     async def wait_ready(self) -> None:
-        """Return when every runnable that can tell says that it is ready, or has ended.
+        """Return when every runnable with `Ready` is ready or has ended.
 
-        One that says that it never will be is reported to `on_error`; it is for the caller to end the wait then.
+        A runnable that can never become ready is reported to `on_error`; the caller must then end the wait.
         """
-        seen: set[int] = set()
-        # Again for those that were added meanwhile.
-        while waiting := [r for r in self._runnables if isinstance(r, Ready) and id(r) not in seen]:
-            seen |= {id(r) for r in waiting}
+        waited_for: set[int] = set()
+        # Repeat for runnables that were added meanwhile.
+        while waiting := [r for r in self._runnables if isinstance(r, Ready) and id(r) not in waited_for]:
+            waited_for |= {id(r) for r in waiting}
             async with asyncio.TaskGroup() as group:
                 for runnable in waiting:
                     group.create_task(self._wait_one(runnable), name=f"{self.name}/ready {runnable!r}")
@@ -90,7 +94,7 @@ class RunnableGroup:
         ready: asyncio.Future[None] = asyncio.ensure_future(runnable.wait_ready())
         running = [task for task, owner in self._tasks.items() if owner is runnable]
         try:
-            # What has ended will not become ready any more; if it failed, `_run` says so.
+            # A runnable that has ended never becomes ready; `_run` reports its error.
             await asyncio.wait([ready, *running], return_when=asyncio.FIRST_COMPLETED)
             if ready.done() and not ready.cancelled() and (error := ready.exception()) is not None:
                 self._on_error(runnable, error)
@@ -100,10 +104,9 @@ class RunnableGroup:
             await asyncio.wait([ready])
 
     async def stop(self, seconds: float | None) -> list[str]:
-        """Cancel every runnable and wait; after `seconds` (None: for ever), or after `hurry`, cancel again.
+        """Cancel every runnable and wait. After `seconds` (None: no limit) or `cancel_grace`, cancel again.
 
-        Returns the names of those that still ran then. Those that run even after the second cancellation are left
-        to themselves; `running` names them.
+        Returns the names of the runnables that needed the second cancellation. `running` names those that ignore it.
         """
         self.state = GroupState.STOPPED
         tasks = dict(self._tasks)
@@ -118,23 +121,23 @@ class RunnableGroup:
         return names
 
     async def _wait_for_end(self, tasks: set[asyncio.Task[None]], seconds: float | None) -> set[asyncio.Task[None]]:
-        hurry = asyncio.ensure_future(self._hurry.wait())
+        grace_cancelled = asyncio.ensure_future(self._grace_cancelled.wait())
         try:
             async with asyncio.timeout(seconds):
-                while (pending := {t for t in tasks if not t.done()}) and not hurry.done():
-                    await asyncio.wait({*pending, hurry}, return_when=asyncio.FIRST_COMPLETED)
+                while (pending := {t for t in tasks if not t.done()}) and not grace_cancelled.done():
+                    await asyncio.wait({*pending, grace_cancelled}, return_when=asyncio.FIRST_COMPLETED)
         except TimeoutError:
             pass
         finally:
-            hurry.cancel()
+            grace_cancelled.cancel()
         return {t for t in tasks if not t.done()}
 
     def cancel_grace(self) -> None:
-        """End the grace of `stop` now, or before it begins."""
-        self._hurry.set()
+        """End the wait of `stop` now, or before it begins."""
+        self._grace_cancelled.set()
 
     def running(self) -> list[str]:
-        """The names of the runnables at work."""
+        """Return the names of the running runnables."""
         return [repr(runnable) for runnable in self._tasks.values()]
 
     def __repr__(self) -> str:

@@ -1,4 +1,7 @@
-"""SIGTERM and SIGINT: the first asks to stop, the second ends the process."""
+"""SIGTERM and SIGINT: the first signal stops the manager, the second exits the process.
+
+Upstream: sigs.k8s.io/controller-runtime/pkg/manager/signals/signal.go
+"""
 
 from __future__ import annotations
 
@@ -14,22 +17,22 @@ log = logging.getLogger(__name__)
 
 @contextmanager
 def stop_on_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Inside the block the first SIGTERM or SIGINT calls `stop`; a second one exits the process with status 1.
+    """Inside the block, the first SIGTERM or SIGINT calls `stop`; a second one exits the process with status 1.
 
-    Needs the main thread's running event loop.
+    Call it from the main thread, inside the running event loop.
     """
     loop = asyncio.get_running_loop()
-    seen: list[int] = []
+    received: list[int] = []
 
     def on_signal(number: int) -> None:
-        seen.append(number)
+        received.append(number)
         name = signal.Signals(number).name
-        if len(seen) == 1:
+        if len(received) == 1:
             log.info("%s: stopping; a second signal ends the process at once", name)
             stop()
         else:
             log.error("%s again: exiting at once", name)
-            # Not sys.exit: nothing may hold us up any more, neither handlers nor tasks that ignore cancellation.
+            # Not sys.exit: handlers and tasks that ignore cancellation must not delay the exit.
             os._exit(1)
 
     numbers = (signal.SIGTERM, signal.SIGINT)

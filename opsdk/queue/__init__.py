@@ -1,1 +1,6 @@
-"""The work queue: which request is worked on next. One queue, whose core is pure."""
+"""The work queue: deduplication, priorities, delays, rate limiting. `core` and `rate_limiters` are pure.
+
+It does not know Kubernetes; controllers and sources use it.
+
+Upstream: k8s.io/client-go/util/workqueue, sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue
+"""

@@ -1,16 +1,18 @@
-"""The queue as a value: deduplication, priority, delay, in-flight. Pure: the time is passed in.
+"""The rules of the work queue: deduplication, priority, delay, processing. Pure: the caller passes the time.
 
-An item is in at most one of these states::
+States of an item::
 
-    (unknown) -> DELAYED -> READY -> (handed out) PROCESSING -> (unknown)
-                                                      |  added meanwhile
-                                                      +-> WAITING until done, then DELAYED or READY
+    (unknown) -> DELAYED -> READY -> (taken) PROCESSING -> (unknown)
+                                                 |  added during processing
+                                                 +-> WAITING until done, then DELAYED or READY
 
-Promises, each kept after every call:
-    * an item is handed to one worker at a time; what is added meanwhile is kept and handed out after `done`;
-    * many adds of one item are one hand-out, at the highest priority and the earliest time among them;
-    * among ready items the highest priority goes first, and equals go in the order in which they became ready;
-    * nothing added before `shut_down` is lost, except that nothing is handed out after it unless draining.
+Invariants, after every call:
+    * one worker at a time processes an item; an item added during processing is returned again after `done`;
+    * several adds of one item are returned once, with the highest priority and the earliest time among them;
+    * the ready item with the highest priority is returned first, and equal ones in the order they became ready;
+    * no item added before `shut_down` is lost, but after it only a draining queue returns items.
+
+Upstream: sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue/priorityqueue.go
 """
 
 from __future__ import annotations
@@ -25,37 +27,39 @@ from typing import Generic, TypeVar
 K = TypeVar("K", bound=Hashable)
 
 LOW_PRIORITY = -100
-"""For initial lists and resyncs: live changes overtake them."""
+"""Priority of initial lists and resyncs: live changes are processed first."""
 
 
-class ItemState(Enum):
-    """Where the queue is in its life."""
+class QueueState(Enum):
+    """State of the queue."""
 
     OPEN = "open"
-    """Takes and hands out items."""
+    """Accepts and returns items."""
     DRAINING = "draining"
-    """Takes none; hands out what is ready."""
+    """Accepts no items; returns the ready ones."""
     CLOSED = "closed"
-    """Takes and hands out nothing."""
+    """Accepts and returns no items."""
 
 
 @dataclass(slots=True)
 class _Entry:
-    """An item that is queued (delayed, ready, or waiting for its own processing to end)."""
+    """A queued item: delayed, ready, or waiting for the end of its own processing."""
 
     priority: int
     ready_at: float
     queued_at: float
     ready: bool = False
-    # The heap may hold outdated places of an item: only the one with this number counts.
+    # A heap may hold outdated positions of an item: only the one with this number is valid.
     ticket: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class QueueItem(Generic[K]):
-    """An item given to a worker.
+    """An item that a worker processes.
 
     Attributes:
+        item: the item.
+        priority: its priority.
         waited: seconds since it became ready.
     """
 
@@ -65,7 +69,7 @@ class QueueItem(Generic[K]):
 
 
 class QueueCore(Generic[K]):
-    """The queue's rules.
+    """The state of a work queue.
 
     >>> q = QueueCore()
     >>> q.add("a", now=0.0), q.add("b", now=0.0, priority=5), q.add("a", now=0.0)
@@ -75,7 +79,7 @@ class QueueCore(Generic[K]):
     """
 
     def __init__(self) -> None:
-        self.phase = ItemState.OPEN
+        self.state = QueueState.OPEN
         self._entries: dict[K, _Entry] = {}
         self._processing: dict[K, float] = {}
         self._delayed: list[tuple[float, int, K]] = []
@@ -85,11 +89,11 @@ class QueueCore(Generic[K]):
 
     # -------------------------------------------------------------- adding
     def add(self, item: K, *, now: float, after: float = 0.0, priority: int = 0) -> bool:
-        """Queue `item`, to be handed out `after` seconds from now; True if it was not queued before.
+        """Queue `item` for `after` seconds from now. Returns True if it was not queued.
 
-        An item that is queued already keeps the earlier time and the higher priority.
+        An item that is already queued keeps the earlier time and the higher priority.
         """
-        if self.phase is not ItemState.OPEN:
+        if self.state is not QueueState.OPEN:
             return False
         ready_at = now + max(after, 0.0)
         entry = self._entries.get(item)
@@ -123,26 +127,26 @@ class QueueCore(Generic[K]):
         self._count(entry.priority, 1)
 
     def _count(self, priority: int, change: int) -> None:
-        left = self._depth.get(priority, 0) + change
-        if left:
-            self._depth[priority] = left
+        depth = self._depth.get(priority, 0) + change
+        if depth:
+            self._depth[priority] = depth
         else:
             self._depth.pop(priority, None)
 
     # -------------------------------------------------------------- taking
     def advance(self, now: float) -> None:
-        """Make ready what is due. `take` does so itself."""
+        """Make due items ready. `take` calls it."""
         while self._delayed and self._delayed[0][0] <= now:
             _, ticket, item = heapq.heappop(self._delayed)
             entry = self._entries.get(item)
             if entry is not None and entry.ticket == ticket and not entry.ready:
-                # A new ticket: among equals the order is that of becoming ready, not of being added.
+                # A new ticket: equal priorities are ordered by when they became ready.
                 entry.ticket = next(self._tickets)
                 self._make_ready(item, entry)
 
     def take(self, now: float) -> QueueItem[K] | None:
-        """The next item for a worker, or None if none is ready."""
-        if self.phase is ItemState.CLOSED:
+        """Return the next item for a worker, or None if none is ready."""
+        if self.state is QueueState.CLOSED:
             return None
         self.advance(now)
         while self._ready:
@@ -157,18 +161,18 @@ class QueueCore(Generic[K]):
         return None
 
     def done(self, item: K, *, now: float) -> float:
-        """The worker has finished `item`; returns the seconds it took. What was added meanwhile is queued now."""
+        """Mark `item` as processed and return the seconds it took. Raises ``KeyError`` if it is not being processed."""
         started = self._processing.pop(item, None)
         if started is None:
-            raise KeyError(f"{item!r} is not being processed: done() was called twice, or never taken")
+            raise KeyError(f"{item!r} is not being processed: done() was called twice, or the item was never taken")
         entry = self._entries.get(item)
         if entry is not None:
             self._place(item, entry, now)
         return now - started
 
-    # -------------------------------------------------------------- looking
-    def next_time(self) -> float | None:
-        """When the next delayed item becomes ready, or None."""
+    # -------------------------------------------------------------- inspecting
+    def next_ready_at(self) -> float | None:
+        """Return the time when the next delayed item becomes ready, or None."""
         while self._delayed:
             ready_at, ticket, item = self._delayed[0]
             entry = self._entries.get(item)
@@ -178,36 +182,36 @@ class QueueCore(Generic[K]):
         return None
 
     def has_ready(self, now: float) -> bool:
-        """Whether `take` would hand something out."""
+        """Whether `take` returns an item."""
         self.advance(now)
-        return bool(self._depth) and self.phase is not ItemState.CLOSED
+        return bool(self._depth) and self.state is not QueueState.CLOSED
 
     def __len__(self) -> int:
-        """How many items are ready: neither delayed nor waiting for their own processing to end."""
+        """Return the number of ready items."""
         return sum(self._depth.values())
 
     def depth(self) -> dict[int, int]:
-        """How many items are ready, by priority."""
+        """Return the number of ready items by priority."""
         return dict(self._depth)
 
     def queued(self) -> Iterator[K]:
-        """Every item that is queued in any way."""
+        """Iterate over all queued items: delayed, ready and waiting."""
         return iter(self._entries)
 
     def processing(self) -> dict[K, float]:
-        """Items at workers, and since when."""
+        """Return the items that workers process, with their start times."""
         return dict(self._processing)
 
     # -------------------------------------------------------------- ending
     def shut_down(self, *, drain: bool = False) -> None:
-        """Take nothing more; with `drain`, go on handing out what is ready. Idempotent."""
-        if self.phase is ItemState.CLOSED:
+        """Accept no more items. With `drain`, continue to return the ready ones. Idempotent."""
+        if self.state is QueueState.CLOSED:
             return
-        self.phase = ItemState.DRAINING if drain else ItemState.CLOSED
+        self.state = QueueState.DRAINING if drain else QueueState.CLOSED
         self._delayed.clear()
         for item in [i for i, e in self._entries.items() if not e.ready]:
             del self._entries[item]
 
     def __repr__(self) -> str:
         delayed = len(self._entries) - len(self)
-        return f"<queue {self.phase.value}: {len(self)} ready, {delayed} later, {len(self._processing)} at work>"
+        return f"<queue {self.state.value}: {len(self)} ready, {delayed} later, {len(self._processing)} at work>"

@@ -1,4 +1,7 @@
-"""The queue that tasks wait on: a thin asyncio shell around `QueueCore`."""
+"""The work queue for asyncio tasks, around `QueueCore`.
+
+Upstream: k8s.io/client-go/util/workqueue/queue.go, rate_limiting_queue.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -8,25 +11,25 @@ from collections.abc import Callable, Hashable
 from typing import Generic, Protocol, TypeVar
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock, Timer
-from opsdk.queue.core import ItemState, QueueCore, QueueItem
-from opsdk.queue.rate_limiters import ExponentialFailure, RateLimiter
+from opsdk.queue.core import QueueCore, QueueItem, QueueState
+from opsdk.queue.rate_limiters import ItemExponentialFailureRateLimiter, RateLimiter
 
 K = TypeVar("K", bound=Hashable)
 
 
 class QueueHooks(Protocol):
-    """What happens in a queue, for metrics; see `opsdk.telemetry`."""
+    """Events of a queue, for metrics."""
 
     def added(self) -> None:
         """An item was queued."""
         ...
 
     def taken(self, waited: float) -> None:
-        """An item was handed out after so many seconds of being ready."""
+        """A worker took an item that was ready for `waited` seconds."""
         ...
 
     def finished(self, worked: float) -> None:
-        """A worker was done after so many seconds."""
+        """A worker finished an item after `worked` seconds."""
         ...
 
     def retried(self) -> None:
@@ -35,17 +38,19 @@ class QueueHooks(Protocol):
 
 
 class ShutDownError(Exception):
-    """The queue hands out nothing any more. Raised by `get`; not an error to report."""
+    """Raised by `WorkQueue.get` after shutdown. Not an error to report."""
 
 
 class WorkQueue(Generic[K]):
-    """Items for workers, deduplicated, by priority, delayed and rate-limited.
+    """A queue of unique items with priorities, delays and rate limiting.
 
-    `add` and its kin are synchronous and may be called from callbacks; `get` waits. All from one event loop.
+    `add` and similar methods are synchronous, for use in callbacks; `get` waits. Use it from one event loop.
 
     Args:
         name: for logs and metrics.
-        rate_limiter: how long `add_rate_limited` waits; per item from 5 ms to 1000 s by default.
+        rate_limiter: delays of `add_rate_limited`; default: per item from 5 ms to 1000 s.
+        clock: source of time.
+        hooks: called for each event.
     """
 
     def __init__(
@@ -57,7 +62,9 @@ class WorkQueue(Generic[K]):
         hooks: QueueHooks | None = None,
     ) -> None:
         self.name = name
-        self.rate_limiter: RateLimiter[K] = rate_limiter if rate_limiter is not None else ExponentialFailure()
+        self.rate_limiter: RateLimiter[K] = (
+            rate_limiter if rate_limiter is not None else ItemExponentialFailureRateLimiter()
+        )
         self.core: QueueCore[K] = QueueCore()
         self._clock = clock
         self._hooks = hooks
@@ -68,13 +75,13 @@ class WorkQueue(Generic[K]):
 
     # -------------------------------------------------------------- adding
     def add(self, item: K, *, after: float = 0.0, priority: int = 0) -> None:
-        """Queue `item` for `after` seconds from now; see `QueueCore.add`. Ignored after shutdown."""
+        """Queue `item` for `after` seconds from now (see `QueueCore.add`). Does nothing after shutdown."""
         if self.core.add(item, now=self._clock.now(), after=after, priority=priority) and self._hooks:
             self._hooks.added()
         self._wake()
 
     def add_rate_limited(self, item: K, *, priority: int = 0) -> float:
-        """Queue `item` after the wait its failures call for; returns that wait in seconds."""
+        """Queue `item` after the rate limiter's delay. Returns the delay in seconds."""
         wait = self.rate_limiter.when(item, now=self._clock.now())
         if self._hooks:
             self._hooks.retried()
@@ -82,26 +89,26 @@ class WorkQueue(Generic[K]):
         return wait
 
     def forget(self, item: K) -> None:
-        """The item succeeded: its next failure waits the shortest time again."""
+        """Reset the rate limiter for `item`, because it succeeded."""
         self.rate_limiter.forget(item)
 
     # -------------------------------------------------------------- taking
     def get_nowait(self) -> QueueItem[K] | None:
-        """The next item, or None if none is ready."""
-        found = self.core.take(self._clock.now())
-        if found is not None and self._hooks:
-            self._hooks.taken(found.waited)
-        return found
+        """Return the next item, or None if none is ready."""
+        queue_item = self.core.take(self._clock.now())
+        if queue_item is not None and self._hooks:
+            self._hooks.taken(queue_item.waited)
+        return queue_item
 
     async def get(self) -> QueueItem[K]:
-        """The next item, waiting for one; raises `ShutDownError` when there will be none.
+        """Wait for the next item and return it. Raises `ShutDownError` after shutdown.
 
-        Call `done` for every item taken. Cancelling the wait loses nothing.
+        Call `done` for every item. Cancelling the wait loses no item.
         """
         while True:
-            if (found := self.get_nowait()) is not None:
-                return found
-            if self.core.phase is not ItemState.OPEN:
+            if (queue_item := self.get_nowait()) is not None:
+                return queue_item
+            if self.core.state is not QueueState.OPEN:
                 raise ShutDownError(self.name)
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._getters.append(waiter)
@@ -110,7 +117,7 @@ class WorkQueue(Generic[K]):
                 await waiter
             except asyncio.CancelledError:
                 if waiter.done() and not waiter.cancelled():
-                    self._wake()  # the wake-up was meant for a worker that is gone: pass it on
+                    self._wake()  # pass the wake-up to another worker
                 raise
             finally:
                 if waiter in self._getters:
@@ -122,10 +129,10 @@ class WorkQueue(Generic[K]):
         if self._hooks:
             self._hooks.finished(worked)
         self._wake()
-        self._tell_idle()
+        self._notify_idle()
 
     def _wake(self) -> None:
-        """Wake as many waiting workers as there are ready items, and set the timer for the next delayed one."""
+        """Wake one waiting worker for each ready item, and set the timer for the next delayed item."""
         now = self._clock.now()
         ready = len(self.core) if self.core.has_ready(now) else 0
         while ready and self._getters:
@@ -133,18 +140,15 @@ class WorkQueue(Generic[K]):
             if not waiter.done():
                 waiter.set_result(None)
                 ready -= 1
-        self._set_timer(now)
-
-    def _set_timer(self, now: float) -> None:
-        at = self.core.next_time()
-        if at == self._timer_at and self._timer is not None:
+        next_time = self.core.next_ready_at()
+        if next_time == self._timer_at and self._timer is not None:
             return
         if self._timer is not None:
             self._timer.cancel()
             self._timer = self._timer_at = None
-        if at is not None:
-            self._timer = self._clock.call_later(max(at - now, 0.0), self._on_timer)
-            self._timer_at = at
+        if next_time is not None:
+            self._timer = self._clock.call_later(max(next_time - now, 0.0), self._on_timer)
+            self._timer_at = next_time
 
     def _on_timer(self) -> None:
         self._timer = self._timer_at = None
@@ -152,7 +156,7 @@ class WorkQueue(Generic[K]):
 
     # -------------------------------------------------------------- ending
     def shut_down(self, *, drain: bool = False) -> None:
-        """Take nothing more and wake every waiting worker; with `drain`, hand out what is ready first. Idempotent."""
+        """Accept no more items and wake all waiting workers. With `drain`, return the ready items first. Idempotent."""
         self.core.shut_down(drain=drain)
         while self._getters:
             waiter = self._getters.popleft()
@@ -161,10 +165,10 @@ class WorkQueue(Generic[K]):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = self._timer_at = None
-        self._tell_idle()
+        self._notify_idle()
 
     async def wait_idle(self) -> None:
-        """Return when nothing is ready and nothing is at work."""
+        """Return when no item is ready or being processed."""
         while not self._is_idle():
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._idle.append(future)
@@ -173,7 +177,7 @@ class WorkQueue(Generic[K]):
     def _is_idle(self) -> bool:
         return not len(self.core) and not self.core.processing()
 
-    def _tell_idle(self) -> None:
+    def _notify_idle(self) -> None:
         if self._is_idle():
             waiting, self._idle = self._idle, []
             for future in waiting:
@@ -181,7 +185,7 @@ class WorkQueue(Generic[K]):
                     future.set_result(None)
 
     def __len__(self) -> int:
-        """How many items are ready."""
+        """Return the number of ready items."""
         return len(self.core)
 
     def __repr__(self) -> str:
@@ -189,4 +193,4 @@ class WorkQueue(Generic[K]):
 
 
 Factory = Callable[[str], WorkQueue[K]]
-"""Makes the queue of a controller from its name."""
+"""Creates the queue of a controller from its name."""

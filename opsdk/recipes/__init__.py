@@ -1,1 +1,4 @@
-"""What reconcilers do all day: owner references, finalizers, conditions, create-or-update. No state, no loops."""
+"""Common steps of reconcilers: owner references, finalizers, conditions, create-or-update, apply.
+
+They hold no loops and no state of the cluster; controllers and queues belong elsewhere.
+"""

@@ -1,4 +1,7 @@
-"""Conditions: the aspects of a state that people and tools wait for."""
+"""Conditions in the status of an object.
+
+Upstream: k8s.io/apimachinery/pkg/api/meta/conditions.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -19,9 +22,16 @@ def set_condition(
     now: datetime,
     observed_generation: int = 0,
 ) -> bool:
-    """Set one condition in place; True if anything changed.
+    """Set one condition in place. Returns True if anything changed.
 
-    The transition time moves only when the status does, so that a reconcile that finds nothing new writes nothing.
+    Args:
+        conditions: the list in the object's status.
+        type: the condition's type.
+        status: ``"True"``, ``"False"``, ``"Unknown"`` or a bool.
+        reason: one CamelCase word.
+        message: a sentence.
+        now: the transition time; it only changes when the status changes.
+        observed_generation: the generation that the condition is based on.
 
     >>> from datetime import UTC
     >>> conditions: list[Condition] = []
@@ -31,31 +41,31 @@ def set_condition(
     False
     """
     word = str(status)
-    found = get_condition(conditions, type)
-    moved = found is None or found.status != word
-    wanted = Condition(
+    existing = get_condition(conditions, type)
+    moved = existing is None or existing.status != word
+    condition = Condition(
         type=type,
         status=word,
         reason=reason,
         message=message,
-        last_transition_time=whole_seconds(now) if moved or found is None else found.last_transition_time,
+        last_transition_time=whole_seconds(now) if moved or existing is None else existing.last_transition_time,
         observed_generation=observed_generation,
     )
-    if found is None:
-        conditions.append(wanted)
+    if existing is None:
+        conditions.append(condition)
         return True
-    if found == wanted:
+    if existing == condition:
         return False
-    conditions[conditions.index(found)] = wanted
+    conditions[conditions.index(existing)] = condition
     return True
 
 
 def get_condition(conditions: Sequence[Condition], type: str) -> Condition | None:  # noqa: A002 - the field's name
-    """The condition of a type, if it is set."""
+    """Return the condition of a type, or None."""
     return next((c for c in conditions if c.type == type), None)
 
 
 def is_condition_true(conditions: Sequence[Condition], type: str) -> bool:  # noqa: A002 - the field's name
-    """Whether the condition is set and its status is True."""
-    found = get_condition(conditions, type)
-    return found is not None and found.status == "True"
+    """Whether the condition exists and its status is True."""
+    condition = get_condition(conditions, type)
+    return condition is not None and condition.status == "True"

@@ -1,4 +1,7 @@
-"""Make an object be as wanted, with as few writes as possible."""
+"""Creates an object, or updates it with as few writes as possible.
+
+Upstream: sigs.k8s.io/controller-runtime/pkg/controller/controllerutil/controllerutil.go
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ T = TypeVar("T", bound=TypedObject | Unstructured)
 
 
 class OperationResult(Enum):
-    """What was done."""
+    """What was written."""
 
     UNCHANGED = "unchanged"
     CREATED = "created"
@@ -28,13 +31,23 @@ class OperationResult(Enum):
 async def create_or_update(
     client: Client, obj: T, mutate: Callable[[T], None] | None = None, *, field_owner: str = ""
 ) -> OperationResult:
-    """Read the object that `obj` names, have `mutate` change it, and create or update it if that changed anything.
+    """Read the object that `obj` names, call `mutate` on it, and create or update it if that changed anything.
 
-    `obj` ends up as the server has it. `mutate` must set only what it wants, and leave the rest (which the server
-    may have defaulted) alone: then a second call writes nothing. It may not change name or namespace. Status changes
-    are not written.
+    Afterwards `obj` has the server's state. Status changes are not written.
+
+    Args:
+        client: reads and writes.
+        obj: names the object; its content is used when the object is created.
+        mutate: sets only the desired fields, and leaves the rest (which the server may have defaulted) alone. It must
+            not
+            change name or namespace.
+        field_owner: the field manager of the write.
+
+    Raises:
+        UsageError: `mutate` changed name or namespace.
+        ConflictError: the object changed concurrently; reconcile again.
     """
-    live = await _live_or_create(client, obj, mutate, field_owner)
+    live = await _get_or_create(client, obj, mutate, field_owner)
     if live is None:
         return OperationResult.CREATED
     before = to_tree(live)
@@ -49,8 +62,11 @@ async def create_or_update(
 async def create_or_patch(
     client: Client, obj: T, mutate: Callable[[T], None] | None = None, *, field_owner: str = ""
 ) -> OperationResult:
-    """The same with merge patches, which do not conflict with changes elsewhere; status changes are written too."""
-    live = await _live_or_create(client, obj, mutate, field_owner)
+    """As `create_or_update`, with merge patches, which do not conflict with changes of other fields.
+
+    Also patches the status.
+    """
+    live = await _get_or_create(client, obj, mutate, field_owner)
     if live is None:
         return OperationResult.CREATED
     base = deep_copy(live)
@@ -58,20 +74,20 @@ async def create_or_patch(
     before, after = to_tree(base), to_tree(live)
     status_changed = before.pop("status", None) != after.pop("status", None)
     main_changed = before != after
-    wanted = deep_copy(live)
+    desired = deep_copy(live)
     if main_changed:
         await client.patch(live, MergeFrom(base), field_owner=field_owner)
     if status_changed:
-        wanted.metadata.resource_version = live.metadata.resource_version
-        live = await client.status().patch(wanted, MergeFrom(base), field_owner=field_owner)
+        desired.metadata.resource_version = live.metadata.resource_version
+        live = await client.status().patch(desired, MergeFrom(base), field_owner=field_owner)
     assign(obj, live)
     if status_changed:
         return OperationResult.UPDATED_STATUS if main_changed else OperationResult.UPDATED_STATUS_ONLY
     return OperationResult.UPDATED if main_changed else OperationResult.UNCHANGED
 
 
-async def _live_or_create(client: Client, obj: T, mutate: Callable[[T], None] | None, field_owner: str) -> T | None:
-    """The object as it is; None if it was missing, and is now created."""
+async def _get_or_create(client: Client, obj: T, mutate: Callable[[T], None] | None, field_owner: str) -> T | None:
+    """Return the live object, or None if it did not exist and was created."""
     live: T | None = await client.get_or_none(kind_of_object(obj), key_of(obj))
     if live is None:
         _mutate(obj, mutate)

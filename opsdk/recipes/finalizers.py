@@ -1,4 +1,7 @@
-"""Finalizers: keep an object until its outside world is cleaned up."""
+"""Finalizers: keep an object until its external resources are cleaned up.
+
+Upstream: sigs.k8s.io/controller-runtime/pkg/controller/controllerutil/controllerutil.go
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from opsdk.apimachinery.object import KubeObject
 
 
 def add_finalizer(obj: KubeObject, finalizer: str) -> bool:
-    """Add it in place; False if it was there."""
+    """Add a finalizer in place. Returns False if the object has it."""
     if finalizer in obj.metadata.finalizers:
         return False
     obj.metadata.finalizers.append(finalizer)
@@ -14,18 +17,18 @@ def add_finalizer(obj: KubeObject, finalizer: str) -> bool:
 
 
 def remove_finalizer(obj: KubeObject, finalizer: str) -> bool:
-    """Remove every occurrence in place; False if there was none."""
-    kept = [f for f in obj.metadata.finalizers if f != finalizer]
-    changed = len(kept) != len(obj.metadata.finalizers)
-    obj.metadata.finalizers = kept
+    """Remove a finalizer in place. Returns False if the object does not have it."""
+    remaining = [f for f in obj.metadata.finalizers if f != finalizer]
+    changed = len(remaining) != len(obj.metadata.finalizers)
+    obj.metadata.finalizers = remaining
     return changed
 
 
 def contains_finalizer(obj: KubeObject, finalizer: str) -> bool:
-    """Whether it is there."""
+    """Whether the object has the finalizer."""
     return finalizer in obj.metadata.finalizers
 
 
 def is_deleting(obj: KubeObject) -> bool:
-    """Whether the deletion of the object was asked for; it stays until its last finalizer is removed."""
+    """Whether the object has a deletion timestamp. It exists until its last finalizer is removed."""
     return obj.metadata.deletion_timestamp is not None

@@ -1,4 +1,7 @@
-"""Owner references: who an object belongs to, and goes away with."""
+"""Owner references: the garbage collector deletes an object with its owner.
+
+Upstream: sigs.k8s.io/controller-runtime/pkg/controller/controllerutil/controllerutil.go
+"""
 
 from __future__ import annotations
 
@@ -8,69 +11,73 @@ from opsdk.errors import AlreadyOwnedError, UsageError
 
 
 def set_controller_reference(owner: KubeObject, obj: KubeObject, *, block_owner_deletion: bool = True) -> None:
-    """Make `owner` the controlling owner of `obj`, in place; idempotent.
+    """Make `owner` the controller of `obj`, in place. Idempotent.
 
-    Raises `AlreadyOwnedError` if another object controls it, `UsageError` if the owner cannot own it.
+    Raises:
+        AlreadyOwnedError: another object is the controller.
+        UsageError: the owner has no uid, or is in another namespace.
     """
     other = next((r for r in obj.metadata.owner_references if r.controller), None)
-    wanted = _reference(owner, obj)
-    if other is not None and not _same(other, wanted):
+    reference = _reference(owner, obj)
+    if other is not None and not _same(other, reference):
         raise AlreadyOwnedError(
             f"{obj.kind} {key_of(obj)} is already controlled by {other.kind} {other.name}, "
-            f"so {wanted.kind} {wanted.name} cannot control it"
+            f"so {reference.kind} {reference.name} cannot control it"
         )
-    wanted.controller = True
-    wanted.block_owner_deletion = block_owner_deletion
-    _upsert(obj, wanted)
+    reference.controller = True
+    reference.block_owner_deletion = block_owner_deletion
+    _upsert(obj, reference)
 
 
 def set_owner_reference(owner: KubeObject, obj: KubeObject, *, block_owner_deletion: bool = False) -> None:
-    """Make `owner` one of the owners of `obj`, in place; idempotent, whatever version or uid stood there before.
+    """Make `owner` an owner of `obj`, in place. Idempotent; replaces a reference with another version or uid.
 
-    An owner that controls the object goes on doing so.
+    An owner that is the controller stays the controller. Raises `UsageError` as `set_controller_reference`.
     """
-    wanted = _reference(owner, obj)
-    known = next((r for r in obj.metadata.owner_references if _same(r, wanted)), None)
-    wanted.controller = known.controller if known is not None else None
-    wanted.block_owner_deletion = block_owner_deletion or (known.block_owner_deletion if known is not None else None)
-    _upsert(obj, wanted)
+    reference = _reference(owner, obj)
+    existing = next((r for r in obj.metadata.owner_references if _same(r, reference)), None)
+    reference.controller = existing.controller if existing is not None else None
+    reference.block_owner_deletion = block_owner_deletion or (
+        existing.block_owner_deletion if existing is not None else None
+    )
+    _upsert(obj, reference)
 
 
 def remove_owner_reference(owner: KubeObject, obj: KubeObject) -> bool:
-    """Take `owner` away from the owners of `obj`, in place; True if it was one."""
-    wanted = _name_of(owner)
-    kept = [r for r in obj.metadata.owner_references if not _same(r, wanted)]
-    changed = len(kept) != len(obj.metadata.owner_references)
-    obj.metadata.owner_references = kept
+    """Remove `owner` from the owners of `obj`, in place. Returns True if it was an owner."""
+    reference = _name_of(owner)
+    remaining = [r for r in obj.metadata.owner_references if not _same(r, reference)]
+    changed = len(remaining) != len(obj.metadata.owner_references)
+    obj.metadata.owner_references = remaining
     return changed
 
 
 def has_owner_reference(owner: KubeObject, obj: KubeObject) -> bool:
-    """Whether `owner` is one of the owners of `obj`: same group, kind and name."""
-    wanted = _name_of(owner)
-    return any(_same(r, wanted) for r in obj.metadata.owner_references)
+    """Whether `owner` is an owner of `obj`: same group, kind and name."""
+    reference = _name_of(owner)
+    return any(_same(r, reference) for r in obj.metadata.owner_references)
 
 
 def controller_of(obj: KubeObject) -> OwnerReference | None:
-    """The controlling owner, if there is one."""
+    """Return the controller of `obj`, or None."""
     return next((r for r in obj.metadata.owner_references if r.controller), None)
 
 
 def is_controlled_by(owner: KubeObject, obj: KubeObject) -> bool:
-    """Whether `owner` itself, by uid, is the controlling owner."""
-    found = controller_of(obj)
-    return found is not None and found.uid == owner.metadata.uid
+    """Whether `owner` is the controller, by uid."""
+    controller = controller_of(obj)
+    return controller is not None and controller.uid == owner.metadata.uid
 
 
 def _reference(owner: KubeObject, obj: KubeObject) -> OwnerReference:
     gvk = gvk_of(owner)
-    where, at = owner.metadata.namespace, obj.metadata.namespace
+    where, namespace = owner.metadata.namespace, obj.metadata.namespace
     if not owner.metadata.uid:
-        raise UsageError(f"{gvk.kind} {key_of(owner)} has no uid: only an object that the server has can own another")
-    if where and not at:
-        raise UsageError(f"{gvk.kind} {key_of(owner)} lives in a namespace and cannot own a cluster-scoped object")
-    if where and where != at:
-        raise UsageError(f"{gvk.kind} {key_of(owner)} cannot own an object in another namespace ({at})")
+        raise UsageError(f"{gvk.kind} {key_of(owner)} has no uid: create it before it becomes an owner")
+    if where and not namespace:
+        raise UsageError(f"{gvk.kind} {key_of(owner)} is namespaced and cannot own a cluster-scoped object")
+    if where and where != namespace:
+        raise UsageError(f"{gvk.kind} {key_of(owner)} cannot own an object in another namespace ({namespace})")
     return _name_of(owner)
 
 
@@ -80,19 +87,19 @@ def _name_of(owner: KubeObject) -> OwnerReference:
 
 
 def _same(a: OwnerReference, b: OwnerReference) -> bool:
-    """The same owner, whatever version of its kind was written down."""
+    """Whether two references name the same owner, in any version of its kind."""
     return (_group(a), a.kind, a.name) == (_group(b), b.kind, b.name)
 
 
 def _group(reference: OwnerReference) -> str:
-    # Not parsed: a reference that somebody else wrote badly must not keep us from ours.
+    # Not parsed: a malformed reference by another writer must not raise here.
     return reference.api_version.rpartition("/")[0]
 
 
-def _upsert(obj: KubeObject, wanted: OwnerReference) -> None:
+def _upsert(obj: KubeObject, reference: OwnerReference) -> None:
     references = obj.metadata.owner_references
-    for place, reference in enumerate(references):
-        if _same(reference, wanted):
-            references[place] = wanted
+    for index, existing in enumerate(references):
+        if _same(existing, reference):
+            references[index] = reference
             return
-    references.append(wanted)
+    references.append(reference)

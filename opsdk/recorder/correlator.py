@@ -1,4 +1,7 @@
-"""Which Event to write for something that happened, and whether to write one at all. Pure."""
+"""Decides which Event to write, and combines repetitions into series. Pure.
+
+Upstream: k8s.io/client-go/tools/events/event_broadcaster.go, event_recorder.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -16,13 +19,13 @@ from opsdk.api.events.v1 import Event, EventSeries
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.time import MicroTime
 
-# A repetition within so many seconds belongs to the same series, as in client-go.
+# Seconds within which a repetition belongs to the same series (finishTime in client-go).
 _SERIES_SECONDS = 360.0
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 
-class Similar(NamedTuple):
-    """What makes two happenings the same."""
+class EventKey(NamedTuple):
+    """Identifies repetitions of an Event."""
 
     type: str
     reason: str
@@ -33,85 +36,87 @@ class Similar(NamedTuple):
 
 
 class Write(Enum):
-    """What to do with an Event."""
+    """What to write."""
 
     CREATE = "create"
     SERIES = "series"
-    """Send its series to the Event that is there."""
+    """Patch the series of the existing Event."""
     NOTHING = "nothing"
 
 
 @dataclass(slots=True)
-class _Known:
+class _Correlation:
     event: Event
     last: datetime
     sent: int = 1
-    """The count that was handed out to be written."""
+    """The count that was last returned for writing."""
 
 
 class EventCorrelator:
-    """Turns repetitions into series.
+    """Combines repetitions of Events into series.
 
     Args:
-        size: how many different happenings are remembered; the least recent are forgotten.
+        controller: the reporting controller.
+        instance: the reporting instance.
+        size: how many different Events are remembered; the least recently used are forgotten.
     """
 
     def __init__(self, *, controller: str, instance: str, size: int = 4096) -> None:
         self._controller = controller
-        # The server refuses longer ones.
+        # The server rejects a longer reportingInstance.
         self._instance = instance[:128]
         self._stamp = 0
-        self._known: LRUCache[Similar, _Known] = LRUCache(size)
+        self._correlations: LRUCache[EventKey, _Correlation] = LRUCache(size)
 
     def record(
-        self, what: Similar, references: Mapping[str, ObjectReference | None], now: datetime
+        self, key: EventKey, references: Mapping[str, ObjectReference | None], now: datetime
     ) -> tuple[Write, Event]:
-        """The Event for a happening, and what to do with it."""
-        known = self._known.get(what)
-        if known is None or (now - known.last).total_seconds() > _SERIES_SECONDS:
-            event = self._fresh(what, references, now)
-            self._known[what] = _Known(event, now)
+        """Return the Event, and what to write."""
+        state = self._correlations.get(key)
+        if state is None or (now - state.last).total_seconds() > _SERIES_SECONDS:
+            event = self._new_event(key, references, now)
+            self._correlations[key] = _Correlation(event, now)
             return Write.CREATE, event
-        known.last = now
-        series = known.event.series
+        state.last = now
+        series = state.event.series
         count = 2 if series is None else series.count + 1
-        known.event.series = EventSeries(count=count, last_observed_time=MicroTime.of(now))
+        state.event.series = EventSeries(count=count, last_observed_time=MicroTime.of(now))
         if series is None:
-            known.sent = count
-            return Write.SERIES, known.event
-        # Only counted: `unsent` hands the count out later, so that a loop does not write all the time.
-        return Write.NOTHING, known.event
+            state.sent = count
+            return Write.SERIES, state.event
+        # Only counted: `unsent` returns the count later, so that a loop does not write on each repetition.
+        return Write.NOTHING, state.event
 
-    def unsent(self) -> Iterator[tuple[Similar, Event]]:
-        """The series that have grown since they were last handed out; to be asked for every few minutes."""
-        for what, known in list(self._known.items()):
-            series = known.event.series
-            if series is not None and series.count > known.sent:
-                known.sent = series.count
-                yield what, known.event
+    def unsent(self) -> Iterator[tuple[EventKey, Event]]:
+        """Iterate over the series that have grown since they were last returned. Call it every few minutes."""
+        for key, state in list(self._correlations.items()):
+            series = state.event.series
+            if series is not None and series.count > state.sent:
+                state.sent = series.count
+                yield key, state.event
 
-    def forget(self, what: Similar) -> None:
-        """The Event is gone from the server: the next one is created anew."""
-        self._known.pop(what, None)
+    def forget(self, key: EventKey) -> None:
+        """Forget an Event that the server no longer has. The next repetition creates a new one."""
+        self._correlations.pop(key, None)
 
-    def _fresh(self, what: Similar, references: Mapping[str, ObjectReference | None], now: datetime) -> Event:
+    def _new_event(self, key: EventKey, references: Mapping[str, ObjectReference | None], now: datetime) -> Event:
         regarding = references["regarding"] or ObjectReference()
-        # Events of cluster-scoped objects live in "default".
+        # Events about cluster-scoped objects are in the namespace "default", as in client-go.
         namespace = regarding.namespace or "default"
-        # Never the same twice: two things may happen to one object in one tick of the clock.
+        # Unique, although two Events may have the same timestamp.
         self._stamp = max(self._stamp + 1, int(now.timestamp() * 1e6) * 1000)
         name = (regarding.name or "event")[:236].rstrip("-.")
-        if not _SUBDOMAIN.fullmatch(name):  # roles and the like may be called what no event may be
+        if not _SUBDOMAIN.fullmatch(name):  # RBAC names may contain characters that Event names may not
             name = "event"
         return Event(
             metadata=ObjectMeta(name=f"{name}.{self._stamp:x}", namespace=namespace),
             event_time=MicroTime.of(now),
             reporting_controller=self._controller,
             reporting_instance=self._instance,
-            action=what.action,
-            reason=what.reason,
+            action=key.action,
+            reason=key.reason,
             regarding=regarding,
             related=references["related"],
-            note=what.note,
-            type=what.type,
+            note=key.note,
+            type=key.type,
         )

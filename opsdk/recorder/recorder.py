@@ -1,4 +1,7 @@
-"""The recorder: takes what happened at once, writes it in the background."""
+"""The recorder accepts Events at once, and writes them in the background.
+
+Upstream: k8s.io/client-go/tools/events/event_recorder.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -17,30 +20,32 @@ from opsdk.apimachinery.object import AnyObject, deep_copy, gvk_of
 from opsdk.client.client import Client
 from opsdk.errors import AlreadyExistsError, ApiError, NotFoundError, OpsdkError
 from opsdk.patch import merge_patch
-from opsdk.recorder.correlator import EventCorrelator, Similar, Write
+from opsdk.recorder.correlator import EventCorrelator, EventKey, Write
 
 log = logging.getLogger(__name__)
 
 EventType = Literal["Normal", "Warning"]
-# What waits here when the server is away; more is dropped and counted. client-go keeps as many.
+# Events that wait while the server is unreachable; more are dropped and counted (maxQueuedEvents in client-go).
 _QUEUE_SIZE = 1000
 _TRIES = 12
-# The count of a series is written at most so often, as long as it grows.
+# Seconds between writes of a growing series (refreshTime in client-go).
 _COUNT_SECONDS = 360.0
-# So many are written at a time, as client-go does.
-_LANES = 8
-# The server refuses longer notes.
+# Events that are written in parallel.
+_SHARDS = 8
+# The server rejects longer notes.
 _NOTE_BYTES = 1024
 
 
 class EventRecorder:
     """Writes Events (``events.k8s.io/v1``) about objects, in the background.
 
-    Recording never waits and never fails: Events are for people, and must not hold up the work. What cannot be
-    written is retried, then logged and counted in `dropped`. Begins to write with `open`.
+    Recording never waits and never raises. A failed write is retried, then logged and counted in `dropped`. Writing
+    starts with `open`.
 
     Args:
-        controller: who reports, e.g. ``website-operator``.
+        client: writes the Events.
+        controller: the reporting controller, such as ``website-operator``.
+        clock: source of time.
     """
 
     def __init__(self, client: Client, controller: str, *, clock: Clock = LOOP_CLOCK) -> None:
@@ -48,9 +53,9 @@ class EventRecorder:
         self.dropped = 0
         self._client = client
         self._clock = clock
-        self._aggregator = EventCorrelator(controller=controller, instance=f"{controller}-{socket.gethostname()}")
-        # What is written about one Event must stay in order: all of it goes through the same lane.
-        self._lanes: list[asyncio.Queue[tuple[Write, Similar, Event]]] = [asyncio.Queue() for _ in range(_LANES)]
+        self._correlator = EventCorrelator(controller=controller, instance=f"{controller}-{socket.gethostname()}")
+        # Writes of one Event must stay in order, so they use the same shard.
+        self._shards: list[asyncio.Queue[tuple[Write, EventKey, Event]]] = [asyncio.Queue() for _ in range(_SHARDS)]
         self._waiting = 0
         self._idle = asyncio.Event()
         self._idle.set()
@@ -68,52 +73,57 @@ class EventRecorder:
         action: str = "",
         related: AnyObject | None = None,
     ) -> None:
-        """Tell people that something happened to `regarding`.
+        """Record an Event about `regarding`.
 
         Args:
             regarding: the object.
-            type: ``Warning`` for what somebody should look at.
-            reason: one word in CamelCase, for machines: ``DeploymentCreated``.
-            note: a sentence, for people; cut after 1024 bytes.
-            action: what was done or tried, in CamelCase; `reason` if not given.
-            related: another object that plays a part.
+            type: ``Normal``, or ``Warning`` for a problem that needs attention.
+            reason: one CamelCase word for programs: ``DeploymentCreated``.
+            note: a sentence for users; truncated after 1024 bytes.
+            action: what was done or attempted, in CamelCase; default: `reason`.
+            related: another object that is involved.
         """
         if self._closed:
             return
         try:
             about, other = _reference(regarding), _reference(related) if related is not None else None
-            what = Similar(type, reason, action or reason, _cut(note), _words(about), _words(other))
-            write, event = self._aggregator.record(what, {"regarding": about, "related": other}, self._clock.wall())
-        except Exception as error:  # noqa: BLE001 - a mistake in telling must not stop the work that is told of
+            key = EventKey(
+                type, reason, action or reason, _truncated(note), _reference_key(about), _reference_key(other)
+            )
+            write, event = self._correlator.record(key, {"regarding": about, "related": other}, self._clock.wall())
+        except Exception as error:  # noqa: BLE001 - a failed Event must not stop the reconcile
             self._drop(repr(error))
             return
         if write is not Write.NOTHING:
-            self._put(write, what, event)
+            self._put(write, key, event)
 
-    def _put(self, write: Write, what: Similar, event: Event) -> None:
+    def _put(self, write: Write, key: EventKey, event: Event) -> None:
         if self._waiting >= _QUEUE_SIZE:
-            self._drop(f"more than {_QUEUE_SIZE} events wait")
-            self._aggregator.forget(what)
+            self._drop(f"more than {_QUEUE_SIZE} events are waiting")
+            self._correlator.forget(key)
             return
         self._waiting += 1
         self._idle.clear()
-        self._lanes[hash(event.metadata.name) % _LANES].put_nowait((write, what, deep_copy(event)))
+        self._shards[hash(event.metadata.name) % _SHARDS].put_nowait((write, key, deep_copy(event)))
 
     # -------------------------------------------------------------- writing
     def needs_leader_election(self) -> bool:
-        """False: every replica may report."""
+        """Return False: every replica records Events."""
         return False
 
     def open(self) -> None:
-        """Begin to write in the background."""
+        """Start to write in the background."""
         if not self._started and not self._closed:
             self._started = True
             self._tasks.start(self._count(), name="count")
-            for number, lane in enumerate(self._lanes):
-                self._tasks.start(self._run(lane), name=f"write {number}")
+            for number, shard in enumerate(self._shards):
+                self._tasks.start(self._run(shard), name=f"write {number}")
 
     async def aclose(self, *, shutdown_timeout: float = 2.0) -> None:
-        """Write what waits, for at most `grace` seconds, then stop; later events are dropped quietly. Idempotent."""
+        """Write waiting Events for at most `shutdown_timeout` seconds, then stop. Idempotent.
+
+        Later Events are dropped.
+        """
         if not self._closed:
             self._closed = True
             self._put_unsent()
@@ -129,30 +139,30 @@ class EventRecorder:
             self._waiting = 0
             self._idle.set()
 
-    async def _run(self, lane: asyncio.Queue[tuple[Write, Similar, Event]]) -> None:
+    async def _run(self, shard: asyncio.Queue[tuple[Write, EventKey, Event]]) -> None:
         while True:
-            write, what, event = await lane.get()
+            write, key, event = await shard.get()
             try:
-                await self._write(write, what, event)
+                await self._write(write, key, event)
             except Exception as error:
                 log.exception("an event could not be written: a bug")
                 self._drop(repr(error))
-            # Not in a `finally`: what is cut off by the end was not written, and is counted there.
+            # Not in a `finally`: after a cancellation, `aclose` counts the Event as dropped.
             self._waiting -= 1
             if not self._waiting:
                 self._idle.set()
 
     async def _count(self) -> None:
-        """Write how often things happened, every few minutes."""
+        """Write the counts of series every few minutes."""
         while True:
             await self._clock.sleep(_COUNT_SECONDS)
             self._put_unsent()
 
     def _put_unsent(self) -> None:
-        for what, event in self._aggregator.unsent():
-            self._put(Write.SERIES, what, event)
+        for key, event in self._correlator.unsent():
+            self._put(Write.SERIES, key, event)
 
-    async def _write(self, write: Write, what: Similar, event: Event) -> None:
+    async def _write(self, write: Write, key: EventKey, event: Event) -> None:
         waits = Backoff(base=0.5, factor=2.0, cap=10.0, jitter=0.25).start()
         for _ in range(_TRIES):
             try:
@@ -162,29 +172,29 @@ class EventRecorder:
                 else:
                     await self._client.create(event)
             except NotFoundError as error:
-                # The event we add to has expired (or the namespace is gone, and creating says so).
+                # The Event of the series has expired, or the namespace is gone (then creating raises as well).
                 if write is Write.CREATE:
                     self._drop(str(error))
                     return
                 write = Write.CREATE
-                self._aggregator.forget(what)
+                self._correlator.forget(key)
             except AlreadyExistsError:
-                return  # no other event has this name: the answer to an earlier try was lost
+                return  # names are unique: an earlier attempt succeeded, but its response was lost
             except OpsdkError as error:
                 if not error.retryable:
                     self._drop(str(error))
                     return
-                asked = error.retry_after if isinstance(error, ApiError) else None
-                await self._clock.sleep(max(waits.next(self._clock.now()), asked or 0.0))
+                retry_after = error.retry_after if isinstance(error, ApiError) else None
+                await self._clock.sleep(max(waits.next(self._clock.now()), retry_after or 0.0))
             else:
                 return
-        self._drop(f"no success in {_TRIES} tries")
+        self._drop(f"failed {_TRIES} times")
 
-    def _drop(self, why: str) -> None:
+    def _drop(self, reason: str) -> None:
         self.dropped += 1
-        # The 1st, 2nd, 4th, 8th, ...: a flood of events must not become a flood of lines.
+        # Log the 1st, 2nd, 4th, 8th and so on: many dropped events must not fill the log.
         if self.dropped & (self.dropped - 1) == 0:
-            log.warning("an event of %s is dropped (%d so far): %s", self.controller, self.dropped, why)
+            log.warning("an event of %s is dropped (%d so far): %s", self.controller, self.dropped, reason)
 
     def _on_crash(self, task: str, error: BaseException) -> None:
         log.critical("%s ended: %r", task, error, exc_info=error)
@@ -203,14 +213,14 @@ def _reference(obj: AnyObject) -> ObjectReference:
     )
 
 
-def _words(reference: ObjectReference | None) -> tuple[str, ...]:
-    """What two references to one object share; the revision is no part of it."""
+def _reference_key(reference: ObjectReference | None) -> tuple[str, ...]:
+    """Return the fields that identify an object; the resource version is not one of them."""
     if reference is None:
         return ()
     r = reference
     return (r.api_version or "", r.kind or "", r.namespace or "", r.name or "", r.uid or "")
 
 
-def _cut(note: str) -> str:
+def _truncated(note: str) -> str:
     data = note.encode(errors="replace")
     return data.decode() if len(data) <= _NOTE_BYTES else data[: _NOTE_BYTES - 3].decode(errors="ignore") + "..."

@@ -1,5 +1,7 @@
-"""One API server over HTTP: configuration, credentials, requests, answers, watch frames, discovery, the transport.
+"""One API server over HTTP: configuration, credentials, requests, responses, watch frames, discovery, transport.
 
-Pure modules hold the rules (`request`, `response`, `retry`, `frames`, `proxy`, `kubeconfig`); `connection`, `asgi`
-and `transport` move the bytes. Objects and schemes are the business of the client above.
+Pure modules hold the rules (`request`, `response`, `retry`, `frames`, `proxy`, `kubeconfig`); `dial` and `transport`
+do the I/O. Objects and schemes belong to `opsdk.client`.
+
+Upstream: k8s.io/client-go/rest, tools/clientcmd, discovery, transport (v1.36)
 """

@@ -1,4 +1,7 @@
-"""How to reach and convince one API server."""
+"""Configuration of the connection to one API server.
+
+Upstream: k8s.io/client-go/rest/config.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from opsdk.errors import ConfigError
+from opsdk.structured_merge.value import JsonValue
 
 _REDACTED = "--- REDACTED ---"
+_HEADER_UNSAFE = re.compile(r"[^!#$&'*+\-.^_`|~0-9A-Za-z]")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -22,11 +27,11 @@ class ExecConfig:
     """A credential plugin: a command that prints an ``ExecCredential``.
 
     Attributes:
-        command: looked up in PATH, or relative to the kubeconfig's folder where it holds a slash.
+        command: looked up in PATH, or relative to the kubeconfig's folder if it contains a slash.
         args: its arguments.
         env: added to this process's environment.
         api_version: ``client.authentication.k8s.io/v1`` or ``v1beta1``.
-        provide_cluster_info: put the cluster (address, CA) into ``KUBERNETES_EXEC_INFO``.
+        provide_cluster_info: add the cluster (address, CA) to ``KUBERNETES_EXEC_INFO``.
         cluster_config: the cluster's extension for the plugin, passed with the cluster info.
         interactive_mode: ``Never``, ``IfAvailable`` or ``Always``.
         install_hint: shown when the command is not found.
@@ -37,18 +42,18 @@ class ExecConfig:
     env: Mapping[str, str] = field(default_factory=dict)
     api_version: str = "client.authentication.k8s.io/v1"
     provide_cluster_info: bool = False
-    cluster_config: Any = None
+    cluster_config: JsonValue = None
     interactive_mode: str = "IfAvailable"
     install_hint: str = ""
 
     def __repr__(self) -> str:
-        # Arguments and environment are where people put secrets.
+        # Arguments and environment may hold secrets.
         return f"ExecConfig(command={self.command!r}, api_version={self.api_version!r}, ...)"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Impersonate:
-    """Act as somebody else; the server asks whether we may."""
+    """The user to impersonate. The server checks the permission (verb ``impersonate``)."""
 
     user: str = ""
     uid: str = ""
@@ -56,28 +61,24 @@ class Impersonate:
     extra: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def headers(self) -> list[tuple[str, str]]:
-        """The request headers; a repeated name is one more value."""
+        """Return the request headers. A header with several values is repeated."""
         pairs = [("Impersonate-User", self.user)] if self.user else []
         pairs += [("Impersonate-Uid", self.uid)] if self.uid else []
         pairs += [("Impersonate-Group", group) for group in self.groups]
         for key, values in self.extra.items():
-            pairs += [(f"Impersonate-Extra-{_header_key(key)}", value) for value in values]
+            # Escaped as in k8s.io/client-go/transport/round_trippers.go (headerKeyEscape).
+            name = _HEADER_UNSAFE.sub(lambda match: "".join(f"%{byte:02X}" for byte in match[0].encode()), key)
+            pairs += [(f"Impersonate-Extra-{name}", value) for value in values]
         return pairs
-
-
-def _header_key(key: str) -> str:
-    """Escape what a header name cannot hold, and ``%``, as the server unescapes it."""
-    unsafe = re.compile(r"[^!#$&'*+\-.^_`|~0-9A-Za-z]")
-    return unsafe.sub(lambda match: "".join(f"%{byte:02X}" for byte in match[0].encode()), key)
 
 
 @lru_cache(maxsize=1)
 def default_user_agent() -> str:
-    """The program's name, then ``opsdk/<version> (<os>/<arch>)``.
+    """Return ``<program>/opsdk opsdk/<version> (<os>/<arch>)``.
 
-    The program comes first because the server derives the default field manager from the text before the slash.
+    The program comes first because the server uses the text before the first slash as the default field manager.
     """
-    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - 30 ms, paid on first use
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - start-up time: 30 ms
 
     try:
         ours = version("opsdk")
@@ -92,32 +93,35 @@ def default_user_agent() -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False)
 class Config:
-    """One API server and who we are to it. Empty means not set; `repr` shows no secret.
+    """Address, TLS and credentials of one API server. Empty fields are not set. `repr` hides secrets.
 
     Attributes:
-        host: ``https://10.0.0.1:6443``, perhaps with a base path; without a scheme, https if TLS is configured.
-        ca_data: PEM certificates to trust; wins over `ca_file`. Neither: the system's.
+        host: ``https://10.0.0.1:6443``, with an optional base path. Without a scheme: https if TLS is configured.
+        ca_data: PEM certificates to trust; takes precedence over `ca_file`. Neither: the system's.
         ca_file: read again when it changes.
-        client_cert_data: PEM; wins over the file, like the key.
+        client_cert_data: PEM; takes precedence over the file, like the key.
         client_cert_file: read again when it changes.
         client_key_data: PEM.
         client_key_file: read again when it changes.
-        token: a bearer token; with `token_file`, what is used until the file was read.
+        token: a bearer token; with `token_file`, used until the file is read.
         token_file: read again each minute, and after a 401.
         username: for basic authentication.
         password: for basic authentication.
-        exec: a plugin that prints credentials.
-        insecure_skip_tls_verify: accept any certificate.
-        tls_server_name: the name to verify (and to send) instead of the host's.
-        proxy_url: ``http://`` or ``https://``; empty asks HTTPS_PROXY, HTTP_PROXY and NO_PROXY.
-        impersonate: act as somebody else.
+        exec: a credential plugin.
+        insecure_skip_tls_verify: accept any server certificate.
+        tls_server_name: the server name to verify and send instead of the host.
+        proxy_url: ``http://`` or ``https://``; empty uses HTTPS_PROXY, HTTP_PROXY and NO_PROXY.
+        impersonate: the user to impersonate.
         user_agent: see `default_user_agent`.
-        qps: requests a second, None for no limit: the server's priority and fairness does it better.
-        burst: requests that may go at once when `qps` is set.
-        timeout: seconds for each call unless it says otherwise; None waits for ever. Watches are exempt.
-        namespace: the default of the context, else ``default``.
-        disable_compression: do not ask for gzip.
-        app: an ASGI application that answers in this process; no socket is opened then.
+        qps: requests per second; None for no limit, because the server's priority and fairness limits better.
+        burst: requests that may start at once when `qps` is set.
+        timeout: seconds for each call that sets no timeout; None waits without limit. Watches are exempt.
+        namespace: the namespace of the context, else ``default``.
+        disable_compression: do not request gzip.
+        app: an ASGI application to call in this process instead of opening sockets.
+
+    Raises:
+        ConfigError: the fields contradict each other.
     """
 
     host: str = "http://localhost"
@@ -150,8 +154,8 @@ class Config:
             raise ConfigError(f"configuration for {_without_password(self.host)}: {problem}")
 
     def __repr__(self) -> str:
-        shown = (f"{f.name}={_shown(f.name, getattr(self, f.name))}" for f in fields(self) if getattr(self, f.name))
-        return f"Config({', '.join(shown)})"
+        parts = (f"{f.name}={_redacted(f.name, getattr(self, f.name))}" for f in fields(self) if getattr(self, f.name))
+        return f"Config({', '.join(parts)})"
 
     @property
     def endpoint(self) -> Endpoint:
@@ -160,14 +164,14 @@ class Config:
 
     @property
     def wants_tls(self) -> bool:
-        """Whether anything here makes sense only with TLS."""
+        """Whether a field is set that only makes sense with TLS."""
         has_ca = bool(self.ca_data or self.ca_file)
         has_cert = bool(self.client_cert_data or self.client_cert_file)
         return has_ca or has_cert or self.insecure_skip_tls_verify
 
 
 def _contradiction(config: Config) -> str:
-    """What cannot be meant together, in words; empty if nothing."""
+    """Return the contradiction between fields, or an empty string."""
     has_cert = bool(config.client_cert_data or config.client_cert_file)
     has_key = bool(config.client_key_data or config.client_key_file)
     impersonate = config.impersonate
@@ -176,37 +180,37 @@ def _contradiction(config: Config) -> str:
     if config.exec and config.username:
         return "username/password and an exec plugin are both set; keep one"
     if config.insecure_skip_tls_verify and (config.ca_data or config.ca_file):
-        return "a CA is given, and verification is switched off; keep one"
+        return "a CA is set, and insecure_skip_tls_verify disables verification; keep one"
     if has_cert != has_key:
         return f"a client {'certificate' if has_cert else 'key'} without its {'key' if has_cert else 'certificate'}"
     if (impersonate.uid or impersonate.groups or impersonate.extra) and not impersonate.user:
         return "impersonation of a uid, groups or extra needs a user"
     if config.qps is not None and (config.qps <= 0 or config.burst < 1):
-        return "qps and burst must be positive; qps=None switches the limit off"
+        return "qps and burst must be positive; qps=None disables the limit"
     return ""
 
 
 _SECRET = frozenset({"token", "password", "client_key_data"})
 
 
-def _shown(name: str, value: Any) -> str:
+def _redacted(name: str, value: object) -> str:
     if name in _SECRET:
         return _REDACTED
     if isinstance(value, bytes):
         return f"<{len(value)} bytes>"
-    if name in {"proxy_url", "host"}:
+    if name in {"proxy_url", "host"} and isinstance(value, str):
         return repr(_without_password(value))
     return repr(value)
 
 
 def _without_password(url: str) -> str:
-    """A URL fit for messages."""
+    """Return a URL without credentials, for messages."""
     return re.sub(r"(?<=//)[^/@]*@", "***@", url)
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A parsed host; `base_path` has no slash at its end, `host` no brackets."""
+    """A parsed host. `base_path` has no trailing slash, `host` no brackets."""
 
     scheme: str
     host: str
@@ -215,7 +219,7 @@ class Endpoint:
 
     @property
     def authority(self) -> str:
-        """For the Host header: with brackets around IPv6, and without a port that goes without saying."""
+        """The Host header: brackets around IPv6, no default port."""
         name = f"[{self.host}]" if ":" in self.host else self.host
         usual = {"http": 80, "https": 443}[self.scheme]
         return name if self.port == usual else f"{name}:{self.port}"
@@ -225,20 +229,20 @@ class Endpoint:
 
 
 def parse_host(host: str, *, tls: bool) -> Endpoint:
-    """Read `host`; `tls` chooses the scheme where it names none.
+    """Parse `host`. If it has no scheme, `tls` selects http or https. Raises `ConfigError`.
 
     >>> str(parse_host("10.0.0.1:6443", tls=True))
     'https://10.0.0.1:6443'
     """
-    shown = _without_password(host)
+    redacted = _without_password(host)
     text = host if "://" in host else f"{'https' if tls else 'http'}://{host}"
     try:
         url = urlsplit(text)
         port = url.port
     except ValueError as error:
-        raise ConfigError(f"host {shown!r} is no URL: {error}") from error
+        raise ConfigError(f"host {redacted!r} is not a URL: {error}") from error
     if url.scheme not in {"http", "https"} or not url.hostname:
-        raise ConfigError(f"host {shown!r} must be http(s)://name[:port][/path]")
+        raise ConfigError(f"host {redacted!r} must be http(s)://name[:port][/path]")
     if url.query or url.fragment or url.username:
-        raise ConfigError(f"host {shown!r} must not hold a query, a fragment or a user")
+        raise ConfigError(f"host {redacted!r} must not hold a query, a fragment or a user")
     return Endpoint(url.scheme, url.hostname, port or {"http": 80, "https": 443}[url.scheme], url.path.rstrip("/"))

@@ -1,4 +1,7 @@
-"""Where credentials come from, and when they are fetched again."""
+"""Sources of credentials, and when they are refreshed.
+
+Upstream: k8s.io/client-go/transport (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -13,28 +16,28 @@ from opsdk.rest.exec_plugin import ExecCredentials
 from opsdk.rest.tls import ClientCert
 
 TOKEN_FILE_PERIOD = 60.0
-"""Seconds after which a token file is read again; the kubelet replaces tokens well before they expire."""
+"""Seconds between reads of a token file (token_source.go). The kubelet replaces tokens well before they expire."""
 
 
 class Credentials(Protocol):
-    """Proves who we are."""
+    """Authenticates requests."""
 
     @property
     def client_cert(self) -> ClientCert | None:
-        """A client certificate that came with the last credentials."""
+        """The client certificate of the last credentials, if any."""
         ...
 
     async def headers(self) -> dict[str, str]:
-        """The headers for the next request; `ConfigError` or `UnauthorizedError` where there are none to be had."""
+        """Return the headers for the next request. Raises `ConfigError` or `UnauthorizedError`."""
         ...
 
     def invalidate(self) -> bool:
-        """The server answered 401: forget what can be fetched again; whether another try may succeed."""
+        """The server returned 401: drop cached credentials. Returns whether a retry may succeed."""
         ...
 
 
 class StaticCredentials:
-    """Headers that never change: a token, basic authentication, or nothing."""
+    """Fixed headers: a token, basic authentication, or none."""
 
     client_cert: ClientCert | None = None
 
@@ -46,18 +49,18 @@ class StaticCredentials:
         return self._headers
 
     def invalidate(self) -> bool:
-        """Nothing can be fetched again."""
+        """Return False: there is nothing to refresh."""
         return False
 
     def __repr__(self) -> str:
-        return f"<StaticSource: {'set' if self._headers else 'anonymous'}>"
+        return f"<StaticCredentials: {'set' if self._headers else 'anonymous'}>"
 
 
 class TokenFileCredentials:
-    """A bearer token in a file that somebody replaces now and then.
+    """A bearer token in a file that is replaced from time to time.
 
-    Read again each `TOKEN_FILE_PERIOD` and after a 401. While the file cannot be read, the last token stays, and before
-    the first reading `fallback`, if there is one.
+    Read again after `TOKEN_FILE_PERIOD` seconds and after a 401. While the file is unreadable, the last token stays in
+    use; before the first read, `fallback`.
     """
 
     client_cert: ClientCert | None = None
@@ -88,16 +91,16 @@ class TokenFileCredentials:
             raise ConfigError(f"token file {self._path}: {problem}")
 
     def invalidate(self) -> bool:
-        """The file may hold a newer token."""
+        """Return True: the file may hold a newer token."""
         self._read_at = None
         return True
 
     def __repr__(self) -> str:
-        return f"<TokenFileSource {self._path}>"
+        return f"<TokenFileCredentials {self._path}>"
 
 
-def source_for(config: Config, *, clock: Clock = LOOP_CLOCK) -> Credentials:
-    """The source that `config` asks for; a token or a password wins over a plugin."""
+def credentials_for(config: Config, *, clock: Clock = LOOP_CLOCK) -> Credentials:
+    """Return the credentials of `config`. A token or a password takes precedence over a plugin."""
     if config.token_file:
         return TokenFileCredentials(Path(config.token_file), fallback=config.token, clock=clock)
     if config.token:

@@ -1,4 +1,4 @@
-"""Making connections: direct or through a proxy, plain or TLS."""
+"""Opens connections: direct or through a proxy, plain or TLS."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import partial
 
 from opsdk.errors import ConnectError, ConnectionLostError
 from opsdk.http.client.connection import TLS_TIMEOUT, ClientConnection, connect
-from opsdk.http.client.errors import FOREIGN, translate
+from opsdk.http.client.errors import TRANSPORT_ERRORS, translate
 from opsdk.http.client.request import Pairs, encode_request
 from opsdk.rest.config import Endpoint
 from opsdk.rest.proxy import ProxyServer
@@ -27,18 +27,18 @@ class Dialer:
 
     @property
     def absolute_targets(self) -> bool:
-        """Whether requests name the whole URL: plain HTTP through a proxy."""
+        """Whether requests name the full URL: plain HTTP through a proxy."""
         return self._proxy is not None and self._endpoint.scheme == "http"
 
     @property
     def extra_headers(self) -> Pairs:
-        """What the proxy wants in each request it forwards."""
+        """Headers that the proxy requires in each forwarded request."""
         if self.absolute_targets and self._proxy is not None and self._proxy.authorization:
             return (("Proxy-Authorization", self._proxy.authorization),)
         return ()
 
     async def dial(self) -> ClientConnection:
-        """A fresh connection, its TLS done."""
+        """Return a new connection, with TLS if the endpoint is https."""
         where = str(self._endpoint)
         if self._proxy is not None:
             where = f"{where} through {self._proxy}"
@@ -49,7 +49,7 @@ class Dialer:
                 return await self._direct(where)
         except TimeoutError as error:
             raise ConnectError(f"{where}: no connection within {DIAL_TIMEOUT:g} s") from error
-        except FOREIGN as error:
+        except TRANSPORT_ERRORS as error:
             raise translate(error, sent=False, where=where) from error
 
     async def _direct(self, where: str) -> ClientConnection:
@@ -74,7 +74,7 @@ class Dialer:
         return await self._secure(connection, where)
 
     async def _tunnel(self, connection: ClientConnection, proxy: ProxyServer) -> None:
-        """Ask the proxy for a tunnel."""
+        """Open a tunnel through the proxy (CONNECT)."""
         host = f"[{self._endpoint.host}]" if ":" in self._endpoint.host else self._endpoint.host
         target = f"{host}:{self._endpoint.port}"
         headers = [("Host", target)]
@@ -84,13 +84,13 @@ class Dialer:
         try:
             await connection.head()
         except ConnectionLostError as error:
-            # Only the tunnel was lost: our request was never sent.
+            # Only the tunnel is lost: the request was not sent.
             raise ConnectError(str(error)) from error
         if not 200 <= connection.reader.status < 300:
             raise ConnectError(f"the proxy {proxy} refuses a tunnel to {target}: HTTP {connection.reader.status}")
 
     async def _secure(self, outer: ClientConnection, where: str) -> ClientConnection:
-        """TLS to the server inside the tunnel; the connection starts afresh on top."""
+        """Start TLS to the server inside the tunnel."""
         assert outer.transport is not None
         inner = ClientConnection(where)
         try:

@@ -1,27 +1,30 @@
-"""What a server serves: aggregated discovery in two requests, or the older one request per group and version."""
+"""API discovery: aggregated in two requests, or one request for each group version on older servers.
+
+Upstream: k8s.io/client-go/discovery (v1.36)
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 
 from opsdk.errors import DecodeError, NotFoundError, OpsdkError, ServiceUnavailableError
 from opsdk.rest.request import RestRequest
-from opsdk.rest.response import RestResponse, raise_for
+from opsdk.rest.response import RestResponse, raise_for_status
 
 _AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
-# Legacy discovery of a cluster with many CRDs is a hundred requests; this many go at once.
+# Legacy discovery of a cluster with many CRDs takes a hundred requests. This is the number in parallel.
 _CONCURRENCY = 16
 
 
 # ------------------------------------------------------------------ results
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiSubresource:
-    """``status``, ``scale`` ... of a resource; `group`, `version` and `kind` name what it takes and gives."""
+    """A subresource such as ``status``. `group`, `version` and `kind` name its request and response kind."""
 
     name: str
     group: str
@@ -32,7 +35,7 @@ class ApiSubresource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiResource:
-    """One resource. Its identity is `group`, `version` and `plural`; `kind` is what its objects are called."""
+    """A resource, identified by `group`, `version` and `plural`. `kind` is the kind of its objects."""
 
     group: str
     version: str
@@ -61,10 +64,10 @@ class ApiGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiscoveredGroups:
-    """Everything served, in the server's order, the preferred version of each group first.
+    """All served groups and resources in the server's order, the preferred version of each group first.
 
-    `failures` names the groups and versions (``metrics.k8s.io/v1beta1``) that are announced but do not answer. Their
-    resources are missing here, which does not mean that they are gone.
+    `failures` has the group versions (``metrics.k8s.io/v1beta1``) that are announced but do not respond. Their
+    resources are missing here, although they may exist.
     """
 
     groups: Sequence[ApiGroup] = ()
@@ -155,7 +158,6 @@ class _ResourceList(msgspec.Struct):
 
 
 _T = TypeVar("_T")
-_Coro = Coroutine[Any, Any, "DiscoveredGroups"]
 
 
 def _decode(response: RestResponse, kind: type[_T], path: str) -> _T:
@@ -167,7 +169,7 @@ def _decode(response: RestResponse, kind: type[_T], path: str) -> _T:
 
 # ------------------------------------------------------------------ pure: documents to results
 def from_aggregated(response: RestResponse, path: str) -> DiscoveredGroups:
-    """Read an ``APIGroupDiscoveryList``."""
+    """Decode an ``APIGroupDiscoveryList``."""
     groups, resources, failures = [], [], {}
     for item in _decode(response, _AggList, path).items or ():
         name, versions = item.metadata.name, item.versions or []
@@ -179,7 +181,7 @@ def from_aggregated(response: RestResponse, path: str) -> DiscoveredGroups:
                 label = _label(name, version.version)
                 failures[label] = ServiceUnavailableError(f"the discovery of {label} is stale: its server is down")
                 continue
-            resources += [_aggregated(name, version.version, found) for found in version.resources or ()]
+            resources += [_aggregated(name, version.version, resource) for resource in version.resources or ()]
     return DiscoveredGroups(groups=groups, resources=resources, failures=failures)
 
 
@@ -209,20 +211,20 @@ def _aggregated(group: str, version: str, found: _AggResource) -> ApiResource:
 
 
 def from_resource_list(response: RestResponse, group: str, version: str) -> list[ApiResource]:
-    """Read an ``APIResourceList``, joining ``pods/status`` to ``pods``."""
+    """Decode an ``APIResourceList``. ``pods/status`` becomes a subresource of ``pods``."""
     listed = _decode(response, _ResourceList, _label(group, version)).resources or []
     subresources: dict[str, dict[str, ApiSubresource]] = {}
-    for found in listed:
-        parent, slash, name = found.name.partition("/")
+    for resource in listed:
+        parent, slash, name = resource.name.partition("/")
         if slash:
             subresources.setdefault(parent, {})[name] = ApiSubresource(
                 name=name,
-                group=found.group if found.version else group,
-                version=found.version or version,
-                kind=found.kind,
-                verbs=tuple(found.verbs or ()),
+                group=resource.group if resource.version else group,
+                version=resource.version or version,
+                kind=resource.kind,
+                verbs=tuple(resource.verbs or ()),
             )
-    return [_legacy(group, version, found, subresources) for found in listed if "/" not in found.name]
+    return [_legacy(group, version, resource, subresources) for resource in listed if "/" not in resource.name]
 
 
 def _legacy(
@@ -253,7 +255,7 @@ def _preferred_first(group: _Group) -> tuple[str, ...]:
 
 
 def join(parts: Iterable[DiscoveredGroups]) -> DiscoveredGroups:
-    """One result out of several, in order."""
+    """Combine several results, in order."""
     groups: list[ApiGroup] = []
     resources: list[ApiResource] = []
     failures: dict[str, OpsdkError] = {}
@@ -264,35 +266,43 @@ def join(parts: Iterable[DiscoveredGroups]) -> DiscoveredGroups:
     return DiscoveredGroups(groups=tuple(groups), resources=tuple(resources), failures=failures)
 
 
-# ------------------------------------------------------------------ asking
+# ------------------------------------------------------------------ requests
 class DiscoveryTransport(Protocol):
     """What discovery needs of a transport."""
 
     async def send(self, request: RestRequest) -> RestResponse:
-        """The whole answer, whatever its status."""
+        """Return the response, whatever its status."""
         ...
 
 
 class Discovery:
-    """Asks a server what it serves; keeps nothing."""
+    """Runs discovery. Keeps no result."""
 
     def __init__(self, transport: DiscoveryTransport) -> None:
         self._transport = transport
         self._slots = asyncio.Semaphore(_CONCURRENCY)
 
     async def fetch(self) -> DiscoveredGroups:
-        """Everything served. A group that fails is recorded and hides no other; an unreachable server is raised."""
-        core, rest = await _both(self._root("/api"), self._root("/apis"))
-        return join((core, rest))
+        """Return everything served. A failing group is recorded in ``failures``.
+
+        Raises `ApiError` or `TransportError` if the server does not respond.
+        """
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                core = tasks.create_task(self._root("/api"), name="discovery/api")
+                groups = tasks.create_task(self._root("/apis"), name="discovery/apis")
+        except BaseExceptionGroup as group:
+            raise group.exceptions[0] from None  # callers expect the plain error
+        return join((core.result(), groups.result()))
 
     async def _root(self, path: str) -> DiscoveredGroups:
-        """One of the two roots, in whichever form the server answers."""
+        """Fetch one of the two roots, in either format."""
         request = RestRequest("GET", path, headers={"Accept": _AGGREGATED})
         response = await self._transport.send(request)
         if response.status == 404:
-            # A server may have only one of the two.
+            # A server may serve only one of the two roots.
             return DiscoveredGroups()
-        raise_for(response, request)
+        raise_for_status(response, request)
         if _decode(response, _Wire, path).kind == "APIGroupDiscoveryList":
             return from_aggregated(response, path)
         return await self._legacy_root(response, path)
@@ -305,39 +315,25 @@ class Discovery:
             listed = _decode(response, _GroupList, path).groups or []
             groups = [ApiGroup(name=g.name, versions=_preferred_first(g)) for g in listed if g.versions]
         async with asyncio.TaskGroup() as tasks:
-            asked = [
+            tasks_by_version = [
                 tasks.create_task(self._group_version(group.name, version), name=f"discovery/{group.name}/{version}")
-                for group, version in _pairs(groups)
+                for group in groups
+                for version in group.versions
             ]
-        found = join(task.result() for task in asked)
-        return replace(found, groups=tuple(groups))
+        discovered = join(task.result() for task in tasks_by_version)
+        return replace(discovered, groups=tuple(groups))
 
     async def _group_version(self, group: str, version: str) -> DiscoveredGroups:
-        """The resources of one group and version, or its failure."""
+        """Return the resources of one group version, or its failure."""
         path = f"/apis/{group}/{version}" if group else f"/api/{version}"
         request = RestRequest("GET", path, headers={"Accept": "application/json"})
         try:
             async with self._slots:
                 response = await self._transport.send(request)
-            raise_for(response, request)
+            raise_for_status(response, request)
             return DiscoveredGroups(resources=from_resource_list(response, group, version))
         except NotFoundError:
-            # Announced a moment ago and gone since: a CRD was deleted.
+            # A CRD was deleted since the group list was read.
             return DiscoveredGroups()
         except OpsdkError as error:
             return DiscoveredGroups(failures={_label(group, version): error})
-
-
-def _pairs(groups: Sequence[ApiGroup]) -> Iterator[tuple[ApiGroup, str]]:
-    return ((group, version) for group in groups for version in group.versions)
-
-
-async def _both(first: _Coro, second: _Coro) -> tuple[DiscoveredGroups, DiscoveredGroups]:
-    """Both at once; the error of the first that fails, not a group of errors."""
-    try:
-        async with asyncio.TaskGroup() as tasks:
-            one = tasks.create_task(first, name="discovery/api")
-            other = tasks.create_task(second, name="discovery/apis")
-    except BaseExceptionGroup as group:
-        raise group.exceptions[0] from None
-    return one.result(), other.result()

@@ -1,4 +1,4 @@
-"""Discovery for a RESTMapper."""
+"""Discovery results as RESTMappings."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ from opsdk.errors import UsageError
 from opsdk.rest.discovery import ApiResource, DiscoveredGroups, Discovery
 
 
-class DiscoveredSource:
-    """A mapper's source over `Discovery`."""
+class RestDiscoverySource:
+    """A `DiscoverySource` over `Discovery`."""
 
     def __init__(self, discovery: Discovery) -> None:
         self._discovery = discovery
 
     async def fetch(self) -> ServedResource:
-        """Ask the server for everything."""
-        return served(await self._discovery.fetch())
+        """Run discovery."""
+        return served_resources(await self._discovery.fetch())
 
 
-def served(found: DiscoveredGroups) -> ServedResource:
-    """What was discovered, as mappings. Pure."""
+def served_resources(discovered: DiscoveredGroups) -> ServedResource:
+    """Convert discovery results to mappings. Pure."""
     failures: dict[GroupVersion, str] = {}
-    for where, error in found.failures.items():
+    for where, error in discovered.failures.items():
         try:
             failures[GroupVersion.parse(where)] = str(error)
         except UsageError:
             failures[GroupVersion(where, "")] = str(error)
-    return ServedResource(mappings=[_mapping(r) for r in found.resources], failures=failures)
+    return ServedResource(mappings=[_mapping(r) for r in discovered.resources], failures=failures)
 
 
-def _mapping(found: ApiResource) -> RestMapping:
+def _mapping(discovered: ApiResource) -> RestMapping:
     return RestMapping(
-        gvk=GroupVersionKind(found.group, found.version, found.kind),
-        resource=GroupVersionResource(found.group, found.version, found.plural),
-        namespaced=found.namespaced,
-        singular=found.singular,
-        verbs=frozenset(found.verbs),
-        short_names=tuple(found.short_names),
-        categories=tuple(found.categories),
-        subresources=frozenset(found.subresources),
+        gvk=GroupVersionKind(discovered.group, discovered.version, discovered.kind),
+        resource=GroupVersionResource(discovered.group, discovered.version, discovered.plural),
+        namespaced=discovered.namespaced,
+        singular=discovered.singular,
+        verbs=frozenset(discovered.verbs),
+        short_names=tuple(discovered.short_names),
+        categories=tuple(discovered.categories),
+        subresources=frozenset(discovered.subresources),
     )

@@ -1,4 +1,7 @@
-"""Credential plugins: commands that print an ``ExecCredential``."""
+"""Credential plugins: commands that print an ``ExecCredential``.
+
+Upstream: k8s.io/client-go/plugin/pkg/client/auth/exec/exec.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from opsdk.rest.config import Config, ExecConfig
 from opsdk.rest.tls import ClientCert
 from opsdk.structured_merge.value import JsonObject
 
-# A plugin's complaint is quoted up to here.
+# Bytes of a plugin's standard error to quote in messages.
 _MAX_STDERR = 2000
 
 
@@ -37,7 +40,7 @@ class _Printed(msgspec.Struct, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """What a plugin printed; `expires` is aware, None for never."""
+    """The credential that a plugin printed. `expires` is aware; None means never."""
 
     token: str = field(default="", repr=False)
     client_cert: ClientCert | None = None
@@ -46,7 +49,7 @@ class Credential:
 
 # ------------------------------------------------------------------ pure
 def exec_info(plugin: ExecConfig, config: Config, *, interactive: bool) -> str:
-    """The value of ``KUBERNETES_EXEC_INFO``."""
+    """Return the value of ``KUBERNETES_EXEC_INFO``."""
     spec: JsonObject = {"interactive": interactive}
     if plugin.provide_cluster_info:
         spec["cluster"] = _cluster_info(plugin, config)
@@ -73,16 +76,16 @@ def _cluster_info(plugin: ExecConfig, config: Config) -> JsonObject:
 
 
 def parse_credential(printed: bytes, plugin: ExecConfig) -> Credential:
-    """Read what a plugin printed; messages never quote it."""
+    """Parse a plugin's output. Raises `ConfigError`; its message never quotes the output."""
     try:
-        found = msgspec.json.decode(printed, type=_Printed)
+        credential = msgspec.json.decode(printed, type=_Printed)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        # msgspec names paths and types, not values.
-        raise _problem(plugin, f"printed no ExecCredential: {error}") from None
-    if found.kind != "ExecCredential" or found.api_version != plugin.api_version:
-        said = f"{found.api_version!r} {found.kind!r}"
-        raise _problem(plugin, f"printed {said} instead of {plugin.api_version!r} 'ExecCredential'")
-    status = found.status
+        # msgspec's message has paths and types, not values.
+        raise _problem(plugin, f"printed an invalid ExecCredential: {error}") from None
+    if credential.kind != "ExecCredential" or credential.api_version != plugin.api_version:
+        got = f"{credential.api_version!r} {credential.kind!r}"
+        raise _problem(plugin, f"printed {got} instead of {plugin.api_version!r} 'ExecCredential'")
+    status = credential.status
     if status is None:
         raise _problem(plugin, "printed no status")
     cert, key = status.client_certificate_data or "", status.client_key_data or ""
@@ -107,7 +110,7 @@ def _problem(plugin: ExecConfig, words: str) -> ConfigError:
 
 # ------------------------------------------------------------------ running
 class ExecCredentials:
-    """Credentials from a plugin: run once for all who wait, kept until they expire or the server refuses them."""
+    """Credentials from a plugin. It runs once for all waiting callers, and again after expiry or a 401."""
 
     def __init__(self, plugin: ExecConfig, config: Config, *, clock: Clock = LOOP_CLOCK) -> None:
         self._plugin = plugin
@@ -118,11 +121,11 @@ class ExecCredentials:
 
     @property
     def client_cert(self) -> ClientCert | None:
-        """The certificate of the last credential."""
+        """The client certificate of the last credential."""
         return self._credential.client_cert if self._credential else None
 
     async def headers(self) -> dict[str, str]:
-        """Run the plugin if there is no valid credential. Cancelled, the plugin is killed; the next waiter runs it."""
+        """Run the plugin if there is no valid credential. Cancellation kills it."""
         credential = self._valid()
         if credential is None:
             async with self._lock:
@@ -132,13 +135,13 @@ class ExecCredentials:
         return {"Authorization": f"Bearer {credential.token}"} if credential.token else {}
 
     def _valid(self) -> Credential | None:
-        found = self._credential
-        if found is not None and found.expires is not None and self._clock.wall() >= found.expires:
+        credential = self._credential
+        if credential is not None and credential.expires is not None and self._clock.wall() >= credential.expires:
             return None
-        return found
+        return credential
 
     def invalidate(self) -> bool:
-        """The next request runs the plugin again."""
+        """Drop the credential: the next request runs the plugin again."""
         self._credential = None
         return True
 
@@ -154,7 +157,7 @@ class ExecCredentials:
                 env=env,
                 stdin=None if interactive else asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
-                # An interactive plugin speaks to the human.
+                # An interactive plugin prompts on standard error.
                 stderr=None if interactive else asyncio.subprocess.PIPE,
             )
         except OSError as error:
@@ -162,31 +165,25 @@ class ExecCredentials:
         try:
             stdout, stderr = await process.communicate()
         except BaseException:
-            await _kill(process)
+            if process.returncode is None:
+                process.kill()
+            await process.communicate()  # drains the pipes, so that their transports close
             raise
         if process.returncode:
-            said = (stderr or b"")[-_MAX_STDERR:].decode(errors="replace").strip()
-            problem = _problem(plugin, f"failed with exit code {process.returncode}: {said}")
+            stderr_text = (stderr or b"")[-_MAX_STDERR:].decode(errors="replace").strip()
+            problem = _problem(plugin, f"failed with exit code {process.returncode}: {stderr_text}")
             raise UnauthorizedError(str(problem))
         return stdout
 
     def __repr__(self) -> str:
-        return f"<ExecSource {self._plugin.command!r}: {'credential' if self._credential else 'no credential'}>"
+        return f"<ExecCredentials {self._plugin.command!r}: {'credential' if self._credential else 'no credential'}>"
 
 
 def _interactive(plugin: ExecConfig) -> bool:
-    """Whether the plugin may ask a human."""
+    """Whether the plugin may prompt on the terminal."""
     if plugin.interactive_mode == "Never":
         return False
     terminal = sys.stdin is not None and not sys.stdin.closed and sys.stdin.isatty()
     if plugin.interactive_mode == "Always" and not terminal:
-        raise _problem(plugin, "needs a terminal (interactiveMode: Always), and standard input is none")
+        raise _problem(plugin, "needs a terminal (interactiveMode: Always), but standard input is not a terminal")
     return terminal
-
-
-async def _kill(process: asyncio.subprocess.Process) -> None:
-    """End a plugin whose caller was cancelled, and reap it."""
-    if process.returncode is None:
-        process.kill()
-    # Drains the pipes too, so that their transports close.
-    await process.communicate()

@@ -1,14 +1,16 @@
-"""Watch bytes to frames: pure, and the same for every way the network cuts the bytes."""
+"""Splits watch streams into frames. Pure, and independent of how the network splits the bytes."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 
-from opsdk.errors import DecodeError
+from opsdk.errors import ApiError, ConnectionLostError, DecodeError, api_error_from_status
 
 
 class FrameSplitter:
-    r"""Splits a stream at newlines. A frame may be of any length; empty lines are skipped.
+    r"""Splits a stream at newlines. A frame may have any length; empty lines are skipped.
 
     >>> splitter = FrameSplitter()
     >>> splitter.feed(b'{"a":1}\n{"b"')
@@ -20,11 +22,11 @@ class FrameSplitter:
     __slots__ = ("_tail",)
 
     def __init__(self) -> None:
-        # Pieces, not one buffer: a large object arrives in many chunks, and each byte is to be copied once.
+        # Chunks, not one buffer: a large object arrives in many chunks, and each byte is copied once.
         self._tail: list[bytes] = []
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The frames that `data` completes, without their newlines."""
+        """Return the frames that `data` completes, without their newlines."""
         lines = data.split(b"\n")
         if len(lines) == 1:
             self._keep(data)
@@ -40,7 +42,7 @@ class FrameSplitter:
             self._tail.append(piece)
 
     def rest(self) -> bytes:
-        """The bytes after the last newline; not empty at the end of a stream means it was cut."""
+        """Return the bytes after the last newline. Bytes at the end of a stream mean that it was cut off."""
         return b"".join(self._tail).strip()
 
     def __repr__(self) -> str:
@@ -50,8 +52,9 @@ class FrameSplitter:
 class WatchFrame(msgspec.Struct, frozen=True):
     """One watch event whose object is still encoded.
 
-    `type` is ``ADDED``, ``MODIFIED``, ``DELETED``, ``BOOKMARK`` or ``ERROR``; `object` converts to bytes with
-    ``bytes(frame.object)``.
+    Attributes:
+        type: ``ADDED``, ``MODIFIED``, ``DELETED``, ``BOOKMARK`` or ``ERROR``.
+        object: ``bytes(frame.object)`` returns the JSON.
     """
 
     type: str
@@ -59,11 +62,12 @@ class WatchFrame(msgspec.Struct, frozen=True):
 
 
 _DECODER = msgspec.json.Decoder(WatchFrame)
-_SHOWN = 80
+# Bytes of an unreadable frame to quote in messages.
+_QUOTED = 80
 
 
 def parse_frame(frame: bytes) -> WatchFrame:
-    """Read the type of one frame, and leave its object encoded; `DecodeError` shows how unreadable bytes start.
+    """Decode the type of one frame, and leave its object encoded. Raises `DecodeError`.
 
     >>> parse_frame(b'{"type":"ADDED","object":{"kind":"Pod"}}').type
     'ADDED'
@@ -71,4 +75,37 @@ def parse_frame(frame: bytes) -> WatchFrame:
     try:
         return _DECODER.decode(frame)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise DecodeError(f"no watch event ({error}): {frame[:_SHOWN]!r}") from error
+        raise DecodeError(f"not a watch event ({error}): {frame[:_QUOTED]!r}") from error
+
+
+class WatchDecoder:
+    """Decodes the chunks of a watch stream into frames.
+
+    Args:
+        watched: what is watched, for the error message.
+    """
+
+    def __init__(self, watched: object) -> None:
+        self._watched = watched
+        self._splitter = FrameSplitter()
+
+    def feed(self, data: bytes) -> Iterator[WatchFrame]:
+        """Iterate over the frames that `data` completes. Raises `DecodeError`."""
+        return map(parse_frame, self._splitter.feed(data))
+
+    def finish(self) -> None:
+        """End of the stream. Raises `ConnectionLostError` if it ended inside a frame."""
+        if self._splitter.rest():
+            raise ConnectionLostError(f"the watch of {self._watched} was cut off inside an event")
+
+    def __repr__(self) -> str:
+        return f"<WatchDecoder of {self._watched}: {self._splitter!r}>"
+
+
+def error_from_event(data: bytes) -> ApiError:
+    """Return the typed error of an ERROR event, whose object is a ``Status``."""
+    try:
+        status = msgspec.json.decode(data, type=dict)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        status = {"message": f"the watch failed with an unreadable error: {data[:_QUOTED]!r}"}
+    return api_error_from_status(status, code=500)

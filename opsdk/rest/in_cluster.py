@@ -1,4 +1,7 @@
-"""The configuration a pod finds around itself."""
+"""The configuration inside a pod.
+
+Upstream: k8s.io/client-go/rest/config.go, InClusterConfig (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,12 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 def in_cluster_config(*, env: Mapping[str, str] | None = None, root: Path = SERVICE_ACCOUNT) -> Config | None:
-    """From the service account, or None outside a pod.
+    """Return the configuration of the pod's service account, or None outside a pod.
 
-    `ConfigError` inside a pod whose service account is not mounted. The token is read again each minute, for the
-    kubelet replaces it.
+    The token is read again each minute, because the kubelet replaces it.
+
+    Raises:
+        ConfigError: the service account is not mounted.
     """
     env = os.environ if env is None else env
     host, port = env.get("KUBERNETES_SERVICE_HOST", ""), env.get("KUBERNETES_SERVICE_PORT", "")

@@ -1,6 +1,8 @@
-"""kubeconfig files: read, merged as kubectl merges them, and turned into a `Config`.
+"""kubeconfig files: parsed, merged as kubectl merges them, and converted to a `Config`.
 
-Pure but for `read_file`. Every message names the file and the entry it is about.
+Only `read_file` has I/O. Every message names the file and the entry.
+
+Upstream: k8s.io/client-go/tools/clientcmd/loader.go, client_config.go (v1.36)
 """
 
 from __future__ import annotations
@@ -10,11 +12,10 @@ import binascii
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from opsdk.errors import ConfigError
 from opsdk.rest.config import Config, ExecConfig, Impersonate
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _EXEC_EXTENSION = "client.authentication.k8s.io/exec"
 _EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
@@ -23,19 +24,19 @@ _INTERACTIVE = ("Never", "IfAvailable", "Always")
 
 @dataclass(frozen=True, slots=True)
 class KubeconfigEntry:
-    """One named cluster, user or context, and the file it came from."""
+    """One named cluster, user or context, and the file that defines it."""
 
     kind: str
     name: str
     file: Path
-    data: Mapping[str, Any] = field(repr=False)
+    data: Mapping[str, JsonValue] = field(repr=False)
 
     def fail(self, problem: str) -> ConfigError:
-        """The error about this entry."""
+        """Return the error for this entry."""
         return ConfigError(f"{self.file}: {self.kind} {self.name!r}: {problem}")
 
     def text(self, key: str) -> str:
-        """A string field, empty where absent."""
+        """Return a string field, empty if absent."""
         value = self.data.get(key)
         if value is None:
             return ""
@@ -44,27 +45,27 @@ class KubeconfigEntry:
         return value
 
     def flag(self, key: str) -> bool:
-        """A boolean field, false where absent."""
+        """Return a boolean field, false if absent."""
         value = self.data.get(key)
         if value is None or isinstance(value, bool):
             return bool(value)
         raise self.fail(f"{key} must be true or false")
 
     def path(self, key: str) -> str:
-        """A file name, relative to the kubeconfig it is written in."""
+        """Return a file name, resolved relative to the kubeconfig."""
         value = self.text(key)
         return str(self.file.parent / value) if value else ""
 
     def data_of(self, key: str) -> bytes:
-        """Base64 bytes, empty where absent."""
+        """Return base64 data, empty if absent."""
         value = self.text(key)
         try:
             return base64.b64decode("".join(value.split()), validate=True)
         except (binascii.Error, ValueError) as error:
-            raise self.fail(f"{key} is no base64") from error
+            raise self.fail(f"{key} is not valid base64") from error
 
     def strings(self, key: str) -> tuple[str, ...]:
-        """A list of strings, empty where absent."""
+        """Return a list of strings, empty if absent."""
         value = self.data.get(key)
         if value is None:
             return ()
@@ -75,7 +76,7 @@ class KubeconfigEntry:
 
 @dataclass(frozen=True, slots=True)
 class Kubeconfig:
-    """Merged files. `files` are those that were read, for messages."""
+    """Merged kubeconfig files. `files` are the files that were read, for messages."""
 
     clusters: Mapping[str, KubeconfigEntry]
     users: Mapping[str, KubeconfigEntry]
@@ -85,9 +86,9 @@ class Kubeconfig:
 
 
 # ------------------------------------------------------------------ reading and merging
-def read_file(path: Path) -> Mapping[str, Any] | None:
-    """The mapping in one file, or None where there is no such file."""
-    import yaml  # noqa: PLC0415 - 25 ms, paid only where a kubeconfig is read
+def read_file(path: Path) -> Mapping[str, JsonValue] | None:
+    """Return the content of one file, or None if it does not exist. Raises `ConfigError`."""
+    import yaml  # noqa: PLC0415 - start-up time: 25 ms
 
     try:
         text = path.read_text()
@@ -98,10 +99,10 @@ def read_file(path: Path) -> Mapping[str, Any] | None:
     try:
         document = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        # The problem without the excerpt: the line may hold a token.
+        # Without the excerpt of YAMLError: the line may hold a token.
         mark = getattr(error, "problem_mark", None)
         where = f" in line {mark.line + 1}" if mark else ""
-        raise ConfigError(f"{path}: no YAML{where}: {getattr(error, 'problem', None)}") from None
+        raise ConfigError(f"{path}: not valid YAML{where}: {getattr(error, 'problem', None)}") from None
     if document is None:
         return {}
     if not isinstance(document, dict):
@@ -109,12 +110,12 @@ def read_file(path: Path) -> Mapping[str, Any] | None:
     return document
 
 
-def merge(files: Iterable[tuple[Path, Mapping[str, Any]]]) -> Kubeconfig:
-    """Merge in order: the first file to name an entry, or to set the current context, wins whole."""
+def merge(files: Iterable[tuple[Path, Mapping[str, JsonValue]]]) -> Kubeconfig:
+    """Merge files in order. The first file that has an entry, or a current context, defines it."""
     tables: dict[str, dict[str, KubeconfigEntry]] = {"clusters": {}, "users": {}, "contexts": {}}
-    current, seen = "", []
+    current, paths = "", []
     for path, document in files:
-        seen.append(path)
+        paths.append(path)
         for section, table in tables.items():
             for name, entry in _entries(path, document, section).items():
                 table.setdefault(name, entry)
@@ -122,54 +123,57 @@ def merge(files: Iterable[tuple[Path, Mapping[str, Any]]]) -> Kubeconfig:
         if not isinstance(chosen, str):
             raise ConfigError(f"{path}: current-context must be a string")
         current = current or chosen
-    return Kubeconfig(**tables, current_context=current, files=seen)
+    return Kubeconfig(**tables, current_context=current, files=paths)
 
 
-def _entries(path: Path, document: Mapping[str, Any], section: str) -> dict[str, KubeconfigEntry]:
-    """The named entries of one section of one file."""
-    kind, found = section.removesuffix("s"), {}
+def _entries(path: Path, document: Mapping[str, JsonValue], section: str) -> dict[str, KubeconfigEntry]:
+    """Return the named entries of one section of one file."""
+    kind, entries = section.removesuffix("s"), {}
     listed = document.get(section) or []
     if not isinstance(listed, list):
         raise ConfigError(f"{path}: {section} must be a list")
-    for at, item in enumerate(listed):
+    for index, item in enumerate(listed):
         name = item.get("name") if isinstance(item, dict) else None
         if not isinstance(name, str):
-            raise ConfigError(f"{path}: {section}[{at}] must be a mapping with a name")
+            raise ConfigError(f"{path}: {section}[{index}] must be a mapping with a name")
         data = item.get(kind) or {}
         if not isinstance(data, dict):
             raise ConfigError(f"{path}: {kind} {name!r}: must be a mapping")
-        if name in found:
+        if name in entries:
             raise ConfigError(f"{path}: {kind} {name!r}: appears twice")
-        found[name] = KubeconfigEntry(kind, name, path, data)
-    return found
+        entries[name] = KubeconfigEntry(kind, name, path, data)
+    return entries
 
 
 def config_from_files(paths: Sequence[Path], *, context: str | None = None, required: bool = False) -> Config:
-    """Read, merge and resolve. Missing files are skipped unless `required`; at least one must exist."""
-    found = [(path, document) for path in paths if (document := read_file(path)) is not None]
-    if not found or (required and len(found) < len(paths)):
+    """Read, merge and resolve kubeconfig files.
+
+    Missing files are skipped unless `required`. Raises `ConfigError` if no file exists.
+    """
+    documents = [(path, document) for path in paths if (document := read_file(path)) is not None]
+    if not documents or (required and len(documents) < len(paths)):
         raise ConfigError(f"no kubeconfig at {', '.join(map(str, paths))}")
-    return resolve(merge(found), context=context)
+    return resolve(merge(documents), context=context)
 
 
 # ------------------------------------------------------------------ one context
 def resolve(kubeconfig: Kubeconfig, *, context: str | None = None) -> Config:
-    """The `Config` of one context, the current one unless named."""
+    """Return the `Config` of `context`, or of the current context."""
     files = ", ".join(map(str, kubeconfig.files))
-    wanted = context or kubeconfig.current_context
-    known = ", ".join(sorted(kubeconfig.contexts)) or "none"
-    if not wanted:
-        raise ConfigError(f"{files}: no current-context, and none asked for; known: {known}")
-    if wanted not in kubeconfig.contexts:
-        raise ConfigError(f"{files}: no context {wanted!r}; known: {known}")
-    chosen = kubeconfig.contexts[wanted]
-    cluster = _referred(kubeconfig.clusters, chosen, "cluster")
+    name = context or kubeconfig.current_context
+    available = ", ".join(sorted(kubeconfig.contexts)) or "none"
+    if not name:
+        raise ConfigError(f"{files}: no current-context is set: pass context=...; available: {available}")
+    if name not in kubeconfig.contexts:
+        raise ConfigError(f"{files}: no context {name!r}; available: {available}")
+    chosen = kubeconfig.contexts[name]
+    cluster = _referenced(kubeconfig.clusters, chosen, "cluster")
     if cluster is None:
         raise chosen.fail("names no cluster")
     server = cluster.text("server")
     if not server:
         raise cluster.fail("has no server")
-    user = _referred(kubeconfig.users, chosen, "user")
+    user = _referenced(kubeconfig.users, chosen, "user")
     settings = _cluster_settings(cluster) | (_user_settings(user, cluster) if user else {})
     try:
         return Config(host=server, namespace=chosen.text("namespace") or "default", **settings)
@@ -177,7 +181,7 @@ def resolve(kubeconfig: Kubeconfig, *, context: str | None = None) -> Config:
         raise chosen.fail(str(error)) from error
 
 
-def _referred(table: Mapping[str, KubeconfigEntry], context: KubeconfigEntry, key: str) -> KubeconfigEntry | None:
+def _referenced(table: Mapping[str, KubeconfigEntry], context: KubeconfigEntry, key: str) -> KubeconfigEntry | None:
     name = context.text(key)
     if not name:
         return None
@@ -244,31 +248,24 @@ def _exec(user: KubeconfigEntry, cluster: KubeconfigEntry) -> ExecConfig | None:
     mode = entry.text("interactiveMode") or "IfAvailable"
     if mode not in _INTERACTIVE:
         raise entry.fail(f"interactiveMode must be one of {', '.join(_INTERACTIVE)}, not {mode!r}")
+    env = entry.data.get("env") or []
+    if not isinstance(env, list) or not all(isinstance(item, dict) for item in env):
+        raise entry.fail("env must be a list of name and value")
+    variables = (KubeconfigEntry(entry.kind, entry.name, entry.file, item) for item in env)
+    listed = cluster.data.get("extensions") or []
+    extensions = (
+        item.get("extension")
+        for item in (listed if isinstance(listed, list) else ())
+        if isinstance(item, dict) and item.get("name") == _EXEC_EXTENSION
+    )
     return ExecConfig(
         # A bare name is looked up in PATH; anything with a slash is a file beside the kubeconfig.
         command=entry.path("command") if "/" in command else command,
         args=entry.strings("args"),
-        env=_exec_env(entry),
+        env={variable.text("name"): variable.text("value") for variable in variables},
         api_version=version,
         provide_cluster_info=entry.flag("provideClusterInfo"),
-        cluster_config=_exec_extension(cluster),
+        cluster_config=next(extensions, None),
         interactive_mode=mode,
         install_hint=entry.text("installHint"),
     )
-
-
-def _exec_env(entry: KubeconfigEntry) -> dict[str, str]:
-    listed = entry.data.get("env") or []
-    if not isinstance(listed, list) or not all(isinstance(item, dict) for item in listed):
-        raise entry.fail("env must be a list of name and value")
-    pairs = (KubeconfigEntry(entry.kind, entry.name, entry.file, item) for item in listed)
-    return {pair.text("name"): pair.text("value") for pair in pairs}
-
-
-def _exec_extension(cluster: KubeconfigEntry) -> Any:
-    """What the cluster has to say to the plugin."""
-    listed = cluster.data.get("extensions") or []
-    for item in listed if isinstance(listed, list) else ():
-        if isinstance(item, dict) and item.get("name") == _EXEC_EXTENSION:
-            return item.get("extension")
-    return None

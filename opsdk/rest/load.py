@@ -1,4 +1,7 @@
-"""The configuration of this process, from wherever it lies."""
+"""Finds the configuration of this process.
+
+Upstream: sigs.k8s.io/controller-runtime/pkg/client/config/config.go
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,17 @@ from opsdk.rest.kubeconfig import config_from_files
 
 
 def load_config(*, kubeconfig: str | Path | None = None, context: str | None = None) -> Config:
-    """The configuration of this process.
+    """Return the configuration of this process.
 
-    The first that applies: the `kubeconfig` argument; the list of files in ``$KUBECONFIG``, merged; the pod's service
-    account (unless a `context` is asked for, which only a kubeconfig has); ``~/.kube/config``.
+    The first that applies: the `kubeconfig` argument; the merged files in ``$KUBECONFIG``; the pod's service account,
+    unless `context` is set; ``~/.kube/config``.
+
+    Args:
+        kubeconfig: path of a kubeconfig file.
+        context: name of a context; default: the current context.
+
+    Raises:
+        ConfigError: there is no configuration, or it is invalid.
     """
     if kubeconfig is not None:
         return config_from_files([Path(kubeconfig)], context=context, required=True)
@@ -26,14 +36,14 @@ def load_config(*, kubeconfig: str | Path | None = None, context: str | None = N
     in_pod: ConfigError | None = None
     if context is None:
         try:
-            found = in_cluster_config()
+            config = in_cluster_config()
         except ConfigError as error:
-            # A pod may go without a service account and carry a kubeconfig.
-            found, in_pod = None, error
-        if found is not None:
-            return found
+            # A pod without a service account may carry a kubeconfig.
+            config, in_pod = None, error
+        if config is not None:
+            return config
     if in_pod is not None and not home.exists():
         raise in_pod
     if not home.exists():
-        raise ConfigError(f"no cluster to talk to: no kubeconfig argument, no $KUBECONFIG, not in a pod, no {home}")
+        raise ConfigError(f"no cluster configuration: no kubeconfig argument, no $KUBECONFIG, not in a pod, no {home}")
     return config_from_files([home], context=context)

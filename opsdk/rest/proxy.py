@@ -1,4 +1,7 @@
-"""Which proxy a host is reached through: a pure rule over the usual environment variables."""
+"""Selects the proxy for a host, from the usual environment variables. Pure.
+
+Upstream: golang.org/x/net/http/httpproxy/proxy.go
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from opsdk.rest.config import Endpoint
 
 @dataclass(frozen=True, slots=True)
 class ProxyServer:
-    """An HTTP proxy; `authorization` is the header's value, empty where the proxy asks for none."""
+    """An HTTP proxy. `authorization` is the header's value, empty without authentication."""
 
     scheme: str
     host: str
@@ -27,7 +30,7 @@ class ProxyServer:
 
 
 def parse_proxy(url: str) -> ProxyServer:
-    """Read a proxy URL; without a scheme it is ``http``."""
+    """Parse a proxy URL; the default scheme is ``http``. Raises `ConfigError`."""
     try:
         parts = urlsplit(url if "://" in url else f"http://{url}")
         port = parts.port
@@ -43,21 +46,21 @@ def parse_proxy(url: str) -> ProxyServer:
 
 
 def proxy_for(endpoint: Endpoint, *, proxy_url: str, env: Mapping[str, str]) -> ProxyServer | None:
-    """The proxy for `endpoint`: the configured one, else the environment's, as Go reads it.
+    """Return the proxy for `endpoint`: the configured one, else the environment's.
 
-    ``NO_PROXY`` lists names (with their subdomains), ``.suffixes``, addresses, networks, each perhaps with a port, or
-    ``*``. The machine itself is never reached through a proxy unless one is configured.
+    ``NO_PROXY`` lists names (including their subdomains), ``.suffixes``, addresses and networks, each with an optional
+    port, or ``*``. The local host uses a proxy only if one is configured.
     """
     if proxy_url:
         return parse_proxy(proxy_url)
     name = f"{endpoint.scheme}_proxy"
-    found = env.get(name.upper()) or env.get(name) or ""
-    if not found or _is_local(endpoint.host):
+    proxy = env.get(name.upper()) or env.get(name) or ""
+    if not proxy or _is_local(endpoint.host):
         return None
     listed = env.get("NO_PROXY") or env.get("no_proxy") or ""
     if any(_excludes(entry, endpoint) for entry in listed.replace(",", " ").lower().split()):
         return None
-    return parse_proxy(found)
+    return parse_proxy(proxy)
 
 
 def _is_local(host: str) -> bool:
@@ -70,11 +73,11 @@ def _is_local(host: str) -> bool:
 
 
 def _excludes(entry: str, endpoint: Endpoint) -> bool:
-    """Whether one word of ``NO_PROXY`` covers `endpoint`."""
+    """Whether one entry of ``NO_PROXY`` matches `endpoint`."""
     if entry == "*":
         return True
     try:
-        # A network, or an address, which is a network of one.
+        # An address is a network of one.
         network = ip_network(entry.strip("[]"), strict=False)
     except ValueError:
         pass

@@ -1,4 +1,7 @@
-"""Requests as values: what is asked for, and the path that asks for it."""
+"""Requests as values, and the paths of resources.
+
+Upstream: k8s.io/client-go/rest/request.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -8,24 +11,24 @@ from urllib.parse import quote, urlencode
 
 from opsdk.errors import UsageError
 
-# What RFC 3986 allows in a path segment besides letters, digits and "-._~".
+# RFC 3986 allows these in a path segment, besides letters, digits and "-._~".
 _SEGMENT_SAFE = "!$&'()*+,;=:@"
 
 
 @dataclass(frozen=True, slots=True)
 class RestRequest:
-    """One HTTP request, and what it means in Kubernetes' words.
+    """One HTTP request, with its Kubernetes meaning for messages and telemetry.
 
     Attributes:
         method: ``GET``, ``POST``, ``PUT``, ``PATCH``, ``DELETE``.
-        path: escaped, beginning with ``/``, below the base path of the host.
-        query: pairs in the order they are sent, not escaped.
-        headers: added to the transport's own; a name here wins over the same name there.
-        body: the bytes to send; repeated unchanged when the request is.
-        verb: ``get``, ``list``, ``watch``, ``create`` ...; like the rest only for messages and telemetry.
+        path: escaped, starts with ``/``, relative to the host's base path.
+        query: unescaped pairs in the order to send them.
+        headers: added to the transport's headers; a name here takes precedence.
+        body: the bytes to send; a retry sends the same bytes.
+        verb: ``get``, ``list``, ``watch``, ``create`` and so on. Only for messages and telemetry, like the rest.
         group: API group, empty for the core group.
         resource: the plural.
-        subresource: ``status``, ``scale`` ...
+        subresource: ``status``, ``scale`` and so on.
         namespace: empty for cluster-scoped requests.
         name: empty for collections.
     """
@@ -53,7 +56,7 @@ class RestRequest:
 
     @property
     def described(self) -> str:
-        """The request in words, for messages; never holds headers or the body.
+        """The request in words, for messages, without headers and body.
 
         >>> RestRequest("GET", "/api/v1/pods", verb="list", resource="pods").described
         'list pods'
@@ -69,9 +72,9 @@ class RestRequest:
 def resource_path(  # noqa: PLR0917 - the order of the path itself
     group: str, version: str, resource: str, namespace: str = "", name: str = "", subresource: str = ""
 ) -> str:
-    """The path of a collection, object or subresource; each part is escaped.
+    """Return the escaped path of a collection, object or subresource.
 
-    `subresource` may hold slashes (``proxy/metrics``), which separate segments.
+    `subresource` may contain slashes (``proxy/metrics``), which separate segments. Raises `UsageError`.
 
     >>> resource_path("apps", "v1", "deployments", "default", "web", "status")
     '/apis/apps/v1/namespaces/default/deployments/web/status'
@@ -92,7 +95,7 @@ def resource_path(  # noqa: PLR0917 - the order of the path itself
 
 
 def _segment(text: str) -> str:
-    """One escaped path segment; the two that would climb are refused."""
+    """Return one escaped path segment. ``.`` and ``..`` raise, because they would change the path."""
     if text in {".", ".."}:
-        raise UsageError(f"{text!r} cannot be a part of a path")
+        raise UsageError(f"{text!r} is not allowed as a path segment")
     return quote(text, safe=_SEGMENT_SAFE)

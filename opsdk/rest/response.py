@@ -1,4 +1,7 @@
-"""Answers as values: the typed error, the wait the server asked for, its warnings."""
+"""Responses as values: the typed error, ``Retry-After``, warnings.
+
+Upstream: k8s.io/client-go/rest/request.go, k8s.io/apimachinery/pkg/api/errors/errors.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -7,20 +10,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any
 
 import msgspec
 
 from opsdk.errors import ApiError, Cause, Details, api_error_from_status, api_error_type
 from opsdk.rest.request import RestRequest
 
-# An unreadable answer is quoted up to here; servers have been seen to answer with whole HTML pages.
+# Bytes of a response without Status to quote: proxies return whole HTML pages.
 _MAX_QUOTED = 2048
 
 
 @dataclass(frozen=True, slots=True)
 class RestResponse:
-    """A whole answer. Header names are lower case; repeated ones are joined with ``, ``."""
+    """A complete response. Header names are lower case; repeated headers are joined with ``, ``."""
 
     status: int
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -28,7 +30,7 @@ class RestResponse:
 
     @property
     def content_type(self) -> str:
-        """The media type without parameters, lower case.
+        """The media type without parameters, in lower case.
 
         >>> RestResponse(200, {"content-type": "application/json;g=x"}).content_type
         'application/json'
@@ -37,12 +39,12 @@ class RestResponse:
 
     @property
     def ok(self) -> bool:
-        """Whether the status is a 2xx."""
+        """Whether the status is 2xx."""
         return 200 <= self.status < 300
 
 
 # ------------------------------------------------------------------ errors
-# The words of a client-go error for an answer without a Status object, so that tools which read them keep working.
+# Reason and message for a response without a Status object (NewGenericServerResponse). Tools match these texts.
 _GENERIC: Mapping[int, tuple[str, str]] = {
     400: ("BadRequest", "the server rejected our request for an unknown reason"),
     401: ("Unauthorized", "the server has asked for the client to provide credentials"),
@@ -64,77 +66,65 @@ _GENERIC: Mapping[int, tuple[str, str]] = {
 _NO_FORMAT = "the server was unable to respond with a content type that the client supports"
 
 
-def raise_for(response: RestResponse, request: RestRequest, *, now: datetime | None = None) -> None:
-    """Raise the typed error of any answer but a 2xx.
+def raise_for_status(response: RestResponse, request: RestRequest, *, now: datetime | None = None) -> None:
+    """Raise the typed error of a response that is not 2xx.
 
-    `now` is needed only where ``Retry-After`` is a date and the answer names none itself.
+    `now` is needed only if ``Retry-After`` is a date and the response has no ``Date``.
     """
     if not response.ok:
-        raise error_of(response, request, now=now)
+        raise error_from_response(response, request, now=now)
 
 
-def error_of(response: RestResponse, request: RestRequest, *, now: datetime | None = None) -> ApiError:
-    """The typed error of a failed answer: the server's ``Status``, else one made from the HTTP status."""
+def error_from_response(response: RestResponse, request: RestRequest, *, now: datetime | None = None) -> ApiError:
+    """Return the typed error of a failed response: from its ``Status``, else from the HTTP status."""
     wait = retry_after(response, now=now)
-    status = _status_object(response.body)
-    if status is not None:
-        return api_error_from_status(status, code=response.status, retry_after=wait)
+    if response.body.lstrip().startswith(b"{"):
+        try:
+            status = msgspec.json.decode(response.body)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            status = None
+        if isinstance(status, dict) and status.get("kind") == "Status":
+            return api_error_from_status(status, code=response.status, retry_after=wait)
     return _generic_error(response, request, wait)
 
 
-def _status_object(body: bytes) -> Mapping[str, Any] | None:
-    """The ``Status`` in `body`, if it is one."""
-    if not body.lstrip().startswith(b"{"):
-        return None
-    try:
-        value = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
-    return value if isinstance(value, dict) and value.get("kind") == "Status" else None
-
-
 def _generic_error(response: RestResponse, request: RestRequest, wait: float | None) -> ApiError:
-    said = _server_text(response)
-    reason, message = _generic_words(response.status, said, request.method)
+    text = "unknown"
+    if not response.content_type or response.content_type.startswith("text/"):
+        text = response.body[:_MAX_QUOTED].decode(errors="replace").strip() or text
+    reason, message = _generic_reason(response.status, text, request.method)
     if request.resource:
         what = f"{request.resource}.{request.group}" if request.group else request.resource
-        asked = " ".join(part for part in (request.method.lower(), what, request.name) if part)
-        message = f"{message} ({asked})"
+        described = " ".join(part for part in (request.method.lower(), what, request.name) if part)
+        message = f"{message} ({described})"
     details = Details(
         name=request.name,
         group=request.group,
         kind=request.resource,
-        causes=(Cause(reason="UnexpectedServerResponse", message=said),),
+        causes=(Cause(reason="UnexpectedServerResponse", message=text),),
         retry_after_seconds=int(wait or 0),
     )
     kind = api_error_type(reason, response.status)
     return kind(message, code=response.status, reason=reason, details=details, retry_after=wait)
 
 
-def _server_text(response: RestResponse) -> str:
-    """What a plain-text answer says, else ``unknown``."""
-    if response.content_type and not response.content_type.startswith("text/"):
-        return "unknown"
-    return response.body[:_MAX_QUOTED].decode(errors="replace").strip() or "unknown"
-
-
-def _generic_words(code: int, said: str, method: str) -> tuple[str, str]:
-    """Reason and message for a bare HTTP status."""
+def _generic_reason(code: int, text: str, method: str) -> tuple[str, str]:
+    """Return reason and message for an HTTP status."""
     if code == 409 and method == "POST":
         return "AlreadyExists", _GENERIC[409][1]
     if code in _GENERIC:
         reason, message = _GENERIC[code]
-        return reason, message or (_NO_FORMAT if said == "unknown" and code in {406, 415} else said)
+        return reason, message or (_NO_FORMAT if text == "unknown" and code in {406, 415} else text)
     if code >= 500:
-        return "InternalError", f'an error on the server ("{said}") has prevented the request from succeeding'
+        return "InternalError", f'an error on the server ("{text}") has prevented the request from succeeding'
     return "", f"the server responded with the status code {code} but did not return more information"
 
 
 # ------------------------------------------------------------------ Retry-After
 def retry_after(response: RestResponse, *, now: datetime | None = None) -> float | None:
-    """The seconds in ``Retry-After``, which may be a number or a date; None where it is absent or unreadable.
+    """Return the seconds of ``Retry-After``, a number or a date; None if it is absent or unreadable.
 
-    A date is measured from the answer's own ``Date``, else from `now`.
+    A date is relative to the response's ``Date``, else to `now`.
 
     >>> retry_after(RestResponse(429, {"retry-after": "7"}))
     7.0
@@ -153,35 +143,35 @@ def _date(value: str) -> datetime | None:
     if not value:
         return None
     try:
-        found = parsedate_to_datetime(value)
+        parsed = parsedate_to_datetime(value)
     except ValueError:
         return None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
 
 
 # ------------------------------------------------------------------ warnings
 @dataclass(frozen=True, slots=True)
 class Warning299:
-    """One warning of the server, as admission and deprecations send it."""
+    """One warning from the server: from admission, or about a deprecated API."""
 
     text: str
     agent: str = ""
 
 
-# code, agent, quoted text, and perhaps a quoted date.
+# Code, agent, quoted text, and an optional quoted date.
 _WARNING = re.compile(r'\s*(\d{3})\s+(\S+)\s+"((?:[^"\\]|\\.)*)"(?:\s+"[^"]*")?\s*(?:,|$)')
 _ESCAPED = re.compile(r"\\(.)")
 
 
-def warnings_of(response: RestResponse) -> list[Warning299]:
-    """The warnings with code 299, in order; unreadable rest is dropped, for it must not fail a good answer.
+def parse_warnings(response: RestResponse) -> list[Warning299]:
+    """Return the warnings with code 299, in order. Parsing stops at the first malformed warning.
 
-    >>> warnings_of(RestResponse(200, {"warning": '299 - "v1beta1 is deprecated"'}))
+    >>> parse_warnings(RestResponse(200, {"warning": '299 - "v1beta1 is deprecated"'}))
     [Warning299(text='v1beta1 is deprecated', agent='-')]
     """
-    header, found, at = response.headers.get("warning", ""), [], 0
-    while match := _WARNING.match(header, at):
+    header, warnings, position = response.headers.get("warning", ""), [], 0
+    while match := _WARNING.match(header, position):
         if match[1] == "299":
-            found.append(Warning299(text=_ESCAPED.sub(r"\1", match[3]), agent=match[2]))
-        at = match.end()
-    return found
+            warnings.append(Warning299(text=_ESCAPED.sub(r"\1", match[3]), agent=match[2]))
+        position = match.end()
+    return warnings

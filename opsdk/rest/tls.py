@@ -1,4 +1,7 @@
-"""TLS contexts from a `Config`, made anew when the certificate files change."""
+"""TLS contexts from a `Config`, rebuilt when the certificate files change.
+
+Upstream: k8s.io/client-go/transport/tls_cache.go, cert_rotation.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from opsdk.errors import ConfigError
 from opsdk.rest.config import Config
 
 RELOAD_EVERY = 300.0
-"""Seconds between looks at the files; client-go's number."""
+"""Seconds between checks of the files (CertCallbackRefreshDuration)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +36,7 @@ class _Material:
 
 
 class TlsContexts:
-    """The TLS context to dial with. `on_change` is called when a later look finds other material."""
+    """The TLS context for new connections. `on_change` is called when the certificates have changed."""
 
     def __init__(self, config: Config, *, clock: Clock = LOOP_CLOCK, on_change: Callable[[], None]) -> None:
         self._config = config
@@ -42,34 +45,34 @@ class TlsContexts:
         self._issued: ClientCert | None = None
         self._material: _Material | None = None
         self._context: ssl.SSLContext | None = None
-        self._looked = 0.0
+        self._checked_at = 0.0
 
     @property
     def server_name(self) -> str:
-        """The name to verify, empty for the host's own."""
+        """The name to verify; empty for the host."""
         return self._config.tls_server_name
 
     def context(self) -> ssl.SSLContext:
-        """The context for a new connection."""
+        """Return the context for a new connection. Raises `ConfigError` if the files are unreadable at first use."""
         self.refresh()
         assert self._context is not None
         return self._context
 
     def use(self, issued: ClientCert | None) -> None:
-        """Take the client certificate that a credential plugin issued."""
+        """Use the client certificate of a credential plugin."""
         if issued != self._issued:
             self._issued = issued
-            self.refresh(now_at_once=True)
+            self.refresh(force=True)
 
-    def refresh(self, *, now_at_once: bool = False) -> bool:
-        """Look at the files if it is time, or at once; whether anything changed.
+    def refresh(self, *, force: bool = False) -> bool:
+        """Check the files if `RELOAD_EVERY` seconds have passed, or with `force`. Returns whether they changed.
 
-        Unreadable files are an error at the first look only: later the old material stays.
+        Unreadable files raise only at the first check; later the old certificates stay in use.
         """
         now = self._clock.now()
-        if self._context is not None and not now_at_once and now - self._looked < RELOAD_EVERY:
+        if self._context is not None and not force and now - self._checked_at < RELOAD_EVERY:
             return False
-        first, self._looked = self._context is None, now
+        first, self._checked_at = self._context is None, now
         try:
             material = self._read()
             if material == self._material:
@@ -104,7 +107,7 @@ def _file(path: str, what: str) -> bytes:
 
 
 def _build(config: Config, material: _Material) -> ssl.SSLContext:
-    # Not create_default_context: its strict flag (3.13) refuses cluster CAs that every other client accepts.
+    # Not create_default_context: its strict flag (Python 3.13) rejects cluster CAs that other clients accept.
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
@@ -112,7 +115,7 @@ def _build(config: Config, material: _Material) -> ssl.SSLContext:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     elif material.ca or config.ca_file:
-        # An empty file trusts nobody: it must not mean that everybody the system trusts will do.
+        # An empty CA file must trust no certificate, not the system's.
         _trust(context, material.ca, config.ca_file or "ca_data")
     else:
         context.load_default_certs()
@@ -125,22 +128,22 @@ def _trust(context: ssl.SSLContext, ca: bytes, name: str) -> None:
     try:
         context.load_verify_locations(cadata=ca.decode("ascii"))
     except (ssl.SSLError, UnicodeDecodeError, ValueError) as error:
-        raise ConfigError(f"certificate authority {name}: no PEM certificates") from error
+        raise ConfigError(f"certificate authority {name}: not PEM certificates") from error
 
 
 def _identify(context: ssl.SSLContext, client: ClientCert, name: str) -> None:
-    # OpenSSL takes the pair from one file as well.
+    # OpenSSL accepts key and certificate in one file.
     with _as_file(client.key + b"\n" + client.cert) as path:
         try:
-            # The password is never asked for on the terminal.
+            # An empty password, so that OpenSSL never prompts on the terminal.
             context.load_cert_chain(path, password=lambda: "")
         except (ssl.SSLError, ValueError, OSError) as error:
-            raise ConfigError(f"client certificate {name}: no usable PEM pair of certificate and key") from error
+            raise ConfigError(f"client certificate {name}: certificate and key are not a matching PEM pair") from error
 
 
 @contextlib.contextmanager
 def _as_file(data: bytes) -> Iterator[str]:
-    """A name for bytes: in memory on Linux, where pods often have no writable disk, else a private file."""
+    """Yield a file name for `data`: in memory on Linux, because pods may have no writable disk; else a private file."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("opsdk", os.MFD_CLOEXEC)
         try:

@@ -1,6 +1,6 @@
-"""The door to HTTP: requests in, answers out, everything else (credentials, retries, deadlines) in between.
+"""HTTP transport of one API server: credentials, retries, timeouts, client-side throttling.
 
-Our own requests go to the pool directly. httpx stands at the edge, for whoever wants to use its client on this pool.
+Requests of opsdk use the connection pool directly. `httpx_client` lets users call the same server with httpx.
 """
 
 from __future__ import annotations
@@ -16,31 +16,33 @@ import httpx
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.closing import Closing
+from opsdk.aio.token_bucket import TokenBucket
 from opsdk.errors import DeadlineError, TlsError, TransportError, UsageError
 from opsdk.http.client.decompression import decoder_for
-from opsdk.http.client.errors import FOREIGN, translate
+from opsdk.http.client.errors import TRANSPORT_ERRORS, translate
 from opsdk.http.client.in_process import AsgiBackend
 from opsdk.http.client.pool import ConnectionPool
 from opsdk.http.client.request import ConnectionBackend, ResponseStream
 from opsdk.rest.config import Config
-from opsdk.rest.credentials import source_for
+from opsdk.rest.credentials import credentials_for
 from opsdk.rest.dial import Dialer
 from opsdk.rest.proxy import proxy_for
 from opsdk.rest.request import RestRequest
-from opsdk.rest.response import RestResponse, raise_for
-from opsdk.rest.retry import TokenBucket, retry_delay
+from opsdk.rest.response import RestResponse, raise_for_status
+from opsdk.rest.retry import retry_delay
 from opsdk.rest.tls import TlsContexts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestAttempt:
-    """One try of a request has its answer (for a stream: its head), or none.
+    """One attempt of a request has ended (for a stream: its head arrived).
 
     Attributes:
+        request: the request.
         host: name and port of the server.
-        status: the HTTP status, 0 where no answer came.
-        seconds: from sending to the whole answer, client-side throttling left out.
-        throttled: seconds that the client-side limit held the request back.
+        status: the HTTP status, 0 without a response.
+        seconds: duration without client-side throttling.
+        throttled: seconds of client-side throttling before the attempt.
     """
 
     request: RestRequest
@@ -51,7 +53,7 @@ class RequestAttempt:
 
 
 class Stream:
-    """An answer whose body is still coming; iterate over it for the bytes as they arrive."""
+    """A response whose body is still arriving. Iterate over it to get the bytes."""
 
     def __init__(self, exchange: ResponseStream, request: RestRequest, *, idle_timeout: float | None) -> None:
         self.status = exchange.status
@@ -72,12 +74,12 @@ class Stream:
         raise StopAsyncIteration
 
     def _decode(self, data: bytes | None) -> bytes:
-        """Through the decoder; None at the end."""
+        """Decode bytes; None marks the end."""
         try:
             if data is not None:
                 return self._decoder.feed(data)
             self._decoder.finish()
-        except FOREIGN as error:
+        except TRANSPORT_ERRORS as error:
             raise translate(error, sent=True, where=self._request.described) from error
         return b""
 
@@ -95,14 +97,14 @@ class Stream:
 
 
 class Transport(Closing):
-    """All HTTP to one API server.
+    """All HTTP traffic to one API server.
 
     >>> async def main(app):
     ...     async with Transport(Config(app=app)) as transport:
     ...         return (await transport.send(RestRequest("GET", "/version"))).status
 
-    Cancelling a call closes its connection and leaves no task behind. `observe` is called after each try, repeated
-    ones included; it must not block.
+    Cancelling a call closes its connection and leaves no task behind. `observe` is called after each attempt, retries
+    included; it must not block.
     """
 
     def __init__(
@@ -112,44 +114,47 @@ class Transport(Closing):
         self._observe = observe
         self.endpoint = config.endpoint
         self._clock = clock
-        self._credentials = source_for(config, clock=clock)
+        self._credentials = credentials_for(config, clock=clock)
         self._bucket = TokenBucket(config.qps, config.burst) if config.qps is not None else None
         self._tls: TlsContexts | None = None
         self._prefix = self.endpoint.base_path
-        self._fixed = self._fixed_headers()
+        self._headers = [("Host", self.endpoint.authority), ("User-Agent", config.user_agent)]
+        if not config.disable_compression and config.app is None:
+            self._headers.append(("Accept-Encoding", "gzip"))
+        self._headers += config.impersonate.headers()
         self._backend = self._make_backend()
-
-    def _fixed_headers(self) -> list[tuple[str, str]]:
-        headers = [("Host", self.endpoint.authority), ("User-Agent", self.config.user_agent)]
-        if not self.config.disable_compression and self.config.app is None:
-            headers.append(("Accept-Encoding", "gzip"))
-        return headers + self.config.impersonate.headers()
 
     def _make_backend(self) -> ConnectionBackend:
         if self.config.app is not None:
             return AsgiBackend(self.config.app, self.endpoint)
-        tls = TlsContexts(self.config, clock=self._clock, on_change=self._retire)
+        tls = TlsContexts(
+            self.config,
+            clock=self._clock,
+            on_change=lambda: self._backend.drain(),  # noqa: PLW0108 - the backend does not exist yet
+        )
         proxy = proxy_for(self.endpoint, proxy_url=self.config.proxy_url, env=os.environ)
         dialer = Dialer(self.endpoint, tls, proxy=proxy)
         if self.endpoint.scheme == "https":
             self._tls = tls
         if dialer.absolute_targets:
             self._prefix = str(self.endpoint)
-            self._fixed += dialer.extra_headers
+            self._headers += dialer.extra_headers
         return ConnectionPool(dialer.dial, clock=self._clock)
-
-    def _retire(self) -> None:
-        """New certificates are for new connections."""
-        self._backend.drain()
 
     # -- calls
     async def send(self, request: RestRequest, *, timeout: float | None = None, retry: bool = True) -> RestResponse:  # noqa: ASYNC109 - the deadline includes retries
-        """The whole answer, whatever its status; see `opsdk.rest.response.raise_for`.
+        """Return the response, whatever its status (see `opsdk.rest.response.raise_for_status`).
 
-        `timeout` is in seconds for everything including retries, the configuration's where None; `DeadlineError` when
-        it passes. With `retry`, what was certainly not processed is repeated (see `opsdk.rest.retry`).
+        Args:
+            request: the request.
+            timeout: seconds for the call including retries; None uses the configuration's, 0 waits without limit.
+            retry: repeat requests that were certainly not processed (see `opsdk.rest.retry`).
+
+        Raises:
+            DeadlineError: the timeout passed.
+            TransportError: no response arrived.
         """
-        result = await self._within(timeout, request, whole=True, retry=retry)
+        result = await self._with_timeout(timeout, request, whole=True, retry=retry)
         assert isinstance(result, RestResponse)
         return result
 
@@ -162,22 +167,28 @@ class Transport(Closing):
         idle_timeout: float | None = None,
         retry: bool = True,
     ) -> AsyncIterator[Stream]:
-        """An answer whose body is read as it comes; a status that is no 2xx is raised as `ApiError`.
+        """Open a response whose body is read as it arrives. Leaving the block closes the connection.
 
-        `timeout` limits the wait for the head, including retries; None waits for ever. `idle_timeout` is how many
-        seconds may pass without a byte before the connection counts as dead (`DeadlineError`). Leaving the block
-        closes the stream at once.
+        Args:
+            request: the request.
+            timeout: seconds until the head arrives, including retries; None waits without limit.
+            idle_timeout: seconds without a byte before the stream raises `DeadlineError`; None for no limit.
+            retry: repeat requests that were certainly not processed.
+
+        Raises:
+            ApiError: the status is not 2xx.
+            TransportError: no response arrived.
         """
-        result = await self._within(timeout or 0.0, request, whole=False, retry=retry)
+        result = await self._with_timeout(timeout or 0.0, request, whole=False, retry=retry)
         if isinstance(result, RestResponse):
-            raise_for(result, request, now=self._clock.wall())
+            raise_for_status(result, request, now=self._clock.wall())
             raise TransportError(f"{request.described}: HTTP {result.status} has no stream")
         try:
             yield Stream(result, request, idle_timeout=idle_timeout)
         finally:
             await result.aclose()
 
-    async def _within(
+    async def _with_timeout(
         self,
         timeout: float | None,  # noqa: ASYNC109 - turned into asyncio.timeout here
         request: RestRequest,
@@ -185,7 +196,7 @@ class Transport(Closing):
         whole: bool,
         retry: bool,
     ) -> RestResponse | ResponseStream:
-        """`_perform` with a deadline; zero is none."""
+        """Call `_perform` with a timeout; zero means no timeout."""
         seconds = (self.config.timeout if timeout is None else timeout) or None
         if seconds is None:
             return await self._perform(request, whole=whole, retry=retry, until=None)
@@ -199,17 +210,17 @@ class Transport(Closing):
     async def _perform(
         self, request: RestRequest, *, whole: bool, retry: bool, until: float | None
     ) -> RestResponse | ResponseStream:
-        """Send, and send again as the rules say."""
+        """Send the request, and send it again as the retry rules say."""
         repeats, renewed = count(), False
         while True:
-            outcome = await self._outcome(request, whole=whole)
+            outcome = await self._attempt(request, whole=whole)
             if not isinstance(outcome, TransportError):
                 if not isinstance(outcome, RestResponse) or outcome.ok:
                     return outcome
                 if outcome.status == 401 and not renewed and self._credentials.invalidate():
                     renewed = True
                     continue
-            elif isinstance(outcome, TlsError) and not renewed and self._renew_tls():
+            elif isinstance(outcome, TlsError) and not renewed and self._tls and self._tls.refresh(force=True):
                 renewed = True
                 continue
             delay = retry_delay(request, outcome, next(repeats), now=self._clock.wall()) if retry else None
@@ -219,16 +230,21 @@ class Transport(Closing):
                 return outcome
             await self._clock.sleep(delay)
 
-    def _renew_tls(self) -> bool:
-        return self._tls is not None and self._tls.refresh(now_at_once=True)
-
-    async def _outcome(self, request: RestRequest, *, whole: bool) -> RestResponse | ResponseStream | TransportError:
-        """One try, after its turn has come."""
+    async def _attempt(self, request: RestRequest, *, whole: bool) -> RestResponse | ResponseStream | TransportError:
+        """Make one attempt, after client-side throttling."""
         throttled = await self._throttle(request)
         started = self._clock.now()
         outcome: RestResponse | ResponseStream | TransportError
         try:
-            outcome = await self._once(request, whole=whole)
+            exchange = await self.exchange(request)
+            if not whole and 200 <= exchange.status < 300:
+                outcome = exchange
+            else:
+                try:
+                    body = await self._read_all(exchange, request)
+                    outcome = RestResponse(exchange.status, exchange.headers, body)
+                finally:
+                    await exchange.aclose()
         except TransportError as error:
             outcome = error
         if self._observe is not None:
@@ -240,26 +256,17 @@ class Transport(Closing):
             )
         return outcome
 
-    async def _once(self, request: RestRequest, *, whole: bool) -> RestResponse | ResponseStream:
-        exchange = await self.exchange(request)
-        if not whole and 200 <= exchange.status < 300:
-            return exchange
-        try:
-            return RestResponse(exchange.status, exchange.headers, await self._read_all(exchange, request))
-        finally:
-            await exchange.aclose()
-
     async def exchange(self, request: RestRequest) -> ResponseStream:
-        """One bare exchange: credentials, but no retry, deadline or throttle. The caller closes it.
+        """Make one exchange with credentials, but without retry, timeout or throttling. The caller closes it.
 
-        For adapters; everything else wants `send` or `stream`.
+        For adapters; other callers use `send` or `stream`.
         """
         headers = {name.lower(): (name, value) for name, value in request.headers.items()}
         credentials = await self._credentials.headers()
         if self._tls is not None:
             self._tls.use(self._credentials.client_cert)
             self._tls.refresh()
-        pairs = [pair for pair in (*self._fixed, *credentials.items()) if pair[0].lower() not in headers]
+        pairs = [pair for pair in (*self._headers, *credentials.items()) if pair[0].lower() not in headers]
         pairs += headers.values()
         return await self._backend.exchange(request.method, self._prefix + request.target, pairs, request.body)
 
@@ -269,12 +276,12 @@ class Transport(Closing):
             while data := await exchange.read():
                 pieces.append(decoder.feed(data))
             decoder.finish()
-        except FOREIGN as error:
+        except TRANSPORT_ERRORS as error:
             raise translate(error, sent=True, where=request.described) from error
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     async def _throttle(self, request: RestRequest) -> float:
-        """Wait for the client-side limit, from which watches are free; how long."""
+        """Wait for the client-side limit, and return the seconds waited. Watches are exempt."""
         if self._bucket is None or request.verb == "watch":
             return 0.0
         wait = self._bucket.reserve(self._clock.now())
@@ -283,21 +290,21 @@ class Transport(Closing):
         try:
             await self._clock.sleep(wait)
         except asyncio.CancelledError:
-            self._bucket.give_back()
+            self._bucket.cancel()
             raise
         return wait
 
-    # -- the edge
+    # -- httpx
     def httpx_client(self) -> httpx.AsyncClient:
-        """An httpx client with this transport's pool, address and credentials; closing it leaves the pool open.
+        """Return an httpx client with this transport's pool, address and credentials.
 
-        Errors of the connection are opsdk's, not httpx's.
+        Closing it leaves the pool open. Connection errors are opsdk's, not httpx's.
         """
         return httpx.AsyncClient(transport=HttpxTransport(self), base_url=str(self.endpoint))
 
     # -- closing
     async def aclose(self) -> None:
-        """Close every connection, and end every request; idempotent."""
+        """Close every connection and end every request. Idempotent."""
         await self._backend.aclose()
 
     def __repr__(self) -> str:
@@ -305,18 +312,18 @@ class Transport(Closing):
 
 
 # ------------------------------------------------------------------ httpx
-# Ours to set, or the connection's.
-_OURS = frozenset({"host", "connection", "content-length", "transfer-encoding", "user-agent", "accept-encoding"})
+# Headers that the transport or the connection sets.
+_OWN_HEADERS = frozenset({"host", "connection", "content-length", "transfer-encoding", "user-agent", "accept-encoding"})
 
 
 class HttpxTransport(httpx.AsyncBaseTransport):
-    """Lets an ``httpx.AsyncClient`` use a `Transport`; only for URLs of its server."""
+    """Lets an ``httpx.AsyncClient`` use a `Transport`. Only for URLs of its server."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """One exchange, without retries."""
+        """Make one exchange, without retries."""
         ours, url = self._transport.endpoint, request.url
         port = url.port or {"http": 80, "https": 443}.get(url.scheme)
         if (url.scheme, url.host, port) != (ours.scheme, ours.host, ours.port):
@@ -327,7 +334,7 @@ class HttpxTransport(httpx.AsyncBaseTransport):
         plain = RestRequest(
             request.method,
             raw.removeprefix(ours.base_path),
-            headers={name: value for name, value in request.headers.items() if name.lower() not in _OURS},
+            headers={name: value for name, value in request.headers.items() if name.lower() not in _OWN_HEADERS},
             body=await request.aread(),
         )
         exchange = await self._transport.exchange(plain)

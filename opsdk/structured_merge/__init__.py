@@ -1,7 +1,7 @@
-"""Structured merge: typed values, their schemas, sets of field paths, and equality of JSON values.
+"""Structured merge: typed values, schemas, sets of field paths, equality of JSON values, Go's value formats.
 
-Upstream: sigs.k8s.io/structured-merge-diff/v6.
+Client and server use it. Functions are pure, never change their arguments, and may share unchanged parts with them.
+HTTP, requests and field managers belong elsewhere.
 
-A JSON value is what ``json.loads`` returns. Functions here are pure, never mutate their arguments, and may share
-unchanged parts with them. Client and server use them; HTTP, requests and managers belong elsewhere.
+Upstream: sigs.k8s.io/structured-merge-diff/v6
 """

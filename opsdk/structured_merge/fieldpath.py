@@ -1,8 +1,10 @@
-"""Sets of field paths: who owns what, in the wire form ``FieldsV1``.
+"""Sets of field paths, in the wire form ``FieldsV1``.
 
-An element of a path is the string that stands in ``FieldsV1``: ``f:<name>`` a field, ``k:<json>`` the list element with
-these keys, ``v:<json>`` the list element with this value, ``i:<n>`` the element at this index. A path is a tuple of
-elements. A `FieldSet` says of each element whether the path that ends there is a member, and which paths go on below.
+A path is a tuple of elements, spelled as in ``FieldsV1``: ``f:<name>`` is a field, ``k:<json>`` the list element with
+these keys, ``v:<json>`` the list element with this value, ``i:<n>`` the element at this index. A `FieldSet` stores for
+each element whether the path that ends there is a member, and the set of paths below.
+
+Upstream: sigs.k8s.io/structured-merge-diff/v6/fieldpath
 """
 
 from __future__ import annotations
@@ -10,45 +12,45 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 from opsdk.errors import DecodeError
 from opsdk.structured_merge.go_format import go_float, go_quote
 from opsdk.structured_merge.identity_cache import IdentityCache
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 Path = tuple[str, ...]
 
 _CACHED: Final = 65536
-"""Elements repeat from object to object; this many of them cost a few MB."""
+"""Elements repeat across objects. This many cached elements use a few MB."""
 
 
 def field_element(name: str) -> str:
-    """The element of an object's field."""
+    """Return the path element of an object's field."""
     return "f:" + name
 
 
-def key_element(keys: Mapping[str, Any]) -> str:
-    """The element of a list element told apart by keys.
+def key_element(keys: Mapping[str, JsonValue]) -> str:
+    """Return the path element of a list element identified by keys.
 
     >>> key_element({"protocol": "TCP", "containerPort": 80})
     'k:{"containerPort":80,"protocol":"TCP"}'
     """
     try:
         return _key_element(*keys, *keys.values())
-    except TypeError:  # no fit value for a key, and so none for the cache either
+    except TypeError:  # unhashable, so it cannot be cached
         return "k:" + _compact(dict(sorted(keys.items())))
 
 
 @lru_cache(maxsize=_CACHED, typed=True)
-def _key_element(*names_and_values: Any) -> str:
-    """Keys repeat in every write of an object; `typed`, because 1, 1.0 and true are equal in Python."""
+def _key_element(*names_and_values: object) -> str:
+    """Cached, because keys repeat in every write of an object; `typed`, because 1, 1.0 and true are equal in Python."""
     count = len(names_and_values) // 2
     return "k:" + _compact(dict(sorted(zip(names_and_values[:count], names_and_values[count:], strict=True))))
 
 
-def value_element(value: Any) -> str:
-    """The element of a set's member."""
+def value_element(value: JsonValue) -> str:
+    """Return the path element of a member of a set."""
     return "v:" + _compact(value)
 
 
@@ -57,7 +59,7 @@ _compact: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).en
 
 @lru_cache(maxsize=_CACHED)
 def _canonical(element: str) -> str:
-    """The one spelling of an element, so that equal elements are equal strings."""
+    """Return the canonical spelling of an element, so that equal elements are equal strings."""
     kind, rest = element[:2], element[2:]
     try:
         match kind:
@@ -70,16 +72,16 @@ def _canonical(element: str) -> str:
             case "i:":
                 return f"i:{int(rest)}"
     except (ValueError, AttributeError, TypeError) as error:
-        raise DecodeError(f"fieldsV1: {element!r} is no path element: {error}") from error
-    raise DecodeError(f"fieldsV1: {element!r} starts with none of f:, k:, v:, i:")
+        raise DecodeError(f"fieldsV1: {element!r} is not a path element: {error}") from error
+    raise DecodeError(f"fieldsV1: {element!r} must start with f:, k:, v: or i:")
 
 
 _KINDS: Final = {"f": 0, "k": 1, "v": 2, "i": 3}
 
 
 @lru_cache(maxsize=_CACHED)
-def _order(element: str) -> tuple[Any, ...]:
-    """What the server sorts by: fields, then keys, then values, then indices; each by its own order."""
+def _order(element: str) -> tuple[object, ...]:
+    """Return the server's sort key: fields, keys, values, indices; each in its own order."""
     kind, rest = element[0], element[2:]
     if kind == "f":
         return (0, rest.encode())
@@ -89,7 +91,7 @@ def _order(element: str) -> tuple[Any, ...]:
     return (_KINDS[kind], _rank(value))
 
 
-def _rank(value: Any) -> tuple[Any, ...]:
+def _rank(value: JsonValue) -> tuple[object, ...]:
     match value:
         case bool():
             return (2, value)
@@ -115,7 +117,7 @@ def _text(element: str) -> str:
     return f"[{rest}]"
 
 
-def _value_text(value: Any) -> str:
+def _value_text(value: JsonValue) -> str:
     match value:
         case str():
             return go_quote(value)
@@ -131,7 +133,7 @@ def _value_text(value: Any) -> str:
 
 
 def format_path(path: Iterable[str]) -> str:
-    """A path as conflict messages print it.
+    """Return a path as conflict messages print it.
 
     >>> format_path(["f:spec", "f:containers", 'k:{"name":"a"}', "f:image"])
     '.spec.containers[name="a"].image'
@@ -140,7 +142,7 @@ def format_path(path: Iterable[str]) -> str:
 
 
 class FieldSet:
-    """An immutable set of paths.
+    """An immutable set of paths (``fieldpath.Set``).
 
     >>> owned = FieldSet.from_fields_v1({"f:data": {".": {}, "f:x": {}}})
     >>> [format_path(path) for path in owned]
@@ -154,60 +156,60 @@ class FieldSet:
     _wire: JsonObject | None
 
     def __init__(self, members: Iterable[str] = (), children: Mapping[str, FieldSet] | None = None) -> None:
-        """Elements that end a path here, and what goes on below; empty children are left out."""
+        """Create a set from the elements that end a path here, and the sets below. Empty children are dropped."""
         self.members = frozenset(members)
         self.children = {element: child for element, child in (children or {}).items() if child}
         self._wire = None
 
     @classmethod
-    def made(cls, members: Iterable[str], children: Mapping[str, FieldSet]) -> FieldSet:
-        """The set of these parts, none of which is empty; not checked, for those who walk whole objects."""
+    def from_parts(cls, members: Iterable[str], children: Mapping[str, FieldSet]) -> FieldSet:
+        """Return the set of these parts without checks; no child may be empty. For code that walks whole objects."""
         if not members and not children:
             return EMPTY
-        made = cls.__new__(cls)
-        made.members, made.children = frozenset(members), children
-        made._wire = None  # noqa: SLF001 - the same class
-        return made
+        fields = cls.__new__(cls)
+        fields.members, fields.children = frozenset(members), children
+        fields._wire = None  # noqa: SLF001 - the same class
+        return fields
 
     @classmethod
     def of(cls, *paths: Iterable[str]) -> FieldSet:
-        """The set of these paths, whose elements may be spelt in any order of keys."""
+        """Return the set of these paths. Keys inside elements may be in any order."""
         builder = FieldSetBuilder()
         for path in paths:
             builder.add(tuple(map(_canonical, path)))
         return builder.build()
 
     @classmethod
-    def from_fields_v1(cls, fields: Mapping[str, Any]) -> FieldSet:
+    def from_fields_v1(cls, fields: Mapping[str, JsonValue]) -> FieldSet:
         """Decode the wire form.
 
         Raises:
             DecodeError: an element is malformed.
         """
         if not isinstance(fields, Mapping):
-            raise DecodeError("fieldsV1 is no object")
-        known = _WIRES.get(fields)
-        return cls._decode(fields) if known is None else known
+            raise DecodeError("fieldsV1 is not an object")
+        cached = _WIRES.get(fields)
+        return cls._decode(fields) if cached is None else cached
 
     @classmethod
-    def _decode(cls, fields: Mapping[str, Any]) -> FieldSet:
+    def _decode(cls, fields: Mapping[str, JsonValue]) -> FieldSet:
         members: set[str] = set()
         children: dict[str, FieldSet] = {}
         for raw, below in fields.items():
             if raw == ".":
                 continue
             if not isinstance(below, Mapping):
-                raise DecodeError(f"fieldsV1: what stands below {raw!r} is no object")
+                raise DecodeError(f"fieldsV1: the value of {raw!r} is not an object")
             element = _canonical(raw)
             if not below or "." in below:
                 members.add(element)
             child = cls._decode(below) if below else EMPTY
             if child:
                 children[element] = child
-        return cls.made(members, children)
+        return cls.from_parts(members, children)
 
     def to_fields_v1(self) -> JsonObject:
-        """The wire form, with the server's order of keys; made once and shared, so nobody may change it."""
+        """Return the wire form in the server's key order. It is built once and shared: do not change it."""
         if self._wire is None:
             self._wire = self._encode()
             _WIRES.put(self._wire, self)
@@ -224,7 +226,7 @@ class FieldSet:
         return {".": {}, **below} if element in self.members else below
 
     def elements(self) -> list[str]:
-        """The first elements of all paths, sorted."""
+        """Return the first elements of all paths, sorted."""
         return sorted(self.members | self.children.keys(), key=_order)
 
     def __bool__(self) -> bool:
@@ -232,7 +234,7 @@ class FieldSet:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no path in it."""
+        """Whether the set has no path."""
         return not self
 
     def __eq__(self, other: object) -> bool:
@@ -249,7 +251,7 @@ class FieldSet:
         return f"FieldSet({', '.join(map(format_path, self))})"
 
     def __iter__(self) -> Iterator[Path]:
-        """All paths: those that end at a level before those that go on below it, each sorted."""
+        """Iterate over all paths: at each level the members first, then the paths below, each sorted."""
         for member in sorted(self.members, key=_order):
             yield (member,)
         for element in sorted(self.children, key=_order):
@@ -260,35 +262,35 @@ class FieldSet:
         return len(self.members) + sum(map(len, self.children.values()))
 
     def contains(self, path: Iterable[str]) -> bool:
-        """Whether exactly this path is a member; paths below or above it do not count."""
+        """Whether exactly this path is a member. Paths above or below it do not count."""
         node = self
         *parents, last = map(_canonical, path)
         for element in parents:
-            node = node.below(element)
+            node = node.with_prefix(element)
         return last in node.members
 
     __contains__ = contains
 
-    def below(self, element: str) -> FieldSet:
-        """The paths that start with `element`, without it."""
+    def with_prefix(self, element: str) -> FieldSet:
+        """Return the paths that start with `element`, without that element (``Set.WithPrefix``)."""
         return self.children.get(element, EMPTY)
 
     def union(self, other: FieldSet) -> FieldSet:
-        """The paths of either set."""
+        """Return the paths of either set."""
         if not other or self is other:
             return self
         if not self:
             return other
         children = dict(self.children)
         for element, child in other.children.items():
-            mine = children.get(element)
-            children[element] = child if mine is None else mine.union(child)
-        return FieldSet.made(self.members | other.members, children)
+            own = children.get(element)
+            children[element] = child if own is None else own.union(child)
+        return FieldSet.from_parts(self.members | other.members, children)
 
     __or__ = union
 
     def intersection(self, other: FieldSet) -> FieldSet:
-        """The paths of both sets."""
+        """Return the paths of both sets."""
         if self is other:
             return self
         children = {}
@@ -296,12 +298,12 @@ class FieldSet:
             common = self.children[element].intersection(other.children[element])
             if common:
                 children[element] = common
-        return FieldSet.made(self.members & other.members, children)
+        return FieldSet.from_parts(self.members & other.members, children)
 
     __and__ = intersection
 
     def difference(self, other: FieldSet) -> FieldSet:
-        """The paths that are not in `other`, the set itself if that is all; what lies below a path of `other` stays."""
+        """The paths that are not in `other`. Paths below a path of `other` stay. Returns self if nothing changes."""
         if not other or not self:
             return self
         changed = {
@@ -313,7 +315,7 @@ class FieldSet:
     __sub__ = difference
 
     def recursive_difference(self, other: FieldSet) -> FieldSet:
-        """The paths that are neither in `other` nor below one of its paths; the set itself if that is all."""
+        """Return the paths that are neither in `other` nor below one of its paths. Returns self if nothing changes."""
         if not other or not self:
             return self
         changed = {
@@ -324,20 +326,20 @@ class FieldSet:
         return self._without(self.members - other.members, changed)
 
     def _without(self, members: frozenset[str], changed: Mapping[str, FieldSet]) -> FieldSet:
-        """This set with fewer members and smaller children; itself where nothing is less."""
+        """Return this set with `members` and `changed` children; self if nothing was removed."""
         if len(members) == len(self.members) and all(self.children[element] is changed[element] for element in changed):
             return self
         children = {element: changed.get(element, child) for element, child in self.children.items()}
-        return FieldSet.made(members, {element: child for element, child in children.items() if child})
+        return FieldSet.from_parts(members, {element: child for element, child in children.items() if child})
 
     def leaves(self) -> FieldSet:
-        """The paths below which there is no other."""
+        """Return the paths that have no path below them."""
         children = {element: child.leaves() for element, child in self.children.items()}
         return FieldSet(self.members - self.children.keys(), children)
 
 
 class FieldSetBuilder:
-    """Collects paths whose elements are canonical already; one `build` at the end."""
+    """Collects paths with canonical elements, and builds one set."""
 
     __slots__ = ("_children", "_members")
 
@@ -346,18 +348,18 @@ class FieldSetBuilder:
         self._children: dict[str, FieldSetBuilder] = {}
 
     def insert(self, element: str) -> None:
-        """Add the path that ends here."""
+        """Add the path that ends with `element` here."""
         self._members.add(element)
 
     def below(self, element: str) -> FieldSetBuilder:
-        """The builder of what starts with `element`."""
-        found = self._children.get(element)
-        if found is None:
-            found = self._children[element] = FieldSetBuilder()
-        return found
+        """Return the builder of the paths that start with `element`."""
+        child = self._children.get(element)
+        if child is None:
+            child = self._children[element] = FieldSetBuilder()
+        return child
 
     def add(self, path: Path) -> None:
-        """Add a whole path; the empty one is no path."""
+        """Add a whole path. The empty path is ignored."""
         if path:
             node = self
             for element in path[:-1]:
@@ -365,12 +367,12 @@ class FieldSetBuilder:
             node.insert(path[-1])
 
     def build(self) -> FieldSet:
-        """What was collected."""
+        """Return the set of the collected paths."""
         return FieldSet(self._members, {element: child.build() for element, child in self._children.items()})
 
 
 EMPTY: Final = FieldSet()
-"""The set without paths."""
+"""The empty set."""
 
 _WIRES: Final = IdentityCache[FieldSet](limit=8192)
-"""The sets of wire forms that were made here, which come back with every write; some KB for each owner."""
+"""Sets by their wire form: the same wire forms come back with every write. A few KB for each manager."""

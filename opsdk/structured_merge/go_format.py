@@ -1,13 +1,18 @@
-"""How Go prints values: clients and tests compare the server's messages, which are made by ``%v`` and ``%q``."""
+"""Go's value formats: the server builds its messages with ``%v`` and ``%q``, and clients compare them.
+
+Upstream: fmt, strconv and encoding/json of Go 1.25
+"""
 
 from __future__ import annotations
 
 import json
 import math
 from operator import is_
-from typing import Any, Final
+from typing import Final
 
-_NAMED: Final = {
+from opsdk.structured_merge.value import JsonValue
+
+_ESCAPES: Final = {
     "\a": "\\a",
     "\b": "\\b",
     "\f": "\\f",
@@ -21,17 +26,15 @@ _NAMED: Final = {
 
 
 def go_quote(text: str) -> str:
-    r"""The string as ``strconv.Quote`` writes it.
+    r"""Return the string as ``strconv.Quote`` writes it.
 
     >>> print(go_quote('a"b\nc'))
     "a\"b\nc"
     """
-    return '"' + "".join(_NAMED.get(char) or _printable(char) for char in text) + '"'
+    return '"' + "".join(_ESCAPES.get(char) or (char if char.isprintable() else _escape(char)) for char in text) + '"'
 
 
-def _printable(char: str) -> str:
-    if char.isprintable():
-        return char
+def _escape(char: str) -> str:
     code = ord(char)
     if code < 0x80:
         return f"\\x{code:02x}"
@@ -39,7 +42,7 @@ def _printable(char: str) -> str:
 
 
 def go_float(number: float) -> str:
-    """The float as ``%v`` writes it: shortest digits, exponent below 1e-4 and from 1e6.
+    """Return the float as ``%v`` writes it: shortest digits, exponent below 1e-4 and from 1e6.
 
     >>> go_float(2.5), go_float(3.0), go_float(4e9), go_float(1234567.5)
     ('2.5', '3', '4e+09', '1.2345675e+06')
@@ -71,8 +74,8 @@ def _scientific(number: float) -> str:
     return repr(number)
 
 
-def go_scalar(value: Any) -> str:
-    """A JSON scalar as ``%v`` writes it."""
+def go_scalar(value: JsonValue) -> str:
+    """Return a JSON scalar as ``%v`` writes it."""
     if value is None:
         return "<nil>"
     if isinstance(value, bool):
@@ -93,13 +96,13 @@ _TYPES: Final[dict[type, str]] = {
 }
 
 
-def go_typename(value: Any) -> str:
-    """The type of a tree as ``%T`` writes it."""
+def go_typename(value: JsonValue) -> str:
+    """Return the type of a JSON value as ``%T`` writes it."""
     return _TYPES[type(value)]
 
 
-def go_value(value: Any) -> str:
-    """A tree as ``%v`` writes it: maps sorted by key, lists separated by spaces.
+def go_value(value: JsonValue) -> str:
+    """Return a JSON value as ``%v`` writes it: maps sorted by key, lists separated by spaces.
 
     >>> go_value({"b": [1, "x"], "a": None})
     'map[a:<nil> b:[1 x]]'
@@ -111,8 +114,8 @@ def go_value(value: Any) -> str:
     return go_scalar(value)
 
 
-def go_string(value: Any) -> str:
-    """A tree as ``%s`` writes it, which is for texts and complains of the rest.
+def go_string(value: JsonValue) -> str:
+    """Return a JSON value as ``%s`` writes it: strings unchanged, other types as a format error.
 
     >>> go_string("a"), go_string(1), go_string([None])
     ('a', '%!s(int64=1)', '[%!s(<nil>)]')
@@ -126,8 +129,8 @@ def go_string(value: Any) -> str:
     return "%!s(<nil>)" if value is None else f"%!s({go_typename(value)}={go_scalar(value)})"
 
 
-def go_syntax(value: Any) -> str:
-    """A tree as ``%#v`` writes it, which is what some messages show of a value of the wrong type.
+def go_syntax(value: JsonValue) -> str:
+    """Return a JSON value as ``%#v`` writes it; some messages show a value of the wrong type this way.
 
     >>> go_syntax({"a": [1, "x"]})
     'map[string]interface {}{"a":[]interface {}{1, "x"}}'
@@ -141,12 +144,12 @@ def go_syntax(value: Any) -> str:
     return go_quote(value) if isinstance(value, str) else go_scalar(value)
 
 
-def go_json(value: Any, *, ordered: bool = False) -> str:
-    r"""A tree as Go's ``json.Marshal`` writes it: sorted keys, no spaces, ``<``, ``>`` and ``&`` escaped.
+def go_json(value: JsonValue, *, ordered: bool = False) -> str:
+    r"""Return a JSON value as ``json.Marshal`` writes it: sorted keys, no spaces, ``<``, ``>`` and ``&`` escaped.
 
     Args:
-        value: the tree.
-        ordered: it is made of structs, whose fields stay in their order.
+        value: the JSON value.
+        ordered: keep the order of the keys, as for Go structs.
 
     >>> print(go_json({"b": 1.0, "a": "<x>"}))
     {"a":"\u003cx\u003e","b":1}
@@ -157,15 +160,15 @@ def go_json(value: Any, *, ordered: bool = False) -> str:
     return text
 
 
-def whole_numbers(value: Any) -> Any:
-    """Whole floats as integers, which is how Go writes them; what has none is shared.
+def whole_numbers(value: JsonValue) -> JsonValue:
+    """Replace floats without a fraction by integers, as Go writes them. Unchanged parts are shared.
 
     >>> whole_numbers({"a": [1.0, 1.5, 1e21]})
     {'a': [1, 1.5, 1e+21]}
     """
     if isinstance(value, dict):
-        made = {key: whole_numbers(item) for key, item in value.items()}
-        return value if all(map(is_, made.values(), value.values())) else made
+        whole = {key: whole_numbers(item) for key, item in value.items()}
+        return value if all(map(is_, whole.values(), value.values())) else whole
     if isinstance(value, list | tuple):
         listed = [whole_numbers(item) for item in value]
         return value if all(map(is_, listed, value)) else listed

@@ -1,15 +1,17 @@
-"""What was worked out about a tree, found again by the tree's identity: for trees that nobody changes."""
+"""Cache of results by the identity of an immutable JSON tree."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
+
+from opsdk.structured_merge.value import JsonValue
 
 T = TypeVar("T")
 
 
 class IdentityCache(Generic[T]):
-    """Answers about the last `limit` trees. A tree is kept too: while it lives, nothing else has its identity.
+    """Keeps results for the last `limit` trees. It keeps the tree too, so that its identity stays unique.
 
     >>> lengths = IdentityCache[int](limit=2)
     >>> tree = {"a": 1}
@@ -18,27 +20,27 @@ class IdentityCache(Generic[T]):
     (1, None)
     """
 
-    __slots__ = ("_found", "_limit")
+    __slots__ = ("_limit", "_results")
 
     def __init__(self, *, limit: int) -> None:
         self._limit = limit
-        self._found: dict[int, tuple[Any, T]] = {}
+        self._results: dict[int, tuple[JsonValue, T]] = {}
 
-    def get(self, tree: Any) -> T | None:
-        """What was put for this very tree."""
-        found = self._found.get(id(tree))
-        return None if found is None else found[1]
+    def get(self, tree: JsonValue) -> T | None:
+        """Return the result for exactly this tree, or None."""
+        entry = self._results.get(id(tree))
+        return None if entry is None else entry[1]
 
-    def once(self, tree: Any, make: Callable[[Any], T]) -> T:
-        """What was put for this very tree, made now where nothing was."""
-        answer = self.get(tree)
-        if answer is None:
-            answer = make(tree)
-            self.put(tree, answer)
-        return answer
+    def get_or_compute(self, tree: JsonValue, compute: Callable[[JsonValue], T]) -> T:
+        """Return the result for exactly this tree; call `compute` if there is none."""
+        result = self.get(tree)
+        if result is None:
+            result = compute(tree)
+            self.put(tree, result)
+        return result
 
-    def put(self, tree: Any, answer: T) -> None:
-        """Remember; the oldest gives way."""
-        if len(self._found) >= self._limit:
-            del self._found[next(iter(self._found))]
-        self._found[id(tree)] = (tree, answer)
+    def put(self, tree: JsonValue, result: T) -> None:
+        """Store a result. The oldest result is dropped at the limit."""
+        if len(self._results) >= self._limit:
+            del self._results[next(iter(self._results))]
+        self._results[id(tree)] = (tree, result)

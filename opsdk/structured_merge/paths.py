@@ -1,20 +1,24 @@
-"""Places in a tree: field paths as error messages print them, and JSON pointers (RFC 6901)."""
+"""Positions in a JSON tree: field paths as error messages print them, and JSON pointers (RFC 6901).
+
+Upstream: k8s.io/apimachinery/pkg/util/validation/field/path.go (v1.36)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from opsdk.errors import PatchError
+from opsdk.structured_merge.value import JsonValue
 
 MISSING: Final = object()
-"""What `get_path` returns by default where there is nothing: None is a JSON value."""
+"""Default result of `get_path` for a missing value, because None is a JSON value."""
 
 
 @dataclass(frozen=True, slots=True)
 class FieldPath:
-    """An immutable path for messages.
+    """An immutable field path for messages (``field.Path``).
 
     >>> str(FieldPath("spec").child("containers").index(0).child("name"))
     'spec.containers[0].name'
@@ -28,15 +32,15 @@ class FieldPath:
         object.__setattr__(self, "text", ".".join(name for name in names if name))
 
     def child(self, *names: str) -> FieldPath:
-        """The path of a field below this one."""
+        """Return the path of a field below this path."""
         return FieldPath(self.text, *names)
 
     def index(self, index: int) -> FieldPath:
-        """The path of a list element."""
+        """Return the path of a list element."""
         return FieldPath(f"{self.text}[{index}]")
 
     def key(self, key: str) -> FieldPath:
-        """The path of a map entry, whose key is data rather than a field's name."""
+        """Return the path of a map entry."""
         return FieldPath(f"{self.text}[{key}]")
 
     def __str__(self) -> str:
@@ -47,7 +51,7 @@ class FieldPath:
 
 
 def parse_pointer(pointer: str) -> tuple[str, ...]:
-    """The unescaped parts of a JSON pointer; the empty pointer is the whole document.
+    """Return the unescaped parts of a JSON pointer. The empty pointer is the whole document.
 
     >>> parse_pointer("/metadata/annotations/example.com~1a")
     ('metadata', 'annotations', 'example.com/a')
@@ -63,12 +67,12 @@ def parse_pointer(pointer: str) -> tuple[str, ...]:
 
 
 def unescape_part(part: str) -> str:
-    """One part of a pointer, with ``~1`` and ``~0`` resolved in the one order that is right."""
+    """Resolve ``~1`` and ``~0`` in one part of a pointer, in this order (RFC 6901, section 4)."""
     return part.replace("~1", "/").replace("~0", "~")
 
 
 def format_pointer(parts: Iterable[str | int]) -> str:
-    """The JSON pointer for these parts.
+    """Return the JSON pointer of these parts.
 
     >>> format_pointer(["metadata", "annotations", "example.com/a"])
     '/metadata/annotations/example.com~1a'
@@ -76,20 +80,17 @@ def format_pointer(parts: Iterable[str | int]) -> str:
     return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)
 
 
-def get_path(tree: Any, parts: Sequence[str | int], default: Any = MISSING) -> Any:
-    """What stands at `parts` below `tree`, or `default`; an int selects in a list, a str in an object.
+def get_path(tree: JsonValue, parts: Sequence[str | int], default: JsonValue = MISSING) -> JsonValue:
+    """Return the value at `parts` below `tree`, or `default`. An int selects in a list, a str in an object.
 
     >>> get_path({"spec": {"ports": [{"port": 80}]}}, ["spec", "ports", 0, "port"])
     80
     """
     for part in parts:
-        if not _has(tree, part):
+        if isinstance(tree, dict):
+            if part not in tree:
+                return default
+        elif not (isinstance(tree, list) and isinstance(part, int) and -len(tree) <= part < len(tree)):
             return default
         tree = tree[part]
     return tree
-
-
-def _has(tree: Any, part: str | int) -> bool:
-    if isinstance(tree, dict):
-        return part in tree
-    return isinstance(tree, list) and isinstance(part, int) and -len(tree) <= part < len(tree)

@@ -1,40 +1,42 @@
-"""Shapes: what strategic merge patch and server-side apply must know of a type.
+"""Schemas for strategic merge patch and server-side apply.
 
-A `Schema` says how the parts of a value belong together: whether an object's fields and a list's elements are separate
-things that different writers may own, or one indivisible value; by which keys list elements are told apart; and how a
-strategic merge patch merges them. Shapes are made lazily, so recursive types are fine.
+A `Schema` describes how the parts of a value merge: whether fields and list elements are granular or atomic, by which
+keys list elements are identified, and how a strategic merge patch merges them. Schemas compile lazily, so recursive
+types work.
+
+Upstream: sigs.k8s.io/structured-merge-diff/v6/schema, k8s.io/kube-openapi/pkg/schemaconv
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Any, Final
+from typing import Final
 
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _REF: Final = "#/components/schemas/"
 
 
 class Topology(Enum):
-    """How the parts of a value belong together."""
+    """How the parts of a value merge."""
 
     SCALAR = "scalar"
     """A string, a number or a boolean."""
     STRUCT = "struct"
-    """An object with named fields, each a separate thing."""
+    """An object with declared fields, each owned separately."""
     MAP = "map"
-    """An object whose keys are data, each entry a separate thing."""
+    """An object whose keys are data, each entry owned separately."""
     MAP_ATOMIC = "map-atomic"
     """An object that is replaced as a whole."""
     LIST_ATOMIC = "list-atomic"
     """A list that is replaced as a whole."""
     LIST_SET = "list-set"
-    """A list of scalars without order or duplicates, each a separate thing."""
+    """A list of unique scalars, each owned separately."""
     LIST_MAP = "list-map"
-    """A list of objects told apart by their `Schema.list_keys`."""
+    """A list of objects identified by `Schema.list_keys`."""
     UNKNOWN = "unknown"
-    """Untyped: objects are maps of untyped entries, lists are atomic."""
+    """Untyped: objects are maps with untyped entries, lists are atomic (``deducedDef``)."""
 
     __hash__ = object.__hash__  # members are singletons; an enum's own hash is ten times slower
 
@@ -47,20 +49,20 @@ class Topology(Enum):
 _LISTS: Final = frozenset({Topology.LIST_ATOMIC, Topology.LIST_SET, Topology.LIST_MAP})
 _OBJECTS: Final = frozenset({Topology.STRUCT, Topology.MAP, Topology.MAP_ATOMIC})
 
-Resolve = Callable[[Mapping[str, Any]], "Schema"]
+Resolve = Callable[[Mapping[str, JsonValue]], "Schema"]
 
 
 class Schema:
-    """The shape of one type; made by `SchemaSet` or `shape_of_schema`.
+    """The schema of one type. Created by `SchemaSet` or `structural_schema`.
 
     Attributes:
-        topology: how the parts belong together.
-        scalar_type: the OpenAPI type of a SCALAR ("string", "integer", "number", "boolean"), "" when it may be any.
-        list_keys: the fields that tell apart the elements of a LIST_MAP.
-        patch_strategies: of a strategic merge patch: any of "merge", "replace", "retainKeys".
-        patch_merge_key: the one field by which a strategic merge patch matches list elements.
+        topology: how the parts merge.
+        scalar_type: OpenAPI type of a SCALAR ("string", "integer", "number", "boolean"); "" allows any scalar.
+        list_keys: the fields that identify the elements of a LIST_MAP.
+        patch_strategies: any of "merge", "replace", "retainKeys" (strategic merge patch).
+        patch_merge_key: the field by which a strategic merge patch matches list elements.
         preserve_unknown: whether a STRUCT keeps undeclared fields; they are UNKNOWN.
-        embedded: whether the value is an object with apiVersion, kind and metadata of its own.
+        embedded: whether the value is an object with its own apiVersion, kind and metadata.
     """
 
     __slots__ = (
@@ -80,12 +82,12 @@ class Schema:
     )
 
     def __init__(
-        self, schema: Mapping[str, Any], resolve: Resolve, *, context: Mapping[str, Any] | None = None
+        self, schema: Mapping[str, JsonValue], resolve: Resolve, *, context: Mapping[str, JsonValue] | None = None
     ) -> None:
-        """Compile one level; `context` holds the use site's extensions when a reference led to `schema`."""
+        """Compile one level. `context` holds the extensions beside the reference that leads to `schema`."""
         self._schema = schema
         self._resolve = resolve
-        self._properties: Mapping[str, Any] = schema.get("properties") or {}
+        self._properties: Mapping[str, JsonValue] = schema.get("properties") or {}
         self._fields: dict[str, Schema] = {}
         self._item: Schema | None = None
         self._key_defaults: JsonObject | None = None
@@ -100,7 +102,7 @@ class Schema:
         self.scalar_type: str = _scalar_type(schema)
 
     def __repr__(self) -> str:
-        return f"Shape({self.topology.value}{', keys=' + ','.join(self.list_keys) if self.list_keys else ''})"
+        return f"Schema({self.topology.value}{', keys=' + ','.join(self.list_keys) if self.list_keys else ''})"
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -113,8 +115,8 @@ class Schema:
         return tuple(self._schema.get("required") or ())
 
     @property
-    def default(self) -> Any:
-        """The default that the schema declares, or None."""
+    def default(self) -> JsonValue:
+        """The declared default, or None."""
         return self._schema.get("default")
 
     def declares(self, name: str) -> bool:
@@ -122,21 +124,21 @@ class Schema:
         return name in self._properties
 
     def admits(self, name: str) -> bool:
-        """Whether an object of this shape may have an entry `name`."""
+        """Whether an object of this schema may have an entry `name`."""
         return self.topology is not Topology.STRUCT or name in self._properties or self.preserve_unknown
 
     def field(self, name: str) -> Schema:
-        """The shape of an object's entry; UNKNOWN where nothing is declared."""
-        found = self._fields.get(name)
-        if found is None:
+        """Return the schema of an object's entry; UNKNOWN if none is declared."""
+        schema_of_field = self._fields.get(name)
+        if schema_of_field is None:
             schema = self._properties.get(name)
             if schema is None:
                 return self._entry()
-            found = self._fields[name] = self._resolve(schema)
-        return found
+            schema_of_field = self._fields[name] = self._resolve(schema)
+        return schema_of_field
 
     def item(self) -> Schema:
-        """The shape of a list's elements, or of a map's entries."""
+        """Return the schema of a list's elements, or of a map's entries."""
         if not self.topology.is_list:
             return self._entry()
         if self._item is None:
@@ -151,28 +153,28 @@ class Schema:
         return self._item
 
     @property
-    def key_defaults(self) -> Mapping[str, Any]:
-        """The defaults of those `list_keys` that have one: an element without the key is identified by it."""
+    def key_defaults(self) -> Mapping[str, JsonValue]:
+        """The defaults of `list_keys`. An element without a key is identified by the default."""
         if self._key_defaults is None:
             element = self.item()._properties  # noqa: SLF001 (the same class)
-            found = {key: element[key].get("default") for key in self.list_keys if key in element}
-            self._key_defaults = {key: value for key, value in found.items() if value is not None}
+            defaults = {key: element[key].get("default") for key in self.list_keys if key in element}
+            self._key_defaults = {key: value for key, value in defaults.items() if value is not None}
         return self._key_defaults
 
-    def zero(self, like: Any = None) -> Any:
-        """The value of this type before anything is set, as the server writes it.
+    def zero(self, like: JsonValue = None) -> JsonValue:
+        """Return Go's zero value of the type, as the server encodes it.
 
-        What is no pointer stands in it: objects, empty strings, zeros; a required list is null. Which times are null in
-        it the schema does not say: there it follows `like`. Custom resources have no such fields: theirs is ``{}``.
+        Fields that are not pointers are present: objects, empty strings, zeros; a required list is null. The schema
+        does not say which times are null, so those follow `like`. For a custom resource the zero value is ``{}``.
         """
         if self.topology is not Topology.STRUCT:
             return {} if self.topology in _OBJECTS else None
-        known = like if isinstance(like, dict) else {}
-        value: JsonObject = {name: None for name, item in known.items() if item is None}
+        live_fields = like if isinstance(like, dict) else {}
+        value: JsonObject = {name: None for name, item in live_fields.items() if item is None}
         for name, schema in self._properties.items():
             default = schema.get("default")
             if isinstance(default, dict):
-                value[name] = self.field(name).zero(known.get(name))
+                value[name] = self.field(name).zero(live_fields.get(name))
             elif default is not None and (not default or name in self.required):
                 value[name] = type(default)()
             elif name in self.required and not self._omits_empty:
@@ -181,7 +183,7 @@ class Schema:
 
     @property
     def _omits_empty(self) -> bool:
-        """Whether even required fields are left out while they are empty: else required texts have defaults."""
+        """Whether the type omits required fields while they are empty; else required strings have a default."""
         declared = (self._properties.get(name) or {} for name in self.required)
         texts = [schema for schema in declared if schema.get("type") == "string"]
         return bool(texts) and all(schema.get("default") is None for schema in texts)
@@ -190,28 +192,33 @@ class Schema:
 _SCALARS: Final = frozenset({"string", "integer", "number", "boolean"})
 
 
-def _topology(schema: Mapping[str, Any], site: Mapping[str, Any]) -> Topology:
+def _topology(schema: Mapping[str, JsonValue], site: Mapping[str, JsonValue]) -> Topology:
     kind = schema.get("type")
     if schema.get("x-kubernetes-int-or-string"):
-        return Topology.UNKNOWN  # of definitions: whether it is one of the two, the validation says
+        return Topology.UNKNOWN  # a CRD schema: validation checks the two types
     if kind in _SCALARS:
         return Topology.SCALAR
     if kind == "array":
-        return _list_topology(site)
+        match site.get("x-kubernetes-list-type"):
+            case "map":
+                return Topology.LIST_MAP
+            case "set":
+                return Topology.LIST_SET
+        return Topology.LIST_ATOMIC
     if kind == "object" or schema.get("properties") or schema.get("additionalProperties"):
         if site.get("x-kubernetes-map-type") == "atomic":
             return Topology.MAP_ATOMIC
         if schema.get("properties"):
             return Topology.STRUCT
         typed = schema.get("additionalProperties") or schema.get("x-kubernetes-preserve-unknown-fields")
-        return Topology.MAP if typed else Topology.MAP_ATOMIC  # of arbitrary content nobody owns a part
+        return Topology.MAP if typed else Topology.MAP_ATOMIC  # free-form content is atomic
     if schema.get("format") == "int-or-string" or _all_scalar(schema.get("oneOf")):
         return Topology.SCALAR
     return Topology.UNKNOWN
 
 
-def _scalar_type(schema: Mapping[str, Any]) -> str:
-    """The type that scalars must have; formatted strings may have had another wire form, so they may be any."""
+def _scalar_type(schema: Mapping[str, JsonValue]) -> str:
+    """Return the type that a scalar must have. A string with a format may have another JSON form, so any type fits."""
     kind = schema.get("type")
     if kind not in _SCALARS:
         return ""
@@ -220,40 +227,32 @@ def _scalar_type(schema: Mapping[str, Any]) -> str:
     return str(kind)
 
 
-def _list_topology(site: Mapping[str, Any]) -> Topology:
-    match site.get("x-kubernetes-list-type"):
-        case "map":
-            return Topology.LIST_MAP
-        case "set":
-            return Topology.LIST_SET
-    return Topology.LIST_ATOMIC
-
-
-def _all_scalar(options: Any) -> bool:
+def _all_scalar(options: JsonValue) -> bool:
     return isinstance(options, list) and bool(options) and all(option.get("type") in _SCALARS for option in options)
 
 
 class SchemaSet:
-    """The shapes of a set of OpenAPI component schemas, resolved on first use.
+    """The schemas of OpenAPI components, compiled on first use.
 
-    >>> shapes = SchemaSet({"Tree": {"type": "object", "properties": {"left": {"$ref": "#/components/schemas/Tree"}}}})
-    >>> shapes.of("Tree").field("left") is shapes.of("Tree")
+    >>> tree = {"type": "object", "properties": {"left": {"$ref": "#/components/schemas/Tree"}}}
+    >>> schemas = SchemaSet({"Tree": tree})
+    >>> schemas.of("Tree").field("left") is schemas.of("Tree")
     True
     """
 
-    def __init__(self, schemas: Mapping[str, Mapping[str, Any]]) -> None:
+    def __init__(self, schemas: Mapping[str, Mapping[str, JsonValue]]) -> None:
         self._schemas = schemas
         self._named: dict[str, Schema] = {}
 
     def of(self, name: str) -> Schema:
-        """The shape of the schema called `name`; KeyError if there is none."""
-        found = self._named.get(name)
-        if found is None:
-            found = self._named[name] = Schema(self._schemas[name], self._resolve)
-        return found
+        """Return the schema called `name`. Raises ``KeyError``."""
+        schema = self._named.get(name)
+        if schema is None:
+            schema = self._named[name] = Schema(self._schemas[name], self._resolve)
+        return schema
 
-    def _resolve(self, schema: Mapping[str, Any]) -> Schema:
-        """A property's shape; extensions beside a reference belong to the use, not to the type."""
+    def _resolve(self, schema: Mapping[str, JsonValue]) -> Schema:
+        """Return the schema of a property. Extensions beside a reference belong to the property, not to the type."""
         name = _reference(schema)
         if name is None or name not in self._schemas:
             return Schema(schema, self._resolve)
@@ -263,7 +262,7 @@ class SchemaSet:
         return Schema(self._schemas[name], self._resolve, context=site)
 
 
-def _reference(schema: Mapping[str, Any]) -> str | None:
+def _reference(schema: Mapping[str, JsonValue]) -> str | None:
     target = schema.get("$ref")
     if target is None:
         parts = schema.get("allOf")
@@ -272,30 +271,34 @@ def _reference(schema: Mapping[str, Any]) -> str | None:
     return target.removeprefix(_REF) if isinstance(target, str) else None
 
 
-def shape_of_schema(schema: Mapping[str, Any], *, resource: bool = True) -> Schema:
-    """The shape of a CRD's structural schema; `resource` says that its root is an object with metadata.
+def structural_schema(schema: Mapping[str, JsonValue], *, resource: bool = True) -> Schema:
+    """Return the `Schema` of a CRD's structural schema.
 
-    Lists are atomic unless the schema says otherwise. ``metadata`` has its real shape at the root and in embedded
-    resources, whatever the schema says of it.
+    Lists are atomic unless the schema says otherwise. ``metadata`` has the ObjectMeta schema at the root and in
+    embedded resources.
+
+    Args:
+        schema: the structural schema.
+        resource: whether the root is an object with metadata.
     """
     return _structural(schema, resource=resource)
 
 
-def _structural(schema: Mapping[str, Any], *, resource: bool = False) -> Schema:
+def _structural(schema: Mapping[str, JsonValue], *, resource: bool = False) -> Schema:
     if resource or schema.get("x-kubernetes-embedded-resource"):
         schema = {
             **schema,
             "properties": {**(schema.get("properties") or {}), **_TYPE_META, "metadata": OBJECT_META_SCHEMA},
         }
-    return _StructuralShape(schema, _structural)
+    return _StructuralSchema(schema, _structural)
 
 
-class _StructuralShape(Schema):
-    """A custom resource's shape: nothing stands in an object that nobody set."""
+class _StructuralSchema(Schema):
+    """The schema of a custom resource: the zero value of an object is empty."""
 
     __slots__ = ()
 
-    def zero(self, like: Any = None) -> Any:
+    def zero(self, like: JsonValue = None) -> JsonValue:
         del like
         return {} if self.topology in _OBJECTS else None
 
@@ -305,7 +308,7 @@ _INTEGER: Final = {"type": "integer"}
 _STRING_MAP: Final = {"type": "object", "additionalProperties": _STRING}
 _TYPE_META: Final = {"apiVersion": _STRING, "kind": _STRING}
 
-OBJECT_META_SCHEMA: Final[Mapping[str, Any]] = {
+OBJECT_META_SCHEMA: Final[Mapping[str, JsonValue]] = {
     "type": "object",
     "properties": {
         "annotations": _STRING_MAP,
@@ -350,4 +353,4 @@ OBJECT_META_SCHEMA: Final[Mapping[str, Any]] = {
 """The schema of ObjectMeta: the same for every kind."""
 
 UNKNOWN: Final = Schema({}, _structural)
-"""The shape of a value of which nothing is known."""
+"""The schema of an untyped value."""

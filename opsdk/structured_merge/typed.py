@@ -1,15 +1,17 @@
-"""Structured merge: what a value's fields are, how two values differ, and merging one into another, by shape.
+"""Typed values: validation, field sets, comparison, merging and removal, by schema.
 
-A value is a tree of separately owned fields. Where its `Schema` is atomic, the whole
-subtree is one field. Errors are `PatchError` with the server's messages: a path, then the reason.
+A value is a tree of separately owned fields. Where its `Schema` is atomic, the whole subtree is one field. Errors are
+`PatchError` with the server's messages: a path, then the reason.
+
+Upstream: sigs.k8s.io/structured-merge-diff/v6/typed
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final
+from typing import Final
 
 from opsdk.errors import PatchError
 from opsdk.structured_merge.equality import deep_equal
@@ -23,61 +25,61 @@ from opsdk.structured_merge.fieldpath import (
 )
 from opsdk.structured_merge.go_format import go_quote, go_syntax, go_typename, go_value
 from opsdk.structured_merge.schema import Schema, Topology
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 ABSENT: Final = object()
-"""No value at all, as opposed to null."""
+"""A missing value, as opposed to null."""
 
 
 _UNKNOWN: Final = Topology.UNKNOWN
-"""By a name of its own, because looking up an enum's member takes long and every value asks for this one."""
+"""A module constant, because an enum member lookup is slow and every value needs this one."""
 
 
 # ------------------------------------------------------------------ elements and topology
-def topology_for(shape: Schema, value: Any) -> Topology:
-    """How `value` is treated: as its shape says, or by what it is where the shape is UNKNOWN."""
-    if shape.topology is not _UNKNOWN:
-        return shape.topology
+def topology_for(schema: Schema, value: JsonValue) -> Topology:
+    """Return the topology of the schema, or the one deduced from `value` if the schema is UNKNOWN."""
+    if schema.topology is not _UNKNOWN:
+        return schema.topology
     if isinstance(value, dict):
         return Topology.MAP
     return Topology.LIST_ATOMIC if isinstance(value, list) else Topology.SCALAR
 
 
-def list_element(item: Any, shape: Schema) -> str:
-    """The path element that tells `item` apart in a list of `shape`.
+def list_element(item: JsonValue, schema: Schema) -> str:
+    """Return the path element that identifies `item` in a list of `schema`.
 
     Raises:
-        PatchError: it cannot be told apart.
+        PatchError: the item cannot be identified.
     """
-    if shape.topology is Topology.LIST_SET:
+    if schema.topology is Topology.LIST_SET:
         if item is None or isinstance(item, dict | list):
             raise PatchError(f"associative list without keys has an element that's {_UNFIT[type(item)]}")
         return value_element(item)
     if not isinstance(item, dict):
         what = "a null element" if item is None else "non-map elements"
         raise PatchError(f"associative list with keys may not have {what}")
-    defaults = shape.key_defaults
-    found = {key: item.get(key, defaults.get(key)) for key in shape.list_keys if key in item or key in defaults}
-    if not found:
-        names = " ".join(map(go_quote, shape.list_keys))
+    defaults = schema.key_defaults
+    key_values = {key: item.get(key, defaults.get(key)) for key in schema.list_keys if key in item or key in defaults}
+    if not key_values:
+        names = " ".join(map(go_quote, schema.list_keys))
         raise PatchError(
             f"associative list with keys has an element that omits all key fields [{names}]"
             " (and doesn't have default values for any key fields)"
         )
-    return key_element(found)
+    return key_element(key_values)
 
 
 _UNFIT: Final = {type(None): "an explicit null", dict: "a map type", list: "a list type"}
 
 
 # ------------------------------------------------------------------ validation
-def check_typed(value: Any, shape: Schema, *, allow_duplicates: bool = False) -> None:
-    """See that `value` fits `shape`: declared fields, types, keys, no duplicates in sets and keyed lists.
+def check_typed(value: JsonValue, schema: Schema, *, allow_duplicates: bool = False) -> None:
+    """Check that `value` fits `schema`: declared fields, types, keys, no duplicates in sets and keyed lists.
 
     Raises:
-        PatchError: it does not; all faults are in the message, `path` is that of the first.
+        PatchError: it does not fit. The message has all faults; `path` is that of the first one.
     """
-    faults = list(_faults(value, shape, (), allow_duplicates=allow_duplicates))
+    faults = list(_faults(value, schema, (), allow_duplicates=allow_duplicates))
     if not faults:
         return
     texts = [f"{format_path(path)}: {text}" if path else text for path, text in faults]
@@ -88,24 +90,29 @@ def check_typed(value: Any, shape: Schema, *, allow_duplicates: bool = False) ->
 Fault = tuple[tuple[str, ...], str]
 
 
-def _faults(value: Any, shape: Schema, path: tuple[str, ...], *, allow_duplicates: bool) -> Iterator[Fault]:
-    topology = topology_for(shape, value)
+def _faults(value: JsonValue, schema: Schema, path: tuple[str, ...], *, allow_duplicates: bool) -> Iterator[Fault]:
+    topology = topology_for(schema, value)
     if value is None:
         return
     if topology is Topology.SCALAR:
-        yield from ((path, text) for text in _scalar_fault(value, shape))
+        yield from ((path, text) for text in _scalar_fault(value, schema))
     elif topology.is_list and not isinstance(value, list):
         yield path, f"expected list, got &{{{go_value(value)}}}"
     elif topology.is_list:
-        yield from _list_faults(value, shape, path, allow_duplicates=allow_duplicates)
+        yield from _list_faults(value, schema, path, allow_duplicates=allow_duplicates)
     elif not isinstance(value, dict):
         yield path, f"expected map, got &{{{go_value(value)}}}"
     else:
-        yield from _map_faults(value, shape, path, allow_duplicates=allow_duplicates)
+        for name, item in value.items():
+            below = (*path, field_element(name))
+            if not schema.admits(name):
+                yield below, "field not declared in schema"
+                return
+            yield from _faults(item, schema.field(name), below, allow_duplicates=allow_duplicates)
 
 
-def _scalar_fault(value: Any, shape: Schema) -> Iterator[str]:
-    match shape.scalar_type:
+def _scalar_fault(value: JsonValue, schema: Schema) -> Iterator[str]:
+    match schema.scalar_type:
         case "integer" | "number":
             if isinstance(value, bool) or not isinstance(value, int | float):
                 yield f"expected numeric (int or float), got {go_typename(value)}"
@@ -120,76 +127,67 @@ def _scalar_fault(value: Any, shape: Schema) -> Iterator[str]:
                 yield f"expected any scalar, got &{{{go_value(value)}}}"
 
 
-def _list_faults(value: list[Any], shape: Schema, path: tuple[str, ...], *, allow_duplicates: bool) -> Iterator[Fault]:
-    seen: set[str] = set()
+def _list_faults(
+    value: list[JsonValue], schema: Schema, path: tuple[str, ...], *, allow_duplicates: bool
+) -> Iterator[Fault]:
+    elements: set[str] = set()
     for index, item in enumerate(value):
         element = f"i:{index}"
-        if shape.topology in _KEYED:
+        if schema.topology in _KEYED:
             try:
-                element = list_element(item, shape)
+                element = list_element(item, schema)
             except PatchError as error:
                 yield path, f"element {index}: {error}"
                 return
-            if element in seen and not allow_duplicates:
+            if element in elements and not allow_duplicates:
                 yield path, f"duplicate entries for key {format_path([element])}"
-            seen.add(element)
-        yield from _faults(item, shape.item(), (*path, element), allow_duplicates=allow_duplicates)
-
-
-def _map_faults(
-    value: Mapping[str, Any], shape: Schema, path: tuple[str, ...], *, allow_duplicates: bool
-) -> Iterator[Fault]:
-    for name, item in value.items():
-        below = (*path, field_element(name))
-        if not shape.admits(name):
-            yield below, "field not declared in schema"
-            return
-        yield from _faults(item, shape.field(name), below, allow_duplicates=allow_duplicates)
+            elements.add(element)
+        yield from _faults(item, schema.item(), (*path, element), allow_duplicates=allow_duplicates)
 
 
 _KEYED: Final = frozenset({Topology.LIST_SET, Topology.LIST_MAP})
 
 
 # ------------------------------------------------------------------ the fields of a value
-def fields_of(value: Any, shape: Schema) -> FieldSet:
-    """The fields that `value` sets.
+def to_field_set(value: JsonValue, schema: Schema) -> FieldSet:
+    """Return the fields that `value` sets (``TypedValue.ToFieldSet``).
 
-    A named field counts by its content; an entry of a map and an element of a list also count themselves.
+    A declared field counts through its content. An entry of a map and an element of a list also count themselves.
     """
-    return _fields(value, shape) or EMPTY
+    return _fields(value, schema) or EMPTY
 
 
-def _fields(value: Any, shape: Schema) -> FieldSet | None:
-    """What lies below; None says that the value itself is one field."""
-    topology = topology_for(shape, value)
+def _fields(value: JsonValue, schema: Schema) -> FieldSet | None:
+    """Return the fields below; None if the value itself is one field."""
+    topology = topology_for(schema, value)
     if topology not in _GRANULAR:
         return None
     if topology in _KEYED:
-        return _item_fields(value, shape) if isinstance(value, list) else EMPTY
+        return _item_fields(value, schema) if isinstance(value, list) else EMPTY
     if not isinstance(value, dict):
         return EMPTY
     members: list[str] = []
     children: dict[str, FieldSet] = {}
     for name, item in value.items():
         element = field_element(name)
-        below = _fields(item, shape.field(name))
+        below = _fields(item, schema.field(name))
         if below:
             children[element] = below
-        if below is None or item is None or item == {} or not shape.declares(name):
+        if below is None or item is None or item == {} or not schema.declares(name):
             members.append(element)
-    return FieldSet.made(members, children)
+    return FieldSet.from_parts(members, children)
 
 
-def _item_fields(items: list[Any], shape: Schema) -> FieldSet:
+def _item_fields(items: list[JsonValue], schema: Schema) -> FieldSet:
     members: set[str] = set()
     children: dict[str, FieldSet] = {}
     for item in items:
-        element = list_element(item, shape)
+        element = list_element(item, schema)
         members.add(element)
-        below = _fields(item, shape.item())
+        below = _fields(item, schema.item())
         if below:
             children[element] = children[element].union(below) if element in children else below
-    return FieldSet.made(members, children)
+    return FieldSet.from_parts(members, children)
 
 
 _GRANULAR: Final = frozenset({Topology.STRUCT, Topology.MAP, Topology.LIST_SET, Topology.LIST_MAP})
@@ -205,7 +203,7 @@ class Comparison:
     removed: FieldSet
 
     def without(self, ignored: FieldSet | None) -> Comparison:
-        """The same, without `ignored` fields and what is below them."""
+        """Return the comparison without `ignored` fields and the fields below them."""
         if not ignored:
             return self
         return Comparison(
@@ -224,272 +222,278 @@ _SAME: Final = Comparison(EMPTY, EMPTY, EMPTY)
 
 
 class _Change(Enum):
-    """What happened to the value at an element; None stands for nothing, whatever happened below it."""
+    """What happened to the value at an element. None means that only fields below may differ."""
 
     ADDED = "added"
-    """It was not there."""
+    """The new value exists, the old one does not."""
     MODIFIED = "modified"
-    """It is another one."""
+    """The values differ."""
     REMOVED = "removed"
-    """It is there no more."""
+    """The old value exists, the new one does not."""
 
 
 _Differences = list[tuple[str, _Change | None, Comparison]]
-"""By element: what happened there, and what below. Mostly empty, so that is what costs least."""
+"""For each element: the change there, and the comparison below. A list, because it is mostly empty."""
 
 _PLAIN: Final = frozenset({str, int, float, bool, type(None), type(ABSENT)})
 
 
-def compare(old: Any, new: Any, shape: Schema) -> Comparison:
-    """What changes from `old` to `new`."""
-    return _compare_below(old, new, shape)[1]
+def compare(old: JsonValue, new: JsonValue, schema: Schema) -> Comparison:
+    """Return the fields that change from `old` to `new`."""
+    return _compare_below(old, new, schema)[1]
 
 
-def _compare_at(old: Any, new: Any, shape: Schema, found: _Differences, element: str) -> None:
+def _compare_at(old: JsonValue, new: JsonValue, schema: Schema, differences: _Differences, element: str) -> None:
     """Compare what stands at `element`; both kinds of a changed type are looked into."""
     if old is ABSENT:
-        found.append((element, _Change.ADDED, Comparison(_everything(new, shape), EMPTY, EMPTY)))
+        differences.append((element, _Change.ADDED, Comparison(_all_fields(new, schema), EMPTY, EMPTY)))
         return
     if new is ABSENT:
-        found.append((element, _Change.REMOVED, Comparison(EMPTY, EMPTY, _everything(old, shape))))
+        differences.append((element, _Change.REMOVED, Comparison(EMPTY, EMPTY, _all_fields(old, schema))))
         return
-    leaf, below = _compare_below(old, new, shape)
+    leaf, below = _compare_below(old, new, schema)
     if leaf and not deep_equal(old, new):
-        found.append((element, _Change.MODIFIED, below))
+        differences.append((element, _Change.MODIFIED, below))
     elif below is not _SAME:
-        found.append((element, None, below))
+        differences.append((element, None, below))
 
 
-def _everything(value: Any, shape: Schema) -> FieldSet:
-    """All that lies below a value which came or went as a whole; duplicates of a list are not looked into."""
-    topology = topology_for(shape, value)
+def _all_fields(value: JsonValue, schema: Schema) -> FieldSet:
+    """Return all fields below a value that was added or removed as a whole. Duplicates in a list are skipped."""
+    topology = topology_for(schema, value)
     if topology not in _GRANULAR:
         return EMPTY
     children: dict[str, FieldSet] = {}
     if topology in _KEYED:
-        groups = _grouped(_as_list(value), shape)
+        groups = _grouped(_as_list(value), schema)
         for element, items in groups.items():
-            below = _everything(items[0], shape.item()) if len(items) == 1 else EMPTY
+            below = _all_fields(items[0], schema.item()) if len(items) == 1 else EMPTY
             if below:
                 children[element] = below
-        return FieldSet.made(groups, children)
+        return FieldSet.from_parts(groups, children)
     entries = _as_dict(value)
     for name, item in entries.items():
         if type(item) not in _PLAIN:
-            below = _everything(item, shape.field(name))
+            below = _all_fields(item, schema.field(name))
             if below:
                 children[field_element(name)] = below
-    return FieldSet.made(map(field_element, entries) if entries else (), children)
+    return FieldSet.from_parts(map(field_element, entries) if entries else (), children)
 
 
-def _compare_below(old: Any, new: Any, shape: Schema) -> tuple[bool, Comparison]:
-    """Compare the parts of two values; True says that they have none and stand or fall as a whole."""
-    if shape.topology is not _UNKNOWN:
-        return _compare_as(shape.topology, old, new, shape)
-    one, other = topology_for(shape, old), topology_for(shape, new)
-    leaf, change = _compare_as(one, old, new, shape)
+def _compare_below(old: JsonValue, new: JsonValue, schema: Schema) -> tuple[bool, Comparison]:
+    """Compare the parts of two values. True means that they have none and change as a whole."""
+    if schema.topology is not _UNKNOWN:
+        return _compare_as(schema.topology, old, new, schema)
+    one, other = topology_for(schema, old), topology_for(schema, new)
+    leaf, change = _compare_as(one, old, new, schema)
     if one is other:
         return leaf, change
-    # As a map, a value that is none has lost all its parts; only one of the two can be looked into.
-    other_leaf, other_change = _compare_as(other, old, new, shape)
+    # The types differ: as a map, a value that is not a map has lost all fields. Only one of the two has content.
+    other_leaf, other_change = _compare_as(other, old, new, schema)
     return leaf or other_leaf, change if other_change is _SAME else other_change
 
 
-def _compare_as(topology: Topology, old: Any, new: Any, shape: Schema) -> tuple[bool, Comparison]:
+def _compare_as(topology: Topology, old: JsonValue, new: JsonValue, schema: Schema) -> tuple[bool, Comparison]:
     if topology not in _GRANULAR:
         return True, _SAME
-    found: _Differences = []
+    differences: _Differences = []
     if topology in _KEYED:
         items, others = _as_list(old), _as_list(new)
-        _compare_lists(items, others, shape, found)
-        return not items and not others, _gathered(found)
+        _compare_lists(items, others, schema, differences)
+        return not items and not others, _comparison_of(differences)
     before, after = _as_dict(old), _as_dict(new)
-    _compare_maps(before, after, shape, found)
-    return not before and not after, _gathered(found)  # null, {} and [] are different things to own
+    _compare_maps(before, after, schema, differences)
+    return not before and not after, _comparison_of(differences)  # null, {} and [] are owned as different values
 
 
-def _compare_maps(before: JsonObject, after: JsonObject, shape: Schema, found: _Differences) -> None:
+def _compare_maps(before: JsonObject, after: JsonObject, schema: Schema, differences: _Differences) -> None:
     for name, new in after.items():
         old = before.get(name, ABSENT)
         if old is new:
             continue
-        # Most fields are plain and the same: then neither the shape nor the path matters.
+        # Most fields are plain and the same: then neither the schema nor the path matters.
         kind = type(old)
         if kind is not type(new) or kind not in _PLAIN or old != new:
-            _compare_at(old, new, shape.field(name), found, field_element(name))
+            _compare_at(old, new, schema.field(name), differences, field_element(name))
     for name, old in before.items():
         if name not in after:
-            _compare_at(old, ABSENT, shape.field(name), found, field_element(name))
+            _compare_at(old, ABSENT, schema.field(name), differences, field_element(name))
 
 
-def _gathered(found: _Differences) -> Comparison:
-    """The three sets at one place, of what was found at its parts."""
-    if not found:
+def _comparison_of(differences: _Differences) -> Comparison:
+    """Return the comparison for a value, from the differences of its parts."""
+    if not differences:
         return _SAME
     return Comparison(
-        added=_set_of(found, _Change.ADDED, {at: below.added for at, _, below in found}),
-        modified=_set_of(found, _Change.MODIFIED, {at: below.modified for at, _, below in found}),
-        removed=_set_of(found, _Change.REMOVED, {at: below.removed for at, _, below in found}),
+        added=_set_of(differences, _Change.ADDED, {element: below.added for element, _, below in differences}),
+        modified=_set_of(differences, _Change.MODIFIED, {element: below.modified for element, _, below in differences}),
+        removed=_set_of(differences, _Change.REMOVED, {element: below.removed for element, _, below in differences}),
     )
 
 
-def _set_of(found: _Differences, wanted: _Change, below: dict[str, FieldSet]) -> FieldSet:
-    members = [element for element, change, _ in found if change is wanted]
-    return FieldSet.made(members, {element: child for element, child in below.items() if child})
+def _set_of(differences: _Differences, wanted: _Change, below: dict[str, FieldSet]) -> FieldSet:
+    members = [element for element, change, _ in differences if change is wanted]
+    return FieldSet.from_parts(members, {element: child for element, child in below.items() if child})
 
 
-def _as_list(value: Any) -> list[Any]:
+def _as_list(value: JsonValue) -> list[JsonValue]:
     return value if isinstance(value, list) else []
 
 
-def _as_dict(value: Any) -> JsonObject:
+def _as_dict(value: JsonValue) -> JsonObject:
     return value if isinstance(value, dict) else {}
 
 
-def _compare_lists(old: Sequence[Any], new: Sequence[Any], shape: Schema, found: _Differences) -> None:
-    before, after = _grouped(old, shape), _grouped(new, shape)
+def _compare_lists(
+    old: Sequence[JsonValue], new: Sequence[JsonValue], schema: Schema, differences: _Differences
+) -> None:
+    before, after = _grouped(old, schema), _grouped(new, schema)
     for element in before | after:
-        mine, theirs = before.get(element, ()), after.get(element, ())
-        if len(mine) <= 1 and len(theirs) <= 1:
-            one, other = (*mine, ABSENT)[0], (*theirs, ABSENT)[0]
+        old_items, theirs = before.get(element, ()), after.get(element, ())
+        if len(old_items) <= 1 and len(theirs) <= 1:
+            one, other = (*old_items, ABSENT)[0], (*theirs, ABSENT)[0]
             if one is not other:
-                _compare_at(one, other, shape.item(), found, element)
-        elif not mine:
-            found.append((element, _Change.ADDED, _SAME))
+                _compare_at(one, other, schema.item(), differences, element)
+        elif not old_items:
+            differences.append((element, _Change.ADDED, _SAME))
         elif not theirs:
-            found.append((element, _Change.REMOVED, _SAME))
-        elif not deep_equal(mine, theirs):
-            found.append((element, _Change.MODIFIED, _SAME))
+            differences.append((element, _Change.REMOVED, _SAME))
+        elif not deep_equal(old_items, theirs):
+            differences.append((element, _Change.MODIFIED, _SAME))
 
 
-def _grouped(items: Sequence[Any], shape: Schema) -> dict[str, list[Any]]:
-    """The list's items by path element; duplicates, which live objects may have, stand together."""
-    found: dict[str, list[Any]] = {}
+def _grouped(items: Sequence[JsonValue], schema: Schema) -> dict[str, list[JsonValue]]:
+    """Return the items by path element. Duplicates, which live objects may have, share one element."""
+    groups: dict[str, list[JsonValue]] = {}
     for item in items:
-        found.setdefault(list_element(item, shape), []).append(item)
-    return found
+        groups.setdefault(list_element(item, schema), []).append(item)
+    return groups
 
 
 # ------------------------------------------------------------------ merging
-def merge(live: Any, applied: Any, shape: Schema) -> Any:
-    """`live` with everything that `applied` sets; nothing is removed.
+def merge(live: JsonValue, applied: JsonValue, schema: Schema) -> JsonValue:
+    """Return `live` with everything that `applied` sets. Nothing is removed.
 
-    Elements that `live` has not are put where `applied` has them, and shared ones take its order.
+    Items that `live` does not have go where `applied` has them; shared items take the order of `applied`.
     """
-    topology = topology_for(shape, live if applied is None else applied)
+    topology = topology_for(schema, live if applied is None else applied)
     if topology not in _GRANULAR:
         return applied
     if topology in _KEYED:
         items, others = _as_list(live), _as_list(applied)
-        return _merge_lists(items, others, shape) if items or others else applied
+        return _merge_lists(items, others, schema) if items or others else applied
     before, after = _as_dict(live), _as_dict(applied)
-    return _merge_maps(before, after, shape) if before or after else applied
-
-
-def _merge_maps(live: Any, applied: Any, shape: Schema) -> Any:
-    result = dict(live)
-    for name, value in applied.items():
-        result[name] = merge(live[name], value, shape.field(name)) if name in live else value
+    if not before and not after:
+        return applied
+    result = dict(before)
+    for name, value in after.items():
+        result[name] = merge(before[name], value, schema.field(name)) if name in before else value
     return result
 
 
-def _merge_lists(live: list[Any], applied: list[Any], shape: Schema) -> list[Any]:
-    """Walk both lists: what only `live` has comes as it is met, what `applied` has comes in its order."""
-    left = [list_element(item, shape) for item in live]
-    right = [list_element(item, shape) for item in applied]
-    wanted, known = set(right), _unique(live, left)
-    present = set(left)
+def _merge_lists(live: list[JsonValue], applied: list[JsonValue], schema: Schema) -> list[JsonValue]:
+    """Walk both lists: items only in `live` keep their place, items of `applied` keep its order."""
+    live_elements = [list_element(item, schema) for item in live]
+    right = [list_element(item, schema) for item in applied]
+    applied_elements, unique_items = set(right), _unique(live, live_elements)
+    present = set(live_elements)
     shared = [element for element in right if element in present]
     done: set[str] = set()
-    result: list[Any] = []
+    result: list[JsonValue] = []
     i = j = 0
 
     def take() -> None:
         nonlocal j
         element = right[j]
         done.add(element)
-        mine = known.get(element, ABSENT)
-        result.append(applied[j] if mine is ABSENT else merge(mine, applied[j], shape.item()))
+        live_item = unique_items.get(element, ABSENT)
+        result.append(applied[j] if live_item is ABSENT else merge(live_item, applied[j], schema.item()))
         if shared and shared[0] == element:
             shared.pop(0)
         j += 1
 
-    while i < len(left) or j < len(right):
-        if i < len(left) and j < len(right) and left[i] == right[j]:
+    while i < len(live_elements) or j < len(right):
+        if i < len(live_elements) and j < len(right) and live_elements[i] == right[j]:
             take()
             i += 1
-        elif i < len(left) and left[i] not in wanted:
+        elif i < len(live_elements) and live_elements[i] not in applied_elements:
             result.append(live[i])
             i += 1
-        elif i < len(left) and (j >= len(right) or left[i] in done or (shared and shared[0] != left[i])):
-            i += 1  # it has come, or will come, in the order of `applied`
+        elif i < len(live_elements) and (
+            j >= len(right) or live_elements[i] in done or (shared and shared[0] != live_elements[i])
+        ):
+            i += 1  # already taken, or taken later in the order of `applied`
         else:
             take()
     return result
 
 
-def _unique(items: list[Any], elements: list[str]) -> JsonObject:
-    """The items by element, without those that occur twice: nobody can say which one is meant."""
-    found: JsonObject = {}
+def _unique(items: list[JsonValue], elements: list[str]) -> JsonObject:
+    """Return the items by element, without elements that occur twice: those are ambiguous."""
+    by_element: JsonObject = {}
     twice: set[str] = set()
     for item, element in zip(items, elements, strict=True):
-        if element in found:
+        if element in by_element:
             twice.add(element)
-        found[element] = item
-    return {element: item for element, item in found.items() if element not in twice}
+        by_element[element] = item
+    return {element: item for element, item in by_element.items() if element not in twice}
 
 
 # ------------------------------------------------------------------ removing and extracting
-def remove_items(value: Any, fields: FieldSet, shape: Schema) -> Any:
-    """`value` without `fields`; an object or list that loses everything becomes null."""
-    return _select(value, fields, shape, extract=False)
+def remove_items(value: JsonValue, fields: FieldSet, schema: Schema) -> JsonValue:
+    """Return `value` without `fields`. An object or list that loses everything becomes null."""
+    return _select(value, fields, schema, extract=False)
 
 
-def extract_items(value: Any, fields: FieldSet, shape: Schema) -> Any:
-    """Only what `fields` names of `value`; null when that is nothing."""
-    return _select(value, fields, shape, extract=True)
+def extract_items(value: JsonValue, fields: FieldSet, schema: Schema) -> JsonValue:
+    """Return only the `fields` of `value`; null if there are none."""
+    return _select(value, fields, schema, extract=True)
 
 
-def _select(value: Any, fields: FieldSet, shape: Schema, *, extract: bool) -> Any:
-    topology = topology_for(shape, value)
+def _select(value: JsonValue, fields: FieldSet, schema: Schema, *, extract: bool) -> JsonValue:
+    topology = topology_for(schema, value)
     if topology not in _GRANULAR or not value or not (fields or extract):
         return value
     if isinstance(value, list) and topology in _KEYED:
-        pairs = ((list_element(item, shape), item, shape.item()) for item in value)
-        kept = [item for _, item in _chosen(pairs, fields, extract=extract)]
-        return kept or None
+        pairs = ((list_element(item, schema), item, schema.item()) for item in value)
+        items = [item for _, item in _selected(pairs, fields, extract=extract)]
+        return items or None
     if isinstance(value, dict):
-        pairs = ((field_element(name), item, shape.field(name)) for name, item in value.items())
-        return {element[2:]: item for element, item in _chosen(pairs, fields, extract=extract)} or None
+        pairs = ((field_element(name), item, schema.field(name)) for name, item in value.items())
+        return {element[2:]: item for element, item in _selected(pairs, fields, extract=extract)} or None
     return value
 
 
-def _chosen(items: Iterator[tuple[str, Any, Schema]], fields: FieldSet, *, extract: bool) -> Iterator[tuple[str, Any]]:
-    for element, item, shape in items:
-        below = fields.below(element)
+def _selected(
+    items: Iterator[tuple[str, JsonValue, Schema]], fields: FieldSet, *, extract: bool
+) -> Iterator[tuple[str, JsonValue]]:
+    for element, item, schema in items:
+        below = fields.with_prefix(element)
         if element in fields.members:
             if extract:
-                yield element, _select(item, below, shape, extract=True) if below else _itself(item, shape)
+                yield element, _select(item, below, schema, extract=True) if below else _without_parts(item, schema)
         elif below:
-            yield element, _select(item, below, shape, extract=extract)
+            yield element, _select(item, below, schema, extract=extract)
         elif not extract:
             yield element, item
 
 
-def _itself(value: Any, shape: Schema) -> Any:
-    """A value that is owned without its parts."""
-    granular = topology_for(shape, value) in _GRANULAR and isinstance(value, dict | list)
+def _without_parts(value: JsonValue, schema: Schema) -> JsonValue:
+    """Return a value that is owned without its parts: empty if it is granular."""
+    granular = topology_for(schema, value) in _GRANULAR and isinstance(value, dict | list)
     return type(value)() if granular else value
 
 
-def with_named_fields(fields: FieldSet, shape: Schema) -> FieldSet:
-    """`fields`, and every declared field that leads to one of them.
+def ensure_named_fields_are_members(fields: FieldSet, schema: Schema) -> FieldSet:
+    """Return `fields` plus every declared field on the way to one of them (``EnsureNamedFieldsAreMembers``).
 
-    Declared fields are never members by themselves when they have content; for removal they must count.
+    Declared fields with content are not members by themselves, but removal must count them.
     """
-    named = {element for element in fields.children if element[0] == "f" and shape.declares(element[2:])}
+    ancestors = {element for element in fields.children if element[0] == "f" and schema.declares(element[2:])}
     children = {
-        element: with_named_fields(child, shape.field(element[2:]) if element[0] == "f" else shape.item())
+        element: ensure_named_fields_are_members(
+            child, schema.field(element[2:]) if element[0] == "f" else schema.item()
+        )
         for element, child in fields.children.items()
     }
-    return FieldSet(fields.members | named, children)
+    return FieldSet(fields.members | ancestors, children)

@@ -1,7 +1,7 @@
-"""The types of decoded JSON.
+"""Types of decoded JSON.
 
-mypy cannot follow a recursive union through ``obj["spec"]["replicas"]`` without a check at each level, so both stand
-for unchecked values; the names say which values are JSON and which of them are objects.
+mypy cannot follow a recursive union through ``obj["spec"]["replicas"]`` without a check at each level. Both names are
+therefore unchecked types; they document which values are JSON, and which are objects.
 """
 
 from typing import Any, TypeAlias

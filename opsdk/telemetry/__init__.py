@@ -1,1 +1,4 @@
-"""What happened, as frozen records handed to hooks: no metrics or logging library is named here."""
+"""Frozen records of events inside opsdk, hooks that receive them, and log fields.
+
+Only `opsdk.telemetry.prometheus` knows a metrics library.
+"""

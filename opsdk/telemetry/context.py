@@ -1,4 +1,4 @@
-"""What a log line is about, carried by context variables.
+"""Fields of log lines (controller, namespace, name), carried by context variables.
 
 >>> with log_context(controller="website", namespace="default"):
 ...     sorted(current())
@@ -16,13 +16,13 @@ _FIELDS: ContextVar[Mapping[str, str]] = ContextVar("opsdk_log_fields")
 
 
 def current() -> Mapping[str, str]:
-    """The fields of the running task."""
+    """Return the fields of the running task."""
     return _FIELDS.get({})
 
 
 @contextmanager
 def log_context(**fields: str) -> Iterator[None]:
-    """Add fields to every log line inside the block, tasks started in it included."""
+    """Add fields to every log line inside the block, including lines of tasks that the block starts."""
     token = _FIELDS.set({**current(), **fields})
     try:
         yield
@@ -31,10 +31,10 @@ def log_context(**fields: str) -> Iterator[None]:
 
 
 class ContextFilter(logging.Filter):
-    """Puts the fields on log records: each as an attribute, and all of them as ``context``, ready to print."""
+    """Adds the fields to log records: ``opsdk`` as a dict, and ``context`` as text to print."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Add the fields; never drops a record."""
+        """Add the fields. Always returns True."""
         fields = current()
         record.opsdk = dict(fields)
         record.context = "".join(f" {k}={v}" for k, v in fields.items())
@@ -42,7 +42,7 @@ class ContextFilter(logging.Filter):
 
 
 def setup_logging(level: int | str = logging.INFO) -> None:
-    """A readable default for operators: time, level, logger, message, and what it is about. Call it once, in main."""
+    """Configure the root logger with time, level, logger, message and log fields. Call it once, in ``main``."""
     handler = logging.StreamHandler()
     handler.addFilter(ContextFilter())
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s%(context)s"))

@@ -1,4 +1,7 @@
-"""Records as Prometheus metrics, under controller-runtime's names, so that its dashboards work."""
+"""Records as Prometheus metrics, with controller-runtime's names, so its dashboards work.
+
+Upstream: sigs.k8s.io/controller-runtime/pkg/internal/controller/metrics/metrics.go, pkg/metrics/workqueue.go
+"""
 
 from __future__ import annotations
 
@@ -33,28 +36,33 @@ _RECONCILE_BUCKETS = (
     1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5, 6, 7, 8, 9, 10, 15, 20, 25, 30, 40, 50, 60,
 )  # fmt: skip
 _QUEUE_BUCKETS = tuple(10e-9 * 10**power for power in range(12))
-# More different priorities than this share one label value: labels must not grow without bound.
+# Further priorities share one label value, to bound the number of series (as in controller-runtime).
 _MAX_PRIORITIES = 25
 _TOO_MANY = "exceeded_cardinality_limit"
 
 
 class PrometheusHook(TelemetryHook):
-    """Counts records in a registry of its own (beside the process's own metrics), or in one that is passed in.
+    """Counts records in `registry`; the default is a new registry with the process's own metrics.
 
     Args:
-        now: the clock that queues run by.
+        now: the clock of the work queues, in seconds.
     """
 
     content_type = CONTENT_TYPE_LATEST
 
     def __init__(self, registry: CollectorRegistry | None = None, *, now: Callable[[], float] = time.monotonic) -> None:
-        self.registry = registry or _own_registry()
+        if registry is None:
+            registry = CollectorRegistry()
+            ProcessCollector(registry=registry)
+            PlatformCollector(registry=registry)
+            GCCollector(registry=registry)
+        self.registry = registry
         self._now = now
         self._priorities: set[int] = set()
         self._controllers: set[str] = set()
-        self._at_work: dict[str, tuple[float, ...]] = {}
-        self._make_reconcile()
-        self._make_queue()
+        self._in_progress: dict[str, tuple[float, ...]] = {}
+        self._create_reconcile_metrics()
+        self._create_queue_metrics()
         self._requests = Counter(
             "rest_client_requests", "Requests to API servers.", ["code", "method", "host"], registry=self.registry
         )
@@ -62,7 +70,7 @@ class PrometheusHook(TelemetryHook):
             "leader_election_master_status", "1 while this replica leads.", ["name"], registry=self.registry
         )
 
-    def _make_reconcile(self) -> None:
+    def _create_reconcile_metrics(self) -> None:
         name, labels, r = "controller_runtime", ["controller"], self.registry
         self._total = Counter(f"{name}_reconcile", "Reconciles by result.", [*labels, "result"], registry=r)
         self._errors = Counter(f"{name}_reconcile_errors", "Reconciles that failed.", labels, registry=r)
@@ -85,7 +93,7 @@ class PrometheusHook(TelemetryHook):
         self._limit = Gauge(f"{name}_max_concurrent_reconciles", "Workers.", labels, registry=r)
         self._active = Gauge(f"{name}_active_workers", "Workers at work.", labels, registry=r)
 
-    def _make_queue(self) -> None:
+    def _create_queue_metrics(self) -> None:
         labels, r = ["name", "controller"], self.registry
         self._depth = Gauge("workqueue_depth", "Ready items.", [*labels, "priority"], registry=r)
         self._adds = Counter("workqueue_adds", "Items queued.", labels, registry=r)
@@ -107,24 +115,24 @@ class PrometheusHook(TelemetryHook):
         )
 
     def record(self, record: Record) -> None:
-        """Count it."""
+        """Update the metrics of one record."""
         match record:
             case Reconciled():
-                self._reconciled(record)
+                self._record_reconcile(record)
             case Workers():
-                self._working(record)
+                self._record_workers(record)
             case Requested():
                 code = str(record.status) if record.status else "<error>"
                 self._requests.labels(code, record.method, record.host).inc()
             case Queued():
-                self._queued(record)
+                self._record_queue(record)
             case Leadership():
                 self._leader.labels(record.name).set(1 if record.leading else 0)
 
-    def _working(self, record: Workers) -> None:
+    def _record_workers(self, record: Workers) -> None:
         name = record.controller
         if name not in self._controllers:
-            # Every series exists from the start, at zero, so that alerts on its rate work.
+            # Create every series at zero, so that alerts on its rate work.
             self._controllers.add(name)
             for result in ReconcileOutcome:
                 self._total.labels(name, result.value)
@@ -133,16 +141,16 @@ class PrometheusHook(TelemetryHook):
         self._active.labels(name).set(record.active)
         self._limit.labels(name).set(record.limit)
 
-    def _reconciled(self, record: Reconciled) -> None:
+    def _record_reconcile(self, record: Reconciled) -> None:
         name = record.controller
         self._total.labels(name, record.result.value).inc()
         self._seconds.labels(name).observe(record.seconds)
         self._errors.labels(name).inc(record.result is ReconcileOutcome.ERROR)
         self._terminal.labels(name).inc(record.terminal)
-        self._panics.labels(name).inc(record.crashed)
+        self._panics.labels(name).inc(record.panicked)
         self._timeouts.labels(name).inc(record.timed_out)
 
-    def _queued(self, record: Queued) -> None:
+    def _record_queue(self, record: Queued) -> None:
         labels = (record.controller, record.controller)
         match record.event:
             case "added":
@@ -153,7 +161,7 @@ class PrometheusHook(TelemetryHook):
                 self._waited.labels(*labels).observe(record.seconds)
             case "finished":
                 self._worked.labels(*labels).observe(record.seconds)
-        self._at_work[record.controller] = record.at_work
+        self._in_progress[record.controller] = record.in_progress
         depth = dict.fromkeys((self._label(p) for p in self._priorities), 0)
         for priority, count in record.depth:
             label = self._label(priority)
@@ -169,21 +177,17 @@ class PrometheusHook(TelemetryHook):
         self._priorities.add(priority)
         return str(priority)
 
-    def _measure(self) -> None:
-        """What changes with time alone."""
+    def expose(self) -> bytes:
+        """Return all metrics in the Prometheus text format."""
         now = self._now()
-        for name, since in self._at_work.items():
+        for name, since in self._in_progress.items():
             self._unfinished.labels(name, name).set(sum(now - began for began in since))
             self._longest.labels(name, name).set(max((now - began for began in since), default=0))
-
-    def expose(self) -> bytes:
-        """Everything in the text form that Prometheus scrapes."""
-        self._measure()
-        return generate_latest(_Shown(self.registry))
+        return generate_latest(_WithoutCreated(self.registry))
 
 
-class _Shown:
-    """A registry without the times at which series were created: they double the page, and dashboards know none."""
+class _WithoutCreated:
+    """A registry without ``_created`` samples: they double the page, and no dashboard uses them."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
@@ -192,11 +196,3 @@ class _Shown:
         for metric in self._registry.collect():
             metric.samples = [s for s in metric.samples if not s.name.endswith("_created")]
             yield metric
-
-
-def _own_registry() -> CollectorRegistry:
-    registry = CollectorRegistry()
-    ProcessCollector(registry=registry)
-    PlatformCollector(registry=registry)
-    GCCollector(registry=registry)
-    return registry

@@ -1,7 +1,6 @@
-"""What is worth counting, as frozen records, and the hook that takes them.
+"""Records of events inside opsdk, and the hook that receives them.
 
-opsdk calls the hook synchronously; it must not block. `opsdk.telemetry.prometheus` is one, logging another; several
-are combined with `Hooks`.
+opsdk calls the hook synchronously, so a hook must not block. Combine several hooks with `Hooks`.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ log = logging.getLogger(__name__)
 
 
 class ReconcileOutcome(Enum):
-    """How a reconcile ended; the values are controller-runtime's label values."""
+    """Result of a reconcile. The values are controller-runtime's label values."""
 
     SUCCESS = "success"
     REQUEUE = "requeue"
@@ -25,26 +24,26 @@ class ReconcileOutcome(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reconciled:
-    """One reconcile has ended.
+    """A reconcile has ended.
 
     Attributes:
-        seconds: how long it took.
-        terminal: it failed in a way that retrying cannot mend.
-        crashed: it raised something that no reconciler should.
-        timed_out: it was ended by its own time limit.
+        seconds: duration of the reconcile.
+        terminal: it raised `TerminalError`, so it is not retried.
+        panicked: it let a cancellation of its own escape.
+        timed_out: it exceeded ``reconciliation_timeout``.
     """
 
     controller: str
     result: ReconcileOutcome
     seconds: float
     terminal: bool = False
-    crashed: bool = False
+    panicked: bool = False
     timed_out: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workers:
-    """How many of a controller's workers are at work, of how many."""
+    """Number of busy workers of a controller, and its limit."""
 
     controller: str
     active: int
@@ -53,24 +52,24 @@ class Workers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queued:
-    """Something happened in a queue.
+    """A work queue has changed.
 
     Attributes:
-        event: added, retried, taken (after `seconds` of being ready), finished (after `seconds` of work).
-        depth: ready items, by priority.
-        at_work: since when, by the queue's clock, each of the items at workers is there.
+        event: ``added``, ``retried``, ``taken`` (ready for `seconds`) or ``finished`` (processed for `seconds`).
+        depth: number of ready items by priority.
+        in_progress: start times of the items that workers process, by the queue's clock.
     """
 
     controller: str
     event: str
     seconds: float = 0.0
     depth: tuple[tuple[int, int], ...] = ()
-    at_work: tuple[float, ...] = ()
+    in_progress: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leadership:
-    """An election was won or lost."""
+    """This replica won or lost an election."""
 
     name: str
     leading: bool
@@ -78,11 +77,11 @@ class Leadership:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requested:
-    """An API server answered a request, or did not.
+    """A request to an API server has ended.
 
     Attributes:
-        status: the HTTP status; 0 where no answer came.
-        seconds: how long it took.
+        status: the HTTP status; 0 if no response arrived.
+        seconds: duration of the request.
     """
 
     method: str
@@ -95,20 +94,20 @@ Record = Reconciled | Workers | Queued | Leadership | Requested
 
 
 class TelemetryHook:
-    """Takes records; this one drops them. Override `record`."""
+    """Receives records and drops them. Override `record`."""
 
     def record(self, record: Record) -> None:
-        """Something happened."""
+        """Receive one record. Must not block."""
 
 
 class Hooks(TelemetryHook):
-    """Several hooks as one: a hook that raises is logged, and does not keep records from the others."""
+    """Combines several hooks. An exception of one hook is logged; the other hooks still get the record."""
 
     def __init__(self, hooks: Sequence[TelemetryHook]) -> None:
         self.hooks = tuple(hooks)
 
     def record(self, record: Record) -> None:
-        """Hand it to each."""
+        """Pass the record to each hook."""
         for hook in self.hooks:
             try:
                 hook.record(record)

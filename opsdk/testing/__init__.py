@@ -1,4 +1,4 @@
-"""The users' test kit: virtual time, a pytest plugin, fault plans, assertions.
+"""Test kit for users: virtual time, a manual clock, a pytest plugin.
 
-Nothing in opsdk outside this package imports it.
+No other package of opsdk imports it.
 """

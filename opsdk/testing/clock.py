@@ -1,4 +1,4 @@
-"""A clock that stands still until somebody moves it: hours pass in no time, on whatever loop."""
+"""A clock that only moves when the test moves it, on any event loop."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from itertools import count
 
 _EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 _TURNS = 10_000
-"""Turns of the loop after which tasks that never rest are left alone."""
+"""Loop iterations after which `settle` gives up on tasks that never wait."""
 _BLIND_TURNS = 200
-"""Turns on a loop that does not tell whether anything is ready."""
+"""Loop iterations on a loop that does not expose its ready queue."""
 
 
 async def settle() -> None:
-    """Return when every task waits for a timer, a socket or a thread; those are not waited for."""
+    """Return when every task waits for a timer, a socket or a thread."""
     ready = getattr(asyncio.get_running_loop(), "_ready", None)
     quiet = 0
     for _ in range(_BLIND_TURNS if ready is None else _TURNS):
@@ -27,7 +27,7 @@ async def settle() -> None:
 
 
 class ManualTimer:
-    """A call at a time of a `ManualClock`."""
+    """A scheduled call of a `ManualClock`."""
 
     def __init__(self, callback: Callable[[], None]) -> None:
         self.callback: Callable[[], None] | None = callback
@@ -35,8 +35,8 @@ class ManualTimer:
     def __repr__(self) -> str:
         return f"<ManualTimer {self.callback or 'cancelled'}>"
 
-    def ring(self) -> None:
-        """Make the call, once, unless it was cancelled."""
+    def fire(self) -> None:
+        """Call the callback once, unless it was cancelled."""
         callback, self.callback = self.callback, None
         if callback is not None:
             callback()
@@ -47,7 +47,7 @@ class ManualTimer:
 
 
 class ManualClock:
-    """See the module; a `Clock` for everything that takes one.
+    """A `Clock` that `advance` moves.
 
     >>> async def main():
     ...     clock = ManualClock()
@@ -70,15 +70,15 @@ class ManualClock:
         return f"<ManualClock at {self.wall():%Y-%m-%d %H:%M:%S}, {len(self._timers)} timers>"
 
     def now(self) -> float:
-        """Seconds since it was made."""
+        """Return the seconds since the clock was created."""
         return self._now
 
     def wall(self) -> datetime:
-        """The time of day that it shows."""
+        """Return the clock's UTC time."""
         return self._start + timedelta(seconds=self._now)
 
     async def sleep(self, seconds: float) -> None:
-        """Wait until somebody has moved the clock that far."""
+        """Wait until the clock has moved by `seconds`."""
         if seconds <= 0:
             await asyncio.sleep(0)
             return
@@ -93,23 +93,23 @@ class ManualClock:
         """See `opsdk.aio.clock.Clock`."""
         timer = ManualTimer(callback)
         if seconds <= 0:
-            asyncio.get_running_loop().call_soon(timer.ring)
+            asyncio.get_running_loop().call_soon(timer.fire)
         else:
             heapq.heappush(self._timers, (self._now + seconds, next(self._order), timer))
         return timer
 
     async def advance(self, seconds: float) -> None:
-        """Move on. Whatever comes due on the way comes due in order, and has its consequences before the next."""
+        """Move the clock by `seconds`. Timers fire in order, and `settle` runs after each."""
         if seconds < 0:
             raise ValueError(f"time does not go back: {seconds} s")
         end = self._now + seconds
         await settle()
         while self._timers and self._timers[0][0] <= end:
-            at, _, timer = heapq.heappop(self._timers)
+            due, _, timer = heapq.heappop(self._timers)
             if timer.callback is None:
                 continue
-            self._now = max(self._now, at)
-            timer.ring()
+            self._now = max(self._now, due)
+            timer.fire()
             await settle()
         self._now = end
         await settle()

@@ -1,8 +1,7 @@
-"""An event loop whose time jumps.
+"""An event loop with virtual time.
 
-Where an ordinary loop would sleep until its next timer, this one moves its clock there at once. Sockets inside the
-process work as usual: time only moves when nothing is ready. A test that waits for something that can never happen
-ends with `DeadlockError` instead of hanging.
+Instead of sleeping until the next timer, the loop moves its clock to it. Sockets inside the process work as usual:
+time only moves when nothing is ready. A test that waits for an event that cannot happen raises `DeadlockError`.
 """
 
 from __future__ import annotations
@@ -16,18 +15,18 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 _EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
-# Loopback data is visible to select() at once as a rule; a millisecond covers the kernel's exceptions.
+# Loopback data is usually visible to select() at once; one millisecond covers the exceptions.
 _SOCKET_GRACE = 0.001
-# How long, in real seconds, an idle loop waits for its sockets or threads before it calls the state a deadlock.
-_PATIENCE = 5.0
+# Real seconds that an idle loop waits for sockets or threads before it raises DeadlockError.
+_DEADLOCK_TIMEOUT = 5.0
 
 
 class DeadlockError(AssertionError):
-    """Every task waits and no timer is set: nothing will ever happen again."""
+    """Every task waits and no timer is set."""
 
 
 class _JumpingSelector(selectors.BaseSelector):
-    """A real selector that never sleeps longer than it must."""
+    """A selector that does not sleep for timers."""
 
     def __init__(self) -> None:
         self._real = selectors.DefaultSelector()
@@ -51,16 +50,16 @@ class _JumpingSelector(selectors.BaseSelector):
         self._real.close()
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        # One descriptor is the loop's own wake-up pipe.
+        # One descriptor is the loop's wake-up pipe.
         has_sockets = len(self._real.get_map() or ()) > 1
         ready = self._real.select(0 if timeout == 0 or not has_sockets else _SOCKET_GRACE)
         if ready or timeout == 0:
             return ready
         if self.busy_threads:
             # A thread works in real time: virtual time must not run past it.
-            return self._real.select(_PATIENCE)
+            return self._real.select(_DEADLOCK_TIMEOUT)
         if timeout is None:
-            ready = self._real.select(_PATIENCE if has_sockets else 0)
+            ready = self._real.select(_DEADLOCK_TIMEOUT if has_sockets else 0)
             if not ready:
                 raise DeadlockError(self.deadlocked())
             return ready
@@ -69,7 +68,7 @@ class _JumpingSelector(selectors.BaseSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """A selector loop in virtual time, starting at zero; its time of day starts on 2026-01-01.
+    """A selector loop in virtual time. Its time starts at zero, its wall clock at 2026-01-01.
 
     >>> async def main():
     ...     await asyncio.sleep(86_400)
@@ -86,31 +85,31 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     @property
     def _clock_resolution(self) -> float:
-        # The base class runs timers early by this much, without moving the clock: a loop that waits for the last
-        # nanosecond before its deadline would spin for ever. As little as floats allow keeps time moving.
+        # The base class runs timers early by this much without moving the clock, so a loop that waits for the last
+        # nanosecond before a deadline would never end. The smallest float step keeps the time moving.
         return 2 * math.ulp(self._jumping.skipped + 1.0)
 
     @_clock_resolution.setter
     def _clock_resolution(self, value: float) -> None:
-        """The base class sets the real clock's; ours is computed."""
+        """Ignore the base class's value."""
 
     def time(self) -> float:
-        """Virtual seconds since the loop was made."""
+        """Return virtual seconds since the loop was created."""
         return self._jumping.skipped
 
     def wall(self) -> datetime:
-        """The virtual time of day."""
+        """Return the virtual UTC time."""
         return _EPOCH + timedelta(seconds=self._jumping.skipped)
 
     def run_in_executor(self, executor: Executor | None, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
-        """As usual; while the thread works, virtual time stands still."""
+        """See `asyncio.loop.run_in_executor`. Virtual time stands still while the thread runs."""
         self._jumping.busy_threads += 1
         future = super().run_in_executor(executor, func, *args)
         future.add_done_callback(self._thread_done)
         return future
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ARG002, ASYNC109
-        """As usual; the thread that joins the workers holds time back too."""
+        """See asyncio. Virtual time stands still meanwhile."""
         self._jumping.busy_threads += 1
         try:
             await super().shutdown_default_executor()
@@ -122,4 +121,4 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def _describe(self) -> str:
         waiting = "\n".join(f"  {task.get_name()}: {task.get_coro()!r}" for task in asyncio.all_tasks(self))
-        return f"nothing can happen any more; tasks waiting:\n{waiting}"
+        return f"deadlock: every task waits and no timer is set; tasks waiting:\n{waiting}"

@@ -1,4 +1,4 @@
-"""A pytest plugin: ``async def`` tests run in virtual time, and a test that leaves a task behind fails.
+"""pytest plugin: ``async def`` tests run in virtual time, and a test that leaves a task behind fails.
 
 Load it with ``-p opsdk.testing.plugin``. Mark a test ``realtime`` to run it on an ordinary loop.
 """
@@ -16,13 +16,13 @@ from opsdk.testing.loop import VirtualLoop
 
 
 class LeakedTaskError(AssertionError):
-    """The test ended, and tasks it started did not."""
+    """The test has ended, but tasks that it started have not."""
 
 
 async def _run(function: Any, arguments: JsonObject) -> None:
     await function(**arguments)
-    leaked: set[asyncio.Task[Any]] = set()
-    # Closing transports and cancelled tasks finish in the next few turns of the loop.
+    leaked: set[asyncio.Task[object]] = set()
+    # Closing transports and cancelled tasks finish in the next few loop iterations.
     for _ in range(10):
         leaked = {t for t in asyncio.all_tasks() if t is not asyncio.current_task()}
         if not leaked:
@@ -33,7 +33,7 @@ async def _run(function: Any, arguments: JsonObject) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the mark known wherever the plugin is used."""
+    """Register the marker."""
     config.addinivalue_line("markers", "realtime: run this async test on an ordinary event loop")
 
 

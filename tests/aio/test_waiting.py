@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from opsdk.aio.waiting import ended, finish
+from opsdk.aio.waiting import finish, wait_ended
 
 
 def now() -> float:
@@ -17,10 +17,10 @@ def now() -> float:
 async def test_ended_waits_for_all_or_for_the_time() -> None:
     """It returns what has not ended; nothing where all has."""
     tasks = [asyncio.create_task(asyncio.sleep(n)) for n in (1, 2, 10)]
-    assert await ended(tasks, 5) == {tasks[2]}
+    assert await wait_ended(tasks, 5) == {tasks[2]}
     assert now() == pytest.approx(5)
-    assert await ended(tasks, None) == set()
-    assert await ended([], 5) == set()
+    assert await wait_ended(tasks, None) == set()
+    assert await wait_ended([], 5) == set()
     assert now() == pytest.approx(10)
 
 
@@ -28,7 +28,7 @@ async def test_ended_waits_for_all_or_for_the_time() -> None:
 async def test_a_cancellation_comes_after_the_wait(cancels: int) -> None:
     """However often: first the tasks end, then it is raised."""
     work = asyncio.create_task(asyncio.sleep(10))
-    waiting = asyncio.create_task(ended([work], None))
+    waiting = asyncio.create_task(wait_ended([work], None))
     for _ in range(cancels):
         await asyncio.sleep(1)
         waiting.cancel()
@@ -41,7 +41,7 @@ async def test_a_cancellation_comes_after_the_wait(cancels: int) -> None:
 async def test_what_is_still_at_work_matters_more() -> None:
     """Cancelled and out of time at once, it tells of the tasks."""
     work = asyncio.create_task(asyncio.sleep(100))
-    waiting = asyncio.create_task(ended([work], 5))
+    waiting = asyncio.create_task(wait_ended([work], 5))
     await asyncio.sleep(1)
     waiting.cancel()
     assert await waiting == {work}

@@ -101,7 +101,7 @@ def test_tokens() -> None:
     assert len({kind_of(Pod), unstructured("v1", "Pod"), metadata_only(Pod)}) == 3
     wrong: list[Any] = [TypedObject, Object, Unstructured, PartialObjectMetadata, int, "Pod"]
     for cls in wrong:
-        with pytest.raises(UsageError, match="names no kind"):
+        with pytest.raises(UsageError, match="has no kind"):
             kind_of(cls)
 
 

@@ -77,7 +77,7 @@ def test_nulls_where_lists_and_maps_should_be() -> None:
     for kind in (POD, ANY, metadata_only(Pod)):
         found = decode(raw(tree), kind)
         assert found.metadata.labels == {}
-        if kind is not ANY and kind.form is not PartialObjectMetadata:
+        if kind is not ANY and kind.representation is not PartialObjectMetadata:
             assert found.spec.containers == []
             assert msgspec.json.decode(encode(found)) == tree
 
@@ -95,7 +95,7 @@ def test_one_bad_item_is_set_aside() -> None:
 def test_what_is_no_list() -> None:
     """A single object, a wrong shape; no items at all is an empty list where the kind says so."""
     for wrong in (b"[]", raw(pod()), raw({"kind": "PodList", "items": {}}), b"nonsense"):
-        with pytest.raises(DecodeError, match="no list"):
+        with pytest.raises(DecodeError, match="expected a list"):
             split_list(wrong)
     assert split_list(raw({"kind": "PodList", "items": None})) == split_list(raw({"kind": "PodList"}))
 

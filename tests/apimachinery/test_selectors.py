@@ -120,7 +120,7 @@ def test_what_is_no_selector(text: str) -> None:
 def test_trailing_newlines_are_no_part_of_a_label() -> None:
     """A value that a file was read into is refused, as the server would."""
     for wrong in ({"a": "b\n"}, {"a\n": "b"}, {"x.dev\n/a": "b"}):
-        with pytest.raises(UsageError, match="is no label"):
+        with pytest.raises(UsageError, match="is not a label"):
             Selector.equal(wrong)
 
 

@@ -73,7 +73,7 @@ def run() -> None:
     store = InformerStore()
     as_dict = json.loads(_data(0))
     as_typed = decode(_data(0), Kind(Pod.gvk, Pod))
-    entry = _memory(lambda n: store.put(store.make(_data(n))))
+    entry = _memory(lambda n: store.put(store.make_entry(_data(n))))
     trees = _memory(lambda n: json.loads(_data(n)))
     print(f"one Pod of {len(_data(0))} bytes of JSON")
     print(f"  kept by the store: {entry / 1024:.1f} KiB; as dicts {trees / entry:.1f} times as much")

@@ -34,12 +34,15 @@ def builder(manager: Manager | None = None) -> ControllerBuilder:
         (lambda b: b.for_(THING).for_(WIDGET), "should only be called once"),
         (lambda b: b.for_(THING).build(), "must provide a reconciler"),
         (lambda b: b.owns(THING).named("x").reconciler(nothing).build(), r"owns\(\) can only be used together with"),
-        (lambda b: b.watches(WatchSpec(kind=THING, to=list)).reconciler(nothing).build(), r"for_\(\) or named\(\)"),
+        (
+            lambda b: b.watches(WatchSpec(kind=THING, handler=list)).reconciler(nothing).build(),
+            r"for_\(\) or named\(\)",
+        ),
         (lambda b: b.named("x").reconciler(nothing).build(), "there are no watches configured"),
         (lambda b: b.reconciler(nothing).reconciler(nothing), "the reconciler was set twice"),
-        (lambda b: b.for_(THING).reconciler(5), "is no reconciler"),
+        (lambda b: b.for_(THING).reconciler(5), "is not a reconciler"),
         (lambda b: b.for_(THING).reconciler(nothing).complete(), "must provide a manager"),
-        (lambda b: b.for_(int), "names no kind"),
+        (lambda b: b.for_(int), "has no kind"),
     ],
 )
 async def test_what_makes_no_sense_is_refused(build: Callable[[Any], Any], words: str) -> None:
@@ -88,7 +91,7 @@ async def test_owned_objects_lead_to_their_controller() -> None:
     for every, expected in ((False, {"ns/w", "ns/boss"}), (True, {"ns/w", "ns/boss", "ns/uncle"})):
         world = World()
         family(world)
-        made = ControllerBuilder(world.cache).for_(WIDGET).owns(THING, every_owner=every)
+        made = ControllerBuilder(world.cache).for_(WIDGET).owns(THING, match_every_owner=every)
         assert await seen_by(world, made) == expected
 
 
@@ -111,8 +114,8 @@ async def test_filters_come_first_and_do_not_touch_raw_sources() -> None:
     made = (
         ControllerBuilder(world.cache)
         .for_(WIDGET, predicates=[lambda _: False])
-        .watches(WatchSpec(kind=THING, to=EnqueueRequestForObject(), predicates=[only_things]))
-        .watches(WatchSpec(kind=THING, to=lambda obj: [Request("mapped", obj.metadata.name)]))
+        .watches(WatchSpec(kind=THING, handler=EnqueueRequestForObject(), predicates=[only_things]))
+        .watches(WatchSpec(kind=THING, handler=lambda obj: [Request("mapped", obj.metadata.name)]))
         .with_event_filter(not_partly)
         .watches_source(channel)
     )
@@ -125,5 +128,7 @@ async def test_a_kind_need_not_be_reconciled_to_be_watched() -> None:
     """A named controller may live from other watches alone."""
     world = World()
     family(world)
-    made = ControllerBuilder(world.cache).named("x").watches(WatchSpec(kind=THING, to=lambda _: [Request("", "one")]))
+    made = (
+        ControllerBuilder(world.cache).named("x").watches(WatchSpec(kind=THING, handler=lambda _: [Request("", "one")]))
+    )
     assert await seen_by(world, made) == {"one"}

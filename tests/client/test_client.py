@@ -227,7 +227,7 @@ def test_keys() -> None:
         with pytest.raises(UsageError, match="disagree"):
             as_key(key, "other")
     for wrong in ("", "/a/b", "a/b/c", "a/"):
-        with pytest.raises(UsageError, match="no object key"):
+        with pytest.raises(UsageError, match="not an object key"):
             as_key(wrong)
 
 

@@ -168,7 +168,7 @@ async def test_one_bad_item_does_not_spoil_its_list() -> None:
 
 async def test_an_answer_that_is_no_list() -> None:
     """Is not taken for an empty one."""
-    with pytest.raises(DecodeError, match="no list"):
+    with pytest.raises(DecodeError, match="expected a list"):
         await client_of(tree()).list(Site)
 
 

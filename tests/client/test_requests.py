@@ -17,7 +17,7 @@ from opsdk.apimachinery.object import PartialObjectMetadata, Unstructured, to_tr
 from opsdk.apimachinery.selectors import FieldSelector, Selector
 from opsdk.client.operations import Apply, Create, Delete, DeleteAllOf, Get, List, PatchObject, Update, Watch
 from opsdk.client.options import DeleteOptions, GetOptions, ListOptions, WatchOptions, WriteOptions
-from opsdk.client.requests import build, build_watch
+from opsdk.client.requests import build_request, build_watch
 from opsdk.errors import EncodeError, UsageError
 from opsdk.patch import PatchType, RawPatch, json_patch, merge_patch, strategic_merge_patch
 from opsdk.rest.request import RestRequest
@@ -79,7 +79,7 @@ def line(request: RestRequest) -> str:
 )
 def test_paths_and_queries(operation: Any, expected: str) -> None:
     """Each operation is one request whose path and query say exactly what was asked."""
-    assert line(build(operation, SITE)) == expected
+    assert line(build_request(operation, SITE)) == expected
 
 
 def test_cluster_scoped_kinds_have_no_namespace_in_their_path() -> None:
@@ -91,7 +91,7 @@ def test_cluster_scoped_kinds_have_no_namespace_in_their_path() -> None:
         (Create(obj=node), "POST /api/v1/nodes"),
         (Delete(gvk=Node.gvk, key=ObjectKey("odd", "n")), "DELETE /api/v1/nodes/n"),
     ):
-        assert line(build(operation, NODE)) == expected
+        assert line(build_request(operation, NODE)) == expected
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_watches(options: WatchOptions, query: str) -> None:
 
 def test_deletes_carry_their_options_in_the_body() -> None:
     """Only what was asked for; preconditions only where there are some."""
-    plain = build(Delete(gvk=Site.gvk, key=KEY), SITE)
+    plain = build_request(Delete(gvk=Site.gvk, key=KEY), SITE)
     assert msgspec.json.decode(plain.body) == {"apiVersion": "v1", "kind": "DeleteOptions"}
     options = DeleteOptions(dry_run=True, grace_period_seconds=0, propagation="Orphan", uid="u", resource_version="3")
     expected = {
@@ -127,11 +127,11 @@ def test_deletes_carry_their_options_in_the_body() -> None:
         "propagationPolicy": "Orphan",
         "preconditions": {"uid": "u", "resourceVersion": "3"},
     }
-    assert msgspec.json.decode(build(Delete(gvk=Site.gvk, key=KEY, options=options), SITE).body) == expected
+    assert msgspec.json.decode(build_request(Delete(gvk=Site.gvk, key=KEY, options=options), SITE).body) == expected
     select = ListOptions(
         namespace="ns", label_selector=Selector.parse("a=b"), field_selector=FieldSelector.parse("c=d")
     )
-    many = build(DeleteAllOf(gvk=Site.gvk, select=select, options=options), SITE)
+    many = build_request(DeleteAllOf(gvk=Site.gvk, select=select, options=options), SITE)
     assert line(many) == f"DELETE {SITES}?labelSelector=a%3Db&fieldSelector=c%3Dd"
     assert msgspec.json.decode(many.body) == expected
     assert many.verb == "deletecollection"
@@ -143,7 +143,7 @@ def test_a_selector_for_nothing_selects_nothing() -> None:
         List(kind=KIND, options=ListOptions(label_selector=Selector.none())),
         DeleteAllOf(gvk=Site.gvk, select=ListOptions(namespace="ns", label_selector=Selector.none())),
     ):
-        text = dict(build(operation, SITE).query)["labelSelector"]
+        text = dict(build_request(operation, SITE).query)["labelSelector"]
         selector = Selector.parse(text)
         assert not selector.matches({})
         assert not selector.matches({"opsdk.dev/nothing": "x"})
@@ -160,7 +160,7 @@ def test_a_selector_for_nothing_selects_nothing() -> None:
 )
 def test_patches_say_how_they_must_be_read(patch: RawPatch, content_type: str, body: bytes) -> None:
     """The content type is the patch's, the body what was given."""
-    request = build(PatchObject(obj=site(), patch=patch), SITE)
+    request = build_request(PatchObject(obj=site(), patch=patch), SITE)
     assert request.headers["Content-Type"] == content_type
     assert request.body == body
 
@@ -181,7 +181,7 @@ def test_an_apply_leaves_out_what_is_the_servers() -> None:
             },
         }
     )
-    request = build(Apply(obj=made, options=WriteOptions(field_owner="me")), SITE)
+    request = build_request(Apply(obj=made, options=WriteOptions(field_owner="me")), SITE)
     assert request.headers["Content-Type"] == "application/apply-patch+yaml"
     assert msgspec.json.decode(request.body)["metadata"] == {
         "name": "a",
@@ -195,13 +195,13 @@ def test_an_apply_leaves_out_what_is_the_servers() -> None:
 def test_forms_ask_for_themselves() -> None:
     """Metadata is asked for as metadata, one or many; everything else as plain JSON."""
     meta = metadata_only(Site)
-    assert "as=PartialObjectMetadata;" in build(Get(kind=meta, key=KEY), SITE).headers["Accept"]
-    assert "as=PartialObjectMetadataList;" in build(List(kind=meta), SITE).headers["Accept"]
+    assert "as=PartialObjectMetadata;" in build_request(Get(kind=meta, key=KEY), SITE).headers["Accept"]
+    assert "as=PartialObjectMetadataList;" in build_request(List(kind=meta), SITE).headers["Accept"]
     assert "as=PartialObjectMetadata;" in build_watch(Watch(kind=meta), SITE).headers["Accept"]
     partial = PartialObjectMetadata("demo.opsdk.dev/v1", "Site", ObjectMeta(name="a", namespace="ns"))
-    assert "as=Partial" in build(PatchObject(obj=partial, patch=merge_patch({})), SITE).headers["Accept"]
+    assert "as=Partial" in build_request(PatchObject(obj=partial, patch=merge_patch({})), SITE).headers["Accept"]
     for kind in (KIND, unstructured("demo.opsdk.dev/v1", "Site")):
-        assert build(Get(kind=kind, key=KEY), SITE).headers["Accept"] == "application/json"
+        assert build_request(Get(kind=kind, key=KEY), SITE).headers["Accept"] == "application/json"
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_forms_ask_for_themselves() -> None:
         (Get(kind=KIND, key=ObjectKey("ns", "")), "needs the name"),
         (Get(kind=KIND, key=ObjectKey("", "a")), "needs a namespace"),
         (Update(obj=site(name="")), "needs the name"),
-        (Delete(gvk=Site.gvk, key=ObjectKey("ns", "")), "empty one would mean all"),
+        (Delete(gvk=Site.gvk, key=ObjectKey("ns", "")), "an empty name addresses the whole collection"),
         (Create(obj=site(namespace="")), "is namespaced"),
         (PatchObject(obj=site(name=""), patch=merge_patch({})), "needs the name"),
         (Apply(obj=site()), "needs a field owner"),
@@ -221,26 +221,26 @@ def test_forms_ask_for_themselves() -> None:
 def test_what_cannot_be_asked_is_refused_before_it_is_sent(operation: Any, words: str) -> None:
     """Above all a delete without a name, which would delete the collection."""
     with pytest.raises(UsageError, match=words):
-        build(operation, SITE)
+        build_request(operation, SITE)
 
 
 def test_a_name_may_be_left_to_the_server() -> None:
     """With generateName the request goes to the collection, without a name."""
     made = site(name="", generate_name="a-")
-    request = build(Create(obj=made), SITE)
+    request = build_request(Create(obj=made), SITE)
     assert line(request) == f"POST {SITES}"
     assert msgspec.json.decode(request.body)["metadata"] == {"generateName": "a-", "namespace": "ns"}
 
 
 def test_names_are_escaped() -> None:
     """A name with a slash cannot reach another resource."""
-    request = build(Get(kind=KIND, key=ObjectKey("ns", "a/../../secrets")), SITE)
+    request = build_request(Get(kind=KIND, key=ObjectKey("ns", "a/../../secrets")), SITE)
     assert "/secrets" not in request.path
 
 
 def test_requests_say_what_they_are_about() -> None:
     """Verb, group, resource, subresource, namespace and name, for messages and metrics."""
-    r = build(Update(obj=site(), subresource="status"), SITE)
+    r = build_request(Update(obj=site(), subresource="status"), SITE)
     assert (r.verb, r.group, r.resource, r.subresource, r.namespace, r.name) == (
         "update",
         "demo.opsdk.dev",
@@ -260,7 +260,7 @@ def test_bodies_of_subresources() -> None:
         Update(obj=site(), subresource="scale", body=body),
         Apply(obj=site(), subresource="scale", body=body, options=options),
     ):
-        request = build(operation, SITE)
+        request = build_request(operation, SITE)
         assert request.path.removesuffix("/scale") == f"{SITES}/a"
         assert msgspec.json.decode(request.body)["kind"] == "Scale"
 
@@ -270,11 +270,11 @@ def test_what_has_no_wire_form_is_named() -> None:
     bad = Unstructured("demo.opsdk.dev/v1", "Site", ObjectMeta(name="a", namespace="ns"), {"spec": {"x": object()}})
     for operation in (Create(obj=bad), Update(obj=bad), Apply(obj=bad, options=WriteOptions(field_owner="me"))):
         with pytest.raises(EncodeError, match="Site ns/a"):
-            build(operation, SITE)
+            build_request(operation, SITE)
 
 
 def test_the_core_group_has_its_own_root() -> None:
     """Pods are below /api, not /apis."""
     pod = Pod(metadata=ObjectMeta(name="p", namespace="ns"))
-    assert line(build(Create(obj=pod), POD)) == "POST /api/v1/namespaces/ns/pods"
+    assert line(build_request(Create(obj=pod), POD)) == "POST /api/v1/namespaces/ns/pods"
     assert GroupVersionKind("", "v1", "Pod") == Pod.gvk

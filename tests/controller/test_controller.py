@@ -127,7 +127,7 @@ async def test_a_source_that_blocks_is_named() -> None:
         with pytest.raises(CacheSyncError, match=f"controller c: <Gate> .*{text}"):
             await controller.start()
         assert gate.closed == 1
-        assert controller.stage is ControllerState.STOPPED
+        assert controller.state is ControllerState.STOPPED
 
 
 async def test_the_error_of_a_source_is_raised_as_it_is() -> None:
@@ -323,7 +323,7 @@ async def test_anything_raised_is_survived() -> None:
     times, hook = await _times(list(answers))
     assert len(times) == len(answers) + 1
     assert [r.result for r in hook.reconciled()] == [Outcome.ERROR] * len(answers) + [Outcome.SUCCESS]
-    assert [r.crashed for r in hook.reconciled()] == [False, False, True, False, False, False, False]
+    assert [r.panicked for r in hook.reconciled()] == [False, False, True, False, False, False, False]
     assert not any(r.timed_out for r in hook.reconciled())
 
 
@@ -536,7 +536,7 @@ async def test_stopping_lets_reconciles_finish_and_starts_none() -> None:
         await asyncio.sleep(1)
         running.task.cancel()
         await asyncio.sleep(0)
-        assert running.controller.stage is ControllerState.DRAINING
+        assert running.controller.state is ControllerState.DRAINING
         with pytest.raises(asyncio.CancelledError):
             await running.task
         assert running.now() == pytest.approx(5)
@@ -637,8 +637,8 @@ async def test_cancelled_at_any_moment_nothing_is_left(seed: int, cancels: int) 
     await asyncio.gather(task, return_exceptions=True)
     assert task.cancelled()
     # Cancelled before its first step it never began, and a task that never ran has nothing to close.
-    assert controller.stage in (ControllerState.STOPPED, ControllerState.NEW)
-    assert all(gate.closed == (controller.stage is ControllerState.STOPPED) for gate in gates)
+    assert controller.state in (ControllerState.STOPPED, ControllerState.NEW)
+    assert all(gate.closed == (controller.state is ControllerState.STOPPED) for gate in gates)
     caching.cancel()
     await asyncio.gather(caching, return_exceptions=True)
 
@@ -680,6 +680,6 @@ def test_mistakes_are_refused_where_they_are_made() -> None:
             Result(requeue_after=wrong)
     with pytest.raises(UsageError, match=r"Reconciler\(\.\.\.\)"):
         as_reconciler(Reconciler)  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="is no reconciler"):
+    with pytest.raises(UsageError, match="is not a reconciler"):
         as_reconciler(5)  # type: ignore[arg-type]
     assert isinstance(as_reconciler(Reconciler()), Reconciler)

@@ -68,9 +68,10 @@ def connection(data: bytes) -> object:
 
 async def _connection(data: bytes) -> bytes:
     from opsdk.http.server.application import asgi
-    from opsdk.http.server.connection import ServerConnection, Service
+    from opsdk.http.server.connection import ServerConnection
     from opsdk.http.server.request import HttpRequest
     from opsdk.http.server.response import HttpResponse, text_response
+    from opsdk.http.server.service import Service
 
     async def handler(request: HttpRequest) -> HttpResponse:
         if request.path == "/echo":

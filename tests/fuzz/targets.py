@@ -214,11 +214,11 @@ def frames(data: bytes) -> object:
 
 
 def answers(data: bytes) -> object:
-    from opsdk.http.client.errors import FOREIGN
+    from opsdk.http.client.errors import TRANSPORT_ERRORS
     from opsdk.http.client.parser import ResponseParser
 
     reader = ResponseParser()
-    with suppress(TransportError, UsageError, *FOREIGN):  # the connection translates them
+    with suppress(TransportError, UsageError, *TRANSPORT_ERRORS):  # the connection translates them
         reader.begin("GET")
         reader.feed(data)
         reader.eof()

@@ -12,7 +12,7 @@ from opsdk.errors import ConfigError, UsageError
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse
 from opsdk.manager.health import Checks
-from opsdk.manager.http import HttpServer, is_on, parse_address
+from opsdk.manager.http import HttpServer, is_enabled, parse_address
 from opsdk.manager.manager import Manager, ManagerOptions, Phase
 from opsdk.structured_merge.value import JsonObject
 
@@ -36,7 +36,7 @@ def asked(target: str, method: str = "GET") -> HttpRequest:
 
 async def answer(checks: Checks, target: str) -> tuple[int, str] | None:
     """Status and text."""
-    response = await checks.answer(asked(target))
+    response = await checks.handle(asked(target))
     if response is None:
         return None
     headers = dict(response.headers)
@@ -137,7 +137,7 @@ def test_half_brackets() -> None:
 
 def test_zero_and_empty_switch_off() -> None:
     """As in controller-runtime."""
-    assert [is_on(a) for a in ("", "0", ":0", ":8081")] == [False, False, True, True]
+    assert [is_enabled(a) for a in ("", "0", ":0", ":8081")] == [False, False, True, True]
     assert not servers(Manager(ManagerOptions(health_probe_bind_address="0", metrics_bind_address="")))
 
 
@@ -214,7 +214,7 @@ async def test_extra_endpoints_come_after_nothing() -> None:
     async def mine(request: HttpRequest) -> HttpResponse | None:
         return HttpResponse(200, [("content-type", "application/json")], json.dumps({"path": request.path}).encode())
 
-    server = HttpServer("a", "127.0.0.1:0", [checks(a=good).answer, mine])
+    server = HttpServer("a", "127.0.0.1:0", [checks(a=good).handle, mine])
     task = asyncio.create_task(server.start())
     await server.wait_ready()
     assert (await fetch(server.port, "/healthz"))[2] == b"ok"

@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from opsdk.queue.core import LOW_PRIORITY, ItemState, QueueCore
+from opsdk.queue.core import LOW_PRIORITY, QueueCore, QueueState
 
 ITEMS = st.sampled_from("abcde")
 
@@ -66,7 +66,7 @@ class QueueMachine(RuleBasedStateMachine):
         ready = [i for i, (_, at) in self.model.items() if at <= self.now and i not in self.working]
         assert len(self.queue) == len(ready)
         later = [at for i, (_, at) in self.model.items() if at > self.now and i not in self.working]
-        assert self.queue.next_time() == (min(later) if later else None)
+        assert self.queue.next_ready_at() == (min(later) if later else None)
 
 
 TestQueueMachine = QueueMachine.TestCase
@@ -122,4 +122,4 @@ def test_shutdown(*, drain: bool) -> None:
     taken = q.take(0)
     assert (taken is not None) == drain
     assert q.take(100) is None
-    assert q.phase is (ItemState.DRAINING if drain else ItemState.CLOSED)
+    assert q.state is (QueueState.DRAINING if drain else QueueState.CLOSED)

@@ -7,7 +7,12 @@ import random
 
 import pytest
 
-from opsdk.queue.rate_limiters import Bucket, ExponentialFailure, FastSlow, MaxOf
+from opsdk.queue.rate_limiters import (
+    BucketRateLimiter,
+    ItemExponentialFailureRateLimiter,
+    ItemFastSlowRateLimiter,
+    MaxOfRateLimiter,
+)
 from opsdk.queue.work_queue import ShutDownError, WorkQueue
 
 
@@ -120,16 +125,16 @@ async def test_no_item_is_lost_and_none_is_doubled(seed: int) -> None:
 
 def test_limiters() -> None:
     """The waits of each limiter."""
-    fast: FastSlow[str] = FastSlow(fast=1, slow=10, fast_attempts=2)
+    fast: ItemFastSlowRateLimiter[str] = ItemFastSlowRateLimiter(fast=1, slow=10, fast_attempts=2)
     assert [fast.when("a", now=0) for _ in range(3)] == [1, 1, 10]
-    bucket: Bucket[str] = Bucket(qps=2, burst=2)
+    bucket: BucketRateLimiter[str] = BucketRateLimiter(qps=2, burst=2)
     assert [bucket.when("x", now=0) for _ in range(4)] == [0, 0, 0.5, 1.0]
     assert bucket.when("x", now=10) == 0
-    both: MaxOf[str] = MaxOf([ExponentialFailure(base=3, cap=5), fast])
+    both: MaxOfRateLimiter[str] = MaxOfRateLimiter([ItemExponentialFailureRateLimiter(base=3, cap=5), fast])
     assert both.when("b", now=0) == 3
     assert both.when("b", now=0) == 5
-    assert both.retries("b") == 2
+    assert both.num_requeues("b") == 2
     both.forget("b")
-    assert both.retries("b") == 0
-    capped: ExponentialFailure[str] = ExponentialFailure()
+    assert both.num_requeues("b") == 0
+    capped: ItemExponentialFailureRateLimiter[str] = ItemExponentialFailureRateLimiter()
     assert [capped.when("z", now=0) for _ in range(2000)][-1] == 1000.0

@@ -6,14 +6,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from opsdk.api.core.v1 import ObjectReference
-from opsdk.recorder.correlator import EventCorrelator, Similar, Write
+from opsdk.recorder.correlator import EventCorrelator, EventKey, Write
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def similar(reason: str = "Created", name: str = "a") -> Similar:
+def similar(reason: str = "Created", name: str = "a") -> EventKey:
     """What makes two happenings the same."""
-    return Similar("Normal", reason, reason, "note", ("v1", "Pod", "ns", name, "u"), ())
+    return EventKey("Normal", reason, reason, "note", ("v1", "Pod", "ns", name, "u"), ())
 
 
 def references(name: str = "a", namespace: str | None = "ns") -> dict[str, ObjectReference | None]:
@@ -21,7 +21,7 @@ def references(name: str = "a", namespace: str | None = "ns") -> dict[str, Objec
     return {"regarding": ObjectReference(kind="Pod", name=name, namespace=namespace), "related": None}
 
 
-def record(aggregator: EventCorrelator, what: Similar, seconds: float = 0, **about: Any) -> Any:
+def record(aggregator: EventCorrelator, what: EventKey, seconds: float = 0, **about: Any) -> Any:
     """A happening so many seconds after the start."""
     return aggregator.record(what, references(**about), START + timedelta(seconds=seconds))
 

@@ -17,7 +17,7 @@ from http_servers import make_ca
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.errors import ConfigError, UnauthorizedError
 from opsdk.rest.config import Config, ExecConfig
-from opsdk.rest.credentials import TOKEN_FILE_PERIOD, StaticCredentials, TokenFileCredentials, source_for
+from opsdk.rest.credentials import TOKEN_FILE_PERIOD, StaticCredentials, TokenFileCredentials, credentials_for
 from opsdk.rest.exec_plugin import ExecCredentials, exec_info, parse_credential
 from opsdk.rest.request import RestRequest
 from opsdk.rest.transport import Transport
@@ -38,11 +38,11 @@ V1 = "client.authentication.k8s.io/v1"
 )
 async def test_static_credentials(settings: JsonObject, headers: dict[str, str]) -> None:
     """What never changes is sent as it is, and a 401 cannot be healed."""
-    source = source_for(Config(host="https://x", **settings))
+    source = credentials_for(Config(host="https://x", **settings))
     assert isinstance(source, StaticCredentials)
     assert await source.headers() == headers
     assert not source.invalidate()
-    assert "t" not in repr(source).replace("StaticSource", "").replace("set", "").replace("anonymous", "")
+    assert "t" not in repr(source).replace("StaticCredentials", "").replace("set", "").replace("anonymous", "")
 
 
 # ------------------------------------------------------------------ token files
@@ -284,15 +284,15 @@ def _printed(**changes: Any) -> bytes:
 @pytest.mark.parametrize(
     ("printed", "words"),
     [
-        (b"", "printed no ExecCredential"),
-        (b"s3cret", "printed no ExecCredential"),
-        (b'{"kind": "ExecCredential", "status": {"token": 3}}', "printed no ExecCredential"),
+        (b"", "printed an invalid ExecCredential"),
+        (b"s3cret", "printed an invalid ExecCredential"),
+        (b'{"kind": "ExecCredential", "status": {"token": 3}}', "printed an invalid ExecCredential"),
         (_printed(kind="Pod"), "instead of"),
         (_printed(apiVersion=V1 + "beta1"), "instead of"),
         (_printed(status=None), "printed no status"),
         (_printed(status={}), "neither a token nor"),
         (_printed(status={"token": "s3cret", "clientKeyData": "s3cret"}), "only one of"),
-        (_printed(status={"token": "s3cret", "expirationTimestamp": "tomorrow"}), "printed no ExecCredential"),
+        (_printed(status={"token": "s3cret", "expirationTimestamp": "tomorrow"}), "printed an invalid ExecCredential"),
         (_printed(status={"token": "s3cret", "expirationTimestamp": "2026-01-01T00:00:00"}), "without a time zone"),
     ],
 )

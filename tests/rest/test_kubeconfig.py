@@ -135,14 +135,14 @@ _EXEC = {"apiVersion": "client.authentication.k8s.io/v1", "command": "x"}
         ({"clusters": [{"name": "c"}, {"name": "c"}]}, r"^/etc/a/config: cluster 'c': appears twice"),
         ({"users": [{"name": "u", "user": 3}]}, r"^/etc/a/config: user 'u': must be a mapping"),
         ({"current-context": 3}, r"^/etc/a/config: current-context must be a string"),
-        (_document(current=""), r"no current-context, and none asked for; known: dev"),
-        (_document(current="prod"), r"no context 'prod'; known: dev"),
+        (_document(current=""), r"no current-context is set: pass context=...; available: dev"),
+        (_document(current="prod"), r"no context 'prod'; available: dev"),
         (_document(context={}), r"^/etc/a/config: context 'dev': names no cluster"),
         (_document(context={"cluster": "zz"}), r"context 'dev': names cluster 'zz', which is in none"),
         (_document(cluster={}), r"^/etc/a/config: cluster 'c': has no server"),
         (_document(cluster={"server": 5}), r"cluster 'c': server must be a string, not int"),
         (_document(cluster={"server": "x", "insecure-skip-tls-verify": "yes"}), r"cluster 'c': .* true or false"),
-        (_document(cluster={"server": "x", "certificate-authority-data": "%%"}), r"cluster 'c': .* no base64"),
+        (_document(cluster={"server": "x", "certificate-authority-data": "%%"}), r"cluster 'c': .* not valid base64"),
         (_document(user={"token": 12345}), r"user 'u': token must be a string"),
         (_document(user={"as-groups": "g"}), r"user 'u': as-groups must be a list"),
         (_document(user={"as-user-extra": []}), None),
@@ -178,10 +178,10 @@ def test_files_are_read_and_missing_ones_skipped(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("a: [", "no YAML in line"),
-        ("users:\n- token: s3cret: x", "no YAML in line"),
+        ("a: [", "not valid YAML in line"),
+        ("users:\n- token: s3cret: x", "not valid YAML in line"),
         ("- a", "a kubeconfig is a mapping"),
-        ("\x00", "no YAML"),
+        ("\x00", "not valid YAML"),
     ],
 )
 def test_unreadable_files_are_named_without_their_text(tmp_path: Path, text: str, words: str) -> None:

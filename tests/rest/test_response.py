@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from opsdk.aio.token_bucket import TokenBucket
 from opsdk.errors import (
     AlreadyExistsError,
     ApiError,
@@ -34,8 +35,15 @@ from opsdk.errors import (
     UnsupportedMediaTypeError,
 )
 from opsdk.rest.request import RestRequest
-from opsdk.rest.response import RestResponse, Warning299, error_of, raise_for, retry_after, warnings_of
-from opsdk.rest.retry import MAX_RETRIES, TokenBucket, retry_delay
+from opsdk.rest.response import (
+    RestResponse,
+    Warning299,
+    error_from_response,
+    parse_warnings,
+    raise_for_status,
+    retry_after,
+)
+from opsdk.rest.retry import MAX_RETRIES, retry_delay
 
 GET = RestRequest("GET", "/api/v1/namespaces/ns/pods/web", verb="get", resource="pods", namespace="ns", name="web")
 POST = RestRequest("POST", "/apis/apps/v1/deployments", verb="create", group="apps", resource="deployments")
@@ -70,7 +78,7 @@ def _plain(code: int, body: bytes = b"", **headers: str) -> RestResponse:
 def test_plain_answers_become_typed_errors(code: int, kind: type[ApiError], words: str) -> None:
     """An answer without a Status object has client-go's words, what was asked, and what the server said."""
     with pytest.raises(kind) as caught:
-        raise_for(_plain(code, b"no way\n"), GET)
+        raise_for_status(_plain(code, b"no way\n"), GET)
     assert words in str(caught.value)
     assert str(caught.value).endswith("(get pods web)")
     assert caught.value.code == code
@@ -79,7 +87,7 @@ def test_plain_answers_become_typed_errors(code: int, kind: type[ApiError], word
 
 def test_plain_conflict_of_a_create_is_already_exists() -> None:
     """The same status means another thing for another method."""
-    error = error_of(_plain(409), POST)
+    error = error_from_response(_plain(409), POST)
     assert isinstance(error, AlreadyExistsError)
     assert str(error) == "the server reported a conflict (post deployments.apps)"
 
@@ -87,7 +95,7 @@ def test_plain_conflict_of_a_create_is_already_exists() -> None:
 def test_status_object_wins() -> None:
     """The server's own reason, message and details are handed on, with the Retry-After of the header."""
     status = {"kind": "Status", "reason": "Expired", "code": 410, "message": "too old", "details": {"name": "web"}}
-    error = error_of(RestResponse(410, {"retry-after": "2"}, json.dumps(status).encode()), GET)
+    error = error_from_response(RestResponse(410, {"retry-after": "2"}, json.dumps(status).encode()), GET)
     assert isinstance(error, GoneError)
     assert (error.message, error.details.name, error.retry_after) == ("too old", "web", 2.0)
 
@@ -95,7 +103,7 @@ def test_status_object_wins() -> None:
 @given(st.integers(300, 599), st.binary(), st.sampled_from(["", "text/html", "application/json", "x/y"]))
 def test_any_failed_answer_is_an_api_error(code: int, body: bytes, kind: str) -> None:
     """No body can make reading the error fail, and none is quoted without bound."""
-    error = error_of(RestResponse(code, {"content-type": kind}, body * 100), GET)
+    error = error_from_response(RestResponse(code, {"content-type": kind}, body * 100), GET)
     assert error.code == code
     assert len(str(error)) < 3000
 
@@ -103,7 +111,7 @@ def test_any_failed_answer_is_an_api_error(code: int, body: bytes, kind: str) ->
 @given(st.integers(200, 299))
 def test_success_raises_nothing(code: int) -> None:
     """Every 2xx is a success."""
-    raise_for(RestResponse(code), GET)
+    raise_for_status(RestResponse(code), GET)
 
 
 _NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -142,8 +150,8 @@ def test_retry_after_table(headers: dict[str, str], seconds: float | None) -> No
 )
 def test_warnings_table(header: str, texts: list[str]) -> None:
     """Warnings with code 299 are read in order, and what cannot be read is dropped."""
-    assert [warning.text for warning in warnings_of(RestResponse(200, {"warning": header}))] == texts
-    assert warnings_of(RestResponse(200, {"warning": '299 me "x"'})) == [Warning299("x", "me")]
+    assert [warning.text for warning in parse_warnings(RestResponse(200, {"warning": header}))] == texts
+    assert parse_warnings(RestResponse(200, {"warning": '299 me "x"'})) == [Warning299("x", "me")]
 
 
 # ------------------------------------------------------------------ retry rules
@@ -193,5 +201,5 @@ def test_bucket_gets_unused_tokens_back() -> None:
     """A caller that was cancelled while waiting delays nobody."""
     bucket = TokenBucket(1.0, 1)
     assert [bucket.reserve(0.0), bucket.reserve(0.0)] == [0.0, 1.0]
-    bucket.give_back()
+    bucket.cancel()
     assert bucket.reserve(0.0) == 1.0

@@ -125,10 +125,10 @@ async def test_files_that_vanish_keep_the_old_material(tmp_path: Path) -> None:
     first = contexts.context()
     for broken in (b"", b"garbage"):
         file.write_bytes(broken)
-        assert not contexts.refresh(now_at_once=True)
+        assert not contexts.refresh(force=True)
         assert contexts.context() is first
     file.unlink()
-    assert not contexts.refresh(now_at_once=True)
+    assert not contexts.refresh(force=True)
     assert changes == []
     with pytest.raises(ConfigError, match=str(file)):
         TlsContexts(Config(host="https://x", ca_file=str(file)), on_change=_ignore).context()
@@ -137,10 +137,10 @@ async def test_files_that_vanish_keep_the_old_material(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"ca_data": b"garbage"}, "certificate authority ca_data: no PEM"),
-        ({"ca_data": b"\xff"}, "no PEM"),
-        ({"client_cert_data": b"s3cret", "client_key_data": b"s3cret"}, "no usable PEM pair"),
-        ({"client_cert_data": CLIENT.cert, "client_key_data": SERVER.key}, "no usable PEM pair"),
+        ({"ca_data": b"garbage"}, "certificate authority ca_data: not PEM"),
+        ({"ca_data": b"\xff"}, "not PEM"),
+        ({"client_cert_data": b"s3cret", "client_key_data": b"s3cret"}, "not a matching PEM pair"),
+        ({"client_cert_data": CLIENT.cert, "client_key_data": SERVER.key}, "not a matching PEM pair"),
         ({"client_cert_file": "/none", "client_key_file": "/none"}, "client certificate /none: cannot be read"),
     ],
 )

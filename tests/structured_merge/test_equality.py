@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from opsdk.structured_merge.equality import deep_equal, written_alike
+from opsdk.structured_merge.equality import deep_equal, strict_equal
 from tests.structured_merge.json_values import trees
 
 
@@ -43,7 +43,7 @@ def test_equality_is_that_of_json(a: Any, b: Any, same: bool) -> None:
 def test_a_copy_is_written_alike(tree: Any) -> None:
     """Being written alike does not depend on identity, and is more than being equal."""
     other = copy.deepcopy(tree)
-    assert written_alike(tree, other)
+    assert strict_equal(tree, other)
 
 
 @pytest.mark.parametrize(
@@ -51,5 +51,5 @@ def test_a_copy_is_written_alike(tree: Any) -> None:
 )
 def test_numbers_of_another_type_are_not_written_alike(a: Any, b: Any) -> None:
     """However deep they are."""
-    assert not written_alike(a, b)
-    assert not written_alike(b, a)
+    assert not strict_equal(a, b)
+    assert not strict_equal(b, a)

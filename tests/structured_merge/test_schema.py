@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from opsdk.structured_merge.schema import UNKNOWN, Schema, Topology, shape_of_schema
+from opsdk.structured_merge.schema import UNKNOWN, Schema, Topology, structural_schema
 from tests.structured_merge.schemas import SHAPES, WIDGET_SCHEMA, WORK
 
 SPEC = WORK.field("spec")
-WIDGET = shape_of_schema(WIDGET_SCHEMA)
+WIDGET = structural_schema(WIDGET_SCHEMA)
 
 
 @pytest.mark.parametrize(

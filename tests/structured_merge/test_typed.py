@@ -12,19 +12,19 @@ from hypothesis import strategies as st
 from opsdk.errors import PatchError
 from opsdk.structured_merge.equality import deep_equal
 from opsdk.structured_merge.fieldpath import FieldSet, format_path
-from opsdk.structured_merge.schema import UNKNOWN, shape_of_schema
+from opsdk.structured_merge.schema import UNKNOWN, structural_schema
 from opsdk.structured_merge.typed import (
     check_typed,
     compare,
+    ensure_named_fields_are_members,
     extract_items,
-    fields_of,
     merge,
     remove_items,
-    with_named_fields,
+    to_field_set,
 )
 from tests.structured_merge.schemas import WIDGET_SCHEMA, WORK
 
-WIDGET = shape_of_schema(WIDGET_SCHEMA)
+WIDGET = structural_schema(WIDGET_SCHEMA)
 UNKEYED = "associative list without keys has an element that's"
 KEYED = "associative list with keys may not have"
 NO_NUMBER = "expected numeric (int or float), got string"
@@ -79,10 +79,10 @@ def test_merging_sets_everything_applied_and_loses_nothing(live: Any, applied: A
     merged = merge(live, applied, WIDGET)
     assert before == (live, applied)
     change = compare(merged, applied, WIDGET)
-    wanted = fields_of(applied, WIDGET)
+    wanted = to_field_set(applied, WIDGET)
     assert not (change.modified & wanted)
     assert not change.added
-    assert not (fields_of(live, WIDGET).leaves() - fields_of(merged, WIDGET).leaves()).leaves() & wanted.leaves()
+    assert not (to_field_set(live, WIDGET).leaves() - to_field_set(merged, WIDGET).leaves()).leaves() & wanted.leaves()
 
 
 @given(WIDGETS, WIDGETS)
@@ -95,25 +95,25 @@ def test_merging_twice_is_merging_once(live: Any, applied: Any) -> None:
 @given(WIDGETS)
 def test_extracting_all_fields_keeps_all_leaves(value: Any) -> None:
     """What owns everything extracts everything that can be owned."""
-    fields = fields_of(value, WIDGET)
+    fields = to_field_set(value, WIDGET)
     extracted = extract_items(value, fields, WIDGET)
-    assert fields_of(extracted, WIDGET) == fields or not fields
+    assert to_field_set(extracted, WIDGET) == fields or not fields
 
 
 @given(WIDGETS, WIDGETS)
 def test_merged_then_extracted_is_what_was_applied(live: Any, applied: Any) -> None:
     """The applied fields can be had back from the merged object."""
-    fields = fields_of(applied, WIDGET)
+    fields = to_field_set(applied, WIDGET)
     extracted = extract_items(merge(live, applied, WIDGET), fields, WIDGET)
     if fields:
-        assert fields_of(extracted, WIDGET).leaves() == fields.leaves()
+        assert to_field_set(extracted, WIDGET).leaves() == fields.leaves()
 
 
 @given(WIDGETS)
 def test_removing_all_fields_leaves_none(value: Any) -> None:
     """After removing what is owned nothing is owned."""
-    fields = with_named_fields(fields_of(value, WIDGET), WIDGET)
-    assert fields_of(remove_items(value, fields, WIDGET), WIDGET).is_empty
+    fields = ensure_named_fields_are_members(to_field_set(value, WIDGET), WIDGET)
+    assert to_field_set(remove_items(value, fields, WIDGET), WIDGET).is_empty
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_removing_all_fields_leaves_none(value: Any) -> None:
 )
 def test_the_fields_of_a_value(value: Any, fields: list[str]) -> None:
     """Named fields count by content, entries and elements also themselves, atomic values as a whole."""
-    assert texts(fields_of(value, WORK)) == fields
+    assert texts(to_field_set(value, WORK)) == fields
 
 
 @pytest.mark.parametrize(

@@ -51,10 +51,12 @@ def full(hook: PrometheusHook) -> None:
     """One record of each kind."""
     hook.record(Workers(controller="c", active=1, limit=3))
     for event in ("added", "taken", "finished", "retried"):
-        hook.record(Queued(controller="c", event=event, seconds=1.5, depth=((0, 2), (-100, 5)), at_work=(90.0, 95.0)))
+        hook.record(
+            Queued(controller="c", event=event, seconds=1.5, depth=((0, 2), (-100, 5)), in_progress=(90.0, 95.0))
+        )
     hook.record(
         Reconciled(
-            controller="c", result=ReconcileOutcome.ERROR, seconds=2, terminal=True, crashed=True, timed_out=True
+            controller="c", result=ReconcileOutcome.ERROR, seconds=2, terminal=True, panicked=True, timed_out=True
         )
     )
     hook.record(Leadership(name="lease", leading=True))

@@ -89,11 +89,11 @@ async def test_an_alarm_rings_and_is_set_again() -> None:
     clock = ManualClock()
     alarm = Alarm(clock, 5)
     await clock.advance(4)
-    assert not alarm.rang
+    assert not alarm.fired
     await clock.advance(1)
-    assert alarm.rang
+    assert alarm.fired
     alarm.set(7)
-    assert not alarm.rang
+    assert not alarm.fired
     alarm.cancel()
     await clock.advance(10)
     assert alarm.future.cancelled()

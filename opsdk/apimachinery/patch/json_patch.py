@@ -1,34 +1,36 @@
-"""JSON patch (RFC 6902) as kube-apiserver applies it.
+"""JSON patch (RFC 6902), as kube-apiserver applies it.
 
-The server's library departs from the RFC, and clients have come to rely on it, so a conforming library does not fit:
-negative indices count from the end, ``replace`` and ``copy`` accept a member that is missing in an object, ``test``
-takes a missing member for null, everything before the first slash of a path is ignored, and the document as a whole
-cannot be replaced.
+Upstream: gopkg.in/evanphx/json-patch.v4 (kube-apiserver v1.36)
+
+Deviations of that library from the RFC, reproduced here: negative indices count from the end; ``replace`` and ``copy``
+accept a missing object member; ``test`` treats a missing member as null; text before the first slash of a path is
+ignored; the whole document cannot be replaced.
 """
 
 from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from opsdk.errors import PatchError
 from opsdk.structured_merge.equality import deep_equal
 from opsdk.structured_merge.paths import format_pointer, unescape_part
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _INDEX: Final = re.compile(r"[+-]?[0-9]+\Z")
+_OPERATIONS: Final = ("add", "remove", "replace", "move", "copy", "test")
 
 
-def apply_json_patch(doc: Any, operations: Sequence[Mapping[str, Any]]) -> Any:
-    """`doc` after all `operations`, or an error and nothing.
+def apply_json_patch(doc: JsonValue, operations: Sequence[Mapping[str, JsonValue]]) -> JsonValue:
+    """Return `doc` after all `operations`. `doc` is not changed.
 
     >>> apply_json_patch({"a": [1]}, [{"op": "add", "path": "/a/-", "value": 2}])
     {'a': [1, 2]}
 
     Raises:
-        PatchError: an operation does not fit; `path` is its path.
+        PatchError: an operation does not apply; `path` is its path.
     """
     result = copy.deepcopy(doc)
     for operation in operations:
@@ -36,8 +38,8 @@ def apply_json_patch(doc: Any, operations: Sequence[Mapping[str, Any]]) -> Any:
     return result
 
 
-def create_json_patch(old: Any, new: Any) -> list[JsonObject]:
-    """Operations that make `new` of `old`: object members one by one, lists element by element, surplus at the end.
+def create_json_patch(old: JsonValue, new: JsonValue) -> list[JsonObject]:
+    """Return operations that turn `old` into `new`: members one by one, lists by element, surplus elements last.
 
     >>> create_json_patch({"a": 1}, {"b": [2]})
     [{'op': 'remove', 'path': '/a'}, {'op': 'add', 'path': '/b', 'value': [2]}]
@@ -47,23 +49,43 @@ def create_json_patch(old: Any, new: Any) -> list[JsonObject]:
     return operations
 
 
-def _apply(doc: Any, operation: Mapping[str, Any]) -> None:
+def _apply(doc: JsonValue, operation: Mapping[str, JsonValue]) -> None:
     name = operation.get("op")
-    action = _ACTIONS.get(name) if isinstance(name, str) else None
-    if action is None:
+    if name not in _OPERATIONS:
         raise PatchError(f"unexpected JSON patch operation {name!r}: use add, remove, replace, move, copy or test")
-    action(doc, operation)
+    source = _member(operation, "from") if name in ("move", "copy") else None
+    path = _member(operation, "path")
+    value = operation.get("value")
+    if source is not None:
+        container, key = _locate(doc, source)
+        value = _get(container, key, source)
+        if name == "move":
+            _remove(container, key, source)
+    container, key = _locate(doc, path)
+    match name:
+        case "add" | "copy":
+            _add(container, key, copy.deepcopy(value), path)
+        case "move":
+            _add(container, key, value, path)
+        case "remove":
+            _remove(container, key, path)
+        case "replace":
+            position = key if isinstance(container, dict) else _index(key, len(container), path)
+            container[position] = copy.deepcopy(value)
+        case "test":
+            if not deep_equal(_get(container, key, path), value):
+                raise PatchError(f"JSON patch: testing value {path} failed", path=path)
 
 
-def _member(operation: Mapping[str, Any], member: str) -> str:
+def _member(operation: Mapping[str, JsonValue], member: str) -> str:
     path = operation.get(member)
     if not isinstance(path, str):
         raise PatchError(f"JSON patch operation {operation.get('op')!r} has no {member!r}")
     return path
 
 
-def _locate(doc: Any, path: str) -> tuple[Any, str]:
-    """The container that `path` leads into, and the last part of it."""
+def _locate(doc: JsonValue, path: str) -> tuple[JsonValue, str]:
+    """Return the container that `path` leads into, and the last part of the path."""
     _, *parts = path.split("/")
     if not parts:
         raise _missing(path)
@@ -75,25 +97,25 @@ def _locate(doc: Any, path: str) -> tuple[Any, str]:
 
 
 def _missing(path: str) -> PatchError:
-    return PatchError(f"JSON patch: nothing at {path!r}", path=path)
+    return PatchError(f"JSON patch: the path {path!r} does not exist", path=path)
 
 
 def _index(key: str, size: int, path: str) -> int:
     if not _INDEX.match(key):
-        raise PatchError(f"JSON patch: {key!r} in {path!r} is no list index", path=path)
+        raise PatchError(f"JSON patch: {key!r} in {path!r} is not a list index", path=path)
     index = int(key)
     if not -size <= index < size:
         raise PatchError(f"JSON patch: index {key} in {path!r} is out of bounds", path=path)
     return index + size if index < 0 else index
 
 
-def _get(container: Any, key: str, path: str) -> Any:
+def _get(container: JsonValue, key: str, path: str) -> JsonValue:
     if isinstance(container, dict):
         return container.get(key)
     return container[_index(key, len(container), path)]
 
 
-def _add(container: Any, key: str, value: Any, path: str) -> None:
+def _add(container: JsonValue, key: str, value: JsonValue, path: str) -> None:
     if isinstance(container, dict):
         container[key] = value
     elif key == "-":
@@ -102,7 +124,7 @@ def _add(container: Any, key: str, value: Any, path: str) -> None:
         container.insert(_index(key, len(container) + 1, path), value)
 
 
-def _remove(container: Any, key: str, path: str) -> None:
+def _remove(container: JsonValue, key: str, path: str) -> None:
     if isinstance(container, list):
         del container[_index(key, len(container), path)]
     elif key in container:
@@ -111,85 +133,21 @@ def _remove(container: Any, key: str, path: str) -> None:
         raise _missing(path)
 
 
-def _op_add(doc: Any, operation: Mapping[str, Any]) -> None:
-    path = _member(operation, "path")
-    container, key = _locate(doc, path)
-    _add(container, key, copy.deepcopy(operation.get("value")), path)
-
-
-def _op_remove(doc: Any, operation: Mapping[str, Any]) -> None:
-    path = _member(operation, "path")
-    container, key = _locate(doc, path)
-    _remove(container, key, path)
-
-
-def _op_replace(doc: Any, operation: Mapping[str, Any]) -> None:
-    path = _member(operation, "path")
-    container, key = _locate(doc, path)
-    value = copy.deepcopy(operation.get("value"))
-    if isinstance(container, dict):
-        container[key] = value
-    else:
-        container[_index(key, len(container), path)] = value
-
-
-def _op_move(doc: Any, operation: Mapping[str, Any]) -> None:
-    source, path = _member(operation, "from"), _member(operation, "path")
-    container, key = _locate(doc, source)
-    value = _get(container, key, source)
-    _remove(container, key, source)
-    container, key = _locate(doc, path)
-    _add(container, key, value, path)
-
-
-def _op_copy(doc: Any, operation: Mapping[str, Any]) -> None:
-    source, path = _member(operation, "from"), _member(operation, "path")
-    container, key = _locate(doc, source)
-    value = copy.deepcopy(_get(container, key, source))
-    container, key = _locate(doc, path)
-    _add(container, key, value, path)
-
-
-def _op_test(doc: Any, operation: Mapping[str, Any]) -> None:
-    path = _member(operation, "path")
-    container, key = _locate(doc, path)
-    if not deep_equal(_get(container, key, path), operation.get("value")):
-        raise PatchError(f"JSON patch: testing value {path} failed", path=path)
-
-
-_ACTIONS: Final[Mapping[str, Callable[[Any, Mapping[str, Any]], None]]] = {
-    "add": _op_add,
-    "remove": _op_remove,
-    "replace": _op_replace,
-    "move": _op_move,
-    "copy": _op_copy,
-    "test": _op_test,
-}
-
-
-def _diff(old: Any, new: Any, at: tuple[str | int, ...], out: list[JsonObject]) -> None:
+def _diff(old: JsonValue, new: JsonValue, at: tuple[str | int, ...], out: list[JsonObject]) -> None:
     if deep_equal(old, new):
         return
     if isinstance(old, dict) and isinstance(new, dict):
-        _diff_objects(old, new, at, out)
+        out.extend({"op": "remove", "path": format_pointer((*at, key))} for key in old if key not in new)
+        for key, value in new.items():
+            if key in old:
+                _diff(old[key], value, (*at, key), out)
+            else:
+                out.append({"op": "add", "path": format_pointer((*at, key)), "value": value})
     elif isinstance(old, list) and isinstance(new, list):
-        _diff_lists(old, new, at, out)
+        for index, (before, after) in enumerate(zip(old, new, strict=False)):
+            _diff(before, after, (*at, index), out)
+        surplus = reversed(range(len(new), len(old)))
+        out.extend({"op": "remove", "path": format_pointer((*at, index))} for index in surplus)
+        out.extend({"op": "add", "path": format_pointer((*at, "-")), "value": value} for value in new[len(old) :])
     else:
         out.append({"op": "replace", "path": format_pointer(at), "value": new})
-
-
-def _diff_objects(old: JsonObject, new: JsonObject, at: tuple[str | int, ...], out: list[JsonObject]) -> None:
-    out.extend({"op": "remove", "path": format_pointer((*at, key))} for key in old if key not in new)
-    for key, value in new.items():
-        if key in old:
-            _diff(old[key], value, (*at, key), out)
-        else:
-            out.append({"op": "add", "path": format_pointer((*at, key)), "value": value})
-
-
-def _diff_lists(old: list[Any], new: list[Any], at: tuple[str | int, ...], out: list[JsonObject]) -> None:
-    for index, (before, after) in enumerate(zip(old, new, strict=False)):
-        _diff(before, after, (*at, index), out)
-    surplus = reversed(range(len(new), len(old)))
-    out.extend({"op": "remove", "path": format_pointer((*at, index))} for index in surplus)
-    out.extend({"op": "add", "path": format_pointer((*at, "-")), "value": value} for value in new[len(old) :])

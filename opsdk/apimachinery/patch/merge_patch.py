@@ -1,15 +1,16 @@
-"""JSON merge patch (RFC 7386): objects merge, null deletes, everything else replaces."""
+"""JSON merge patch (RFC 7386): objects merge, null deletes, any other value replaces.
+
+Upstream: gopkg.in/evanphx/json-patch.v4/merge.go (kube-apiserver v1.36)
+"""
 
 from __future__ import annotations
 
-from typing import Any
-
 from opsdk.structured_merge.equality import deep_equal
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
-def apply_merge_patch(target: Any, patch: Any) -> Any:
-    """`target` with `patch` merged in; shares what did not change with both.
+def apply_merge_patch(target: JsonValue, patch: JsonValue) -> JsonValue:
+    """Return `target` with `patch` merged in. Unchanged parts are shared with the arguments.
 
     >>> apply_merge_patch({"a": 1, "b": {"c": 2}}, {"a": None, "b": {"d": 3}})
     {'b': {'c': 2, 'd': 3}}
@@ -25,10 +26,10 @@ def apply_merge_patch(target: Any, patch: Any) -> Any:
     return result
 
 
-def create_merge_patch(old: Any, new: Any) -> Any:
-    """The smallest patch that makes `new` of `old`; ``{}`` when they are equal.
+def create_merge_patch(old: JsonValue, new: JsonValue) -> JsonValue:
+    """Return the smallest patch that turns `old` into `new`; ``{}`` if they are equal.
 
-    A null in `new` cannot be expressed: it becomes a deletion.
+    A merge patch cannot express a null in `new`: it deletes the member.
 
     >>> create_merge_patch({"a": 1, "b": 2}, {"a": 1, "c": [3]})
     {'b': None, 'c': [3]}
@@ -40,9 +41,6 @@ def create_merge_patch(old: Any, new: Any) -> Any:
         if key not in old:
             patch[key] = value
         elif not deep_equal(old[key], value):
-            patch[key] = _changed(old[key], value)
+            nested = isinstance(old[key], dict) and isinstance(value, dict)
+            patch[key] = create_merge_patch(old[key], value) if nested else value
     return patch
-
-
-def _changed(old: Any, new: Any) -> Any:
-    return create_merge_patch(old, new) if isinstance(old, dict) and isinstance(new, dict) else new

@@ -1,20 +1,22 @@
-"""Strategic merge patch: a merge patch that knows by which key list elements match, and obeys directives.
+"""Strategic merge patch: a merge patch that matches list elements by merge keys and obeys directives.
 
-Directives stand inside the patch: ``$patch`` (replace or delete a map or a list element), ``$retainKeys`` (drop all
-other fields), ``$deleteFromPrimitiveList/<field>`` and ``$setElementOrder/<field>``. Messages are the server's.
+Directives inside the patch: ``$patch`` (replace or delete a map or a list element), ``$retainKeys`` (drop all other
+fields), ``$deleteFromPrimitiveList/<field>`` and ``$setElementOrder/<field>``. Error messages are the server's.
+
+Upstream: k8s.io/apimachinery/pkg/util/strategicpatch/patch.go (v1.36)
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from opsdk.errors import PatchError
 from opsdk.structured_merge.equality import deep_equal
 from opsdk.structured_merge.go_format import go_scalar, go_string, go_value
 from opsdk.structured_merge.schema import Schema, Topology
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 PATCH: Final = "$patch"
 RETAIN_KEYS: Final = "$retainKeys"
@@ -25,64 +27,66 @@ _SET_ORDER: Final = SET_ORDER + "/"
 _MAPS: Final = frozenset({Topology.MAP, Topology.MAP_ATOMIC})
 
 
-def apply_strategic(original: Mapping[str, Any] | None, patch: Mapping[str, Any], shape: Schema) -> JsonObject:
-    """`original` with `patch` merged in, as `shape` says.
+def apply_strategic(
+    original: Mapping[str, JsonValue] | None, patch: Mapping[str, JsonValue], schema: Schema
+) -> JsonObject:
+    """Return `original` with `patch` merged in, by the merge keys of `schema`.
 
     Raises:
-        PatchError: a directive or a list element makes no sense; the message is the server's.
+        PatchError: a directive or a list element is invalid; the message is the server's.
     """
-    return _merge_map(dict(original or {}), dict(patch), shape)
+    return _merge_map(dict(original or {}), dict(patch), schema)
 
 
 # ------------------------------------------------------------------ maps
-def _merge_map(original: JsonObject, patch: JsonObject, shape: Schema) -> JsonObject:
-    """Merge `patch` into `original`; both are this function's own to change at their first level."""
-    if PATCH in patch:
-        return _directed(patch)
+def _merge_map(original: JsonObject, patch: JsonObject, schema: Schema) -> JsonObject:
+    """Merge `patch` into `original`. Changes both at their first level."""
+    match patch.get(PATCH, _DROPPED):
+        case _ if PATCH not in patch:
+            pass
+        case "replace":
+            return {key: value for key, value in patch.items() if key != PATCH}
+        case "delete":
+            return {}
+        case _:
+            raise _bad_directive(patch)
     _retain_keys(original, patch)
-    _merge_ordered_lists(original, patch, shape)
+    _merge_ordered_lists(original, patch, schema)
     for name, value in patch.items():
         deleting = name.startswith(_DELETE_FROM)
         key = name.removeprefix(_DELETE_FROM)
         if value is None:
             original.pop(key, None)
         elif deleting:
-            _delete_from(original, key, value)
-        elif key in original and _same_type(original[key], value):
-            if isinstance(value, dict | list) and shape.topology in _MAPS and not shape.fields:
+            if isinstance(value, list) and isinstance(original.get(key), list):
+                _of_maps(original[key], value)
+                original[key] = [item for item in original[key] if not _contains(value, item)]
+        elif key in original and _json_type(original[key]) == _json_type(value):
+            if isinstance(value, dict | list) and schema.topology in _MAPS and not schema.fields:
                 raise PatchError("merging an object in json but data type is not struct, instead is: map")
-            original[key] = _merge_value(original[key], value, shape.field(key))
+            original[key] = _merge_value(original[key], value, schema.field(key))
         else:
-            _take(original, key, value)
+            _set_new(original, key, value)
     return original
 
 
-def _directed(patch: JsonObject) -> JsonObject:
-    directive = patch[PATCH]
-    if directive == "replace":
-        return {key: value for key, value in patch.items() if key != PATCH}
-    if directive == "delete":
-        return {}
-    raise _bad_directive(patch)
-
-
-def _bad_directive(patch: Mapping[str, Any]) -> PatchError:
+def _bad_directive(patch: Mapping[str, JsonValue]) -> PatchError:
     return PatchError(f"unknown patch type: {go_string(patch[PATCH])} in map: {go_value(patch)}")
 
 
-def _take(original: JsonObject, key: str, value: Any) -> None:
-    """There is nothing to merge with: the patch's value it is, without its nulls and deletions."""
-    kept = _without_directives(value)
-    if kept is _DROPPED:
+def _set_new(original: JsonObject, key: str, value: JsonValue) -> None:
+    """Set a field that has no counterpart in `original`, without nulls and directives."""
+    value_to_set = _without_directives(value)
+    if value_to_set is _DROPPED:
         original.pop(key, None)
     else:
-        original[key] = kept
+        original[key] = value_to_set
 
 
 _DROPPED: Final = object()
 
 
-def _without_directives(value: Any) -> Any:
+def _without_directives(value: JsonValue) -> JsonValue:
     if isinstance(value, dict):
         if value.get(PATCH) is not None:
             return _DROPPED
@@ -93,21 +97,17 @@ def _without_directives(value: Any) -> Any:
     return value
 
 
-def _merge_value(original: Any, value: Any, shape: Schema) -> Any:
-    replace = "replace" in shape.patch_strategies
+def _merge_value(original: JsonValue, value: JsonValue, schema: Schema) -> JsonValue:
+    replace = "replace" in schema.patch_strategies
     if isinstance(value, dict):
-        return value if replace else _merge_map(dict(original), dict(value), shape)
-    if isinstance(value, list) and "merge" in shape.patch_strategies:
-        return _merge_list(original, value, shape)
+        return value if replace else _merge_map(dict(original), dict(value), schema)
+    if isinstance(value, list) and "merge" in schema.patch_strategies:
+        return _merge_list(original, value, schema)
     return value
 
 
-def _same_type(a: Any, b: Any) -> bool:
-    return _json_type(a) == _json_type(b)
-
-
-def _json_type(value: Any) -> str:
-    """The Go type that stands for a JSON value."""
+def _json_type(value: JsonValue) -> str:
+    """Return the Go type that represents a JSON value."""
     match value:
         case bool():
             return "bool"
@@ -127,30 +127,24 @@ def _json_type(value: Any) -> str:
 def _retain_keys(original: JsonObject, patch: JsonObject) -> None:
     if RETAIN_KEYS not in patch:
         return
-    kept = patch.pop(RETAIN_KEYS)
-    if not isinstance(kept, list):
+    retained = patch.pop(RETAIN_KEYS)
+    if not isinstance(retained, list):
         raise PatchError("invalid patch format of retainKeys")
     for key, value in patch.items():
         directive = key.startswith((_DELETE_FROM, _SET_ORDER))
-        if value is not None and not directive and key not in kept:
+        if value is not None and not directive and key not in retained:
             raise PatchError("invalid patch format of retainKeys")
-    for key in [key for key in original if key not in kept]:
+    for key in [key for key in original if key not in retained]:
         del original[key]
 
 
-def _delete_from(original: JsonObject, key: str, value: Any) -> None:
-    if isinstance(value, list) and isinstance(original.get(key), list):
-        _of_maps(original[key], value)
-        original[key] = [item for item in original[key] if not _contains(value, item)]
-
-
-def _contains(items: Sequence[Any], wanted: Any) -> bool:
-    return any(deep_equal(item, wanted) for item in items)
+def _contains(items: Sequence[JsonValue], value: JsonValue) -> bool:
+    return any(deep_equal(item, value) for item in items)
 
 
 # ------------------------------------------------------------------ lists
-def _merge_ordered_lists(original: JsonObject, patch: JsonObject, shape: Schema) -> None:
-    """Do the lists that come with a `$setElementOrder`, and take them out of the patch."""
+def _merge_ordered_lists(original: JsonObject, patch: JsonObject, schema: Schema) -> None:
+    """Merge the lists that have a `$setElementOrder`, and remove them from the patch."""
     for directive in [key for key in patch if key.startswith(_SET_ORDER)]:
         order = patch.pop(directive)
         key = directive.removeprefix(_SET_ORDER)
@@ -158,7 +152,7 @@ def _merge_ordered_lists(original: JsonObject, patch: JsonObject, shape: Schema)
         for value in (order, before, change):
             if value is not None and not isinstance(value, list):
                 raise PatchError(f"expected a []interface {{}}, but received a {_json_type(value)}")
-        element = shape.field(key)
+        element = schema.field(key)
         _check_order(change or [], order or [], element.patch_merge_key)
         if before is None and change is None:
             continue
@@ -166,38 +160,40 @@ def _merge_ordered_lists(original: JsonObject, patch: JsonObject, shape: Schema)
         patch.pop(key, None)
 
 
-def _ordered(before: list[Any] | None, change: list[Any] | None, order: list[Any], shape: Schema) -> list[Any]:
+def _ordered(
+    before: list[JsonValue] | None, change: list[JsonValue] | None, order: list[JsonValue], schema: Schema
+) -> list[JsonValue]:
     if change is None:
         merged = before or []
     elif before is None:
         merged = _without_directives(change)
     else:
-        merged = _merge_value(before, change, shape)
-    listed, rest = _partition(merged, order, shape.patch_merge_key)
+        merged = _merge_value(before, change, schema)
+    listed, rest = _partition(merged, order, schema.patch_merge_key)
     if not before and not change:
         raise PatchError("no elements in any of the given slices")
-    return _interleave(listed, rest, before or [], shape.patch_merge_key)
+    return _interleave(listed, rest, before or [], schema.patch_merge_key)
 
 
-def _merge_list(original: list[Any], patch: list[Any], shape: Schema) -> list[Any]:
+def _merge_list(original: list[JsonValue], patch: list[JsonValue], schema: Schema) -> list[JsonValue]:
     if not original and not patch:
         return original
     if not _of_maps(original, patch):
         merged = _distinct([*original, *patch])
         listed, rest = _partition(merged, patch, "")
         return _interleave(listed, rest, original, "")
-    key = shape.patch_merge_key
+    key = schema.patch_merge_key
     if not key:
-        # Only lists of texts are merged without a key.
+        # Upstream merges only lists of strings without a key.
         raise PatchError("cannot merge lists without merge key for string")
     original, patch = _special_elements(original, patch, key)
-    merged = original if not patch else _merge_elements(original, patch, shape)
+    merged = original if not patch else _merge_elements(original, patch, schema)
     listed, rest = _partition(merged, patch, key)
     return _interleave(listed, rest, original, key)
 
 
-def _of_maps(original: list[Any], patch: list[Any]) -> bool:
-    """Whether the elements are maps; all must be of one type."""
+def _of_maps(original: list[JsonValue], patch: list[JsonValue]) -> bool:
+    """Whether the elements are maps. Raises `PatchError` if their types differ."""
     types = {_json_type(item) for item in [*original, *patch]}
     if len(types) > 1:
         raise PatchError(f"list element types are not identical: {go_value([original, patch])}")
@@ -206,25 +202,27 @@ def _of_maps(original: list[Any], patch: list[Any]) -> bool:
     return types == {"map[string]interface {}"}
 
 
-def _distinct(items: list[Any]) -> list[Any]:
-    found: list[Any] = []
+def _distinct(items: list[JsonValue]) -> list[JsonValue]:
+    distinct: list[JsonValue] = []
     for item in items:
-        if not _contains(found, item):
-            found.append(item)
-    return found
+        if not _contains(distinct, item):
+            distinct.append(item)
+    return distinct
 
 
-def _special_elements(original: list[Any], patch: list[Any], key: str) -> tuple[list[Any], list[Any]]:
-    """Obey the elements that carry `$patch`, and return what is left to merge."""
-    plain: list[Any] = []
+def _special_elements(
+    original: list[JsonValue], patch: list[JsonValue], key: str
+) -> tuple[list[JsonValue], list[JsonValue]]:
+    """Apply the elements with a `$patch` directive; return the original and the elements that are left to merge."""
+    plain: list[JsonValue] = []
     replace = False
     for item in patch:
         match item.get(PATCH, _DROPPED):
             case _ if PATCH not in item:
                 plain.append(item)
             case "delete":
-                wanted = _merge_key(item, key)
-                original = [other for other in original if not _has_key(other, key, wanted)]
+                key_value = _merge_key(item, key)
+                original = [other for other in original if not _has_key(other, key, key_value)]
             case "replace":
                 replace = True
             case "merge":
@@ -234,82 +232,84 @@ def _special_elements(original: list[Any], patch: list[Any], key: str) -> tuple[
     return (plain, []) if replace else (original, plain)
 
 
-def _merge_key(item: Mapping[str, Any], key: str) -> Any:
+def _merge_key(item: Mapping[str, JsonValue], key: str) -> JsonValue:
     if key not in item:
         raise PatchError(f"map: {go_value(item)} does not contain declared merge key: {key}")
     return item[key]
 
 
-def _has_key(item: Mapping[str, Any], key: str, wanted: Any) -> bool:
-    return key in item and deep_equal(item[key], wanted)
+def _has_key(item: Mapping[str, JsonValue], key: str, value: JsonValue) -> bool:
+    return key in item and deep_equal(item[key], value)
 
 
-def _merge_elements(original: list[Any], patch: list[Any], shape: Schema) -> list[Any]:
+def _merge_elements(original: list[JsonValue], patch: list[JsonValue], schema: Schema) -> list[JsonValue]:
     merged = list(original)
-    key = shape.patch_merge_key
+    key = schema.patch_merge_key
     for item in patch:
-        wanted = _merge_key(item, key)
-        at = next((i for i, other in enumerate(merged) if _has_key(other, key, wanted)), None)
-        if at is None:
-            merged.append(item)  # just as it is, with all that only patches say
+        key_value = _merge_key(item, key)
+        index = next((i for i, other in enumerate(merged) if _has_key(other, key, key_value)), None)
+        if index is None:
+            merged.append(item)  # unchanged, directives included, as upstream's mergeSliceWithoutSpecialElements
         else:
-            merged[at] = _merge_map(dict(merged[at]), dict(item), shape.item())
+            merged[index] = _merge_map(dict(merged[index]), dict(item), schema.item())
     return merged
 
 
 # ------------------------------------------------------------------ the order of list elements
-def _identity(item: Any, key: str) -> Any:
+def _identity(item: JsonValue, key: str) -> JsonValue:
     return item.get(key) if key and isinstance(item, dict) else item
 
 
-def _position(order: Sequence[Any], item: Any, key: str) -> int:
-    wanted = _identity(item, key)
-    return next((i for i, other in enumerate(order) if deep_equal(_identity(other, key), wanted)), -1)
+def _position(order: Sequence[JsonValue], item: JsonValue, key: str) -> int:
+    identity = _identity(item, key)
+    return next((i for i, other in enumerate(order) if deep_equal(_identity(other, key), identity)), -1)
 
 
-def _partition(merged: list[Any], order: Sequence[Any], key: str) -> tuple[list[Any], list[Any]]:
-    """The elements that `order` names, in its order, and the others, in theirs."""
+def _partition(
+    merged: list[JsonValue], order: Sequence[JsonValue], key: str
+) -> tuple[list[JsonValue], list[JsonValue]]:
+    """Return the elements that `order` names, in its order, and the other elements in theirs."""
     for item in merged if key else ():
         _merge_key(item, key)
     placed = [(_position(order, item, key), item) for item in merged]
     listed = sorted((pair for pair in placed if pair[0] >= 0), key=lambda pair: pair[0])
-    return [item for _, item in listed], [item for at, item in placed if at < 0]
+    return [item for _, item in listed], [item for position, item in placed if position < 0]
 
 
-def _interleave(listed: list[Any], rest: list[Any], before: list[Any], key: str) -> list[Any]:
-    """One list: `listed` in its order, and of the `rest` each before the elements it stood before."""
-    result: list[Any] = []
+def _interleave(listed: list[JsonValue], rest: list[JsonValue], before: list[JsonValue], key: str) -> list[JsonValue]:
+    """Return one list: `listed` in its order, with each element of `rest` before the elements that it preceded."""
+    result: list[JsonValue] = []
     others = list(rest)
     for item in listed:
-        at = _position(before, item, key)
-        while others and 0 <= _position(before, others[0], key) < at:
+        position = _position(before, item, key)
+        while others and 0 <= _position(before, others[0], key) < position:
             result.append(others.pop(0))
         result.append(item)
     return result + others
 
 
-def _check_order(patch: list[Any], order: list[Any], key: str) -> None:
-    """The patch's elements must appear in the order list, in the same order; one of them may be empty."""
+def _check_order(patch: list[JsonValue], order: list[JsonValue], key: str) -> None:
+    """Check that the patch's elements appear in the order list, in the same order. One list may be empty."""
     if not patch or not order:
         return
-    wanted = iter([item for item in patch if not key or _keyed(item).get(PATCH) != "delete"])
-    missing = next(wanted, _DROPPED)
+    expected = iter([item for item in patch if not key or _keyed(item).get(PATCH) != "delete"])
+    missing = next(expected, _DROPPED)
     for item in order:
         if missing is _DROPPED:
             return
-        if deep_equal(_named(missing, key), _named(item, key)):
-            missing = next(wanted, _DROPPED)
+        if deep_equal(_identity_in_patch(missing, key), _identity_in_patch(item, key)):
+            missing = next(expected, _DROPPED)
     if missing is not _DROPPED:
         lists = f"{go_value(patch)}\n doesn't match {SET_ORDER} list:\n{go_value(order)}\n"
         raise PatchError(f"The order in patch list:\n{lists}")
 
 
-def _named(item: Any, key: str) -> Any:
-    """What an element is known by."""
+def _identity_in_patch(item: JsonValue, key: str) -> JsonValue:
+    """Return the merge key's value, or the element itself in a list without a merge key."""
     return _merge_key(_keyed(item), key) if key else item
 
 
-def _keyed(item: Any) -> Mapping[str, Any]:
+def _keyed(item: JsonValue) -> Mapping[str, JsonValue]:
     if not isinstance(item, dict):
         raise PatchError(f"expected a map[string]interface {{}}, but received a {_json_type(item)}")
     return item
@@ -318,73 +318,64 @@ def _keyed(item: Any) -> Mapping[str, Any]:
 # ------------------------------------------------------------------ creating
 @dataclass(frozen=True, slots=True)
 class _Elements:
-    """A keyed list, by merge key."""
+    """The elements of a list by merge key."""
 
     by_key: Mapping[str, JsonObject]
 
     @classmethod
-    def of(cls, items: Sequence[Any], key: str) -> _Elements:
-        """Index `items`; a missing key is an error."""
-        return cls({_key_text(_merge_key(item, key)): item for item in items})
+    def of(cls, items: Sequence[JsonValue], key: str) -> _Elements:
+        """Index `items`. Raises `PatchError` if an element has no merge key."""
+        keys = ((_merge_key(item, key), item) for item in items)
+        return cls({f"{_json_type(value)}:{go_scalar(value)}": item for value, item in keys})
 
 
-def _key_text(value: Any) -> str:
-    return f"{_json_type(value)}:{go_scalar(value)}"
-
-
-def create_strategic(old: Mapping[str, Any], new: Mapping[str, Any], shape: Schema) -> JsonObject:
-    """The patch that makes `new` of `old`; ``{}`` when they are equal.
+def create_strategic(old: Mapping[str, JsonValue], new: Mapping[str, JsonValue], schema: Schema) -> JsonObject:
+    """Return the patch that turns `old` into `new`; ``{}`` if they are equal.
 
     Raises:
-        PatchError: an element of a keyed list has no key.
+        PatchError: an element of a list with a merge key has no key.
     """
     patch: JsonObject = {key: None for key in old if key not in new}
     for key, value in new.items():
         if key not in old:
             patch[key] = value
         elif not deep_equal(old[key], value):
-            _diff_field(patch, key, old[key], value, shape.field(key))
+            _diff_field(patch, key, old[key], value, schema.field(key))
     return patch
 
 
-def _diff_field(patch: JsonObject, key: str, old: Any, new: Any, shape: Schema) -> None:
-    merge_list = isinstance(new, list) and isinstance(old, list) and "merge" in shape.patch_strategies
-    if isinstance(old, dict) and isinstance(new, dict) and "replace" not in shape.patch_strategies:
-        patch[key] = _diff_map(old, new, shape, retain="retainKeys" in shape.patch_strategies)
+def _diff_field(patch: JsonObject, key: str, old: JsonValue, new: JsonValue, schema: Schema) -> None:
+    merge_list = isinstance(new, list) and isinstance(old, list) and "merge" in schema.patch_strategies
+    if isinstance(old, dict) and isinstance(new, dict) and "replace" not in schema.patch_strategies:
+        patch[key] = _diff_map(old, new, schema, retain="retainKeys" in schema.patch_strategies)
     elif merge_list and _of_maps(old, new):
-        _diff_elements(patch, key, old, new, shape)
+        _diff_elements(patch, key, old, new, schema)
     elif merge_list:
-        _diff_scalars(patch, key, old, new)
+        if gone := [item for item in old if not _contains(new, item)]:
+            patch[_DELETE_FROM + key] = gone
+        if added := [item for item in new if not _contains(old, item)]:
+            patch[key] = added
+        if new:
+            patch[_SET_ORDER + key] = list(new)
     else:
         patch[key] = new
 
 
-def _diff_map(old: JsonObject, new: JsonObject, shape: Schema, *, retain: bool) -> JsonObject:
-    found = create_strategic(old, new, shape)
-    return {**found, RETAIN_KEYS: sorted(new)} if retain else found
+def _diff_map(old: JsonObject, new: JsonObject, schema: Schema, *, retain: bool) -> JsonObject:
+    patch = create_strategic(old, new, schema)
+    return {**patch, RETAIN_KEYS: sorted(new)} if retain else patch
 
 
-def _diff_scalars(patch: JsonObject, key: str, old: list[Any], new: list[Any]) -> None:
-    gone = [item for item in old if not _contains(new, item)]
-    added = [item for item in new if not _contains(old, item)]
-    if gone:
-        patch[_DELETE_FROM + key] = gone
-    if added:
-        patch[key] = added
-    if new:
-        patch[_SET_ORDER + key] = list(new)
-
-
-def _diff_elements(patch: JsonObject, key: str, old: list[Any], new: list[Any], shape: Schema) -> None:
-    merge_key = shape.patch_merge_key
+def _diff_elements(patch: JsonObject, key: str, old: list[JsonValue], new: list[JsonValue], schema: Schema) -> None:
+    merge_key = schema.patch_merge_key
     before, after = _Elements.of(old, merge_key).by_key, _Elements.of(new, merge_key).by_key
-    retain = "retainKeys" in shape.patch_strategies
-    changes: list[Any] = []
+    retain = "retainKeys" in schema.patch_strategies
+    changes: list[JsonValue] = []
     for name, item in after.items():
         if name not in before:
             changes.append(item)
         elif not deep_equal(before[name], item):
-            changes.append({**_diff_map(before[name], item, shape.item(), retain=retain), merge_key: item[merge_key]})
+            changes.append({**_diff_map(before[name], item, schema.item(), retain=retain), merge_key: item[merge_key]})
     gone = [{PATCH: "delete", merge_key: item[merge_key]} for name, item in before.items() if name not in after]
     if changes or gone:
         patch[key] = changes + gone

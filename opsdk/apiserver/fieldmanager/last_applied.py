@@ -13,7 +13,7 @@ from typing import Any
 from opsdk.structured_merge.fieldpath import EMPTY, FieldSet
 from opsdk.structured_merge.paths import get_path
 from opsdk.structured_merge.schema import Schema
-from opsdk.structured_merge.typed import compare, fields_of
+from opsdk.structured_merge.typed import compare, to_field_set
 from opsdk.structured_merge.value import JsonObject
 
 MANAGER = "kubectl"
@@ -38,7 +38,7 @@ def own_fields(live: Mapping[str, Any], shape: Schema, api_version: str) -> Fiel
     if config is None or config.get("apiVersion") != api_version:
         return EMPTY
     change = compare(config, live, shape)
-    return fields_of(config, shape).difference(change.modified).difference(change.removed)
+    return to_field_set(config, shape).difference(change.modified).difference(change.removed)
 
 
 def renew(obj: Mapping[str, Any], config: Mapping[str, Any]) -> JsonObject:

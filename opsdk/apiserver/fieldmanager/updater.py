@@ -13,7 +13,14 @@ from opsdk.apiserver.fieldmanager.managed_fields import Managed, ManagedFieldsEn
 from opsdk.apiserver.fieldmanager.version_converter import VersionConverter
 from opsdk.structured_merge.equality import deep_equal
 from opsdk.structured_merge.fieldpath import EMPTY, FieldSet
-from opsdk.structured_merge.typed import Comparison, compare, fields_of, merge, remove_items, with_named_fields
+from opsdk.structured_merge.typed import (
+    Comparison,
+    compare,
+    ensure_named_fields_are_members,
+    merge,
+    remove_items,
+    to_field_set,
+)
 
 Object = Mapping[str, Any]
 
@@ -55,7 +62,7 @@ class Updater:
         self._check_versions(live, managed)
         last = managed.get(key)
         merged: Object = merge(live, config, self._shape)
-        applied = fields_of(config, self._shape).recursive_difference(self._ignored)
+        applied = to_field_set(config, self._shape).recursive_difference(self._ignored)
         claimed = {
             **managed,
             key: ManagedFieldsEntry(fields=applied, api_version=self._version, time=last.time if last else ""),
@@ -122,11 +129,11 @@ class Updater:
         version = last.api_version
         shape = self._versions.shape(version)
         whole = self._versions.convert(merged, self._version, version, "merged object")
-        dropped = with_named_fields(last.fields, shape)
+        dropped = ensure_named_fields_are_members(last.fields, shape)
         pruned = remove_items(whole, dropped, shape) or {}
         pruned = self._add_back_owned(whole, pruned, version, managed)
-        kept = with_named_fields(fields_of(pruned, shape), shape)
-        everything = with_named_fields(fields_of(whole, shape), shape)
+        kept = ensure_named_fields_are_members(to_field_set(pruned, shape), shape)
+        everything = ensure_named_fields_are_members(to_field_set(whole, shape), shape)
         pruned = remove_items(whole, everything.difference(kept).intersection(dropped), shape) or {}
         return self._versions.convert(pruned, version, self._version, "pruned object")
 
@@ -149,8 +156,10 @@ class Updater:
             shape = self._versions.shape(version)
             whole = self._versions.convert(merged, pruned_in, version, "merged object")
             rest = self._versions.convert(pruned, pruned_in, version, "pruned object")
-            everything = with_named_fields(fields_of(whole, shape), shape)
-            keep = with_named_fields(fields_of(rest, shape), shape).union(with_named_fields(owned[version], shape))
+            everything = ensure_named_fields_are_members(to_field_set(whole, shape), shape)
+            keep = ensure_named_fields_are_members(to_field_set(rest, shape), shape).union(
+                ensure_named_fields_are_members(owned[version], shape)
+            )
             kept = remove_items(whole, everything.difference(keep), shape) or {}
             pruned = self._versions.convert(kept, version, pruned_in, "pruned object")
         return pruned

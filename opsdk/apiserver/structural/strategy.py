@@ -9,7 +9,7 @@ from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.strategy import HasStatusRules
 from opsdk.apiserver.structural.schema import StructuralSchema
 from opsdk.errors import Cause
-from opsdk.structured_merge.equality import written_alike
+from opsdk.structured_merge.equality import strict_equal
 from opsdk.structured_merge.value import JsonObject
 
 
@@ -38,7 +38,7 @@ class SchemaStrategy(HasStatusRules):
     def generation_changed(self, obj: JsonObject, old: JsonObject) -> bool:
         """``1.0`` over ``1`` is a change too, though it is stored as it was."""
         skip = {"metadata", "apiVersion", "kind", *(("status",) if self.has_status else ())}
-        return not written_alike(*({k: v for k, v in tree.items() if k not in skip} for tree in (obj, old)))
+        return not strict_equal(*({k: v for k, v in tree.items() if k not in skip} for tree in (obj, old)))
 
     def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:  # noqa: ARG002 - the shape of the hook
         """By the schema."""

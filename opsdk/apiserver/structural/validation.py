@@ -20,7 +20,7 @@ from opsdk.apiserver.strfmt import FORMATS
 from opsdk.apiserver.structural.list_types import element_key
 from opsdk.apiserver.structural.node import SchemaNode
 from opsdk.apiserver.structural.numbers import NumberRules, nearly_whole
-from opsdk.structured_merge.equality import deep_equal, written_alike
+from opsdk.structured_merge.equality import deep_equal, strict_equal
 from opsdk.structured_merge.go_format import go_json, go_quote
 from opsdk.structured_merge.typed import ABSENT
 from opsdk.structured_merge.value import JsonObject
@@ -71,7 +71,7 @@ class Validator:
         the schema may have become stricter since it was written.
         """
         result = ValidationResult()
-        if old is not ABSENT and old is not None and written_alike(old, value) and _findable(value, node):
+        if old is not ABSENT and old is not None and strict_equal(old, value) and _findable(value, node):
             return result
         self._type(value, node, name, result)
         if value is None:

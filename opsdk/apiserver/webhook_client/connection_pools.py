@@ -22,7 +22,7 @@ from opsdk.http.client.connection import ClientConnection, Connected, connect
 from opsdk.http.client.in_process import AsgiBackend
 from opsdk.http.client.pool import ConnectionPool
 from opsdk.http.client.request import ConnectionBackend, Pairs, ResponseStream
-from opsdk.http.client.upgrade import SwitchingConnection, upgrade
+from opsdk.http.client.upgrade import UpgradeConnection, upgrade
 
 MAX_POOLS = 64
 DIAL_TIMEOUT = 30.0
@@ -107,7 +107,7 @@ class ConnectionPools(Closing):
             return await switch_inside(partial(self._serving, place, app), method, target, headers)
         context = self._context(place.ca, insecure=place.insecure)
         return await upgrade(
-            lambda: _dial(place, context, partial(SwitchingConnection, place.joined)), method, target, headers
+            lambda: _dial(place, context, partial(UpgradeConnection, place.joined)), method, target, headers
         )
 
     def _to(self, place: Endpoint) -> ConnectionBackend:

@@ -9,7 +9,7 @@ import socket
 import ssl
 from typing import Any
 
-from opsdk.http.client.errors import NO_HTTP
+from opsdk.http.client.errors import PARSE_ERRORS
 
 MAX_TEXT = 2048
 """Bytes of an unstructured answer that messages repeat."""
@@ -37,7 +37,7 @@ def failure(error: BaseException, address: str, host: str) -> str:
         return "read: connection reset by peer"
     if isinstance(error, EOFError):
         return "EOF"
-    if isinstance(error, NO_HTTP):
+    if isinstance(error, PARSE_ERRORS):
         return f"net/http: HTTP/1.x transport connection broken: malformed HTTP response: {error}"
     if isinstance(error, TimeoutError) and not error.errno:
         return f"dial tcp {address}: i/o timeout"

@@ -13,7 +13,7 @@ from opsdk.errors import DecodeError, UsageError
 from opsdk.rest.config import Config
 from opsdk.rest.load import load_config
 from opsdk.rest.request import RestRequest
-from opsdk.rest.response import raise_for
+from opsdk.rest.response import raise_for_status
 from opsdk.rest.transport import Transport
 from opsdk.structured_merge.value import JsonObject
 
@@ -59,7 +59,7 @@ def _choose(paths: Mapping[str, Any], groups: Sequence[str]) -> list[str]:
 
 async def _document(transport: Transport, request: RestRequest) -> JsonObject:
     response = await transport.send(request)
-    raise_for(response, request)
+    raise_for_status(response, request)
     try:
         return msgspec.json.decode(response.body, type=JsonObject)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

@@ -1,1 +1,1 @@
-"""Clients around clients: each changes or refuses operations on their way, and applies to every verb alike."""
+"""Executors that wrap another executor, and change or reject its operations."""

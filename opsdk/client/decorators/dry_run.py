@@ -1,4 +1,7 @@
-"""A client that writes nothing."""
+"""A client that stores nothing.
+
+Upstream: sigs.k8s.io/controller-runtime/pkg/client/dryrun.go
+"""
 
 from __future__ import annotations
 
@@ -11,15 +14,15 @@ from opsdk.client.ports import OperationExecutor
 
 
 class DryRun(Wrapper):
-    """Marks every write as a dry run: admission and validation happen, nothing is stored."""
+    """Marks every write as a dry run: the server runs admission and validation, and stores nothing."""
 
     async def transform(self, operation: Operation) -> Operation:
-        """The same as a dry run."""
+        """Return the operation as a dry run."""
         if isinstance(operation, Delete | DeleteAllOf):
             return replace(operation, options=replace(operation.options, dry_run=True))
         return with_write_options(operation, dry_run=True)
 
 
 def dry_run(client: Client | OperationExecutor) -> Client:
-    """A client whose writes, subresources included, are dry runs."""
+    """Return a client whose writes, subresources included, are dry runs."""
     return Client(DryRun(executor_of(client)))

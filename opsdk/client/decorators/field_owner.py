@@ -1,4 +1,7 @@
-"""Clients that fill in the field owner or the field validation of every write."""
+"""Clients that set the field owner or the field validation of every write.
+
+Upstream: sigs.k8s.io/controller-runtime/pkg/client/fieldowner.go, fieldvalidation.go
+"""
 
 from __future__ import annotations
 
@@ -10,38 +13,38 @@ from opsdk.client.ports import OperationExecutor
 
 
 class FieldOwner(Wrapper):
-    """Names the field owner where the call names none."""
+    """Sets the field owner of operations that have none."""
 
     def __init__(self, inner: OperationExecutor, owner: str) -> None:
         super().__init__(inner)
         self.owner = owner
 
     async def transform(self, operation: Operation) -> Operation:
-        """The same with an owner."""
+        """Return the operation with a field owner."""
         if isinstance(operation, Create | Update | PatchObject | Apply) and not operation.options.field_owner:
             return with_write_options(operation, field_owner=self.owner)
         return operation
 
 
 class FieldValidating(Wrapper):
-    """Says how strict the server shall be where the call does not. Apply is always strict."""
+    """Sets the field validation of operations that have none. Apply is always strict."""
 
     def __init__(self, inner: OperationExecutor, validation: FieldValidation) -> None:
         super().__init__(inner)
         self.validation = validation
 
     async def transform(self, operation: Operation) -> Operation:
-        """The same with a validation."""
+        """Return the operation with a field validation."""
         if isinstance(operation, Create | Update | PatchObject) and operation.options.field_validation is None:
             return with_write_options(operation, field_validation=self.validation)
         return operation
 
 
 def field_owner(client: Client | OperationExecutor, owner: str) -> Client:
-    """A client whose writes are done in the name of `owner`; a call's own ``field_owner`` wins."""
+    """Return a client whose writes use the field owner `owner`. A call's own ``field_owner`` takes precedence."""
     return Client(FieldOwner(executor_of(client), owner))
 
 
 def field_validation(client: Client | OperationExecutor, validation: FieldValidation) -> Client:
-    """A client whose writes are validated so; a call's own ``field_validation`` wins."""
+    """Return a client whose writes use this field validation. A call's own ``field_validation`` takes precedence."""
     return Client(FieldValidating(executor_of(client), validation))

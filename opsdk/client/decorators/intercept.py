@@ -1,4 +1,7 @@
-"""A client with a function in the way of its operations."""
+"""A client that passes its operations through a function, for tests.
+
+Upstream: sigs.k8s.io/controller-runtime/pkg/client/interceptor/intercept.go
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ WatchInterceptor = Callable[[Watch, Callable[[Watch], Stream]], Stream]
 
 
 class Intercepting(Wrapper):
-    """Hands every operation to a function, together with the way on."""
+    """Passes every operation to a function, with the next executor."""
 
     def __init__(
         self, inner: OperationExecutor, interceptor: Interceptor | None = None, watch: WatchInterceptor | None = None
@@ -29,22 +32,22 @@ class Intercepting(Wrapper):
         self._watch = watch
 
     async def execute(self, operation: Operation) -> Any:
-        """What the function returns."""
+        """Return the function's result."""
         if self._interceptor is None:
             return await self.inner.execute(operation)
         return await self._interceptor(operation, self.inner.execute)
 
     def watch(self, operation: Watch) -> Stream:
-        """What the watch function returns."""
+        """Return the watch function's result."""
         return self.inner.watch(operation) if self._watch is None else self._watch(operation, self.inner.watch)
 
 
 def intercept(
     client: Client | OperationExecutor, interceptor: Interceptor | None = None, *, watch: WatchInterceptor | None = None
 ) -> Client:
-    """A client whose operations pass through `interceptor(operation, proceed)`.
+    """Return a client whose operations pass through `interceptor(operation, proceed)`.
 
-    Await ``proceed(operation)`` to go on, with the same operation or another; raise to refuse; return to answer. ::
+    Await ``proceed(operation)`` to execute the operation or another one, raise to reject it, or return a result. ::
 
         async def no_deletes(operation, proceed):
             if isinstance(operation, Delete):

@@ -1,4 +1,7 @@
-"""A client that stays in one namespace."""
+"""A client that is limited to one namespace.
+
+Upstream: sigs.k8s.io/controller-runtime/pkg/client/namespaced_client.go
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from opsdk.errors import UsageError
 
 
 class Namespaced(Wrapper):
-    """Fills in the namespace, refuses any other, and leaves cluster-scoped kinds alone."""
+    """Sets the namespace of operations, and rejects any other namespace. Cluster-scoped kinds are not changed."""
 
     def __init__(self, inner: OperationExecutor, namespace: str) -> None:
         super().__init__(inner)
@@ -23,7 +26,7 @@ class Namespaced(Wrapper):
         self.namespace = namespace
 
     async def execute(self, operation: Operation) -> Any:
-        """Inside the namespace; a write that fails leaves its object as it was."""
+        """Execute inside the namespace. A failed write leaves its object unchanged."""
         objects = [o for o in (getattr(operation, "obj", None), getattr(operation, "body", None)) if o is not None]
         before = [(o.metadata, o.metadata.namespace) for o in objects]
         try:
@@ -34,7 +37,7 @@ class Namespaced(Wrapper):
             raise
 
     async def transform(self, operation: Operation) -> Operation:
-        """The same inside the namespace."""
+        """Return the operation inside the namespace."""
         mapping = await self.mapper.mapping_for(gvk_of_operation(operation))
         if not mapping.namespaced:
             return operation
@@ -52,22 +55,22 @@ class Namespaced(Wrapper):
                     operation.body.metadata.namespace = self.namespace
                 return operation
 
-    def change_watch(self, operation: Watch) -> Watch:
-        """The same inside the namespace; requests about cluster-scoped kinds leave it out."""
+    def transform_watch(self, operation: Watch) -> Watch:
+        """Return the watch inside the namespace. Requests for cluster-scoped kinds ignore the namespace."""
         self._check(operation)
         return replace(operation, options=replace(operation.options, namespace=self.namespace))
 
     def _check(self, operation: Operation | Watch) -> None:
         body = getattr(operation, "body", None)
-        for wanted in (namespace_of(operation), body.metadata.namespace if body is not None else ""):
-            if wanted in ("", self.namespace):
+        for namespace in (namespace_of(operation), body.metadata.namespace if body is not None else ""):
+            if namespace in ("", self.namespace):
                 continue
             what = gvk_of_operation(operation)
             raise UsageError(
-                f"namespace {wanted} of the {what.kind} does not match the namespace {self.namespace} on the client"
+                f"namespace {namespace} of the {what.kind} does not match the namespace {self.namespace} on the client"
             )
 
 
 def namespaced(client: Client | OperationExecutor, namespace: str) -> Client:
-    """A client for one namespace: reads, writes and lists of namespaced kinds stay inside it."""
+    """Return a client whose reads and writes of namespaced kinds stay inside `namespace`."""
     return Client(Namespaced(executor_of(client), namespace))

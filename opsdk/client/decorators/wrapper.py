@@ -1,4 +1,4 @@
-"""What every wrapping executor shares."""
+"""Base class of the wrapping executors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from opsdk.client.ports import OperationExecutor
 
 
 class Wrapper:
-    """A executor that passes changed operations on. Override `change`, and `change_watch` where watches matter."""
+    """Passes changed operations to another executor. Override `transform`, and `transform_watch` if watches change."""
 
     def __init__(self, inner: OperationExecutor) -> None:
         self.inner = inner
@@ -25,32 +25,32 @@ class Wrapper:
         self.mapper: RestMapper = inner.mapper
 
     async def transform(self, operation: Operation) -> Operation:
-        """The operation to carry out instead; raise to refuse."""
+        """Return the operation to execute instead. Raise to reject it."""
         return operation
 
-    def change_watch(self, operation: Watch) -> Watch:
-        """The watch to start instead; raise to refuse."""
+    def transform_watch(self, operation: Watch) -> Watch:
+        """Return the watch to start instead. Raise to reject it."""
         return operation
 
     async def execute(self, operation: Operation) -> Any:
-        """Change it, then hand it on."""
+        """Transform the operation and pass it on."""
         return await self.inner.execute(await self.transform(operation))
 
     def watch(self, operation: Watch) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent[Any]]]:
-        """Change it, then hand it on."""
-        return self.inner.watch(self.change_watch(operation))
+        """Transform the watch and pass it on."""
+        return self.inner.watch(self.transform_watch(operation))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.inner!r})"
 
 
 def executor_of(client: Client | OperationExecutor) -> OperationExecutor:
-    """The executor of a client, or the executor itself."""
+    """Return the executor of a client, or the executor itself."""
     return client.executor if isinstance(client, Client) else client
 
 
 def with_write_options(operation: Operation, **changes: Any) -> Operation:
-    """The operation with changed `WriteOptions`; operations that are no writes stay as they are."""
+    """Return the operation with changed `WriteOptions`. Other operations are returned unchanged."""
     if isinstance(operation, Create | Update | PatchObject | Apply):
         options: WriteOptions = replace(operation.options, **changes)
         return replace(operation, options=options)

@@ -1,1 +1,1 @@
-"""Sends HTTP/1.1 requests: a response parser without I/O, connections, a pool, and requests to an in-process app."""
+"""Sends HTTP/1.1 requests: response parser, connections, pool, upgrades, and an application in this process."""

@@ -1,4 +1,4 @@
-"""HTTP/1.1 on asyncio: a parser without I/O, one connection, a pool of them. No httpx here."""
+"""A client connection on asyncio. The parser has no I/O and is in `opsdk.http.client.parser`."""
 
 from __future__ import annotations
 
@@ -7,26 +7,29 @@ import socket
 import ssl
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from opsdk.http.client.errors import NO_HTTP, translate
+from opsdk.http.client.errors import PARSE_ERRORS, translate
 from opsdk.http.client.parser import ResponseParser, ResponseState
 
-# Above this many unread bytes the socket is not read any more, until a half is left.
+# Stop reading from the socket while more bytes than this are unread.
 _HIGH_WATER = 1 << 20
 TLS_TIMEOUT = 10.0
-# Seconds and counts after which the kernel gives up a silent peer: 45 in all, what HTTP/2's pings give client-go.
+# TCP keep-alive detects a silent peer after 45 s in all, like the HTTP/2 health check of client-go
+# (k8s.io/apimachinery/pkg/util/net/http.go, ReadIdleTimeout and PingTimeout).
 _KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 45_000}
 
 Connected = TypeVar("Connected", bound="ClientConnection")
 
 
-# ------------------------------------------------------------------ the parser
-
-
-# ------------------------------------------------------------------ one connection
 class ClientConnection(asyncio.Protocol):
-    """One HTTP/1.1 connection; one exchange at a time, which `ConnectionExchange` drives."""
+    """One HTTP/1.1 connection with one exchange at a time.
+
+    Attributes:
+        where: the address, for error messages.
+        idle_since: clock time of the last release to the pool.
+        draining: no new exchange may use the connection.
+    """
 
     def __init__(self, where: str) -> None:
         self.where = where
@@ -35,22 +38,28 @@ class ClientConnection(asyncio.Protocol):
         self.draining = False
         self.transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[None] | None = None
-        self._lost: BaseException | None = None
+        self._error: BaseException | None = None
         self._paused = False
-        self._gone = asyncio.get_running_loop().create_future()
+        self._closed = asyncio.get_running_loop().create_future()
 
-    # -- what asyncio calls
+    # -- asyncio.Protocol
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The socket is connected."""
+        """See `asyncio.Protocol`. Enables TCP keep-alive."""
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
-        _keep_alive(transport.get_extra_info("socket"))
+        sock = transport.get_extra_info("socket")
+        if sock is None or sock.family not in {socket.AF_INET, socket.AF_INET6}:
+            return
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in _KEEPALIVE.items():
+            if (option := getattr(socket, name, None)) is not None:
+                sock.setsockopt(socket.IPPROTO_TCP, option, value)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes came."""
+        """See `asyncio.Protocol`."""
         try:
             self.reader.feed(data)
-        except NO_HTTP as error:
+        except PARSE_ERRORS as error:
             self._fail(error)
             return
         if self.reader.buffered > _HIGH_WATER and not self._paused and self.transport is not None:
@@ -59,44 +68,44 @@ class ClientConnection(asyncio.Protocol):
         self._wake()
 
     def eof_received(self) -> bool:
-        """No more bytes will come; asyncio closes the transport."""
+        """See `asyncio.Protocol`. Returns False, so asyncio closes the transport."""
         self.reader.eof()
         self._wake()
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The socket is closed."""
+        """See `asyncio.Protocol`."""
         self.reader.eof()
-        if self._lost is None:
-            self._lost = exc or EOFError("closed by the server")
-        if not self._gone.done():
-            self._gone.set_result(None)
+        if self._error is None:
+            self._error = exc or EOFError("closed by the server")
+        if not self._closed.done():
+            self._closed.set_result(None)
         self._wake()
 
-    # -- what the exchange and the pool call
+    # -- for exchange and pool
     @property
     def reusable(self) -> bool:
-        """Whether another request may be sent on it."""
-        alive = self.transport is not None and not self.transport.is_closing() and self._lost is None
+        """Whether another request may use the connection."""
+        alive = self.transport is not None and not self.transport.is_closing() and self._error is None
         return alive and self.reader.reusable and not self.draining
 
     def send(self, method: str, payload: bytes) -> None:
-        """Start an exchange; asyncio buffers what the socket does not take at once."""
+        """Start an exchange. asyncio buffers what the socket does not take at once."""
         assert self.transport is not None
         self.reader.begin(method)
         self.transport.write(payload)
 
     async def head(self) -> None:
-        """Wait for status and headers."""
+        """Wait for status and headers. Raises `TransportError` if the connection breaks."""
         while self.reader.state is ResponseState.HEAD:
-            await self._more()
+            await self._wait_for_change()
 
     async def read(self) -> bytes:
-        """The next bytes of the body; empty at its end."""
+        """Return the next bytes of the body, empty at its end. Raises `ConnectionLostError`."""
         while not self.reader.chunks:
             if self.reader.state is ResponseState.DONE:
                 return b""
-            await self._more()
+            await self._wait_for_change()
         data = self.reader.take()
         if self._paused and self.transport is not None:
             self._paused = False
@@ -105,20 +114,20 @@ class ClientConnection(asyncio.Protocol):
         return data
 
     def abort(self) -> None:
-        """Close at once, without saying goodbye."""
+        """Close the connection at once. Unsent data is lost."""
         self.draining = True
         if self.transport is not None:
             self.transport.abort()
 
     async def wait_closed(self) -> None:
-        """Until the socket is gone."""
+        """Return when the socket is closed."""
         if self.transport is not None:
-            await asyncio.shield(self._gone)
+            await asyncio.shield(self._closed)
 
-    async def _more(self) -> None:
-        """Wait until something changes; raises where nothing can."""
-        if self._lost is not None:
-            raise translate(self._lost, sent=True, where=self.where) from self._lost
+    async def _wait_for_change(self) -> None:
+        """Wait for data or the end of the connection. Raises if the connection has already ended."""
+        if self._error is not None:
+            raise translate(self._error, sent=True, where=self.where) from self._error
         self._waiter = asyncio.get_running_loop().create_future()
         try:
             await self._waiter
@@ -130,30 +139,31 @@ class ClientConnection(asyncio.Protocol):
             self._waiter.set_result(None)
 
     def _fail(self, error: Exception) -> None:
-        if self._lost is None:
-            self._lost = error
+        if self._error is None:
+            self._error = error
         self.abort()
         self._wake()
 
     def __repr__(self) -> str:
-        state = "retired" if self.draining else self.reader.state.name.lower()
-        return f"<Connection {self.where}: {state}>"
-
-
-def _keep_alive(sock: Any) -> None:
-    """Have the kernel notice a peer that vanished."""
-    if sock is None or sock.family not in {socket.AF_INET, socket.AF_INET6}:
-        return
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in _KEEPALIVE.items():
-        if (option := getattr(socket, name, None)) is not None:
-            sock.setsockopt(socket.IPPROTO_TCP, option, value)
+        state = "draining" if self.draining else self.reader.state.name.lower()
+        return f"<ClientConnection {self.where}: {state}>"
 
 
 async def connect(
     host: str, port: int, context: ssl.SSLContext | None, server_name: str, make: Callable[[], Connected]
 ) -> Connected:
-    """A fresh connection, its TLS done (against `server_name`, or the host where that is empty); foreign errors."""
+    """Return a new connection, with TLS if `context` is given.
+
+    Args:
+        host: name or address.
+        port: TCP port.
+        context: TLS context, or None for plain HTTP.
+        server_name: the name to verify; empty for `host`.
+        make: creates the protocol object.
+
+    Raises:
+        OSError: and other exceptions in `TRANSPORT_ERRORS`; the caller translates them.
+    """
     loop = asyncio.get_running_loop()
     if context is None:
         _, connection = await loop.create_connection(make, host, port)
@@ -167,6 +177,3 @@ async def connect(
         ssl_handshake_timeout=TLS_TIMEOUT,
     )
     return connection
-
-
-# ------------------------------------------------------------------ the pool

@@ -1,4 +1,4 @@
-"""Undoing gzip, piece by piece."""
+"""Decompression of response bodies, chunk by chunk."""
 
 from __future__ import annotations
 
@@ -8,37 +8,37 @@ from typing import Protocol
 
 
 class Decoder(Protocol):
-    """Turns the bytes of the wire into those of the answer."""
+    """Decodes the body of a response."""
 
     def feed(self, data: bytes) -> bytes:
-        """What `data` decodes to, perhaps nothing yet."""
+        """Return the decoded bytes of `data`; possibly none yet."""
         ...
 
     def finish(self) -> None:
-        """No more bytes come; ``zlib.error`` where some are missing."""
+        """End of the body. Raises ``zlib.error`` if the data is incomplete."""
         ...
 
 
 class IdentityDecoder:
-    """Nothing to undo."""
+    """A decoder for bodies without compression."""
 
     def feed(self, data: bytes) -> bytes:
-        """`data` itself."""
+        """Return `data`."""
         return data
 
     def finish(self) -> None:
-        """Nothing can be missing."""
+        """Do nothing."""
 
 
 class Gunzip:
-    """gzip, perhaps of several members; every byte that can be decoded is handed out at once."""
+    """A decoder for gzip with one or more members."""
 
     def __init__(self) -> None:
         self._inflate = zlib.decompressobj(wbits=31)
         self._started = False
 
     def feed(self, data: bytes) -> bytes:
-        """Raises ``zlib.error`` where it is no gzip."""
+        """Return the decoded bytes. Raises ``zlib.error`` if the data is not gzip."""
         pieces = []
         self._started = self._started or bool(data)
         while data:
@@ -49,11 +49,11 @@ class Gunzip:
         return b"".join(pieces)
 
     def finish(self) -> None:
-        """See `Decoder`; no bytes at all are an empty answer."""
+        """See `Decoder`. An empty body is valid."""
         if self._started and not self._inflate.eof:
-            raise zlib.error("it ends before its end")
+            raise zlib.error("unexpected end of the gzip data")
 
 
 def decoder_for(headers: Mapping[str, str]) -> Decoder:
-    """The decoder that the ``Content-Encoding`` of an answer asks for."""
+    """Return the decoder for the ``Content-Encoding`` of a response."""
     return Gunzip() if headers.get("content-encoding", "").strip().lower() in {"gzip", "x-gzip"} else IdentityDecoder()

@@ -1,4 +1,4 @@
-"""The one place where foreign exceptions become ours."""
+"""Translates exceptions of sockets, TLS and the parser into `opsdk.errors`."""
 
 from __future__ import annotations
 
@@ -10,42 +10,45 @@ import httptools
 
 from opsdk.errors import ConnectError, ConnectionLostError, DecodeError, OpsdkError, TlsError
 
-# OpenSSL's names for "the peer went away", which say nothing about trust.
-_CUT = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
-NO_HTTP = (httptools.HttpParserError, httptools.HttpParserUpgrade)
-"""What the parser raises; the second, on an answer 101, is not derived from the first."""
-FOREIGN = (OSError, EOFError, UnicodeError, *NO_HTTP, zlib.error)
-"""What sockets, TLS, the parser and the decoder raise. Anything else is a bug and passes untouched."""
+# TLS exceptions for a closed connection. They are not certificate problems.
+_PEER_CLOSED = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
+PARSE_ERRORS = (httptools.HttpParserError, httptools.HttpParserUpgrade)
+"""Exceptions of the parser. The second, for a 101 response, does not derive from the first."""
+TRANSPORT_ERRORS = (OSError, EOFError, UnicodeError, *PARSE_ERRORS, zlib.error)
+"""Exceptions of sockets, TLS, parser and decoder. Any other exception is a bug and propagates unchanged."""
 
 
 def translate(error: BaseException, *, sent: bool, where: str) -> OpsdkError:
-    """Our error for a foreign one; `sent` says whether any byte of the request may have reached the server.
+    """Return the opsdk error for `error`. The caller raises it ``from`` the original.
 
-    The caller raises it ``from`` the original.
+    Args:
+        error: an exception in `TRANSPORT_ERRORS`, or an `OpsdkError`, which is returned unchanged.
+        sent: whether a byte of the request may have reached the server.
+        where: the address, for the message.
     """
     if isinstance(error, OpsdkError):
         return error
-    if isinstance(error, ssl.SSLError) and not isinstance(error, _CUT):
-        return TlsError(f"{where}: {_tls_words(error)}")
+    if isinstance(error, ssl.SSLError) and not isinstance(error, _PEER_CLOSED):
+        return TlsError(f"{where}: {_tls_detail(error)}")
     if isinstance(error, zlib.error):
-        return DecodeError(f"{where}: the answer is no gzip: {error}")
-    if isinstance(error, NO_HTTP):
-        return ConnectionLostError(f"{where}: the answer is no HTTP: {error}")
+        return DecodeError(f"{where}: the response is not valid gzip: {error}")
+    if isinstance(error, PARSE_ERRORS):
+        return ConnectionLostError(f"{where}: the response is not valid HTTP: {error}")
     if sent:
-        return ConnectionLostError(f"{where}: the connection broke: {_words(error)}")
+        return ConnectionLostError(f"{where}: the connection broke: {_text(error)}")
     if isinstance(error, socket.gaierror):
-        return ConnectError(f"{where}: the name cannot be resolved: {_words(error)}")
-    return ConnectError(f"{where}: no connection: {_words(error)}")
+        return ConnectError(f"{where}: the name cannot be resolved: {_text(error)}")
+    return ConnectError(f"{where}: no connection: {_text(error)}")
 
 
-def _words(error: BaseException) -> str:
+def _text(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
-def _tls_words(error: ssl.SSLError) -> str:
+def _tls_detail(error: ssl.SSLError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
-        # Hand-made ones, such as asyncio's, lack the attribute.
-        why = getattr(error, "verify_message", "") or _words(error)
-        return f"the server's certificate is not trusted ({why}); check the CA and the server name"
-    why = getattr(error, "reason", "") or _words(error)
-    return f"TLS failed ({why}); check that the server speaks TLS and knows our certificate"
+        # asyncio raises some of these without the attribute.
+        reason = getattr(error, "verify_message", "") or _text(error)
+        return f"the server's certificate is not trusted ({reason}); check the CA and the server name"
+    reason = getattr(error, "reason", "") or _text(error)
+    return f"TLS failed ({reason}); check that the server speaks TLS and knows our certificate"

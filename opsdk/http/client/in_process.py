@@ -1,4 +1,4 @@
-"""An ASGI application as the server: requests are answered in this process, without sockets."""
+"""Runs an ASGI application in this process instead of sending requests over a socket."""
 
 from __future__ import annotations
 
@@ -6,32 +6,25 @@ import asyncio
 import contextvars
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Protocol
 from urllib.parse import unquote
 
 from opsdk.aio.tasks import TaskOwner
 from opsdk.errors import ConnectionLostError, UsageError
+from opsdk.http.asgi_types import CUT, App, Message
 from opsdk.http.client.request import Pairs, encode_request
 from opsdk.structured_merge.value import JsonObject
 
-Message = MutableMapping[str, Any]
-App = Callable[
-    [MutableMapping[str, Any], Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]],
-    Awaitable[None],
-]
-
 _log = logging.getLogger("opsdk.http.client")
-# As the application knows it: a function in the extensions of the scope that ends the connection.
-_CUT = "opsdk.cut"
-# The application's `send` waits while this many bytes are unread.
+# The application's `send` waits while more bytes than this are unread.
 _HIGH_WATER = 1 << 20
-# Turns of the loop that an application gets to see ``http.disconnect`` before it is cancelled.
-_FAREWELL_TURNS = 3
+# Event loop iterations for the application to handle ``http.disconnect`` before its task is cancelled.
+_DISCONNECT_TURNS = 3
 
 
 class Origin(Protocol):
-    """Where the application pretends to be."""
+    """Scheme, host and port that the application sees."""
 
     @property
     def scheme(self) -> str:
@@ -45,18 +38,20 @@ class Origin(Protocol):
 
     @property
     def port(self) -> int:
-        """The port."""
+        """The TCP port."""
         ...
 
 
 class AsgiBackend:
-    """Runs `app` once per request, each in a task of its own with an empty context, as a real server would.
+    """A `ConnectionBackend` that runs `app` once for each request, in a task with an empty context.
 
     Args:
-        extensions: what the application finds in ``scope["extensions"]``, e.g. a certificate of the client.
+        app: the ASGI application.
+        endpoint: scheme, host and port of the scope.
+        extensions: added to ``scope["extensions"]``, for example a client certificate.
     """
 
-    def __init__(self, app: App, endpoint: Origin, *, extensions: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, app: App, endpoint: Origin, *, extensions: Mapping[str, object] | None = None) -> None:
         self._app = app
         self._extensions = dict(extensions or {})
         self._endpoint = endpoint
@@ -65,14 +60,14 @@ class AsgiBackend:
         self._closed = False
 
     async def exchange(self, method: str, target: str, headers: Pairs, body: bytes) -> AsgiExchange:
-        """Start the application, and wait for the head of its answer; cancelled, the application is ended."""
+        """Start the application and return when the response head has arrived. Cancellation ends the application."""
         if self._closed:
             raise UsageError("this transport is closed; make a new one")
-        encode_request(method, target, headers, b"")  # the same bytes are refused as on a socket
+        encode_request(method, target, headers, b"")  # rejects the same requests as a socket
         exchange = AsgiExchange(body, self._open.discard)
         self._open.add(exchange)
         scope = self._scope(method, target, headers, body)
-        scope["extensions"] = {**self._extensions, _CUT: exchange.cut}
+        scope["extensions"] = {**self._extensions, CUT: exchange.cut}
         coro = exchange.run(self._app, scope)
         exchange.task = contextvars.Context().run(self._tasks.start, coro, name=f"{method} {target}")
         try:
@@ -103,10 +98,10 @@ class AsgiBackend:
         }
 
     def drain(self) -> None:
-        """There are no connections."""
+        """Do nothing: there are no connections."""
 
     async def aclose(self) -> None:
-        """End every request; idempotent."""
+        """End every request. Idempotent."""
         self._closed = True
         for exchange in list(self._open):
             await exchange.aclose()
@@ -122,28 +117,28 @@ class AsgiExchange:
     def __init__(self, body: bytes, on_close: Callable[[AsgiExchange], None]) -> None:
         self.status = 0
         self.headers: dict[str, str] = {}
-        self.task: asyncio.Task[Any] | None = None
+        self.task: asyncio.Task[object] | None = None
         self._request_body: bytes | None = body
         self._on_close = on_close
         self._chunks: deque[bytes] = deque()
         self._buffered = 0
-        self._whole = False
+        self._complete = False
         self._failed: BaseException | None = None
         self._disconnected = asyncio.Event()
         self._changed = asyncio.Event()
         self._drained = asyncio.Event()
 
-    # -- the application's side
+    # -- application side
     async def run(self, app: App, scope: JsonObject) -> None:
-        """Call the application; a failure of it is the server's failure, not this task's."""
+        """Call the application. Its exceptions become an error response or a broken connection."""
         try:
             await app(scope, self._receive, self._send)
-            if not self._whole:
-                self._fail(RuntimeError("the application returned before its answer was whole"))
+            if not self._complete:
+                self._fail(RuntimeError("the application returned before its response was complete"))
         except asyncio.CancelledError:
             self._failed = self._failed or EOFError("the application was cancelled")
             raise
-        except Exception as error:  # noqa: BLE001 - it is logged, and answered with 500 or a cut
+        except Exception as error:  # noqa: BLE001 - logged, and turned into 500 or a broken connection
             if not self._disconnected.is_set():
                 _log.exception("the ASGI application failed on %s %s", scope["method"], scope["path"])
             self._fail(error)
@@ -151,20 +146,20 @@ class AsgiExchange:
             self._changed.set()
 
     def cut(self) -> None:
-        """The application ends the connection, whatever of its answer is under way."""
+        """Close the connection from the application's side."""
         self._failed = EOFError("the server closed the connection")
         self._disconnected.set()
         self._drained.set()
         self._changed.set()
 
     def _fail(self, error: BaseException) -> None:
-        if self._whole or self._failed is not None:
+        if self._complete or self._failed is not None:
             return
         if not self.status:
-            # What any server makes of an application that fails before it answers.
+            # As an HTTP server responds when the application fails before it sends a head.
             self.status, self.headers = 500, {"content-type": "text/plain; charset=utf-8"}
             self._chunks.append(b"Internal Server Error")
-            self._whole = True
+            self._complete = True
         else:
             self._failed = error
 
@@ -181,12 +176,12 @@ class AsgiExchange:
         if message["type"] == "http.response.start":
             self._start(message)
             return
-        if message["type"] != "http.response.body" or self._whole or not self.status:
+        if message["type"] != "http.response.body" or self._complete or not self.status:
             raise RuntimeError(f"{message['type']} is out of order")
         if body := bytes(message.get("body", b"")):
             self._chunks.append(body)
             self._buffered += len(body)
-        self._whole = not message.get("more_body", False)
+        self._complete = not message.get("more_body", False)
         self._changed.set()
         while self._buffered > _HIGH_WATER and not self._disconnected.is_set():
             self._drained.clear()
@@ -201,41 +196,41 @@ class AsgiExchange:
         self.status = message["status"]
         self._changed.set()
 
-    # -- the client's side
+    # -- client side
     async def head(self) -> None:
         """Wait for status and headers."""
         while not self.status:
-            await self._more()
+            await self._wait_for_change()
 
     async def read(self) -> bytes:
-        """See `opsdk.http.client.connection.ServerExchange`."""
+        """See `ResponseStream`."""
         while not self._chunks:
-            if self._whole:
+            if self._complete:
                 return b""
-            await self._more()
+            await self._wait_for_change()
         data = b"".join(self._chunks)
         self._chunks.clear()
         self._buffered = 0
         self._drained.set()
         return data
 
-    async def _more(self) -> None:
+    async def _wait_for_change(self) -> None:
         if self._failed is not None:
-            raise ConnectionLostError(f"the application ended in the middle: {self._failed!r}") from self._failed
+            raise ConnectionLostError(f"the application ended during the response: {self._failed!r}") from self._failed
         self._changed.clear()
         await self._changed.wait()
 
     async def aclose(self) -> None:
-        """Tell the application that the client is gone, then cancel it, and wait until it has ended."""
+        """Send ``http.disconnect`` to the application, then cancel it, and wait until it has ended."""
         self._on_close(self)
         self._disconnected.set()
         self._drained.set()
         task = self.task
-        if task is None or task.done() or self._whole:
-            # After a whole answer the application may go on as long as it likes, as on a real server.
+        if task is None or task.done() or self._complete:
+            # After a complete response the application may continue, as on an HTTP server.
             return
         try:
-            for _ in range(_FAREWELL_TURNS):
+            for _ in range(_DISCONNECT_TURNS):
                 await asyncio.sleep(0)
                 if task.done():
                     return
@@ -244,4 +239,4 @@ class AsgiExchange:
             await asyncio.wait({task})
 
     def __repr__(self) -> str:
-        return f"<AsgiExchange {self.status or 'no head yet'}{', whole' if self._whole else ''}>"
+        return f"<AsgiExchange {self.status or 'no head yet'}{', complete' if self._complete else ''}>"

@@ -1,4 +1,4 @@
-"""Parses responses: bytes in, one response at a time out. No I/O."""
+"""HTTP/1.1 response parser: bytes in, one response at a time out. No I/O."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ _BODYLESS = frozenset({204, 304})
 
 
 class ResponseState(Enum):
-    """How far an answer is read."""
+    """State of the response that is read."""
 
-    IDLE = "no request is underway; any byte is a mistake of the server"
-    HEAD = "status and headers are still coming"
-    BODY = "the head is known"
-    DONE = "the answer is whole"
+    IDLE = "no request in progress; any byte is a server error"
+    HEAD = "reading status and headers"
+    BODY = "reading the body"
+    DONE = "response complete"
 
 
 class ResponseParser:
-    """Bytes to one answer at a time; no I/O. The parser calls the ``on_`` methods."""
+    """Parses one response at a time. httptools calls the ``on_`` methods."""
 
     def __init__(self) -> None:
         self._parser = httptools.HttpResponseParser(self)
@@ -34,33 +34,33 @@ class ResponseParser:
         self.reusable = False
 
     def begin(self, method: str) -> None:
-        """Expect the answer to a request of this method."""
+        """Expect the response to a request with this method."""
         self._method, self.state, self.reusable = method, ResponseState.HEAD, False
 
     def feed(self, data: bytes) -> None:
-        """Take bytes from the network; raises ``httptools.HttpParserError`` on what is no HTTP."""
+        """Parse bytes from the network. Raises ``httptools.HttpParserError`` if they are not HTTP."""
         if self.state in {ResponseState.IDLE, ResponseState.DONE}:
             self.reusable = False
-            raise httptools.HttpParserError("bytes that nobody asked for")
+            raise httptools.HttpParserError("bytes without a request")
         self._parser.feed_data(data)
 
     def eof(self) -> None:
-        """The server sends no more: the end of an answer that says no length."""
+        """The server has closed the connection, which ends a response without a length."""
         self.reusable = False
         if self.state is ResponseState.BODY and self._until_eof:
             self.state = ResponseState.DONE
 
     def take(self) -> bytes:
-        """All body bytes read so far."""
+        """Return all body bytes read so far."""
         data = self.chunks.popleft() if len(self.chunks) == 1 else b"".join(self.chunks)
         self.chunks.clear()
         self.buffered = 0
         return data
 
     def on_message_begin(self) -> None:
-        """A head starts; perhaps another one, after an interim answer."""
+        """A head starts, possibly after an interim response (1xx)."""
         if self.state is ResponseState.DONE:
-            raise ValueError("a second answer to one request")
+            raise ValueError("a second response to one request")
         self.headers = {}
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -69,7 +69,7 @@ class ResponseParser:
         self.headers[key] = f"{self.headers[key]}, {text}" if key in self.headers else text
 
     def on_headers_complete(self) -> None:
-        """The head is whole, if it is not an interim one (1xx)."""
+        """The head is complete. Interim responses (1xx) are skipped."""
         self.status = self._parser.get_status_code()
         if self.status < 200:
             return
@@ -78,13 +78,13 @@ class ResponseParser:
         self.state = ResponseState.DONE if self._method in {"HEAD", "CONNECT"} else ResponseState.BODY
 
     def on_body(self, data: bytes) -> None:
-        """A piece of the body."""
+        """A part of the body."""
         self.chunks.append(data)
         self.buffered += len(data)
 
     def on_message_complete(self) -> None:
-        """The answer is whole; an interim one was only the prelude."""
+        """The response is complete, unless it is an interim one."""
         if self.status >= 200:
-            # A parser that was told of a body which HEAD leaves out cannot go on.
+            # After HEAD, the parser still expects the body that Content-Length announces.
             self.reusable = self._parser.should_keep_alive() and self._method != "HEAD"
             self.state = ResponseState.DONE

@@ -1,4 +1,7 @@
-"""Keeps connections to one server for the next request."""
+"""Connection pool for one server.
+
+Upstream: net/http/transport.go (Go 1.25)
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,16 @@ from collections.abc import Awaitable, Callable
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.errors import ConnectionLostError, UsageError
 from opsdk.http.client.connection import ClientConnection
-from opsdk.http.client.errors import FOREIGN, translate
+from opsdk.http.client.errors import TRANSPORT_ERRORS, translate
 from opsdk.http.client.request import Pairs, encode_request
 
-# Go's numbers, which servers are used to.
+# The values of k8s.io/apimachinery/pkg/util/net/http.go and net/http.DefaultTransport.
 MAX_IDLE = 25
-
-
 IDLE_TIMEOUT = 90.0
 
 
 class ConnectionExchange:
-    """One request's answer on one connection of a pool."""
+    """The response to one request on a pooled connection."""
 
     __slots__ = ("_connection", "_pool", "headers", "status")
 
@@ -30,13 +31,13 @@ class ConnectionExchange:
         self.headers = connection.reader.headers
 
     async def read(self) -> bytes:
-        """See `ServerExchange`."""
+        """See `ResponseStream`."""
         if self._connection is None:
             return b""
         return await self._connection.read()
 
     async def aclose(self) -> None:
-        """See `ServerExchange`."""
+        """See `ResponseStream`."""
         connection, self._connection = self._connection, None
         if connection is not None:
             await self._pool.release(connection)
@@ -46,9 +47,15 @@ class ConnectionExchange:
 
 
 class ConnectionPool:
-    """Keeps connections to one server for the next request; the last used is taken first.
+    """Reuses connections to one server, the most recently used first.
 
-    The number of connections is not limited: the callers' concurrency is.
+    The number of connections is not limited; the concurrency of the callers limits it.
+
+    Args:
+        dial: opens a connection.
+        clock: measures idle times.
+        max_idle: idle connections to keep.
+        idle_timeout: seconds before an idle connection is closed.
     """
 
     def __init__(
@@ -69,11 +76,11 @@ class ConnectionPool:
 
     @property
     def idle(self) -> int:
-        """How many connections wait for the next request."""
+        """Number of idle connections."""
         return len(self._idle)
 
     async def exchange(self, method: str, target: str, headers: Pairs, body: bytes) -> ConnectionExchange:
-        """Send one request, and wait for the head of the answer; cancelled, the connection is closed."""
+        """Send one request and return when the response head has arrived. Cancellation closes the connection."""
         payload = encode_request(method, target, headers, body)
         connection = self._take() or await self._connect()
         try:
@@ -86,7 +93,7 @@ class ConnectionPool:
         return ConnectionExchange(self, connection)
 
     def _take(self) -> ClientConnection | None:
-        """An idle connection that is still good."""
+        """Return an idle connection that is still usable, or None."""
         if self._closed:
             raise UsageError("this transport is closed; make a new one")
         now = self._clock.now()
@@ -101,7 +108,7 @@ class ConnectionPool:
     async def _connect(self) -> ClientConnection:
         try:
             connection = await self._dial()
-        except FOREIGN as error:
+        except TRANSPORT_ERRORS as error:
             raise translate(error, sent=False, where="dial") from error
         if self._closed:
             connection.abort()
@@ -111,7 +118,7 @@ class ConnectionPool:
         return connection
 
     async def release(self, connection: ClientConnection) -> None:
-        """Take back a connection after its exchange: keep it, or close it and wait until it is gone."""
+        """Return a connection after its exchange: keep it, or close it and wait until it is closed."""
         self._busy.discard(connection)
         if connection.reusable and not self._closed:
             connection.idle_since = self._clock.now()
@@ -123,21 +130,21 @@ class ConnectionPool:
         await connection.wait_closed()
 
     def drain(self) -> None:
-        """Use no present connection for a new exchange; those underway go on."""
+        """Close idle connections, and close busy ones after their exchange."""
         for connection in self._busy:
             connection.draining = True
         while self._idle:
             self._idle.pop().abort()
 
     async def aclose(self) -> None:
-        """Close every connection, also those in use; idempotent."""
+        """Close every connection, also those in use. Idempotent."""
         self._closed = True
-        doomed = [*self._idle, *self._busy]
+        connections = [*self._idle, *self._busy]
         self._idle.clear()
-        for connection in doomed:
+        for connection in connections:
             connection.abort()
-        for connection in doomed:
+        for connection in connections:
             await connection.wait_closed()
 
     def __repr__(self) -> str:
-        return f"<Pool: {len(self._busy)} busy, {len(self._idle)} idle{', closed' if self._closed else ''}>"
+        return f"<ConnectionPool: {len(self._busy)} busy, {len(self._idle)} idle{', closed' if self._closed else ''}>"

@@ -1,4 +1,4 @@
-"""The port of the HTTP client, and the bytes of a request."""
+"""Protocols of the HTTP client, and the encoding of requests."""
 
 from __future__ import annotations
 
@@ -11,45 +11,45 @@ Pairs = Sequence[tuple[str, str]]
 
 
 class ResponseStream(Protocol):
-    """An answer whose head has arrived; the body is read piece by piece."""
+    """A response whose head has arrived. The body is read in chunks."""
 
     status: int
     headers: dict[str, str]
 
     async def read(self) -> bytes:
-        """The next bytes, empty at the end; `ConnectionLostError` where the answer was cut."""
+        """Return the next bytes, empty at the end. Raises `ConnectionLostError` if the body is cut off."""
         ...
 
     async def aclose(self) -> None:
-        """Give the connection back, or end it if the body was not read whole; idempotent."""
+        """Release the connection, or close it if the body was not read to its end. Idempotent."""
         ...
 
 
 class ConnectionBackend(Protocol):
-    """Where exchanges happen: a pool of connections, or an application in this process."""
+    """Carries out exchanges: a connection pool, or an application in this process."""
 
     async def exchange(self, method: str, target: str, headers: Pairs, body: bytes) -> ResponseStream:
-        """Send one request, and wait for the head of the answer."""
+        """Send one request and return when the response head has arrived."""
         ...
 
     def drain(self) -> None:
-        """Use no present connection for a new exchange; those underway go on."""
+        """Use no existing connection for a new exchange. Running exchanges continue."""
         ...
 
     async def aclose(self) -> None:
-        """End everything; idempotent."""
+        """Close everything. Idempotent."""
         ...
 
 
 def encode_request(method: str, target: str, headers: Pairs, body: bytes) -> bytes:
-    """The bytes of a request; `UsageError` on anything that would end a line early."""
+    """Return the bytes of a request. Raises `UsageError` for a character that would end a line early."""
     if not method.isalpha() or not target.isascii() or not target.isprintable() or " " in target:
-        raise UsageError(f"{method} {target!r} is no request line: escape the path and the query")
+        raise UsageError(f"{method} {target!r} is not a valid request line: escape the path and the query")
     lines = [f"{method} {target} HTTP/1.1\r\n"]
     for name, value in headers:
         if not name or not name.isascii() or any(c in name for c in " :\r\n\0") or any(c in value for c in "\r\n\0"):
-            # The value may be a secret.
-            raise UsageError(f"header {name!r} holds a character that ends a line or is no header name")
+            # The message leaves out the value, which may be a secret.
+            raise UsageError(f"header {name!r} is not a valid header name, or its value contains a line break")
         lines.append(f"{name}: {value}\r\n")
     if body or method in {"POST", "PUT", "PATCH"}:
         lines.append(f"Content-Length: {len(body)}\r\n")

@@ -1,4 +1,4 @@
-"""Connections that leave HTTP: a request that asks for another protocol, and what comes after the answer 101."""
+"""Client side of a protocol upgrade: the request, and the connection after the 101 response."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import httptools
 
 from opsdk.errors import ConnectionLostError
 from opsdk.http.client.connection import ClientConnection
-from opsdk.http.client.errors import FOREIGN, translate
+from opsdk.http.client.errors import TRANSPORT_ERRORS, translate
 from opsdk.http.client.parser import ResponseParser, ResponseState
 from opsdk.http.client.request import Pairs, encode_request
 
 
-class SwitchingReader(ResponseParser):
-    """Takes 101 for the end of HTTP: from then on every byte is body."""
+class UpgradeParser(ResponseParser):
+    """A response parser that treats every byte after a 101 response as body."""
 
     switched = False
 
@@ -38,43 +38,43 @@ class SwitchingReader(ResponseParser):
             self.state = ResponseState.DONE
 
 
-class SwitchingConnection(ClientConnection):
-    """A connection for one request that asks to switch; bytes can be sent after its answer."""
+class UpgradeConnection(ClientConnection):
+    """A connection for one upgrade request. After the response it also sends bytes."""
 
     def __init__(self, where: str) -> None:
         super().__init__(where)
-        self.reader = SwitchingReader()
-        self._flowing = asyncio.Event()
-        self._flowing.set()
+        self.reader = UpgradeParser()
+        self._writable = asyncio.Event()
+        self._writable.set()
 
     def pause_writing(self) -> None:
-        """The other side does not read; see asyncio."""
-        self._flowing.clear()
+        """See `asyncio.Protocol`: the peer does not read."""
+        self._writable.clear()
 
     def resume_writing(self) -> None:
-        """It does again."""
-        self._flowing.set()
+        """See `asyncio.Protocol`."""
+        self._writable.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The socket is closed."""
-        self._flowing.set()
+        """See `asyncio.Protocol`."""
+        self._writable.set()
         super().connection_lost(exc)
 
     async def write(self, data: bytes) -> None:
-        """Send; waits while the other side does not read, `ConnectionLostError` where it is gone."""
+        """Send bytes, and wait while the peer does not read. Raises `ConnectionLostError`."""
         if self.transport is None or self.transport.is_closing():
             raise ConnectionLostError(f"{self.where}: the connection has ended")
         self.transport.write(data)
-        await self._flowing.wait()
+        await self._writable.wait()
 
 
 class Switched:
-    """The answer to a request that asked to switch: 101 and both directions, or any other answer and its body.
+    """The response to an upgrade request: 101 with both directions open, or any other response with its body.
 
-    An `ServerExchange` of a connection of its own: closed, the connection ends.
+    A `ResponseStream` on its own connection; `aclose` closes the connection.
     """
 
-    def __init__(self, connection: SwitchingConnection) -> None:
+    def __init__(self, connection: UpgradeConnection) -> None:
         self._connection = connection
         self.status = connection.reader.status
         self.headers = connection.reader.headers
@@ -83,19 +83,19 @@ class Switched:
         return f"<Switched {self.status} on {self._connection!r}>"
 
     async def read(self) -> bytes:
-        """The next bytes, empty at the end; `ConnectionLostError` where the connection broke."""
+        """Return the next bytes, empty at the end. Raises `ConnectionLostError`."""
         return await self._connection.read()
 
     async def write(self, data: bytes) -> None:
-        """Send after a 101; waits while the other side does not read, `ConnectionLostError` where it is gone."""
+        """Send bytes after a 101 response. Waits while the peer does not read. Raises `ConnectionLostError`."""
         await self._connection.write(data)
 
     def abort(self) -> None:
-        """End the connection at once; idempotent."""
+        """Close the connection at once. Idempotent."""
         self._connection.abort()
 
     async def aclose(self) -> None:
-        """End the connection; idempotent. What was written is sent before."""
+        """Send what was written, then close the connection. Idempotent."""
         transport = self._connection.transport
         if transport is not None:
             transport.close()
@@ -103,18 +103,18 @@ class Switched:
 
 
 async def upgrade(
-    dial: Callable[[], Awaitable[SwitchingConnection]], method: str, target: str, headers: Pairs
+    dial: Callable[[], Awaitable[UpgradeConnection]], method: str, target: str, headers: Pairs
 ) -> Switched:
-    """Send one request that asks to switch, and wait for the head of the answer; cancelled, the connection is closed.
+    """Send one upgrade request and return when the response head has arrived. Cancellation closes the connection.
 
     Raises:
-        ConnectError: there is no connection.
-        ConnectionLostError: it broke before the answer.
+        ConnectError: no connection was made.
+        ConnectionLostError: the connection broke before the response.
     """
     payload = encode_request(method, target, headers, b"")
     try:
         connection = await dial()
-    except FOREIGN as error:
+    except TRANSPORT_ERRORS as error:
         raise translate(error, sent=False, where="dial") from error
     try:
         connection.send(method, payload)

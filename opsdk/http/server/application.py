@@ -1,4 +1,4 @@
-"""From handlers to an ASGI application."""
+"""Turns a request handler into an ASGI application."""
 
 from __future__ import annotations
 
@@ -18,34 +18,29 @@ from opsdk.http.server.response import (
 )
 
 Handler = Callable[[HttpRequest], Awaitable[HttpResponse]]
-"""Takes a request, returns an answer."""
+"""Takes a request and returns the response."""
 
 
 def asgi(handler: Handler) -> App:
-    """An ASGI application that answers HTTP by `handler`; exceptions of the handler go to the server."""
+    """Return an ASGI application that calls `handler`. The server gets the handler's exceptions."""
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await _lifespan(receive, send)
-            return
+            while True:
+                event = (await receive())["type"]
+                await send({"type": f"{event}.complete"})
+                if event == "lifespan.shutdown":
+                    return
         if scope["type"] != "http":
-            raise ValueError(f"this server speaks HTTP only, not {scope['type']}")
+            raise ValueError(f"unsupported ASGI scope {scope['type']!r}: this application handles http and lifespan")
         request = HttpRequest.from_scope(scope, receive)
         await respond(await handler(request), request, send)
 
     return app
 
 
-async def _lifespan(receive: Receive, send: Send) -> None:
-    while True:
-        message = await receive()
-        await send({"type": f"{message['type']}.complete"})
-        if message["type"] == "lifespan.shutdown":
-            return
-
-
 async def respond(response: HttpResponse, request: HttpRequest, send: Send) -> None:
-    """Send an answer; a stream ends early when the client goes away."""
+    """Send a response. A stream ends early when the client disconnects."""
     if isinstance(response, CutResponse):
         await _cut(request)
         return
@@ -75,23 +70,23 @@ async def respond(response: HttpResponse, request: HttpRequest, send: Send) -> N
 
 async def _upgrade(response: UpgradeResponse, request: HttpRequest) -> None:
     if request.upgrade is None:
-        raise RuntimeError("this connection cannot be upgraded: look at request.upgrade first")
+        raise RuntimeError("this connection cannot be upgraded: check request.upgrade first")
     headers = [("connection", "Upgrade"), ("upgrade", response.protocol), *response.headers]
     try:
-        tunnel = request.upgrade([(n.encode("latin-1"), v.encode("utf-8", "replace")) for n, v in headers])
+        upgraded = request.upgrade([(n.encode("latin-1"), v.encode("utf-8", "replace")) for n, v in headers])
         try:
-            await response.run(tunnel)
+            await response.run(upgraded)
         finally:
-            tunnel.close()
+            upgraded.close()
     finally:
         if response.release is not None:
             response.release()
 
 
 async def _cut(request: HttpRequest) -> None:
-    """End the connection; returns when it has ended."""
+    """Close the connection. Returns when it is closed."""
     if request.cut is None:
-        raise CutConnection("the server underneath cannot end a connection: it has to break this one")
+        raise CutConnection("this ASGI server has no extension to close a connection")
     request.cut()
     await request.disconnected()
 

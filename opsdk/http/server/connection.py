@@ -1,20 +1,18 @@
-"""One connection: bytes to requests by a compiled parser, with the checks and answers of Go's HTTP server.
+"""One server connection: parses requests, with the checks and error responses of Go's HTTP server.
 
-Requests are answered one after another. What a client sends ahead waits: the connection is not read while more than
-one request is in hand.
+Requests are processed one after another. Pipelined requests wait: the connection is not read while more than one
+request is queued.
+
+Upstream: net/http/server.go (Go 1.25)
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
-from email.utils import formatdate
-from typing import Any, Final
+from typing import Final
 
 import httptools
 
@@ -23,80 +21,28 @@ from opsdk.http.asgi_types import CUT, PEER_CERTIFICATE, UPGRADE, App, Receive, 
 from opsdk.http.server import request_rules
 from opsdk.http.server.exchange import ServerExchange
 from opsdk.http.server.request_rules import MALFORMED, Refusal
+from opsdk.http.server.service import Service
 from opsdk.http.server.upgrade import UpgradedStream
 from opsdk.structured_merge.value import JsonObject
 
 _LOG = logging.getLogger("opsdk.http.server")
 HEAD_TIMEOUT: Final = 32.0
-"""Seconds for a request line and its headers, from the first byte (of a connection: from its begin), as with
-kube-apiserver."""
+"""Seconds for a request line and its headers, from the first byte (for a new connection: from its start).
+
+Upstream: k8s.io/apiserver/pkg/server/secure_serving.go (ReadHeaderTimeout, v1.36)."""
 IDLE_TIMEOUT: Final = 90.0
-"""Seconds between two requests on a connection; kube-apiserver's."""
-_KEPT: Final = 64 * 1024
-"""Bytes of answers that are kept for a client that does not read."""
+"""Seconds between two requests on a connection (IdleTimeout of kube-apiserver)."""
+_WRITE_BUFFER: Final = 64 * 1024
+"""Bytes of responses to buffer for a client that does not read."""
 _LINGER: Final = 0.5
-"""Seconds that a client gets to read the answer to a request that it is still sending."""
+"""Seconds for a client to read the response to a request that it is still sending."""
 _FLUSH: Final = 30.0
-"""Seconds that a client gets to read the end of the last answer."""
-
-
-class Service:
-    """What all connections of a server share."""
-
-    def __init__(self, app: App) -> None:
-        self.app = app
-        self.connections: set[ServerConnection] = set()
-        self.tasks: set[asyncio.Task[Any]] = set()
-        self.draining = False
-        self._empty: asyncio.Event | None = None
-        self._second = 0
-        self._date = b""
-
-    def __repr__(self) -> str:
-        return f"<Service with {len(self.connections)} connections>"
-
-    def date(self) -> bytes:
-        """The time of day, made once in a second."""
-        now = int(time.time())
-        if now != self._second:
-            self._second, self._date = now, formatdate(now, usegmt=True).encode()
-        return self._date
-
-    def lost(self, connection: ServerConnection) -> None:
-        """A connection has ended."""
-        self.connections.discard(connection)
-        if self._empty is not None and not self.connections:
-            self._empty.set()
-
-    async def emptied(self, seconds: float) -> None:
-        """Return when no connection is left, or when the time is up."""
-        if not self.connections:
-            return
-        self._empty = asyncio.Event()
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._empty.wait(), seconds)
-
-    def start(self, exchange: ServerExchange, broken: Callable[[], None]) -> None:
-        """Answer a request in a task of its own."""
-        task = asyncio.get_running_loop().create_task(self._run(exchange, broken))
-        self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
-
-    async def _run(self, exchange: ServerExchange, broken: Callable[[], None]) -> None:
-        try:
-            await exchange.app(exchange.scope, exchange.receive, exchange.send)
-        except asyncio.CancelledError:
-            # The server is stopping: the answer ends where it stands, in good form if it can.
-            exchange.finish()
-        except Exception:  # noqa: BLE001 - the last resort: no request may take the server down
-            _LOG.exception("the application failed on %r", exchange)
-        if not exchange.complete and not exchange.disconnected:
-            broken()
+"""Seconds for a client to read the end of the last response."""
 
 
 class _RefusedError(Exception):
     def __init__(self, refusal: Refusal) -> None:
-        super().__init__(refusal.why)
+        super().__init__(refusal.reason)
         self.refusal = refusal
 
 
@@ -110,48 +56,43 @@ class _Head:
 
 
 class ServerConnection(asyncio.Protocol):
-    """See the module."""
+    """Parses requests and writes responses; see the module docstring."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._scope: JsonObject = {}
-        self._parser = self._new_parser()
-        self._begin = b""
-        self._head: _Head | None = None
-        self._incoming: ServerExchange | None = None
-        self._queue: deque[ServerExchange | Refusal] = deque()
-        self._deaf = False
-        self._tunnel: UpgradedStream | None = None
-        self._held = False
-        self._room: asyncio.Event | None = None
-        self._deadline = 0.0
-        self._timer: asyncio.TimerHandle | None = None
-
-    def __repr__(self) -> str:
-        return f"<Connection of {self._scope.get('client')}: {len(self._queue)} requests>"
-
-    def _new_parser(self) -> httptools.HttpRequestParser:
-        parser = httptools.HttpRequestParser(self)
-        # As much as Go takes: folded headers, both ways of telling a length. What else is let in here is looked at
-        # in `http1`.
-        parser.set_dangerous_leniencies(
+        self._parser = httptools.HttpRequestParser(self)
+        # Lenient as Go: folded headers, Content-Length beside Transfer-Encoding. `request_rules` checks the rest.
+        self._parser.set_dangerous_leniencies(
             lenient_headers=True,
             lenient_chunked_length=True,
             lenient_transfer_encoding=True,
             lenient_version=True,
             lenient_data_after_close=True,
         )
-        return parser
+        self._partial_method = b""
+        self._head: _Head | None = None
+        self._incoming: ServerExchange | None = None
+        self._queue: deque[ServerExchange | Refusal] = deque()
+        self._read_closed = False
+        self._upgraded: UpgradedStream | None = None
+        self._reading_paused = False
+        self._writable: asyncio.Event | None = None
+        self._deadline = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __repr__(self) -> str:
+        return f"<ServerConnection of {self._scope.get('client')}: {len(self._queue)} requests>"
 
     # -------------------------------------------------------------- asyncio.Protocol
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See asyncio."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        # With TLS it would be eight times as much, for each client that does not read.
-        transport.set_write_buffer_limits(high=_KEPT)
+        # The default for TLS is eight times as much, for each client that does not read.
+        transport.set_write_buffer_limits(high=_WRITE_BUFFER)
         self._service.connections.add(self)
         tls = transport.get_extra_info("ssl_object")
         der = tls.getpeercert(binary_form=True) if tls is not None else None
@@ -167,17 +108,17 @@ class ServerConnection(asyncio.Protocol):
             "root_path": "",
             "extensions": extensions,
         }
-        self._expire(HEAD_TIMEOUT)
+        self._set_timeout(HEAD_TIMEOUT)
 
     def data_received(self, data: bytes) -> None:
         """See asyncio."""
-        if self._tunnel is not None:
-            self._tunnel.feed(data)
+        if self._upgraded is not None:
+            self._upgraded.feed(data)
             return
-        if self._deaf:
+        if self._read_closed:
             return
         if self._head is None and self._incoming is None:
-            data = self._opening(data)
+            data = self._read_method(data)
             if not data:
                 return
         self._parse(data)
@@ -186,42 +127,45 @@ class ServerConnection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
-            # What follows is another protocol, if whoever answers the request speaks it; else it is not read.
-            self._deaf = True
-            self._last()
-            self._tunnel = UpgradedStream(self, self._close_tunnel)
+            # The bytes that follow belong to another protocol. They are dropped unless the application upgrades.
+            self._read_closed = True
+            self._close_after_queue()
+            self._upgraded = UpgradedStream(self, self._close_tunnel)
             rest = data[upgrade.args[0] :]
             if rest:
-                self._tunnel.feed(rest)
+                self._upgraded.feed(rest)
         except httptools.HttpParserCallbackError as error:
             cause = error.__context__
             if not isinstance(cause, _RefusedError):
                 raise
             self._refuse(cause.refusal)
         except httptools.HttpParserError:
-            self._refuse(self._malformed(data))
+            self._refuse(request_rules.malformed_version(data) if self._incoming is None else MALFORMED)
         else:
-            self._count_head(len(data))
+            if self._head is not None:
+                self._head.fed += len(data)
+                if self._head.fed > request_rules.MAX_HEAD_BYTES:
+                    self._refuse(request_rules.TOO_LARGE)
 
     def eof_received(self) -> bool:
-        """See asyncio: nothing more will come; what is in hand is answered, except to those who only listen."""
-        self._deaf = True
-        if self._tunnel is not None:
-            self._tunnel.end()
-        if self._head is not None or self._begin:
+        """EOF from the peer: finish queued requests, and cancel streaming responses (watches)."""
+        self._read_closed = True
+        if self._upgraded is not None:
+            self._upgraded.end()
+        if self._head is not None or self._partial_method:
             self._refuse(MALFORMED)
         for exchange in self._queue:
             if isinstance(exchange, ServerExchange):
-                exchange.deafen()
-        # TLS has no way to be open on one side only.
+                exchange.close_read()
+        # TLS connections cannot be half-closed.
         return bool(self._queue) and self._scope["scheme"] == "http"
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's
         """See asyncio."""
-        self._service.lost(self)
-        self._deaf = True
-        if self._tunnel is not None:
-            self._tunnel.end()
+        self._service.discard(self)
+        self._read_closed = True
+        if self._upgraded is not None:
+            self._upgraded.end()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -233,64 +177,51 @@ class ServerConnection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """See asyncio."""
-        self._room = asyncio.Event()
+        self._writable = asyncio.Event()
 
     def resume_writing(self) -> None:
         """See asyncio."""
-        if self._room is not None:
-            self._room.set()
-            self._room = None
+        if self._writable is not None:
+            self._writable.set()
+            self._writable = None
 
     # -------------------------------------------------------------- time
-    def _expire(self, seconds: float) -> None:
-        """Have the connection end then, unless something happens; one timer at a time."""
+    def _set_timeout(self, seconds: float) -> None:
+        """Close the connection after `seconds` without progress. One timer at a time."""
         self._deadline = self._loop.time() + seconds
         if self._timer is None or self._timer.when() > self._deadline:
             if self._timer is not None:
                 self._timer.cancel()
-            self._timer = self._loop.call_at(self._deadline, self._late)
+            self._timer = self._loop.call_at(self._deadline, self._on_timeout)
 
-    def _late(self) -> None:
+    def _on_timeout(self) -> None:
         self._timer = None
-        if self._busy():
+        if self._queue:  # a request is being processed: the connection does not limit its time
             return
         if self._loop.time() < self._deadline:
-            self._timer = self._loop.call_at(self._deadline, self._late)
+            self._timer = self._loop.call_at(self._deadline, self._on_timeout)
         else:
             self._close()
 
-    def _busy(self) -> bool:
-        """Whether a request is being answered: how long that takes is not for the connection to say."""
-        return bool(self._queue)
-
     # -------------------------------------------------------------- heads
-    def _opening(self, data: bytes) -> bytes:
-        """The first bytes of a request as the parser can take them: it knows methods by name only."""
-        if not self._begin:
-            self._expire(HEAD_TIMEOUT)
-        self._begin += data
-        found = request_rules.METHOD.match(self._begin)
-        if found is None:
-            if request_rules.METHOD_BEGIN.fullmatch(self._begin):
+    def _read_method(self, data: bytes) -> bytes:
+        """Return the first bytes of a request for the parser, which only knows some methods."""
+        if not self._partial_method:
+            self._set_timeout(HEAD_TIMEOUT)
+        self._partial_method += data
+        method_match = request_rules.METHOD.match(self._partial_method)
+        if method_match is None:
+            if request_rules.METHOD_BEGIN.fullmatch(self._partial_method):
                 return b""
-            data, self._begin = self._begin, b""
+            data, self._partial_method = self._partial_method, b""
             return data
-        method, data = found[1], self._begin
-        self._begin = b""
+        method, data = method_match[1], self._partial_method
+        self._partial_method = b""
         self._head = _Head()
         if method not in request_rules.METHODS:
             self._head.method = method
             data = b"GET" + data[len(method) :]
         return data
-
-    def _malformed(self, data: bytes) -> Refusal:
-        return request_rules.malformed_version(data) if self._incoming is None else MALFORMED
-
-    def _count_head(self, size: int) -> None:
-        if self._head is not None:
-            self._head.fed += size
-            if self._head.fed > request_rules.MOST_HEAD:
-                self._refuse(request_rules.TOO_LARGE)
 
     def on_message_begin(self) -> None:
         """See httptools."""
@@ -307,7 +238,7 @@ class ServerConnection(asyncio.Protocol):
         if self._head is not None:
             self._head.headers.append((name.lower(), value))
             self._head.size += len(name) + len(value) + 4
-            if self._head.size > request_rules.MOST_HEAD:
+            if self._head.size > request_rules.MAX_HEAD_BYTES:
                 raise _RefusedError(request_rules.TOO_LARGE)
 
     def on_headers_complete(self) -> None:
@@ -316,7 +247,7 @@ class ServerConnection(asyncio.Protocol):
         assert head is not None
         version = self._parser.get_http_version()
         method = head.method or self._parser.get_method()
-        refusal = request_rules.refused(method, version, head.headers)
+        refusal = request_rules.check_head(method, version, head.headers)
         if refusal is not None:
             raise _RefusedError(refusal)
         target = request_rules.read_target(method, head.target)
@@ -338,13 +269,13 @@ class ServerConnection(asyncio.Protocol):
 
     def _accept(self, head: _Head, scope: Scope) -> None:
         lengths = request_rules.values(head.headers, b"content-length")
-        asked = request_rules.tokens(head.headers, b"expect")
-        expects = b"100-continue" in asked
+        expectations = request_rules.tokens(head.headers, b"expect")
+        expects = b"100-continue" in expectations
         app = self._service.app
-        if any(asked) and not expects:
-            app = _only(417, (b"connection", b"close"))
+        if any(expectations) and not expects:
+            app = _fixed_response(417, (b"connection", b"close"))
         elif (scope["method"], scope["path"]) == ("OPTIONS", "*"):
-            app = _only(200)
+            app = _fixed_response(200)
         exchange = ServerExchange(
             self,
             scope,
@@ -372,12 +303,12 @@ class ServerConnection(asyncio.Protocol):
     def _upgrade(self, headers: list[tuple[bytes, bytes]]) -> UpgradedStream:
         """See `UPGRADE`."""
         item = self._queue[0] if self._queue else None
-        if self._tunnel is None or not isinstance(item, ServerExchange) or item.started:
+        if self._upgraded is None or not isinstance(item, ServerExchange) or item.started:
             raise ConnectionLostError("the connection has ended before it could be upgraded")
         item.started = True
         lines = [b"HTTP/1.1 101 Switching Protocols", *(b"%b: %b" % pair for pair in headers)]
         self.write(b"\r\n".join((*lines, b"", b"")))
-        return self._tunnel
+        return self._upgraded
 
     def _close_tunnel(self) -> None:
         for item in self._queue:
@@ -386,34 +317,34 @@ class ServerConnection(asyncio.Protocol):
         self._queue.clear()
         self._close()
 
-    # -------------------------------------------------------------- one after another
+    # -------------------------------------------------------------- queue
     def _enqueue(self, item: ServerExchange | Refusal) -> None:
         self._queue.append(item)
         if len(self._queue) == 1:
-            self._next()
+            self._start_next()
         else:
             self._read(on=False)
 
     def _refuse(self, refusal: Refusal) -> None:
-        self._deaf = True
-        self._head, self._begin = None, b""
+        self._read_closed = True
+        self._head, self._partial_method = None, b""
         if self._incoming is not None:
-            # Who reads the body finds out, and may have an answer.
-            self._incoming.deafen()
+            # The application sees it when it reads the body, and may still respond.
+            self._incoming.close_read()
         else:
             self._enqueue(refusal)
 
-    def _next(self) -> None:
+    def _start_next(self) -> None:
         item = self._queue[0]
         if isinstance(item, ServerExchange):
-            self._service.start(item, self._broken)
+            self._service.start(item, self._response_failed)
             return
         self.write(item.answer())
         self._queue.clear()
         self._end(linger=item is request_rules.TOO_LARGE)
 
-    def _broken(self) -> None:
-        """The application gave no answer, or half of one."""
+    def _response_failed(self) -> None:
+        """The application sent no response, or an incomplete one."""
         item = self._queue[0] if self._queue else None
         if isinstance(item, ServerExchange) and not item.started:
             text = b"Internal Server Error"
@@ -423,51 +354,51 @@ class ServerConnection(asyncio.Protocol):
         elif self._transport is not None:
             self._transport.abort()
 
-    def _last(self) -> None:
-        """No request follows those in hand."""
+    def _close_after_queue(self) -> None:
+        """Accept no further request after those in the queue."""
         if self._queue and isinstance(self._queue[-1], ServerExchange):
             self._queue[-1].keep_alive = False
 
     def stop(self) -> None:
-        """Answer what has begun, and end."""
+        """Finish the current response, then close."""
         while len(self._queue) > 1:
             self._queue.pop()
         if not self._queue:
             self._close()
         else:
-            self._last()
+            self._close_after_queue()
 
-    # -------------------------------------------------------------- what exchanges ask
+    # -------------------------------------------------------------- for exchanges
     @property
     def closing(self) -> bool:
-        """See `RemoteCommandStream`."""
+        """See `ServerConnectionPort`."""
         return self._transport is None or self._transport.is_closing()
 
     @property
     def full(self) -> bool:
-        """See `RemoteCommandStream`."""
-        return self._room is not None
+        """See `ServerConnectionPort`."""
+        return self._writable is not None
 
     def write(self, data: bytes) -> None:
-        """See `RemoteCommandStream`."""
+        """See `ServerConnectionPort`."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
 
     async def drained(self) -> None:
-        """See `RemoteCommandStream`."""
-        while self._room is not None:
-            await self._room.wait()
+        """See `ServerConnectionPort`."""
+        while self._writable is not None:
+            await self._writable.wait()
 
     def date(self) -> bytes:
-        """See `RemoteCommandStream`."""
+        """See `ServerConnectionPort`."""
         return self._service.date()
 
     def hold(self, *, reading: bool) -> None:
-        """See `RemoteCommandStream`."""
+        """See `ServerConnectionPort`."""
         self._read(on=reading and len(self._queue) < 2)
 
     def answered(self) -> None:
-        """See `RemoteCommandStream`."""
+        """See `ServerConnectionPort`."""
         done = self._queue.popleft() if self._queue else None
         if not isinstance(done, ServerExchange):
             return
@@ -477,23 +408,23 @@ class ServerConnection(asyncio.Protocol):
             return
         self._read(on=len(self._queue) < 2)
         if self._queue:
-            self._next()
+            self._start_next()
         else:
-            self._expire(HEAD_TIMEOUT if self._head is not None or self._begin else IDLE_TIMEOUT)
+            self._set_timeout(HEAD_TIMEOUT if self._head is not None or self._partial_method else IDLE_TIMEOUT)
 
-    # -------------------------------------------------------------- the end
+    # -------------------------------------------------------------- closing
     def _read(self, *, on: bool) -> None:
-        if self._transport is None or self._transport.is_closing() or on != self._held:
+        if self._transport is None or self._transport.is_closing() or on != self._reading_paused:
             return
-        self._held = not on
+        self._reading_paused = not on
         if on:
             self._transport.resume_reading()
         else:
             self._transport.pause_reading()
 
     def _end(self, *, linger: bool) -> None:
-        """Close; a client that is still sending is read for a while, or it would never see the answer."""
-        self._deaf = True
+        """Close the connection. With `linger`, first read from a client that still sends, or it misses the response."""
+        self._read_closed = True
         if not linger:
             self._close()
             return
@@ -510,13 +441,13 @@ class ServerConnection(asyncio.Protocol):
         self._loop.call_later(_FLUSH, transport.abort)
 
     def abort(self) -> None:
-        """End at once, without a word."""
+        """Close at once, without a response."""
         if self._transport is not None:
             self._transport.abort()
 
 
-def _only(status: int, *headers: tuple[bytes, bytes]) -> App:
-    """An answer without a body, in place of the application's."""
+def _fixed_response(status: int, *headers: tuple[bytes, bytes]) -> App:
+    """Return an application that sends a response without a body."""
 
     async def app(_scope: Scope, _receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": status, "headers": [(b"content-length", b"0"), *headers]})
@@ -525,5 +456,5 @@ def _only(status: int, *headers: tuple[bytes, bytes]) -> App:
     return app
 
 
-def _address(found: Any) -> tuple[str, int] | None:
-    return (str(found[0]), int(found[1])) if isinstance(found, tuple) and len(found) > 1 else None
+def _address(name: object) -> tuple[str, int] | None:
+    return (str(name[0]), int(name[1])) if isinstance(name, tuple) and len(name) > 1 else None

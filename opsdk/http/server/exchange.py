@@ -1,4 +1,4 @@
-"""One request and its answer, between a connection and an ASGI application."""
+"""One request and its response, between a connection and an ASGI application."""
 
 from __future__ import annotations
 
@@ -9,13 +9,18 @@ from typing import Protocol
 from opsdk.http.asgi_types import App, Message, Scope
 
 _HIGH = 64 * 1024
-"""Bytes of a body that wait to be read before the client is slowed down."""
+"""Unread bytes of a request body above which the connection stops reading."""
 DISCARD_LIMIT = 256 * 1024
-"""Bytes of a body that nobody reads are taken in for the sake of the next request; with more, the connection ends."""
+"""Bytes of an unread request body to discard before the next request. With more, the connection closes.
+
+Upstream: net/http/transfer.go (maxPostHandlerReadBytes)."""
+
+
+_STATUSES = frozenset(HTTPStatus)
 
 
 class ServerConnectionPort(Protocol):
-    """What an exchange asks of its connection."""
+    """What an exchange needs of its connection."""
 
     @property
     def closing(self) -> bool:
@@ -24,43 +29,52 @@ class ServerConnectionPort(Protocol):
 
     @property
     def full(self) -> bool:
-        """Whether so much is kept that it is time to wait."""
+        """Whether the write buffer is full."""
         ...
 
     def write(self, data: bytes) -> None:
-        """Send, or keep until it can be sent."""
+        """Send or buffer `data`."""
         ...
 
     async def drained(self) -> None:
-        """Return when what is kept is little, or the client gone."""
+        """Return when the write buffer has room, or the connection is closed."""
         ...
 
     def date(self) -> bytes:
-        """The time of day, as headers have it."""
+        """Return the value of the Date header."""
         ...
 
     def hold(self, *, reading: bool) -> None:
-        """Stop reading, or go on."""
+        """Pause or resume reading."""
         ...
 
     def answered(self) -> None:
-        """The answer is complete."""
+        """The response is complete."""
         ...
 
 
 class ServerExchange:
-    """Takes the body in, gives the answer out.
+    """Receives the request body and sends the response.
 
     Attributes:
-        app: what answers it.
+        scope: the ASGI scope.
+        app: the application that responds.
         keep_alive: whether another request may follow on the connection.
-        more_body: whether the request is still coming in.
-        disconnected: the client has gone, or will not be heard any more.
-        complete: the answer is sent.
+        more_body: whether the request body is incomplete.
+        disconnected: the client has disconnected.
+        started: the response head is sent.
+        complete: the response is sent.
     """
 
     def __init__(
-        self, line: ServerConnectionPort, scope: Scope, app: App, *, keep_alive: bool, expects: bool, length: int | None
+        self,
+        connection: ServerConnectionPort,
+        scope: Scope,
+        app: App,
+        *,
+        keep_alive: bool,
+        expects: bool,
+        length: int | None,
     ) -> None:
         self.scope = scope
         self.app = app
@@ -69,82 +83,82 @@ class ServerExchange:
         self.disconnected = False
         self.complete = False
         self.started = False
-        self._line = line
+        self._connection = connection
         self._expects = expects
         self._length = length
-        self._taken = 0
-        self._told_end = False
-        self._quiet = False
+        self._received = 0
+        self._end_delivered = False
+        self._read_closed = False
         self._body = bytearray()
         self._event = asyncio.Event()
         self._chunked = False
-        self._left = 0
-        self._bare = False
+        self._remaining = 0
+        self._no_body = False
 
     def __repr__(self) -> str:
-        return f"<Exchange {self.scope['method']} {self.scope['path']}>"
+        return f"<ServerExchange {self.scope['method']} {self.scope['path']}>"
 
     # -------------------------------------------------------------- the request
     def take(self, data: bytes) -> None:
-        """Some body."""
-        self._taken += len(data)
+        """Add bytes of the request body."""
+        self._received += len(data)
         if self.complete or self.disconnected:
             return
         self._body += data
         if len(self._body) > _HIGH:
-            self._line.hold(reading=False)
+            self._connection.hold(reading=False)
         self._event.set()
 
     def end_body(self) -> None:
-        """The request is complete."""
+        """The request body is complete."""
         self.more_body = False
         self._event.set()
 
     def disconnect(self) -> None:
-        """The client has gone."""
+        """The client has disconnected."""
         self.disconnected = True
         self._event.set()
 
-    def deafen(self) -> None:
-        """The client says nothing more that can be understood, and may listen still."""
-        self._quiet = True
+    def close_read(self) -> None:
+        """No more valid bytes come from the client. It may still read the response."""
+        self._read_closed = True
         self.keep_alive = False
         self._event.set()
 
     async def receive(self) -> Message:
-        """See ASGI."""
-        if self._expects and not self.started and not self._line.closing:
-            self._line.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        """See ASGI ``receive``."""
+        if self._expects and not self.started and not self._connection.closing:
+            self._connection.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         self._expects = False
         while not self._ready():
-            self._line.hold(reading=True)
+            self._connection.hold(reading=True)
             self._event.clear()
             await self._event.wait()
-        if not self._body and (self._told_end or self.more_body):
+        if not self._body and (self._end_delivered or self.more_body):
             return {"type": "http.disconnect"}
         body = bytes(self._body)
         self._body.clear()
-        self._told_end = not self.more_body
+        self._end_delivered = not self.more_body
         return {"type": "http.request", "body": body, "more_body": self.more_body}
 
     def _ready(self) -> bool:
-        if self._body or self.disconnected or self.complete or self._quiet:
+        if self._body or self.disconnected or self.complete or self._read_closed:
             return True
-        return not self.more_body and not self._told_end
+        return not self.more_body and not self._end_delivered
 
     # -------------------------------------------------------------- the answer
     async def send(self, message: Message) -> None:
-        """See ASGI."""
-        if self._line.full:
-            await self._line.drained()
+        """See ASGI ``send``."""
+        if self._connection.full:
+            await self._connection.drained()
         if self.disconnected:
-            # Whoever sends without end gets to hear of it only if others run meanwhile.
+            # Yield, so that an application that sends in a loop notices the disconnect.
             await asyncio.sleep(0)
             return
         if not self.started:
             self._start(message)
         elif self.complete:
-            raise RuntimeError("the answer is complete, and more of it came")
+            raise RuntimeError("http.response.body after the end of the response")
         else:
             self._part(message.get("body", b""), more=message.get("more_body", False))
 
@@ -152,68 +166,62 @@ class ServerExchange:
         status, headers = message["status"], list(message.get("headers", ()))
         self.started = True
         length = next((int(value) for name, value in headers if name == b"content-length"), None)
-        self._bare = self.scope["method"] == "HEAD" or status in (204, 304) or status < 200
+        self._no_body = self.scope["method"] == "HEAD" or status in (204, 304) or status < 200
         modern = self.scope["http_version"] != "1.0"
-        self._chunked = length is None and modern and not self._bare
-        self._left = length or 0
-        asked = any(name == b"connection" and b"close" in value.lower() for name, value in headers)
-        # Without a length, only the end of the connection ends an answer to an old client.
-        ends = length is None and not modern and not self._bare
-        self.keep_alive = self.keep_alive and not asked and not ends and not self._unread()
-        lines = [b"HTTP/%b %d %b" % (b"1.1" if modern else b"1.0", status, _phrase(status))]
+        self._chunked = length is None and modern and not self._no_body
+        self._remaining = length or 0
+        closes = any(name == b"connection" and b"close" in value.lower() for name, value in headers)
+        # Without a length, an HTTP/1.0 response ends with the connection.
+        ends = length is None and not modern and not self._no_body
+        self.keep_alive = self.keep_alive and not closes and not ends and not self._unread()
+        phrase = HTTPStatus(status).phrase.encode() if status in _STATUSES else b"status code %d" % status
+        lines = [b"HTTP/%b %d %b" % (b"1.1" if modern else b"1.0", status, phrase)]
         lines += [b"%b: %b" % (name, _one_line(value)) for name, value in headers]
         if not any(name == b"date" for name, _ in headers):
-            lines.append(b"date: " + self._line.date())
+            lines.append(b"date: " + self._connection.date())
         if self._chunked:
             lines.append(b"transfer-encoding: chunked")
-        if not self.keep_alive and not asked:
+        if not self.keep_alive and not closes:
             lines.append(b"connection: close")
         elif not modern and self.keep_alive:
             lines.append(b"connection: keep-alive")
-        self._line.write(b"\r\n".join((*lines, b"", b"")))
+        self._connection.write(b"\r\n".join((*lines, b"", b"")))
 
     def _unread(self) -> bool:
-        """Whether so much of the body is still to come that the connection had better end."""
+        """Whether too much of the request body is unread to keep the connection."""
         if not self.more_body:
             return False
-        return self._expects or self._length is None or self._length - self._taken >= DISCARD_LIMIT
+        return self._expects or self._length is None or self._length - self._received >= DISCARD_LIMIT
 
     def _part(self, body: bytes, *, more: bool) -> None:
-        if self._bare:
-            self._left = 0
+        if self._no_body:
+            self._remaining = 0
         elif self._chunked:
             ended = b"" if more else b"0\r\n\r\n"
             if body or ended:
-                self._line.write(b"%x\r\n%b\r\n%b" % (len(body), body, ended) if body else ended)
+                self._connection.write(b"%x\r\n%b\r\n%b" % (len(body), body, ended) if body else ended)
         else:
-            self._left -= len(body)
+            self._remaining -= len(body)
             if body:
-                self._line.write(body)
+                self._connection.write(body)
         if not more:
             self._finish()
 
     def finish(self) -> bool:
-        """End an answer where it stands, if it has a form in which it can end there."""
-        if not self.started or self.complete or (self._left and not self._bare):
+        """End the response here, if its framing allows that. Returns whether it did."""
+        if not self.started or self.complete or (self._remaining and not self._no_body):
             return False
         self._part(b"", more=False)
         return True
 
     def _finish(self) -> None:
-        if self._left:
-            raise RuntimeError("the answer is not as long as it said")
+        if self._remaining:
+            raise RuntimeError("the response is shorter or longer than its Content-Length")
         self.complete = True
         self._event.set()
-        self._line.answered()
-
-
-def _phrase(status: int) -> bytes:
-    try:
-        return HTTPStatus(status).phrase.encode()
-    except ValueError:
-        return b"status code %d" % status
+        self._connection.answered()
 
 
 def _one_line(value: bytes) -> bytes:
-    """A header's value cannot begin another header."""
+    """Return a header value without line breaks, so that it cannot start another header."""
     return value.replace(b"\r", b" ").replace(b"\n", b" ") if b"\n" in value or b"\r" in value else value

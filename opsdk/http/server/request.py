@@ -1,4 +1,4 @@
-"""One HTTP request, as handlers see it."""
+"""One HTTP request, as handlers receive it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 class Query:
-    """Query parameters; where a name occurs twice, the first one counts."""
+    """Query parameters. If a name occurs twice, `get` returns the first value."""
 
     def __init__(self, raw: str = "") -> None:
         self.raw = raw
@@ -22,12 +22,12 @@ class Query:
             self._values.setdefault(name, []).append(value)
 
     def get(self, name: str, default: str = "") -> str:
-        """The first value, or `default` where the name is absent."""
-        found = self._values.get(name)
-        return found[0] if found else default
+        """Return the first value, or `default`."""
+        values = self._values.get(name)
+        return values[0] if values else default
 
     def all(self, name: str) -> list[str]:
-        """Every value in order."""
+        """Return every value in order."""
         return list(self._values.get(name, ()))
 
     def __contains__(self, name: object) -> bool:
@@ -39,11 +39,21 @@ class Query:
 
 @dataclass(slots=True)
 class HttpRequest:
-    """Method, path, query and headers; the body is read on demand, once.
+    """Method, path, query and headers. The body is read on demand.
 
-    ``headers`` has lower-case names; repeated ones are joined with a comma (see `values` for each). ``cut`` ends the
-    connection, where the server underneath can do that; ``upgrade`` goes over to another protocol, where the client
-    asks for one (answer with an `UpgradeResponse`). ``state`` is for those who handle the request one after another.
+    Attributes:
+        method: the HTTP method.
+        path: the unescaped path.
+        query: the query parameters.
+        headers: lower-case names; repeated headers are joined with a comma, see `values`.
+        receive: the ASGI function.
+        scheme: ``http`` or ``https``.
+        client: the client's address, or empty.
+        peer_certificate: the client's certificate in DER, or None.
+        repeated: the values of repeated headers.
+        cut: closes the connection, or None if the server cannot.
+        upgrade: switches to another protocol, or None (respond with an `UpgradeResponse`).
+        state: values that handlers share.
     """
 
     method: str
@@ -62,7 +72,7 @@ class HttpRequest:
 
     @classmethod
     def from_scope(cls, scope: Scope, receive: Receive) -> HttpRequest:
-        """Read what an ASGI scope says."""
+        """Return the request of an ASGI scope."""
         headers: dict[str, str] = {}
         repeated: dict[str, list[str]] = {}
         for raw_name, raw_value in scope.get("headers", ()):
@@ -88,20 +98,25 @@ class HttpRequest:
         )
 
     def header(self, name: str, default: str = "") -> str:
-        """A header's value."""
+        """Return the value of a header, or `default`."""
         return self.headers.get(name, default)
 
     def values(self, name: str) -> list[str]:
-        """A header's values, one for each time that it was sent."""
-        found = self.repeated.get(name)
-        return list(found) if found is not None else [self.headers[name]] if name in self.headers else []
+        """Return every value of a header."""
+        values = self.repeated.get(name)
+        return list(values) if values is not None else [self.headers[name]] if name in self.headers else []
 
     def texts(self, name: str) -> list[str]:
-        """The same, read as UTF-8: names of people."""
+        """Return every value of a header, decoded as UTF-8."""
         return [value.encode("latin-1", "replace").decode("utf-8", "replace") for value in self.values(name)]
 
     async def body(self, limit: int) -> bytes:
-        """The whole body; more than `limit` bytes is a `TooLargeError`. A second call returns the same bytes."""
+        """Return the whole body. A second call returns the same bytes.
+
+        Raises:
+            TooLargeError: the body exceeds `limit` bytes.
+            BadRequestError: the client disconnected.
+        """
         if self._body is None:
             self._body = await self._read(limit)
         return self._body
@@ -115,7 +130,7 @@ class HttpRequest:
         while True:
             message = await self.receive()
             if message["type"] == "http.disconnect":
-                raise BadRequestError("the client went away before its request was complete")
+                raise BadRequestError("the client disconnected before the request was complete")
             chunk = message.get("body", b"")
             size += len(chunk)
             if size > limit:
@@ -125,6 +140,6 @@ class HttpRequest:
                 return b"".join(chunks)
 
     async def disconnected(self) -> None:
-        """Return when the client has gone away; the body must have been read or be unwanted."""
+        """Return when the client has disconnected. Unread parts of the body are discarded."""
         while (await self.receive())["type"] != "http.disconnect":
             pass

@@ -1,6 +1,6 @@
-"""What Go's HTTP server asks of a request beyond its syntax, and its words where that is not so. Pure.
+"""Checks of a request head beyond its syntax, with Go's error responses. Pure.
 
-The syntax is the parser's; who checks here has a method, a target, a version and headers.
+Upstream: net/http/server.go (readRequest), net/http/request.go (Go 1.25)
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from http import HTTPStatus
 from typing import Final
 from urllib.parse import unquote, unquote_to_bytes
 
-MOST_HEAD: Final = (1 << 20) + 4096
-"""Bytes that a request line and its headers may have."""
+MAX_HEAD_BYTES: Final = (1 << 20) + 4096
+"""Largest size of a request line and its headers, in bytes (DefaultMaxHeaderBytes plus 4096)."""
 METHODS: Final = frozenset(
     b"GET HEAD POST CONNECT PUT PATCH DELETE OPTIONS TRACE COPY LOCK MKCOL MOVE PROPFIND PROPPATCH SEARCH UNLOCK BIND "
     b"REBIND UNBIND ACL REPORT MKACTIVITY CHECKOUT MERGE NOTIFY SUBSCRIBE UNSUBSCRIBE PURGE MKCALENDAR LINK "
     b"UNLINK".split()
 )
-"""Methods that the parser reads as they are."""
+"""Methods that httptools accepts."""
 METHOD = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+) ")
-"""A method, as a request begins with it."""
+"""A complete method and its space."""
 METHOD_BEGIN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]{0,4096}")
-"""What may become one."""
+"""A possibly incomplete method."""
 _HOST = re.compile(rb"[!$%&'()*+,\-.0-9:;=@A-Z\[\]_a-z~]*")
 _BAD_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 _BAD_TARGET = re.compile(rb"[\x00-\x20\x7f]")
@@ -37,16 +37,22 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An answer that is the last on its connection."""
+    """An error response after which the connection closes."""
 
     status: int
-    why: str = ""
+    reason: str = ""
 
     def answer(self) -> bytes:
-        """Its bytes: the text is the status line's, but for codings that nobody knows."""
+        """Return the bytes of the response. The body repeats the status line, except for unsupported codings."""
         phrase = _PHRASES.get(self.status) or HTTPStatus(self.status).phrase
         line = f"{self.status} {phrase}"
-        text = self.why if self.status == HTTPStatus.NOT_IMPLEMENTED else f"{line}: {self.why}" if self.why else line
+        text = (
+            self.reason
+            if self.status == HTTPStatus.NOT_IMPLEMENTED
+            else f"{line}: {self.reason}"
+            if self.reason
+            else line
+        )
         first = line if self.status == HTTPStatus.NOT_IMPLEMENTED else text
         head = f"HTTP/1.1 {first}\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"
         return f"{head}{text}".encode()
@@ -55,29 +61,29 @@ class Refusal:
 _PHRASES = {431: "Request Header Fields Too Large", 505: "HTTP Version Not Supported"}
 MALFORMED: Final = Refusal(400)
 TOO_LARGE: Final = Refusal(431)
-TLS_WANTED: Final = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
-"""The answer to plain HTTP where TLS is spoken."""
+HTTP_ON_HTTPS_PORT: Final = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
+"""The response to plain HTTP on a TLS port."""
 
 
 def looks_like_http(first: bytes) -> bool:
-    """Whether the first bytes of what should be TLS are a request."""
+    """Whether the first bytes of a TLS connection are an HTTP request."""
     return bool(first) and any(
         word.startswith(first[:5]) for word in (b"GET /", b"HEAD ", b"POST ", b"PUT /", b"OPTIO")
     )
 
 
 def values(headers: Headers, name: bytes) -> list[bytes]:
-    """The values of a header."""
-    return [value for found, value in headers if found == name]
+    """Return the values of a header."""
+    return [value for header, value in headers if header == name]
 
 
 def tokens(headers: Headers, name: bytes) -> set[bytes]:
-    """The comma-separated words of a header, in lower case."""
+    """Return the comma-separated tokens of a header, in lower case."""
     return {word.strip().lower() for value in values(headers, name) for word in value.split(b",")}
 
 
-def refused(method: bytes, version: str, headers: Headers) -> Refusal | None:
-    """Why a request is not answered, from its head."""
+def check_head(method: bytes, version: str, headers: Headers) -> Refusal | None:
+    """Return the error response for a request head, or None if it is valid."""
     if not version.startswith("1."):
         return MALFORMED if version == "0.9" else Refusal(505, "unsupported protocol version")
     if any(_BAD_VALUE.search(value) for _, value in headers):
@@ -89,22 +95,20 @@ def refused(method: bytes, version: str, headers: Headers) -> Refusal | None:
         return Refusal(400, "missing required Host header")
     if hosts and not _HOST.fullmatch(hosts[0]):
         return Refusal(400, "malformed Host header")
-    return _bad_coding(values(headers, b"transfer-encoding")) if version != "1.0" else None
-
-
-def _bad_coding(found: Sequence[bytes]) -> Refusal | None:
-    known = not found or (len(found) == 1 and found[0].lower() == b"chunked")
-    return None if known else Refusal(501, "Unsupported transfer encoding")
+    codings = [value.lower() for value in values(headers, b"transfer-encoding")]
+    if version == "1.0" or codings in ([], [b"chunked"]):
+        return None
+    return Refusal(501, "Unsupported transfer encoding")
 
 
 def malformed_version(begin: bytes) -> Refusal:
-    """The answer to what the parser does not take, from the request line: another major version has its own."""
-    found = _VERSION.match(begin)
-    return Refusal(505, "unsupported protocol version") if found and found[1] != b"1" else MALFORMED
+    """Return the error response to bytes that do not parse. Another major HTTP version has its own response."""
+    version_match = _VERSION.match(begin)
+    return Refusal(505, "unsupported protocol version") if version_match and version_match[1] != b"1" else MALFORMED
 
 
 def read_target(method: bytes, target: bytes) -> tuple[str, bytes, bytes] | None:
-    """Path, path as it came, query; None for what is no target.
+    """Return path, raw path and query of a request target; None if it is invalid.
 
     >>> read_target(b"GET", b"http://host/a%20b?c=d"), read_target(b"GET", b"a")
     (('/a b', b'/a%20b', b'c=d'), None)
@@ -117,18 +121,22 @@ def read_target(method: bytes, target: bytes) -> tuple[str, bytes, bytes] | None
         return "*", b"*", b""
     rest, _, query = target.partition(b"?")
     if not rest.startswith(b"/"):
-        found = _ABSOLUTE.match(rest)
-        if found is None:
+        scheme_match = _ABSOLUTE.match(rest)
+        if scheme_match is None:
             return None
-        # Without a host the rest is opaque, and there is no path.
-        rest = rest[found.end() :] if found[2] is not None or rest[found.end() :].startswith(b"/") else b""
+        # Without a host the rest is opaque (URL.Opaque), and there is no path.
+        rest = (
+            rest[scheme_match.end() :]
+            if scheme_match[2] is not None or rest[scheme_match.end() :].startswith(b"/")
+            else b""
+        )
     if _BAD_ESCAPE.search(rest):
         return None
     return unquote_to_bytes(rest).decode("utf-8", "replace"), rest, query
 
 
 def query_pairs(raw: str) -> Iterable[tuple[str, str]]:
-    """The pairs of a query; those that are not written as they should be do not count.
+    """Return the pairs of a query. Malformed pairs are skipped, as by ``url.ParseQuery``.
 
     >>> list(query_pairs("a=1&b&c=%zz&d;e=2&f=+%41"))
     [('a', '1'), ('b', ''), ('f', ' A')]

@@ -1,4 +1,4 @@
-"""Answers: whole ones and streams."""
+"""Responses: complete ones, streams and upgrades."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ _ENCODER = msgspec.json.Encoder()
 
 
 def encode_json(value: object) -> bytes:
-    """Compact JSON; dict order is kept."""
+    """Return compact JSON in dict order."""
     return _ENCODER.encode(value)
 
 
 @dataclass(slots=True)
 class HttpResponse:
-    """Status, headers and a whole body."""
+    """Status, headers and a complete body."""
 
     status: int = 200
     headers: list[tuple[str, str]] = field(default_factory=list)
     body: bytes = b""
 
     def add_header(self, name: str, value: str) -> None:
-        """Append; a second header of the same name stands beside the first."""
+        """Append a header. Headers with the same name stay separate."""
         self.headers.append((name, value))
 
 
 @dataclass(slots=True)
 class StreamResponse(HttpResponse):
-    """An answer whose body comes in pieces; each piece is sent at once.
+    """A response whose body is sent in chunks, each at once.
 
-    The generator is closed when the client goes away or the server stops; `release` is called after that, also where
-    the generator was never begun.
+    The generator is closed when the client disconnects or the server stops. `release` is called afterwards, even if the
+    generator never started.
     """
 
     chunks: AsyncGenerator[bytes, None] = field(kw_only=True)
@@ -45,9 +45,9 @@ class StreamResponse(HttpResponse):
 
 @dataclass(slots=True)
 class UpgradeResponse(HttpResponse):
-    """The connection goes on in another protocol (status 101), and ends when `run` returns.
+    """Status 101: the connection continues in another protocol, and closes when `run` returns.
 
-    For requests whose `upgrade` is not None. `release` is called in the end, also where `run` never began.
+    Only for requests whose `upgrade` is not None. `release` is called at the end, even if `run` never started.
     """
 
     protocol: str = field(kw_only=True)
@@ -55,27 +55,27 @@ class UpgradeResponse(HttpResponse):
     release: Callable[[], None] | None = None
 
 
-class CutConnection(Exception):  # noqa: N818 - no error of the server: it is what a test asked for
-    """Raised by the chunks of a stream: the connection ends here, in the middle."""
+class CutConnection(Exception):  # noqa: N818 - not an error: tests request it
+    """Raised by the chunks of a stream to close the connection in the middle of the response."""
 
 
 @dataclass(slots=True)
 class CutResponse(HttpResponse):
-    """No answer at all: the connection ends. For tests of what clients do then."""
+    """Closes the connection without a response, to test how clients react."""
 
 
 def json_response(value: object, *, status: int = 200, content_type: str = "application/json") -> HttpResponse:
-    """A JSON answer."""
+    """Return a JSON response."""
     return HttpResponse(status, [("content-type", content_type)], encode_json(value))
 
 
 def text_response(text: str, *, status: int = 200, content_type: str = "text/plain; charset=utf-8") -> HttpResponse:
-    """A text answer."""
+    """Return a text response."""
     return HttpResponse(status, [("content-type", content_type)], text.encode())
 
 
 async def send_start(response: HttpResponse, send: Send, *, length: int | None) -> None:
-    """Send status line and headers; `length` None means chunked."""
+    """Send status line and headers. `length` None means chunked."""
     headers = [(name.lower().encode("latin-1"), value.encode("utf-8", "replace")) for name, value in response.headers]
     if length is not None:
         headers.append((b"content-length", str(length).encode()))

@@ -1,7 +1,7 @@
-"""Serve an ASGI application inside the running event loop.
+"""Serves an ASGI application inside the running event loop.
 
-The socket is bound first, so a busy port is an error before anything runs and port 0 is known at once. Signals stay
-with the caller. Stopping has three steps: no new connections; open answers get `grace` seconds; then they are cut.
+`start` binds the socket first, so a busy port raises before anything runs, and port 0 is resolved at once. Signals stay
+with the caller. Stopping has three steps: no new connections; responses finish within `shutdown_timeout`; abort.
 """
 
 from __future__ import annotations
@@ -12,24 +12,22 @@ import socket
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Self
 
 from opsdk.aio.closing import Closing
 from opsdk.aio.tasks import TaskOwner
 from opsdk.errors import ConfigError
 from opsdk.http.asgi_types import App
-from opsdk.http.server.request_rules import TLS_WANTED, looks_like_http
-
-if TYPE_CHECKING:
-    from opsdk.http.server.connection import Service
+from opsdk.http.server.request_rules import HTTP_ON_HTTPS_PORT, looks_like_http
+from opsdk.http.server.service import Service
 
 _LOG = logging.getLogger("opsdk.http.server")
-_CUT = 0.2
-"""Seconds that an answer which is cut gets to end in good form."""
-_TLS_END = 5.0
-"""Seconds that a client gets to say goodbye in TLS."""
+_CANCEL_GRACE = 0.2
+"""Seconds for a cancelled response to end."""
+_TLS_SHUTDOWN_TIMEOUT = 5.0
+"""Seconds for a client's TLS close_notify."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.005, 1.0
-"""Seconds between attempts to accept where there are no files left; Go's."""
+"""Seconds between attempts to accept when file descriptors run out (net/http, Server.Serve)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,10 +35,10 @@ class Tls:
     """Certificates of a server.
 
     Attributes:
-        cert_file: PEM chain of the server.
+        cert_file: PEM certificate chain.
         key_file: PEM private key.
-        client_ca_file: ask clients for a certificate and check it against these CAs; None never asks.
-        require_client: refuse clients without a certificate; False lets them in without one.
+        client_ca_file: request a client certificate and verify it with these CAs; None never requests one.
+        require_client: reject clients without a certificate.
     """
 
     cert_file: Path
@@ -49,7 +47,7 @@ class Tls:
     require_client: bool = False
 
     def context(self) -> ssl.SSLContext:
-        """An SSL context with these files; files that cannot be read are a `ConfigError`."""
+        """Return an SSL context with these files. Raises `ConfigError` if one cannot be loaded."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.set_alpn_protocols(["http/1.1"])
         try:
@@ -64,15 +62,14 @@ class Tls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeOptions:
-    """How to serve.
+    """Options of a `WebServer`.
 
     Attributes:
         host: the address to bind.
-        port: the TCP port; 0 takes a free one.
-        tls: certificates, or a ready SSL context, or None for plain HTTP.
-        grace: seconds that open answers get when the server stops; streams of a watch never end by themselves,
-            so this is short.
-        backlog: connections that may wait to be accepted.
+        port: the TCP port; 0 selects a free one.
+        tls: certificates, or an SSL context, or None for plain HTTP.
+        shutdown_timeout: seconds for open responses to finish at stop. Short, because watches never end by themselves.
+        backlog: length of the accept queue.
     """
 
     host: str = "127.0.0.1"
@@ -83,7 +80,7 @@ class ServeOptions:
 
 
 class WebServer(Closing):
-    """Serves one application; an async context manager.
+    """Serves one application. An async context manager.
 
     ::
 
@@ -96,24 +93,22 @@ class WebServer(Closing):
         self._app = app
         self._service: Service | None = None
         self._socket: socket.socket | None = None
-        self._tasks = TaskOwner("web", on_error=_log_failure)
-        self._accepting: asyncio.Task[Any] | None = None
+        self._tasks = TaskOwner("web", on_error=lambda name, error: _LOG.error("%s failed", name, exc_info=error))
+        self._accepting: asyncio.Task[object] | None = None
 
     @property
     def port(self) -> int:
-        """The port it listens on; meaningful after `start`."""
+        """The TCP port, known after `start`."""
         return int(self._socket.getsockname()[1]) if self._socket is not None else self.options.port
 
     @property
     def url(self) -> str:
-        """Where clients reach it."""
+        """The URL of the server."""
         host = f"[{self.options.host}]" if ":" in self.options.host else self.options.host
         return f"{'https' if self.options.tls else 'http'}://{host}:{self.port}"
 
     async def start(self) -> None:
-        """Bind and serve; a port that is taken is a `ConfigError`."""
-        from opsdk.http.server.connection import Service  # noqa: PLC0415 - tests that stay in the process never need it
-
+        """Bind and serve. Raises `ConfigError` if the port is taken or a certificate cannot be loaded."""
         tls = self.options.tls
         context = tls.context() if isinstance(tls, Tls) else tls
         listening = self._bind()
@@ -140,43 +135,47 @@ class WebServer(Closing):
         pause = 0.0
         while True:
             try:
-                found, _ = await loop.sock_accept(listening)
+                client, _ = await loop.sock_accept(listening)
             except OSError as error:
-                # Too many files, or a client that has gone again: as Go does, try again a little later.
+                # Out of file descriptors, or the client has gone: retry after a pause, as Server.Serve does.
                 pause = min(max(pause * 2, _FIRST_PAUSE), _LONGEST_PAUSE)
                 _LOG.warning("cannot accept a connection: %s; trying again in %.3f s", error, pause)
                 await asyncio.sleep(pause)
                 continue
             pause = 0.0
-            self._tasks.start(self._connect(found, service, tls), name="connect")
+            self._tasks.start(self._connect(client, service, tls), name="connect")
 
-    async def _connect(self, found: socket.socket, service: Service, tls: ssl.SSLContext | None) -> None:
-        from opsdk.http.server.connection import HEAD_TIMEOUT, ServerConnection  # noqa: PLC0415 - see `start`
+    async def _connect(self, client: socket.socket, service: Service, tls: ssl.SSLContext | None) -> None:
+        from opsdk.http.server.connection import HEAD_TIMEOUT, ServerConnection  # noqa: PLC0415 - start-up time: in-process tests never need it
 
         loop = asyncio.get_running_loop()
-        found.setblocking(False)
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        given = False
+        client.setblocking(False)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        handed_over = False
         try:
-            if tls is not None and not await _greeted(found, HEAD_TIMEOUT):
+            if tls is not None and not await _starts_tls(client, HEAD_TIMEOUT):
                 return
-            times = {} if tls is None else {"ssl_handshake_timeout": HEAD_TIMEOUT, "ssl_shutdown_timeout": _TLS_END}
-            given = True
-            await loop.connect_accepted_socket(lambda: ServerConnection(service), found, ssl=tls, **times)
+            times = (
+                {}
+                if tls is None
+                else {"ssl_handshake_timeout": HEAD_TIMEOUT, "ssl_shutdown_timeout": _TLS_SHUTDOWN_TIMEOUT}
+            )
+            handed_over = True
+            await loop.connect_accepted_socket(lambda: ServerConnection(service), client, ssl=tls, **times)
         except (OSError, TimeoutError) as error:
-            # Handshakes fail for many reasons, all of them the client's.
+            # A failed handshake is the client's problem.
             _LOG.debug("a connection ended before its first request: %s", error)
         finally:
-            if not given:
-                found.close()
+            if not handed_over:
+                client.close()
 
     def drop_connections(self) -> None:
-        """Cut every connection, as a server that dies; new ones are welcome."""
+        """Abort every connection, and keep accepting new ones. For tests."""
         for connection in tuple(self._service.connections) if self._service is not None else ():
             connection.abort()
 
     async def aclose(self) -> None:
-        """Stop: refuse new connections, wait `grace` seconds for open answers, cut the rest; idempotent."""
+        """Stop accepting, let responses finish within `shutdown_timeout`, then abort them. Idempotent."""
         if self._accepting is not None:
             self._accepting.cancel()
         if self._socket is not None:
@@ -194,9 +193,9 @@ class WebServer(Closing):
         for task in tuple(service.tasks):
             task.cancel()
         if service.tasks:
-            await asyncio.wait(service.tasks, timeout=_CUT)
-        # What has been answered gets the time to leave.
-        await service.emptied(_CUT)
+            await asyncio.wait(service.tasks, timeout=_CANCEL_GRACE)
+        # Let the last responses leave the write buffers.
+        await service.wait_empty(_CANCEL_GRACE)
         self.drop_connections()
 
     async def __aenter__(self) -> Self:
@@ -204,31 +203,27 @@ class WebServer(Closing):
         return self
 
 
-def _log_failure(name: str, error: BaseException) -> None:
-    _LOG.error("%s failed", name, exc_info=error)
-
-
-async def _greeted(found: socket.socket, seconds: float) -> bool:
-    """Whether a client begins to speak TLS; one that speaks HTTP is told so."""
+async def _starts_tls(client: socket.socket, seconds: float) -> bool:
+    """Whether the client starts a TLS handshake. A client that sends plain HTTP gets an error response."""
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()
-    loop.add_reader(found, ready.set)
+    loop.add_reader(client, ready.set)
     try:
         async with asyncio.timeout(seconds):
             await ready.wait()
     except TimeoutError:
         return False
     finally:
-        loop.remove_reader(found)
-    first = found.recv(5, socket.MSG_PEEK)
+        loop.remove_reader(client)
+    first = client.recv(5, socket.MSG_PEEK)
     if not looks_like_http(first):
         return bool(first)
-    await loop.sock_sendall(found, TLS_WANTED)
-    found.shutdown(socket.SHUT_WR)
-    # What the client goes on to say is taken in: else it would never see the answer.
+    await loop.sock_sendall(client, HTTP_ON_HTTPS_PORT)
+    client.shutdown(socket.SHUT_WR)
+    # Read what the client still sends: otherwise a reset hides the response.
     try:
-        async with asyncio.timeout(_CUT):
-            while await loop.sock_recv(found, 65536):
+        async with asyncio.timeout(_CANCEL_GRACE):
+            while await loop.sock_recv(client, 65536):
                 pass
     except TimeoutError:
         pass

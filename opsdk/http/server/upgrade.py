@@ -1,4 +1,4 @@
-"""A connection after another protocol took over: bytes in, bytes out."""
+"""A server connection after an upgrade: bytes in, bytes out."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Protocol
 from opsdk.errors import ConnectionLostError
 
 _HIGH = 64 * 1024
-"""Bytes that wait to be read before the client is slowed down."""
+"""Unread bytes above which the connection stops reading."""
 
 
 class UpgradePort(Protocol):
-    """What a tunnel asks of its connection."""
+    """What an upgraded stream needs of its connection."""
 
     @property
     def closing(self) -> bool:
@@ -21,69 +21,69 @@ class UpgradePort(Protocol):
         ...
 
     def write(self, data: bytes) -> None:
-        """Send, or keep until it can be sent."""
+        """Send or buffer `data`."""
         ...
 
     async def drained(self) -> None:
-        """Return when what is kept is little, or the client gone."""
+        """Return when the write buffer has room, or the connection is closed."""
         ...
 
     def hold(self, *, reading: bool) -> None:
-        """Stop reading, or go on."""
+        """Pause or resume reading."""
         ...
 
 
 Upgrade = Callable[[list[tuple[bytes, bytes]]], "UpgradedStream"]
-"""Answers 101 with headers; what the connection is from then on."""
+"""Sends 101 with the given headers, and returns the stream."""
 
 
 class UpgradedStream:
-    """Both directions of one connection. One reader, any number of writers."""
+    """Both directions of an upgraded connection. One reader, any number of writers."""
 
-    def __init__(self, line: UpgradePort, close: Callable[[], None]) -> None:
-        self._line = line
+    def __init__(self, connection: UpgradePort, close: Callable[[], None]) -> None:
+        self._connection = connection
         self._close = close
-        self._waiting = bytearray()
+        self._unread = bytearray()
         self._event = asyncio.Event()
         self.ended = False
 
     def __repr__(self) -> str:
-        return f"<Tunnel: {len(self._waiting)} bytes wait{', ended' if self.ended else ''}>"
+        return f"<UpgradedStream: {len(self._unread)} bytes unread{', ended' if self.ended else ''}>"
 
     def feed(self, data: bytes) -> None:
-        """The client has sent something."""
-        self._waiting += data
-        if len(self._waiting) > _HIGH:
-            self._line.hold(reading=False)
+        """Add bytes from the client."""
+        self._unread += data
+        if len(self._unread) > _HIGH:
+            self._connection.hold(reading=False)
         self._event.set()
 
     def end(self) -> None:
-        """The client will send nothing more."""
+        """The client sends no more bytes."""
         self.ended = True
         self._event.set()
 
     async def read(self) -> bytes:
-        """What has come since; waits for something. Empty when the client will send nothing more."""
-        while not self._waiting and not self.ended:
+        """Wait for bytes from the client and return them. Empty at the end."""
+        while not self._unread and not self.ended:
             self._event.clear()
             await self._event.wait()
-        found = bytes(self._waiting)
-        self._waiting.clear()
-        self._line.hold(reading=True)
-        return found
+        data = bytes(self._unread)
+        self._unread.clear()
+        self._connection.hold(reading=True)
+        return data
 
     async def write(self, data: bytes) -> None:
-        """Send; waits while the client does not read.
+        """Send bytes, and wait while the client does not read.
 
         Raises:
             ConnectionLostError: the connection has ended.
         """
-        if self._line.closing:
+        if self._connection.closing:
             raise ConnectionLostError("the connection has ended")
-        self._line.write(data)
-        await self._line.drained()
+        self._connection.write(data)
+        await self._connection.drained()
 
     def close(self) -> None:
-        """End the connection when everything is sent; idempotent."""
+        """Send what was written, then close the connection. Idempotent."""
         self.end()
         self._close()

@@ -1,4 +1,4 @@
-"""WebSockets: messages over a connection that was upgraded. The frames are a library's."""
+"""WebSocket messages over an upgraded connection. The ``websockets`` library handles the frames."""
 
 from __future__ import annotations
 
@@ -17,14 +17,12 @@ if TYPE_CHECKING:
     from websockets.frames import Frame
 
 _MAGIC = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
-MOST = 4 << 20
-"""Bytes of one message."""
-_WITHOUT = 1005
-"""The code of a close frame that has none."""
+MAX_MESSAGE_BYTES = 4 << 20
+"""Largest message, in bytes."""
 
 
 def wants_websocket(request: HttpRequest) -> bool:
-    """Whether the client asks to go on with a WebSocket, on a connection that can."""
+    """Whether the request asks for a WebSocket and the connection supports an upgrade."""
     words = {word.strip().lower() for word in request.header("connection").split(",")}
     return "upgrade" in words and request.header("upgrade").lower() == "websocket" and request.upgrade is not None
 
@@ -36,55 +34,58 @@ def accept_websocket(
     *,
     release: Callable[[], None] | None = None,
 ) -> UpgradeResponse:
-    """The answer that upgrades; `run` gets the socket and the subprotocol: the first of the client's that is ours, too.
+    """Return the response that upgrades. `run` gets the socket and the subprotocol.
 
-    ``""`` among `protocols` allows clients that name none. `release` is called in the end, also where `run` never
-    began.
+    Args:
+        request: the upgrade request.
+        protocols: the supported subprotocols; ``""`` accepts clients that name none. The client's order decides.
+        run: handles the socket; the connection closes when it returns.
+        release: called at the end, even if `run` never started.
 
     Raises:
-        BadRequestError: it is no proper handshake.
-        ForbiddenError: none of the client's subprotocols is spoken here.
+        BadRequestError: the handshake is invalid.
+        ForbiddenError: none of the client's subprotocols is supported.
     """
     key = request.header("sec-websocket-key")
     if request.method != "GET" or not key or request.header("sec-websocket-version") != "13":
         raise BadRequestError("not websocket protocol")
-    asked = [word.strip() for word in request.header("sec-websocket-protocol").split(",") if word.strip()] or [""]
-    chosen = next((word for word in asked if word in protocols), None)
+    requested = [word.strip() for word in request.header("sec-websocket-protocol").split(",") if word.strip()] or [""]
+    chosen = next((word for word in requested if word in protocols), None)
     if chosen is None:
         listed = " ".join(filter(None, protocols))
-        raise ForbiddenError(f"requested protocol(s) are not supported: [{' '.join(asked)}]; supports [{listed}]")
+        raise ForbiddenError(f"requested protocol(s) are not supported: [{' '.join(requested)}]; supports [{listed}]")
     digest = base64.b64encode(hashlib.sha1(key.encode() + _MAGIC, usedforsecurity=False).digest()).decode()
     headers = [("sec-websocket-accept", digest)]
     if chosen:
         headers.append(("sec-websocket-protocol", chosen))
 
-    async def begin(tunnel: UpgradedStream) -> None:
-        await run(WebSocket(tunnel), chosen)
+    async def begin(stream: UpgradedStream) -> None:
+        await run(WebSocket(stream), chosen)
 
     return UpgradeResponse(101, headers, protocol="websocket", run=begin, release=release)
 
 
 class WebSocket:
-    """Messages in both directions: text as `str`, the rest as `bytes`. Pings are answered while somebody receives."""
+    """Messages in both directions: text as `str`, binary as `bytes`. Pings get a response while `receive` runs."""
 
-    def __init__(self, tunnel: UpgradedStream) -> None:
-        from websockets.protocol import OPEN, SERVER, Protocol  # noqa: PLC0415 - takes long to load, few need it
+    def __init__(self, stream: UpgradedStream) -> None:
+        from websockets.protocol import OPEN, SERVER, Protocol  # noqa: PLC0415 - start-up time: slow import, rarely needed
 
-        self._tunnel = tunnel
-        self._protocol = Protocol(SERVER, state=OPEN, max_size=MOST)
+        self._stream = stream
+        self._protocol = Protocol(SERVER, state=OPEN, max_size=MAX_MESSAGE_BYTES)
         self._messages: deque[bytes | str] = deque()
         self._parts: list[Frame] = []
         self._closed = False
 
     def __repr__(self) -> str:
-        return f"<WebSocket on {self._tunnel!r}>"
+        return f"<WebSocket on {self._stream!r}>"
 
     async def receive(self) -> bytes | str | None:
-        """The next message; None when there will be none any more."""
+        """Return the next message, or None at the end."""
         while not self._messages:
             if self._closed:
                 return None
-            data = await self._tunnel.read()
+            data = await self._stream.read()
             if data:
                 self._protocol.receive_data(data)
             else:
@@ -103,7 +104,7 @@ class WebSocket:
                 self._closed = True
             elif frame.opcode in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
                 self._parts.append(frame)
-                if sum(len(part.data) for part in self._parts) > MOST:
+                if sum(len(part.data) for part in self._parts) > MAX_MESSAGE_BYTES:
                     self._protocol.fail(1009, "the message is too long")
                     self._closed = True
                 elif frame.fin:
@@ -117,7 +118,7 @@ class WebSocket:
         return whole.decode("utf-8", "replace") if text else whole
 
     async def send(self, message: bytes | str) -> None:
-        """Send; waits while the client does not read.
+        """Send a message, and wait while the client does not read.
 
         Raises:
             ConnectionLostError: the socket is closed.
@@ -134,7 +135,7 @@ class WebSocket:
         await self._flush()
 
     async def close(self, code: int = 1000, reason: str = "") -> None:
-        """Say that nothing more will be sent; idempotent, and no error where the client has gone."""
+        """Send a close frame. Idempotent; no error if the client has disconnected."""
         from websockets.exceptions import InvalidState  # noqa: PLC0415 - as above
 
         try:
@@ -146,4 +147,4 @@ class WebSocket:
     async def _flush(self) -> None:
         data = b"".join(self._protocol.data_to_send())
         if data:
-            await self._tunnel.write(data)
+            await self._stream.write(data)

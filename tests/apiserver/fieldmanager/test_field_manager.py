@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from opsdk.apiserver.fieldmanager.field_manager import FieldManager
 from opsdk.errors import ApiError, BadRequestError, ConflictError
 from opsdk.structured_merge.fieldpath import FieldSet
-from opsdk.structured_merge.schema import Schema, shape_of_schema
+from opsdk.structured_merge.schema import Schema, structural_schema
 from opsdk.structured_merge.value import JsonObject
 from tests.structured_merge.schemas import SCHEMAS, WIDGET_SCHEMA, WORK
 
@@ -77,7 +77,7 @@ def test_a_creator_owns_what_it_sets_beyond_the_zero_value() -> None:
 def test_a_creator_of_a_custom_resource_also_owns_its_parts() -> None:
     """A custom resource has no zero value, so that whoever sets spec owns it."""
     new = {"apiVersion": "g/v1", "kind": "Widget", "metadata": {"name": "a"}, "spec": {"tags": ["x"]}}
-    created = manager(shape_of_schema(WIDGET_SCHEMA), api_version="g/v1").update(None, new, manager="m", now=T1)
+    created = manager(structural_schema(WIDGET_SCHEMA), api_version="g/v1").update(None, new, manager="m", now=T1)
     assert owners(created) == [("m", "Update", {"f:spec": {".": {}, "f:tags": {".": {}, 'v:"x"': {}}}})]
 
 
@@ -329,10 +329,10 @@ def test_what_does_not_fit_the_type_is_told() -> None:
 
 
 # ------------------------------------------------------------------ versions
-V2 = shape_of_schema(
+V2 = structural_schema(
     {"type": "object", "properties": {"spec": {"type": "object", "properties": {"size": {}, "color": {}}}}}
 )
-V1 = shape_of_schema(
+V1 = structural_schema(
     {"type": "object", "properties": {"spec": {"type": "object", "properties": {"size": {}, "note": {}}}}}
 )
 
@@ -371,7 +371,7 @@ def test_elements_that_stand_twice_have_no_form_in_other_versions() -> None:
     """In its own version, an object may have them (they were there before); converting it loses the owners."""
     words = {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"}
     spec = {"type": "object", "properties": {"words": words}}
-    shape = shape_of_schema({"type": "object", "properties": {"spec": spec}})
+    shape = structural_schema({"type": "object", "properties": {"spec": spec}})
 
     def manager(version: str) -> FieldManager:
         return FieldManager(shape=shape, api_version=version, shapes={"g/v1": shape, "g/v2": shape})

@@ -13,7 +13,7 @@ from opsdk.aio.clock import LOOP_CLOCK
 from opsdk.errors import ConnectionLostError, DeadlineError, InternalServerError, NotFoundError, UsageError
 from opsdk.rest.config import Config, Impersonate
 from opsdk.rest.request import RestRequest
-from opsdk.rest.response import raise_for
+from opsdk.rest.response import raise_for_status
 from opsdk.rest.transport import Transport
 from opsdk.structured_merge.value import JsonObject
 
@@ -171,7 +171,7 @@ async def test_a_failure_before_the_head_is_a_500(caplog: pytest.LogCaptureFixtu
         async with Transport(Config(app=app)) as transport:
             response = await transport.send(GET)
             with pytest.raises(InternalServerError):
-                raise_for(response, GET)
+                raise_for_status(response, GET)
     assert [record.exc_info[0] for record in caplog.records if record.exc_info] == [LookupError]
     assert caplog.records[0].levelno == logging.ERROR
 

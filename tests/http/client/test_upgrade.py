@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opsdk.http.client.parser import ResponseState
-from opsdk.http.client.upgrade import SwitchingReader
+from opsdk.http.client.upgrade import UpgradeParser
 
 HEAD = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
 REFUSED = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 3\r\n\r\nno!"
 
 
-def fed(data: bytes, cuts: list[int]) -> SwitchingReader:
+def fed(data: bytes, cuts: list[int]) -> UpgradeParser:
     """A reader that got the bytes in pieces."""
-    reader = SwitchingReader()
+    reader = UpgradeParser()
     reader.begin("GET")
     edges = [0, *sorted({cut % (len(data) + 1) for cut in cuts}), len(data)]
     for start, end in itertools.pairwise(edges):

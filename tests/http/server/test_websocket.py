@@ -19,7 +19,7 @@ from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse, text_response
 from opsdk.http.server.server import ServeOptions, WebServer
 from opsdk.http.server.upgrade import UpgradedStream
-from opsdk.http.server.websocket import MOST, WebSocket, accept_websocket, wants_websocket
+from opsdk.http.server.websocket import MAX_MESSAGE_BYTES, WebSocket, accept_websocket, wants_websocket
 
 pytestmark = pytest.mark.realtime
 
@@ -105,7 +105,7 @@ async def test_messages_come_back_whole() -> None:
 async def test_a_message_may_be_too_long() -> None:
     """In one piece or in many: the client is told the reason, and the connection ends."""
     async with serving() as (world, _, url):
-        for message in (b"x" * (MOST + 1), [b"x" * (MOST // 2 + 1)] * 2):
+        for message in (b"x" * (MAX_MESSAGE_BYTES + 1), [b"x" * (MAX_MESSAGE_BYTES // 2 + 1)] * 2):
             async with connect(f"{url}/echo", max_size=None) as socket:
                 await socket.recv()
                 try:

@@ -143,7 +143,7 @@ def _reader(media: str, served: InstalledResource, raw: bytes) -> PatchRequest:
         return PatchRequest(lambda doc: apply_merge_patch(doc, parsed.tree), complaints=parsed.complaints)
     parsed = _parse(raw, go_type=_MAP, prefix="")
     patch = parsed.tree or {}
-    merge = partial(apply_strategic, patch=patch, shape=served.model.shape)
+    merge = partial(apply_strategic, patch=patch, schema=served.model.shape)
     return PatchRequest(merge, document=patch, complaints=parsed.complaints)
 
 

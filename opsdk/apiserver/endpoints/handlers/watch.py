@@ -163,7 +163,7 @@ class _Stream:
             while self._clock.now() < self._end:
                 if not pending.done():
                     await asyncio.wait((pending, alarm.future), return_when=asyncio.FIRST_COMPLETED)
-                if alarm.rang:
+                if alarm.fired:
                     # A change that is in hand counts as read, so no bookmark may overtake it.
                     due = self._clock.now() >= bookmark and not pending.done()
                     if due and (line := self._bookmark(watch)):
@@ -247,8 +247,8 @@ class _Stream:
     def _framed(self, kind: str, obj: JsonObject, *, once: bool = False) -> bytes:
         write = self._accepted.write
         if write is not None:
-            return watch_frame(kind, _FRAMES.once(obj, write) if once else write(obj))
-        made = _BODIES.once(obj, self._plain) if once else self._plain(obj)
+            return watch_frame(kind, _FRAMES.get_or_compute(obj, write) if once else write(obj))
+        made = _BODIES.get_or_compute(obj, self._plain) if once else self._plain(obj)
         return b'{"type":"%b","object":%b}\n' % (kind.encode(), made)
 
     def _plain(self, obj: JsonObject) -> bytes:

@@ -1,0 +1,86 @@
+"""State that all connections of one server share."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from email.utils import formatdate
+from typing import Protocol
+
+from opsdk.http.asgi_types import App
+from opsdk.http.server.exchange import ServerExchange
+
+_LOG = logging.getLogger("opsdk.http.server")
+
+
+class StoppableConnection(Protocol):
+    """A server connection as the server stops it."""
+
+    def stop(self) -> None:
+        """Finish the current response, then close."""
+        ...
+
+    def abort(self) -> None:
+        """Close at once, without a response."""
+        ...
+
+
+class Service:
+    """The application, the open connections and the running requests of a server.
+
+    Attributes:
+        draining: the server stops: each connection closes after its current response.
+    """
+
+    def __init__(self, app: App) -> None:
+        self.app = app
+        self.connections: set[StoppableConnection] = set()
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.draining = False
+        self._empty: asyncio.Event | None = None
+        self._second = 0
+        self._date = b""
+
+    def __repr__(self) -> str:
+        return f"<Service with {len(self.connections)} connections>"
+
+    def date(self) -> bytes:
+        """Return the Date header's value, computed once in a second."""
+        now = int(time.time())
+        if now != self._second:
+            self._second, self._date = now, formatdate(now, usegmt=True).encode()
+        return self._date
+
+    def discard(self, connection: StoppableConnection) -> None:
+        """Remove a connection that has ended."""
+        self.connections.discard(connection)
+        if self._empty is not None and not self.connections:
+            self._empty.set()
+
+    async def wait_empty(self, seconds: float) -> None:
+        """Return when no connection is left, or after `seconds`."""
+        if not self.connections:
+            return
+        self._empty = asyncio.Event()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._empty.wait(), seconds)
+
+    def start(self, exchange: ServerExchange, on_failure: Callable[[], None]) -> None:
+        """Run the application for a request, in a new task. `on_failure` is called if the response is incomplete."""
+        task = asyncio.get_running_loop().create_task(self._run(exchange, on_failure))
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    async def _run(self, exchange: ServerExchange, on_failure: Callable[[], None]) -> None:
+        try:
+            await exchange.app(exchange.scope, exchange.receive, exchange.send)
+        except asyncio.CancelledError:
+            # The server stops: end the response here, if its framing allows that.
+            exchange.finish()
+        except Exception:  # noqa: BLE001 - no request may stop the server
+            _LOG.exception("the application failed on %r", exchange)
+        if not exchange.complete and not exchange.disconnected:
+            on_failure()
