@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.closing import Closing
@@ -34,6 +36,9 @@ from opsdk.rest.discovery import Discovery
 from opsdk.rest.discovery_mapper import RestDiscoverySource
 from opsdk.rest.transport import RequestAttempt, Transport
 from opsdk.telemetry.records import Requested, TelemetryHook
+
+if TYPE_CHECKING:
+    import httpx
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +138,20 @@ class Cluster(Closing):
             Requested(method=attempt.request.method, host=attempt.host, status=attempt.status, seconds=attempt.seconds)
         )
 
+    @cached_property
+    def http(self) -> httpx.AsyncClient:
+        """An httpx client for requests of your own, with this server's address, credentials and connections.
+
+        >>> async def version(cluster: Cluster) -> str:
+        ...     return (await cluster.http.get("/version")).json()["gitVersion"]
+
+        Requests are not retried. Connection errors are `opsdk.errors.TransportError`. `aclose` closes the client.
+        """
+        # Imported here for start-up time: httpx takes longer to import than the rest of the client.
+        from opsdk.rest.httpx_client import httpx_client  # noqa: PLC0415
+
+        return httpx_client(self.transport)
+
     # -------------------------------------------------------------- life cycle
     def needs_leader_election(self) -> bool:
         """Return False: every replica keeps its cache up to date."""
@@ -167,6 +186,8 @@ class Cluster(Closing):
         try:
             await finish(self._stop(), name=f"{self!r}/stop")
         finally:
+            if "http" in self.__dict__:
+                await self.http.aclose()
             await self.transport.aclose()
 
     def __repr__(self) -> str:

@@ -1,6 +1,6 @@
 """HTTP transport of one API server: credentials, retries, timeouts, client-side throttling.
 
-Requests of opsdk use the connection pool directly. `httpx_client` lets users call the same server with httpx.
+Requests use the connection pool directly. `opsdk.rest.httpx_client` lets users call the same server with httpx.
 """
 
 from __future__ import annotations
@@ -12,12 +12,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import count
 
-import httpx
-
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.closing import Closing
 from opsdk.aio.token_bucket import TokenBucket
-from opsdk.errors import DeadlineError, TlsError, TransportError, UsageError
+from opsdk.errors import DeadlineError, TlsError, TransportError
 from opsdk.http.client.decompression import decoder_for
 from opsdk.http.client.errors import TRANSPORT_ERRORS, translate
 from opsdk.http.client.in_process import AsgiBackend
@@ -294,14 +292,6 @@ class Transport(Closing):
             raise
         return wait
 
-    # -- httpx
-    def httpx_client(self) -> httpx.AsyncClient:
-        """Return an httpx client with this transport's pool, address and credentials.
-
-        Closing it leaves the pool open. Connection errors are opsdk's, not httpx's.
-        """
-        return httpx.AsyncClient(transport=HttpxTransport(self), base_url=str(self.endpoint))
-
     # -- closing
     async def aclose(self) -> None:
         """Close every connection and end every request. Idempotent."""
@@ -309,45 +299,3 @@ class Transport(Closing):
 
     def __repr__(self) -> str:
         return f"<Transport to {self.endpoint}: {self._backend!r}>"
-
-
-# ------------------------------------------------------------------ httpx
-# Headers that the transport or the connection sets.
-_OWN_HEADERS = frozenset({"host", "connection", "content-length", "transfer-encoding", "user-agent", "accept-encoding"})
-
-
-class HttpxTransport(httpx.AsyncBaseTransport):
-    """Lets an ``httpx.AsyncClient`` use a `Transport`. Only for URLs of its server."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Make one exchange, without retries."""
-        ours, url = self._transport.endpoint, request.url
-        port = url.port or {"http": 80, "https": 443}.get(url.scheme)
-        if (url.scheme, url.host, port) != (ours.scheme, ours.host, ours.port):
-            raise UsageError(f"{url.scheme}://{url.host}:{port} is not {ours}; this client has one server")
-        raw = request.url.raw_path.decode("ascii")
-        if not raw.startswith(ours.base_path):
-            raise UsageError(f"{raw.partition('?')[0]} is outside {ours}")
-        plain = RestRequest(
-            request.method,
-            raw.removeprefix(ours.base_path),
-            headers={name: value for name, value in request.headers.items() if name.lower() not in _OWN_HEADERS},
-            body=await request.aread(),
-        )
-        exchange = await self._transport.exchange(plain)
-        return httpx.Response(exchange.status, headers=exchange.headers, stream=_ExchangeStream(exchange))
-
-
-class _ExchangeStream(httpx.AsyncByteStream):
-    def __init__(self, exchange: ResponseStream) -> None:
-        self._exchange = exchange
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        while data := await self._exchange.read():
-            yield data
-
-    async def aclose(self) -> None:
-        await self._exchange.aclose()

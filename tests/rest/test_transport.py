@@ -9,7 +9,6 @@ import zlib
 from typing import Any
 
 import httptools
-import httpx
 import pytest
 from http_servers import Seen, Server, always, answer, in_turn
 
@@ -569,24 +568,6 @@ def test_the_map_of_foreign_exceptions_is_complete(sent: bool) -> None:
         assert str(ours).startswith("https://x: ")
         if not isinstance(ours, TlsError | DecodeError) and not issubclass(kind, errors.PARSE_ERRORS):
             assert type(ours) is (ConnectionLostError if sent else ConnectError), kind
-
-
-# ------------------------------------------------------------------ httpx at the edge
-async def test_httpx_clients_share_the_pool() -> None:
-    """An httpx client of this transport has its address, credentials and connections, and no other server."""
-    async with Server(always(answer(body=gzip.compress(b"hi"), Content_Encoding="gzip"))) as server:
-        async with Transport(Config(host=f"{server.host}/base", token="t")) as transport:
-            async with transport.httpx_client() as client:
-                response = await client.post("/x", params={"q": "1"}, json={"a": 1})
-                assert (response.status_code, response.text) == (200, "hi")
-                with pytest.raises(UsageError, match="one server"):
-                    await client.get("http://elsewhere/")
-                with pytest.raises(UsageError, match="outside"):
-                    await client.get(httpx.URL(server.host + "/other"))
-            await transport.send(GET)
-        assert server.accepted == 1
-        assert (server.seen[0].target, server.seen[0].body) == ("/base/x?q=1", b'{"a":1}')
-        assert server.seen[0].header("authorization") == "Bearer t"
 
 
 # ------------------------------------------------------------------ proxies
