@@ -17,12 +17,13 @@ from opsdk.apimachinery.object import ObjectList as ObjectList
 from opsdk.apimachinery.object import PartialObjectMetadata as PartialObjectMetadata
 from opsdk.apimachinery.object import TypedObject as TypedObject
 from opsdk.apimachinery.object import Unstructured as Unstructured
+from opsdk.apimachinery.object import deep_copy as deep_copy
+from opsdk.apimachinery.object import to_tree as to_tree
 from opsdk.apimachinery.quantity import IntOrString as IntOrString
 from opsdk.apimachinery.quantity import Quantity as Quantity
 from opsdk.apimachinery.scheme import Scheme as Scheme
 from opsdk.apimachinery.selectors import FieldSelector as FieldSelector
 from opsdk.apimachinery.selectors import Selector as Selector
-from opsdk.apimachinery.time import MicroTime as MicroTime
 from opsdk.apimachinery.time import Time as Time
 from opsdk.builder.controller_builder import ControllerBuilder as ControllerBuilder
 from opsdk.builder.controller_builder import WatchSpec as WatchSpec
@@ -53,8 +54,7 @@ from opsdk.event.request import Request as Request
 from opsdk.manager.manager import Manager as Manager
 from opsdk.manager.manager import ManagerOptions as ManagerOptions
 from opsdk.patch import MergeFrom as MergeFrom
-from opsdk.patch import PatchType as PatchType
-from opsdk.patch import RawPatch as RawPatch
 from opsdk.recorder.recorder import EventRecorder as EventRecorder
 from opsdk.rest.config import Config as Config
 from opsdk.rest.load import load_config as load_config
+from opsdk.structured_merge.value import JsonObject as JsonObject

@@ -1,4 +1,11 @@
-"""The API-server framework: storage, registries, endpoints, a delegation chain.
+"""The API server framework: storage, registries, admission, endpoints, a delegation chain.
 
-Built like k8s.io/apiserver and named like it. Knows no kinds: `envtest` brings those. Uses nothing of the client side.
+Upstream: k8s.io/apiserver and k8s.io/kube-aggregator (v1.36).
+
+It has upstream's packages and names, knows no kinds (`envtest` brings the built-in ones) and never imports the client
+side. `WebServer` serves an application over HTTP or TLS.
 """
+
+from opsdk.http.server.server import ServeOptions, Tls, WebServer
+
+__all__ = ["ServeOptions", "Tls", "WebServer"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from opsdk.aio.clock import LOOP_CLOCK
 from opsdk.apimachinery.meta import Condition
 from opsdk.apimachinery.time import whole_seconds
 
@@ -19,7 +20,7 @@ def set_condition(
     reason: str,
     message: str = "",
     *,
-    now: datetime,
+    now: datetime | None = None,
     observed_generation: int = 0,
 ) -> bool:
     """Set one condition in place. Returns True if anything changed.
@@ -30,7 +31,7 @@ def set_condition(
         status: ``"True"``, ``"False"``, ``"Unknown"`` or a bool.
         reason: one CamelCase word.
         message: a sentence.
-        now: the transition time; it only changes when the status changes.
+        now: the transition time, set when the status changes; default: the time of the event loop's clock.
         observed_generation: the generation that the condition is based on.
 
     >>> from datetime import UTC
@@ -40,6 +41,7 @@ def set_condition(
     >>> set_condition(conditions, "Ready", True, "AllGood", now=datetime(2026, 1, 2, tzinfo=UTC))
     False
     """
+    now = now or LOOP_CLOCK.wall()
     word = str(status)
     existing = get_condition(conditions, type)
     moved = existing is None or existing.status != word

@@ -10,15 +10,13 @@ import tempfile
 from pathlib import Path
 
 from bookshelf.server import make_server
-from opsdk import Client, Cluster, OpsdkError, Unstructured, load_config
+from opsdk import Client, Cluster, JsonObject, OpsdkError, Unstructured, load_config, to_tree
 from opsdk.api.core.v1 import ConfigMap
-from opsdk.apimachinery.object import to_tree
+from opsdk.apiserver import ServeOptions, Tls, WebServer
 from opsdk.apiserver.auth.authentication_config import NAME, NAMESPACE, ClientAuthenticationConfig
 from opsdk.apiserver.storage.memory import MemoryStorage
 from opsdk.apiserver.storage.ports import Storage
 from opsdk.apiserver.storage.sqlite import SqliteStorage
-from opsdk.http.server.server import ServeOptions, Tls, WebServer
-from opsdk.structured_merge.value import JsonObject
 
 
 def parser() -> argparse.ArgumentParser:

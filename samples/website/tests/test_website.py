@@ -7,12 +7,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import envtest
-from opsdk import Client, Cluster, MergeFrom, ObjectMeta, Unstructured, crd_for
+from opsdk import Client, Cluster, MergeFrom, ObjectMeta, Unstructured, crd_for, deep_copy
 from opsdk.api.apps.v1 import Deployment
 from opsdk.api.core.v1 import ConfigMap, Service
-from opsdk.apimachinery.object import deep_copy
-from opsdk.recipes.conditions import is_condition_true
-from opsdk.recipes.owner_references import is_controlled_by
+from opsdk.recipes import is_condition_true, is_controlled_by
 from website.api import FINALIZER, Website, WebsiteSpec
 from website.operator import DIRECTORY, make_operator
 

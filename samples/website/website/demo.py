@@ -12,12 +12,11 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from opsdk import Client, Cluster, MergeFrom, ObjectMeta, Unstructured, crd_for, load_config
+from opsdk import Client, Cluster, MergeFrom, ObjectMeta, Unstructured, crd_for, deep_copy, load_config
 from opsdk.api.apps.v1 import Deployment
 from opsdk.api.core.v1 import ConfigMap, Service
 from opsdk.api.events.v1 import Event
-from opsdk.apimachinery.object import deep_copy
-from opsdk.recipes.conditions import is_condition_true
+from opsdk.recipes import is_condition_true
 from website.api import Website, WebsiteSpec
 from website.operator import DIRECTORY
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from opsdk import MergeFrom, ObjectMeta, Operator, OperatorOptions, Request
-from opsdk.aio.clock import LOOP_CLOCK
+from opsdk import MergeFrom, ObjectMeta, Operator, OperatorOptions, Request, deep_copy
 from opsdk.api.apps.v1 import Deployment
 from opsdk.api.core.v1 import ConfigMap, Service
-from opsdk.apimachinery.object import deep_copy
-from opsdk.recipes.conditions import is_condition_true, set_condition
-from opsdk.recipes.finalizers import add_finalizer, is_deleting, remove_finalizer
+from opsdk.recipes import add_finalizer, is_condition_true, is_deleting, remove_finalizer, set_condition
 from website.api import FINALIZER, Website, WebsiteStatus
 from website.children import config_map, deployment, is_rolled_out, service
 
@@ -56,7 +53,6 @@ class WebsiteReconciler:
             ready,
             "Available" if ready else "RollingOut",
             f"{status.ready_replicas} of {site.spec.replicas} replicas are ready",
-            now=LOOP_CLOCK.wall(),
             observed_generation=site.metadata.generation,
         )
         if before.status != site.status:

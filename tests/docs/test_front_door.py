@@ -1,0 +1,62 @@
+"""README, docs and samples import only what the project documents as public."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+import opsdk
+
+ROOT = Path(__file__).resolve().parents[2]
+MODULES = {
+    "opsdk",
+    "opsdk.apiserver",
+    "opsdk.errors",
+    "opsdk.handlers",
+    "opsdk.patch",
+    "opsdk.predicates",
+    "opsdk.recipes",
+    "opsdk.sources",
+    "opsdk.testing",
+}
+"""The documented modules; of opsdk.api, opsdk.apiserver and opsdk.testing also what is inside."""
+PACKAGES = ("opsdk.api.", "opsdk.apiserver.", "opsdk.testing.")
+
+
+def sources() -> list[tuple[str, str]]:
+    """Each Python file of the samples, and each Python block of the pages."""
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    blocks = [
+        (f"{page.name}[{number}]", block)
+        for page in pages
+        for number, block in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL))
+    ]
+    return blocks + [(str(p.relative_to(ROOT)), p.read_text()) for p in sorted((ROOT / "samples").rglob("*.py"))]
+
+
+def imported(text: str) -> set[str]:
+    """The modules of opsdk that a text imports from."""
+    nodes = list(ast.walk(ast.parse(text)))
+    modules = {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module}
+    modules |= {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    return {module for module in modules if module.split(".")[0] == "opsdk"}
+
+
+@pytest.mark.parametrize(("where", "text"), sources(), ids=lambda value: value if len(value) < 60 else "text")
+def test_examples_use_the_public_modules(where: str, text: str) -> None:
+    """An example that needs an inner module shows that the public surface lacks something."""
+    inner = {module for module in imported(text) if module not in MODULES and not module.startswith(PACKAGES)}
+    assert not inner, f"{where} imports {inner}: export the name from opsdk or a documented module"
+
+
+def test_the_front_door_has_at_most_sixty_names() -> None:
+    """They are sorted, each can be imported, and type checkers see the same ones."""
+    assert len(opsdk.__all__) <= 60
+    assert opsdk.__all__ == sorted(opsdk.__all__)
+    stub = (ROOT / "opsdk" / "__init__.pyi").read_text()
+    assert sorted(re.findall(r" as (\w+)", stub)) == opsdk.__all__
+    for name in opsdk.__all__:
+        assert getattr(opsdk, name) is not None
