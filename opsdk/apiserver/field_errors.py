@@ -178,10 +178,10 @@ def too_many(field: Path, count: int, limit: int) -> FieldError:
 
 def invalid_error(kind: str, group: str, name: str, errors: Iterable[FieldError]) -> InvalidError:
     """The 422 for these errors: each text once in the message, every error in the causes."""
-    found = list(errors)
-    texts = list(dict.fromkeys(map(str, found)))
+    causes = list(errors)
+    texts = list(dict.fromkeys(map(str, causes)))
     listed = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     qualified = f"{kind}.{group}" if group else kind
     message = f"{qualified} {go_quote(name)} is invalid" + (f": {listed}" if texts else "")
-    details = Details(name=name, group=group, kind=kind, causes=tuple(error.cause for error in found))
+    details = Details(name=name, group=group, kind=kind, causes=tuple(error.cause for error in causes))
     return InvalidError(message, details=details)

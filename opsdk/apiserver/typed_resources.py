@@ -50,16 +50,16 @@ class FieldPrinter(Printer):
 
     def __init__(self, *fields: tuple[str, str]) -> None:
         self._paths = [path.strip(".").split(".") for _, path in fields]
-        named = [TableColumn(name=name, description=f"The field {path}.") for name, path in fields]
+        columns = [TableColumn(name=name, description=f"The field {path}.") for name, path in fields]
         first = TableColumn(name="Name", format="name", description="The name of the object.")
         last = TableColumn(name="Created At", type="date", description="When the object was created.")
-        self.columns = [first, *named, last]
+        self.columns = [first, *columns, last]
 
     def cells(self, obj: JsonObject, now: float) -> list[Any]:
         """See `Printer`."""
         meta = obj.get("metadata") or {}
-        shown = [_at(obj, path) for path in self._paths]
-        return [meta.get("name", ""), *shown, meta.get("creationTimestamp")]
+        values = [_at(obj, path) for path in self._paths]
+        return [meta.get("name", ""), *values, meta.get("creationTimestamp")]
 
 
 def _at(obj: Any, path: Sequence[str]) -> Any:
@@ -111,8 +111,8 @@ class KindModel:
 
     def default(self, obj: JsonObject, *, nulls: bool = False) -> JsonObject:
         """See `Model`."""
-        made: JsonObject = self.schema.default(obj, nulls=nulls)
-        return made
+        defaulted: JsonObject = self.schema.default(obj, nulls=nulls)
+        return defaulted
 
     def to_storage(self, obj: JsonObject) -> JsonObject:
         """See `Model`; what is served is what is stored."""
@@ -125,16 +125,16 @@ class KindModel:
 
 def _metadata(found: Any) -> tuple[JsonObject, list[str]]:
     """Metadata that is right, and the paths of what nobody knows."""
-    given = {} if found is None else found
-    if not isinstance(given, dict):
+    metadata = {} if found is None else found
+    if not isinstance(metadata, dict):
         raise DecodeError("json: cannot unmarshal metadata into Go struct field of type v1.ObjectMeta")
-    meta = {key: value for key, value in given.items() if value is not None}
+    meta = {key: value for key, value in metadata.items() if value is not None}
     try:
         msgspec.convert(meta, ObjectMeta)
     except msgspec.ValidationError as error:
         raise DecodeError(f"metadata: {error}") from None
-    known = {key: value for key, value in meta.items() if key in _META_FIELDS}
-    return known, sorted(f"metadata.{key}" for key in meta.keys() - known.keys())
+    known_fields = {key: value for key, value in meta.items() if key in _META_FIELDS}
+    return known_fields, sorted(f"metadata.{key}" for key in meta.keys() - known_fields.keys())
 
 
 class KindStrategy(SchemaStrategy):
@@ -153,10 +153,10 @@ def resources_of(
     model = KindModel(kind, printer=printer)
     rules = strategy or KindStrategy(kind)
     store = GenericStore(storage, info, rules)
-    made = [InstalledResource(info, store, model)]
+    installed = [InstalledResource(info, store, model)]
     if rules.has_status:
-        made.append(InstalledResource(replace(info, subresource="status"), StatusStore(store), model))
-    return made
+        installed.append(InstalledResource(replace(info, subresource="status"), StatusStore(store), model))
+    return installed
 
 
 class KindSchemas:

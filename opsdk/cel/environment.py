@@ -122,8 +122,8 @@ class CelEnvironment:
     ) -> None:
         self._library = merged(libraries)
         self._macros = {**STANDARD, **self._library.macros}
-        known = _joined({} if types is None else types, self._library.types)
-        self._scope = CheckerScope(variables or {}, known, self._library.functions)
+        known_types = _joined({} if types is None else types, self._library.types)
+        self._scope = CheckerScope(variables or {}, known_types, self._library.functions)
         self._construct = construct
 
     def extend(

@@ -145,14 +145,14 @@ class _Compiler:
         slot = self._slot(node.name)
         if slot is not None:
             return _local(slot)
-        named = self._named(node)
-        assert named is not None
-        return named
+        constant = self._named(node)
+        assert constant is not None
+        return constant
 
     def _select(self, node: Select) -> Code:
-        named = self._named(node)
-        if named is not None:
-            return named
+        constant = self._named(node)
+        if constant is not None:
+            return constant
         operand, name = self.code(node.operand), node.field
         if node.test:
             return lambda frame: _test(operand(frame), name)
@@ -286,11 +286,11 @@ class _Compiler:
         cost = 1 if _is_path(container) else 2
 
         def get(frame: Frame) -> Any:
-            value, at = first(frame), second(frame)
+            value, key = first(frame), second(frame)
             frame.charge(cost)
             if isinstance(value, Optional):
-                return find_index(value.value, at) if value.has_value else value
-            return index(value, at)
+                return find_index(value.value, key) if value.has_value else value
+            return index(value, key)
 
         return get
 
@@ -306,11 +306,11 @@ class _Compiler:
         first, second = self.code(container), self.code(key)
 
         def get(frame: Frame) -> Optional:
-            value, at = first(frame), second(frame)
+            value, key = first(frame), second(frame)
             frame.charge(1)
             if isinstance(value, Optional):
-                return find(value.value, at) if value.has_value else value
-            return find(value, at)
+                return find(value.value, key) if value.has_value else value
+            return find(value, key)
 
         return get
 
@@ -333,7 +333,7 @@ class _Compiler:
     def _list(self, node: ListOf) -> Code:
         if not node.optional and all(isinstance(one, Literal) for one in node.elements):
             return _constant([one.value for one in node.elements if isinstance(one, Literal)])
-        codes = [(self.code(one), at in node.optional) for at, one in enumerate(node.elements)]
+        codes = [(self.code(one), index in node.optional) for index, one in enumerate(node.elements)]
 
         def build(frame: Frame) -> list[Any]:
             built: list[Any] = []
@@ -560,8 +560,8 @@ _KEYS: Final = frozenset({TypeKind.BOOL, TypeKind.INT, TypeKind.UINT, TypeKind.S
 def _fits(param: Type, value: Any) -> bool:
     if param.kind in (TypeKind.DYN, TypeKind.PARAM):
         return True
-    found = type_of(value)
-    return found.kind is param.kind and (param.kind is not TypeKind.OPAQUE or found.name == param.name)
+    actual = type_of(value)
+    return actual.kind is param.kind and (param.kind is not TypeKind.OPAQUE or actual.name == param.name)
 
 
 def _guarded(name: str, overload: Overload) -> Callable[..., Any]:
@@ -625,9 +625,9 @@ def _invoke(call: Callable[..., Any], cost: Callable[[Sequence[Any], Any], int] 
         first, second = codes
 
         def binary(frame: Frame) -> Any:
-            left, right = first(frame), second(frame)
+            first_value, right = first(frame), second(frame)
             frame.charge(1)
-            return call(left, right)
+            return call(first_value, right)
 
         return binary
 

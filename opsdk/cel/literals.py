@@ -91,7 +91,7 @@ def _format(node: CallNode, form: str, given: ListOf, checked: Checked) -> Itera
     """The first thing that is wrong with a form and what is given for it."""
     places = count()
     try:
-        clauses = [read_clause(found) for found in CLAUSE.finditer(form)]
+        clauses = [read_clause(clause_match) for clause_match in CLAUSE.finditer(form)]
     except CelEvaluationError as error:
         yield Issue(node.at, str(error))
         return
@@ -150,13 +150,13 @@ _FORMATTED: Final = {
 def _list(node: ListOf, checked: Checked) -> Iterator[Issue]:
     first: Type | None = None
     for index, element in enumerate(node.elements):
-        found = checked.types[element.id]
-        if index in node.optional and found.params:
-            found = found.params[0]
+        list_type = checked.types[element.id]
+        if index in node.optional and list_type.params:
+            list_type = list_type.params[0]
         if first is None:
-            first = found
-        elif not _same(first, found):
-            yield _mismatch(element.at, first, found)
+            first = list_type
+        elif not _same(first, list_type):
+            yield _mismatch(element.at, first, list_type)
             return
 
 

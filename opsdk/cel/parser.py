@@ -108,9 +108,9 @@ class _Parser:
         return self._advance() if self._token.is_(*symbols) else None
 
     def _expect(self, symbol: str) -> Token:
-        found = self._accept(symbol)
-        if found is not None:
-            return found
+        token = self._accept(symbol)
+        if token is not None:
+            return token
         if self._peek().is_(symbol):
             self._syntax(f"extraneous input {_shown(self._token)} expecting '{symbol}'")
             self._advance()
@@ -170,9 +170,9 @@ class _Parser:
     def _within(self, *closers: str) -> Expr:
         """An expression within something that goes on or ends with one of these."""
         self._closers.append(closers)
-        found = self._expr()
+        expr = self._expr()
         self._closers.pop()
-        return found
+        return expr
 
     def _expr(self) -> Expr:
         self._deeper()
@@ -205,13 +205,13 @@ class _Parser:
     def _binary(self, level: int) -> Expr:
         if level == len(_LEVELS):
             return self._unary()
-        left = self._binary(level + 1)
+        expr = self._binary(level + 1)
         length = 0
         while mark := self._accept(*_LEVELS[level]):
             length += 1
             self._check_length(length)
-            left = self._call(mark.at, _OPERATORS.get(mark.text, f"_{mark.text}_"), left, self._binary(level + 1))
-        return left
+            expr = self._call(mark.at, _OPERATORS.get(mark.text, f"_{mark.text}_"), expr, self._binary(level + 1))
+        return expr
 
     def _unary(self) -> Expr:
         token = self._token
@@ -276,8 +276,8 @@ class _Parser:
     def _no_name(self, dot: Token, *, optional: bool = False) -> None:
         """Complain that no name follows a dot; before ``in``, which goes on as an operator, that is all."""
         if self._token.text in _LITERALS:
-            wanted = "{IDENTIFIER, ESC_IDENTIFIER}" if optional else "IDENTIFIER"
-            self._syntax(f"mismatched input {_shown(self._token)} expecting {wanted}")
+            expected = "{IDENTIFIER, ESC_IDENTIFIER}" if optional else "IDENTIFIER"
+            self._syntax(f"mismatched input {_shown(self._token)} expecting {expected}")
         else:
             self._no_way_on(dot)
         if not self._token.is_("in"):
@@ -361,13 +361,13 @@ class _Parser:
 
     def _struct_name(self, name: str) -> str | None:
         """The type's name if this is the construction of an object; then the next token is its brace."""
-        at = self._next
-        while self._tokens[at].is_(".") and self._tokens[at + 1].kind is TokenKind.IDENTIFIER:
-            name = f"{name}.{self._tokens[at + 1].text}"
-            at += 2
-        if not self._tokens[at].is_("{"):
+        position = self._next
+        while self._tokens[position].is_(".") and self._tokens[position + 1].kind is TokenKind.IDENTIFIER:
+            name = f"{name}.{self._tokens[position + 1].text}"
+            position += 2
+        if not self._tokens[position].is_("{"):
             return None
-        self._next = at
+        self._next = position
         return name
 
     def _struct(self, name: str) -> Expr:
@@ -392,21 +392,21 @@ class _Parser:
         minus = self._accept("-")
         token = self._token
         sign = "-" if minus else ""
-        at = (minus or token).at
+        position = (minus or token).at
         match token.kind:
             case TokenKind.INT:
-                return self._int(self._advance(), sign, at)
+                return self._int(self._advance(), sign, position)
             case TokenKind.FLOAT:
-                return Literal(float(sign + self._advance().text), DOUBLE, id=next(self._ids), at=at)
+                return Literal(float(sign + self._advance().text), DOUBLE, id=next(self._ids), at=position)
             case TokenKind.UINT:
                 return self._uint(self._advance())
             case TokenKind.STRING | TokenKind.BYTES:
                 return self._string(self._advance())
         word = self._accept("true", "false")
         if word is not None:
-            return Literal(word.text == "true", BOOL, id=next(self._ids), at=at)
+            return Literal(word.text == "true", BOOL, id=next(self._ids), at=position)
         if self._accept("null"):
-            return Literal(None, NULL, id=next(self._ids), at=at)
+            return Literal(None, NULL, id=next(self._ids), at=position)
         self._no_operand()
         return self._primary()
 

@@ -66,15 +66,15 @@ def _message(error: Exception) -> str:
 
 def find(pattern: str, text: str) -> str:
     """The first match, or nothing."""
-    found = compile_regex(pattern).search(text)
-    return str(found[0]) if found else ""
+    match = compile_regex(pattern).search(text)
+    return str(match[0]) if match else ""
 
 
 def find_all(pattern: str, text: str, limit: int = -1) -> Sequence[str]:
     """The matches, at most `limit` unless it is negative."""
-    found: list[str] = []
+    matches: list[str] = []
     for match in compile_regex(pattern).finditer(text):
-        if 0 <= limit <= len(found):
+        if 0 <= limit <= len(matches):
             break
-        found.append(match[0])
-    return found
+        matches.append(match[0])
+    return matches

@@ -168,9 +168,9 @@ def type_of(value: Any) -> Type:
     >>> type_of(1).name, type_of(UInt(1)).name, type_of([1]).name
     ('int', 'uint', 'list')
     """
-    known = _TYPES.get(type(value))
-    if known is not None:
-        return known
+    known_type = _TYPES.get(type(value))
+    if known_type is not None:
+        return known_type
     if isinstance(value, Opaque | CelObject):
         return value.cel_type
     if isinstance(value, ListView):
@@ -185,8 +185,8 @@ _KINDS: Final[dict[type, TypeKind]] = {python: cel.kind for python, cel in _TYPE
 
 def kind_of(value: Any) -> TypeKind:
     """The sort of a value's type."""
-    known = _KINDS.get(type(value))
-    return known if known is not None else type_of(value).kind
+    known_kind = _KINDS.get(type(value))
+    return known_kind if known_kind is not None else type_of(value).kind
 
 
 NUMERIC: Final = frozenset({TypeKind.INT, TypeKind.UINT, TypeKind.DOUBLE})
@@ -222,8 +222,8 @@ def _equal_maps(left: Mapping[Any, Any], right: Mapping[Any, Any]) -> bool:
     if len(left) != len(right):
         return False
     for key, value in left.items():
-        found = find_key(right, key)
-        if not found.has_value or not equal(value, found.value):
+        entry = find_key(right, key)
+        if not entry.has_value or not equal(value, entry.value):
             return False
     return True
 
@@ -278,9 +278,9 @@ def index(container: Any, key: Any) -> Any:
     Raises:
         CelEvaluationError: it is not there.
     """
-    found = find_index(container, key)
-    if found.has_value:
-        return found.value
+    result = find_index(container, key)
+    if result.has_value:
+        return result.value
     if isinstance(container, Listed):
         raise CelEvaluationError(f"index out of bounds: {show(key)}")
     raise CelEvaluationError(f"no such key: {show(key)}")
@@ -289,8 +289,8 @@ def index(container: Any, key: Any) -> Any:
 def find_index(container: Any, key: Any) -> Optional:
     """An element by its index or a value by its key, if it is there; what has neither has none."""
     if isinstance(container, Listed):
-        at = _as_index(key)
-        return Optional.of(container[at]) if 0 <= at < len(container) else Optional.none()
+        position = _as_index(key)
+        return Optional.of(container[position]) if 0 <= position < len(container) else Optional.none()
     if isinstance(container, Mapped):
         return find_key(container, key)
     if isinstance(container, CelObject) and isinstance(key, str):
@@ -324,10 +324,10 @@ def field(operand: Any, name: str) -> Any:
     Raises:
         CelEvaluationError: it is not there.
     """
-    found = find_field(operand, name)
-    if not found.has_value:
+    result = find_field(operand, name)
+    if not result.has_value:
         raise CelEvaluationError(f"no such key: {name}")
-    return found.value
+    return result.value
 
 
 def contains(container: Any, value: Any) -> bool:

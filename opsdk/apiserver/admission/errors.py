@@ -22,5 +22,5 @@ def refused(review: Attributes, why: str, *, causes: tuple[Cause, ...] = ()) -> 
 
 def together(texts: Sequence[str]) -> str:
     """Several reasons as one text, each once."""
-    found = list(dict.fromkeys(texts))
-    return found[0] if len(found) == 1 else f"[{', '.join(found)}]"
+    unique_texts = list(dict.fromkeys(texts))
+    return unique_texts[0] if len(unique_texts) == 1 else f"[{', '.join(unique_texts)}]"

@@ -137,8 +137,8 @@ def rules_of(trees: Sequence[JsonObject] | None) -> tuple[RuleWithOperations, ..
 # ------------------------------------------------------------------ selectors
 def selector_of(tree: JsonObject | None) -> Selector:
     """A label selector that passed validation; none at all selects everything."""
-    given = {key: value for key, value in (tree or {}).items() if value is not None}
-    return Selector.of(msgspec.convert(given, LabelSelector))
+    selector = {key: value for key, value in (tree or {}).items() if value is not None}
+    return Selector.of(msgspec.convert(selector, LabelSelector))
 
 
 def selects_object(selector: Selector, review: Attributes) -> bool:

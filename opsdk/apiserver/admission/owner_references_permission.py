@@ -34,29 +34,29 @@ class OwnerReferencesPermissionEnforcement(Plugin):
             return
         info = review.served.info
         own = GroupVersionResource(info.group, info.version, info.resource)
-        why = await self._refusal(review, "delete", own, info.subresource, review.name)
-        if why is not None:
-            raise refused(review, f"cannot set an ownerRef on a resource you can't delete: {why}, <nil>")
+        reason = await self._refusal(review, "delete", own, info.subresource, review.name)
+        if reason is not None:
+            raise refused(review, f"cannot set an ownerRef on a resource you can't delete: {reason}, <nil>")
         for owner in _blocking(review):
             await self._check_owner(review, owner)
 
     async def _check_owner(self, review: Attributes, owner: JsonObject) -> None:
         version, kind = owner.get("apiVersion", ""), owner.get("kind", "")
-        found = self._resources(version, kind)
-        if not found:
+        resources = self._resources(version, kind)
+        if not resources:
             text = "cannot set blockOwnerDeletion in this case because cannot find RESTMapping for APIVersion"
             raise refused(review, f'{text} {version} Kind {kind}: no matches for kind "{kind}" in version "{version}"')
-        for resource in found:
-            why = await self._refusal(review, "update", resource, "finalizers", owner.get("name", ""))
-            if why is not None:
+        for resource in resources:
+            reason = await self._refusal(review, "update", resource, "finalizers", owner.get("name", ""))
+            if reason is not None:
                 text = "cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set"
-                raise refused(review, f"{text} finalizers on: {why}, <nil>")
+                raise refused(review, f"{text} finalizers on: {reason}, <nil>")
 
     async def _refusal(
         self, review: Attributes, verb: str, resource: GroupVersionResource, subresource: str, name: str
     ) -> str | None:
         """Why the user may not; None where they may."""
-        asked = AuthorizerAttributes(
+        attributes = AuthorizerAttributes(
             user=review.user,
             verb=verb,
             group=resource.group,
@@ -66,13 +66,13 @@ class OwnerReferencesPermissionEnforcement(Plugin):
             namespace=review.namespace,
             name=name,
         )
-        decision = await self._authorizer.authorize(asked)
+        decision = await self._authorizer.authorize(attributes)
         return None if decision.allowed else decision.reason
 
 
 def _owners(obj: JsonObject | None) -> Sequence[JsonObject]:
-    found: Sequence[JsonObject] = ((obj or {}).get("metadata") or {}).get("ownerReferences") or []
-    return found
+    references: Sequence[JsonObject] = ((obj or {}).get("metadata") or {}).get("ownerReferences") or []
+    return references
 
 
 def _blocking(review: Attributes) -> list[JsonObject]:

@@ -24,5 +24,5 @@ def writes(review: Attributes, path: str, *operations: str) -> bool:
     >>> # writes(review, "pods", "CREATE"), writes(review, "certificates.k8s.io/certificatesigningrequests", "UPDATE")
     """
     info = review.served.info
-    shown = f"{info.group}/{info.path}" if info.group else info.path
-    return shown == path and review.operation in operations
+    resource_text = f"{info.group}/{info.path}" if info.group else info.path
+    return resource_text == path and review.operation in operations

@@ -35,8 +35,8 @@ def obstacle(remote: RemoteService, network: Network) -> Availability | None:
         return Availability("False", "EndpointsNotFound", f"cannot find endpointslices for {where}")
     name = port.get("name") or ""
     if not any(True for _ in _addresses(network, name)):
-        why = f'endpointslices for {where} have no addresses with port name "{name}"'
-        return Availability("False", "MissingEndpoints", why)
+        reason = f'endpointslices for {where} have no addresses with port name "{name}"'
+        return Availability("False", "MissingEndpoints", reason)
     return None
 
 

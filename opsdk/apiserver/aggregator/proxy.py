@@ -104,8 +104,8 @@ class AggregatorProxy:
         self, place: Endpoint, request: HttpRequest, target: str, headers: list[tuple[str, str]]
     ) -> HttpResponse:
         """Ask the other server to go over to another protocol; bytes then pass unread in both directions."""
-        asked = request.header("upgrade")
-        pairs = [("Host", place.joined), *headers, ("Connection", "Upgrade"), ("Upgrade", asked)]
+        upgrade_header = request.header("upgrade")
+        pairs = [("Host", place.joined), *headers, ("Connection", "Upgrade"), ("Upgrade", upgrade_header)]
         try:
             far = await self._lines.switch(place, request.method, target, pairs)
         except OpsdkError as error:
@@ -113,7 +113,7 @@ class AggregatorProxy:
         if far.status != SWITCHING:
             return await _answer(far, request.method)
         back = [(name, value) for name, value in far.headers.items() if name not in _NOT_BACK]
-        protocol = far.headers.get("upgrade", asked)
+        protocol = far.headers.get("upgrade", upgrade_header)
         return UpgradeResponse(SWITCHING, back, protocol=protocol, run=partial(_join, far), release=far.abort)
 
 
@@ -123,9 +123,9 @@ def unavailable() -> HttpResponse:
 
 
 def _plain(text: str) -> HttpResponse:
-    made = text_response(f"{text}\n", status=503)
-    made.add_header("x-content-type-options", "nosniff")
-    return made
+    response = text_response(f"{text}\n", status=503)
+    response.add_header("x-content-type-options", "nosniff")
+    return response
 
 
 def user_headers(user: User) -> Iterator[tuple[str, str]]:
@@ -145,9 +145,9 @@ def _one_line(text: str) -> str:
 
 
 def _forwarded(request: HttpRequest, place: Endpoint) -> Iterator[tuple[str, str]]:
-    named = {name.strip().lower() for name in request.header("connection").split(",")}
+    hop_headers = {name.strip().lower() for name in request.header("connection").split(",")}
     for name in request.headers:
-        dropped = name in _OURS or name in named or name.startswith(("x-remote-", "impersonate-", "audit-id"))
+        dropped = name in _OURS or name in hop_headers or name.startswith(("x-remote-", "impersonate-", "audit-id"))
         for value in () if dropped else request.texts(name):
             yield name, value
     before = request.header("x-forwarded-for")

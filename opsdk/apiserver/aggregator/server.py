@@ -150,8 +150,8 @@ class Aggregator(Closing):
         if verdict is not None:
             self._learn(remote, None)
             return verdict, False
-        verdict, known = await self._probe.check(remote)
-        self._learn(remote, known)
+        verdict, documents = await self._probe.check(remote)
+        self._learn(remote, documents)
         return verdict, True
 
     def _learn(self, remote: RemoteService, known: RemoteDocuments | None) -> None:
@@ -170,8 +170,8 @@ class Aggregator(Closing):
             status = judged(old, verdict, now)
             if status == old:
                 return current
-            wanted: JsonObject = copy_tree({**current, "status": status})
-            return owners.update(current, wanted, manager="kube-apiserver", now=now)
+            desired: JsonObject = copy_tree({**current, "status": status})
+            return owners.update(current, desired, manager="kube-apiserver", now=now)
 
         try:
             await self._store.storage.guaranteed_update(self._store.key("", remote.name), put)
@@ -202,8 +202,8 @@ class Aggregator(Closing):
         groups = {served.group: list(served.versions) for served in self._delegate.groups()}
         for remote in self._remotes.values():
             versions = [v for v in groups.get(remote.group, ()) if v.version != remote.version]
-            known = self._known.get(remote.name) or stale(remote.version, None)
-            versions.append(ServedVersion(remote.version, (), known))
+            documents = self._known.get(remote.name) or stale(remote.version, None)
+            versions.append(ServedVersion(remote.version, (), documents))
             groups[remote.group] = self._ranks.sorted(remote.group, versions)
         return [ServedGroup(group, groups[group]) for group in sorted(groups, key=self._ranks.place)]
 

@@ -93,12 +93,12 @@ class BearerAuthenticator:
         reasons = [_NOT_KNOWN]
         for checker in self._checkers:
             try:
-                found = await checker.check(token, audiences)
+                user = await checker.check(token, audiences)
             except UnauthorizedError as error:
                 reasons.append(error.message)
                 continue
-            if found is not None:
-                return Authenticated(authenticated(found.user), found.audiences)
+            if user is not None:
+                return Authenticated(authenticated(user.user), user.audiences)
         raise UnauthorizedError(reasons[0] if len(reasons) == 1 else f"[{', '.join(reasons)}]")
 
 

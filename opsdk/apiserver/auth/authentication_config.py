@@ -55,12 +55,12 @@ class ClientAuthenticationConfig:
 
 def _listed(data: Mapping[str, str], key: str) -> tuple[str, ...]:
     try:
-        found = json.loads(data.get(key) or "[]")
+        items = json.loads(data.get(key) or "[]")
     except ValueError:
-        found = None
-    if not isinstance(found, list) or not all(isinstance(text, str) for text in found):
+        items = None
+    if not isinstance(items, list) or not all(isinstance(text, str) for text in items):
         raise ConfigError(f"{NAMESPACE}/{NAME}: {key} is no list of strings in JSON: {data.get(key)!r}")
-    return tuple(found)
+    return tuple(items)
 
 
 def _lowered(data: Mapping[str, str], key: str) -> tuple[str, ...]:

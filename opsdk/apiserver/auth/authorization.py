@@ -98,11 +98,11 @@ class UnionAuthorizer:
 
     async def rules_for(self, user: User, namespace: str) -> ResolvedRules:
         """What all that can list rules know together."""
-        found = [await a.rules_for(user, namespace) for a in self._authorizers if isinstance(a, RuleResolver)]
+        answers = [await a.rules_for(user, namespace) for a in self._authorizers if isinstance(a, RuleResolver)]
         return ResolvedRules(
-            rules=[rule for rules in found for rule in rules.rules],
-            incomplete=any(rules.incomplete for rules in found),
-            error=", ".join(rules.error for rules in found if rules.error),
+            rules=[rule for rules in answers for rule in rules.rules],
+            incomplete=any(rules.incomplete for rules in answers),
+            error=", ".join(rules.error for rules in answers if rules.error),
         )
 
 

@@ -31,8 +31,8 @@ class _Memory(Generic[T]):
         self._kept: OrderedDict[Hashable, tuple[float, T]] = OrderedDict()
 
     def get(self, key: Hashable) -> T | None:
-        found = self._kept.get(key)
-        return found[1] if found is not None and self._clock.now() < found[0] else None
+        entry = self._kept.get(key)
+        return entry[1] if entry is not None and self._clock.now() < entry[0] else None
 
     def put(self, key: Hashable, answer: T) -> None:
         self._kept[key] = (self._clock.now() + REMEMBERED, answer)
@@ -67,8 +67,8 @@ class DelegatedTokens:
             answer = await self._ask({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec})
         except OpsdkError as error:
             raise UnauthorizedError(f"the token cannot be checked: {error}") from error
-        found: JsonObject = answer.get("status") or {}
-        return found
+        status: JsonObject = answer.get("status") or {}
+        return status
 
 
 def user_of(found: JsonObject) -> User:
@@ -95,9 +95,9 @@ class DelegatedAuthorizer:
             return Decision(allowed=True)
         spec = access_of(attributes)
         key = _frozen(spec)
-        found = self._memory.get(key)
-        if found is not None:
-            return found
+        cached = self._memory.get(key)
+        if cached is not None:
+            return cached
         review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
         try:
             status: JsonObject = (await self._ask(review)).get("status") or {}

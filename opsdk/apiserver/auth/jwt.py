@@ -91,8 +91,8 @@ class SigningKey:
 
     def public(self) -> list[dict[str, str]]:
         """The keys whose tokens are good, as JSON web keys."""
-        found = {key.key_id: key for key in (self._key.public, *self._more())}
-        return [key.web_key() for key in found.values()]
+        keys = {key.key_id: key for key in (self._key.public, *self._more())}
+        return [key.web_key() for key in keys.values()]
 
     def _more(self) -> list[PublicKey]:
         if self._others is None:
@@ -108,8 +108,8 @@ class SigningKey:
 
     def verify(self, token: str) -> JsonObject:
         """The claims of a token that one of these keys signed; `UnauthorizedError` for any other."""
-        found = unverified(token)
-        if found is None:
+        unverified_token = unverified(token)
+        if unverified_token is None:
             raise UnauthorizedError(_BAD_SIGNATURE)
         signed, _, signature = token.rpartition(".")
         keys = [*([self._key.public] if self.exists else []), *self._more()]
@@ -118,9 +118,11 @@ class SigningKey:
         except ValueError:
             raise UnauthorizedError(_BAD_SIGNATURE) from None
         # The key says which algorithm it is good for, never the token.
-        if not any(key.algorithm == found[0].get("alg") and key.signed(signed.encode(), raw) for key in keys):
+        if not any(
+            key.algorithm == unverified_token[0].get("alg") and key.signed(signed.encode(), raw) for key in keys
+        ):
             raise UnauthorizedError(_BAD_SIGNATURE)
-        return found[1]
+        return unverified_token[1]
 
 
 _BAD_SIGNATURE = "go-jose/go-jose: error in cryptographic primitive"
@@ -147,13 +149,11 @@ def _load_or_create(path: Path) -> PrivateKey:
 
     if path.exists():
         return read_private(path)
-    made = _new()
-    raw = made.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
+    key = _new()
+    raw = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(raw)
     temporary.replace(path)
-    return PrivateKey(made)
+    return PrivateKey(key)

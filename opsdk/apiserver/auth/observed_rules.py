@@ -68,8 +68,8 @@ def minimal_rules(uses: Iterable[ObservedUse]) -> list[PolicyRule]:
     for use in uses:
         verbs.setdefault((use.group, use.resource, use.path), set()).add(use.verb)
     together: dict[tuple[str, bool, tuple[str, ...]], list[str]] = {}
-    for (group, resource, path), found in sorted(verbs.items()):
-        together.setdefault((group, bool(path), tuple(sorted(found))), []).append(path or resource)
+    for (group, resource, path), verb_set in sorted(verbs.items()):
+        together.setdefault((group, bool(path), tuple(sorted(verb_set))), []).append(path or resource)
     return [
         PolicyRule(verbs=words, paths=tuple(names))
         if is_path
@@ -103,13 +103,13 @@ class UserRules:
 
     def manifests(self, name: str) -> list[JsonObject]:
         """Roles and their bindings for all that was done, to be applied as they are."""
-        made: list[JsonObject] = []
+        manifests: list[JsonObject] = []
         for namespace in self.namespaces:
             role = self.role(name, namespace) if namespace else self.cluster_role(name)
             ref = {"apiGroup": _GROUP, "kind": role["kind"], "name": name}
             content = {"roleRef": ref, "subjects": [_subject(self.user)]}
-            made += [role, _object(f"{role['kind']}Binding", name, namespace, **content)]
-        return made
+            manifests += [role, _object(f"{role['kind']}Binding", name, namespace, **content)]
+        return manifests
 
     def exceeds(self, rules: Iterable[Mapping[str, Any]]) -> list[ObservedUse]:
         """What was done that these rules of a role do not allow, namespaces aside: empty where they are enough."""
@@ -182,9 +182,9 @@ class ObservingAuthorizer:
 
     def of(self, user: str) -> UserRules:
         """What one user did up to now."""
-        mine = {use: allowed for use, allowed in self._seen.items() if use.user == user}
+        user_rules = {use: allowed for use, allowed in self._seen.items() if use.user == user}
         return UserRules(
             user=user,
-            allowed=frozenset(use for use, allowed in mine.items() if allowed),
-            denied=frozenset(use for use, allowed in mine.items() if not allowed),
+            allowed=frozenset(use for use, allowed in user_rules.items() if allowed),
+            denied=frozenset(use for use, allowed in user_rules.items() if not allowed),
         )

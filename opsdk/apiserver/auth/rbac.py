@@ -38,24 +38,24 @@ class PolicyRule:
 
     def wire(self) -> JsonObject:
         """The form that roles have it in."""
-        found = {
+        fields = {
             "verbs": self.verbs,
             "apiGroups": self.groups,
             "resources": self.resources,
             "resourceNames": self.names,
             "nonResourceURLs": self.paths,
         }
-        return {key: list(value) for key, value in found.items() if value}
+        return {key: list(value) for key, value in fields.items() if value}
 
     def __str__(self) -> str:
-        named = {
+        fields = {
             "APIGroups": self.groups,
             "Resources": self.resources,
             "NonResourceURLs": self.paths,
             "ResourceNames": self.names,
             "Verbs": self.verbs,
         }
-        return "{" + ", ".join(f"{key}:{quoted(value)}" for key, value in named.items() if value) + "}"
+        return "{" + ", ".join(f"{key}:{quoted(value)}" for key, value in fields.items() if value) + "}"
 
     def allows(self, asked: AuthorizerAttributes) -> bool:
         """Whether the rule permits this request."""
@@ -82,7 +82,7 @@ class PolicyRule:
             _has_all(self.verbs, other.verbs)
             and _has_all(self.groups, other.groups)
             and self._covers_resources(other.resources)
-            and all(any(_path_covers(mine, path) for mine in self.paths) for path in other.paths)
+            and all(any(_path_covers(own_path, path) for own_path in self.paths) for path in other.paths)
             and (not self.names or (bool(other.names) and set(other.names) <= set(self.names)))
         )
 
@@ -125,7 +125,9 @@ def _path_covers(owned: str, wanted: str) -> bool:
 
 def missing(owned: Sequence[PolicyRule], wanted: Iterable[PolicyRule]) -> list[PolicyRule]:
     """The smallest parts of `wanted` that no rule of `owned` covers."""
-    return [part for rule in wanted for part in rule.parts() if not any(mine.covers(part) for mine in owned)]
+    return [
+        part for rule in wanted for part in rule.parts() if not any(owned_rule.covers(part) for owned_rule in owned)
+    ]
 
 
 def compact(rules: Iterable[PolicyRule]) -> list[PolicyRule]:
@@ -208,8 +210,8 @@ class RbacBinding:
 
     def subject_for(self, user: User) -> Subject | None:
         """The first subject that is the user, or one of its groups."""
-        mine = keys_of(user)
-        return next((s for s in self.subjects if s.key(self.namespace) in mine), None)
+        subject_keys = keys_of(user)
+        return next((s for s in self.subjects if s.key(self.namespace) in subject_keys), None)
 
     def describe(self, subject: Subject) -> str:
         """As the reason for a yes names it."""

@@ -97,8 +97,8 @@ def claims_of(
 
 def _reference(obj: JsonObject) -> dict[str, str]:
     meta = obj["metadata"]
-    found = {"name": meta["name"], "uid": meta.get("uid", "")}
-    return {key: value for key, value in found.items() if value}
+    reference = {"name": meta["name"], "uid": meta.get("uid", "")}
+    return {key: value for key, value in reference.items() if value}
 
 
 def check_times(claims: Mapping[str, Any], now: int) -> None:
@@ -123,10 +123,10 @@ def user_of(claims: Mapping[str, Any], find: Find) -> User:
     private = _mapping(claims.get(_PRIVATE))
     namespace, account = str(private.get("namespace", "")), _mapping(private.get("serviceaccount"))
     name = str(account.get("name", ""))
-    found = find("serviceaccounts", namespace, name)
-    if found is None:
+    account_object = find("serviceaccounts", namespace, name)
+    if account_object is None:
         raise UnauthorizedError(f'serviceaccounts "{name}" not found')
-    _same_uid(found, account, "service account UID ({}) does not match claim ({})")
+    _same_uid(account_object, account, "service account UID ({}) does not match claim ({})")
     secret, pod, node = (_mapping(private.get(k)) for k in ("secret", "pod", "node"))
     if secret:
         _still_there(find("secrets", namespace, str(secret.get("name"))), secret, "secret", "secret")
@@ -140,7 +140,9 @@ def user_of(claims: Mapping[str, Any], find: Find) -> User:
             if ref.get(part):
                 extra[f"{_EXTRA}{word}-{part}"] = (str(ref[part]),)
     username = f"{SERVICE_ACCOUNT}{namespace}:{name}"
-    return User(name=username, uid=found["metadata"].get("uid", ""), groups=account_groups(namespace), extra=extra)
+    return User(
+        name=username, uid=account_object["metadata"].get("uid", ""), groups=account_groups(namespace), extra=extra
+    )
 
 
 def kept_claims(account: JsonObject, secret: JsonObject) -> JsonObject:
@@ -164,9 +166,12 @@ def user_of_kept(claims: Mapping[str, Any], token: str, find: Find) -> User:
     )
     if claims.get("sub") != f"{SERVICE_ACCOUNT}{place}:{name}":
         raise UnauthorizedError("sub claim is invalid")
-    found = find("secrets", place, secret)
-    if found is None or (found.get("data") or {}).get("token") != base64.b64encode(token.encode()).decode():
-        raise UnauthorizedError("token does not match server's copy" if found else "token has been invalidated")
+    secret_object = find("secrets", place, secret)
+    if (
+        secret_object is None
+        or (secret_object.get("data") or {}).get("token") != base64.b64encode(token.encode()).decode()
+    ):
+        raise UnauthorizedError("token does not match server's copy" if secret_object else "token has been invalidated")
     account = find("serviceaccounts", place, name)
     if account is None:
         raise UnauthorizedError(f'serviceaccounts "{name}" not found')
@@ -194,8 +199,10 @@ def good_for(
     claims: Mapping[str, Any], wanted: Sequence[str], *, unless_said: Sequence[str] = (ISSUER,)
 ) -> tuple[str, ...]:
     """The wanted audiences that the token is for; raises where there is none."""
-    given = claims.get("aud") or unless_said
-    audiences = [given] if isinstance(given, str) else [a for a in given if isinstance(a, str)]
+    audience_claim = claims.get("aud") or unless_said
+    audiences = (
+        [audience_claim] if isinstance(audience_claim, str) else [a for a in audience_claim if isinstance(a, str)]
+    )
     both = tuple(a for a in audiences if a in wanted)
     if not both:
         text = f"token audiences {quoted(audiences)} is invalid for the target audiences {quoted(wanted)}"
@@ -217,8 +224,8 @@ class ServiceAccountTokens:
 
     async def check(self, token: str, audiences: Sequence[str]) -> Authenticated | None:
         """See `TokenChecker`."""
-        found = unverified(token)
-        if found is None or found[1].get("iss") not in (*self._names.issuers, KEPT_ISSUER):
+        unverified_token = unverified(token)
+        if unverified_token is None or unverified_token[1].get("iss") not in (*self._names.issuers, KEPT_ISSUER):
             return None
         claims = self._key.verify(token)
         if claims["iss"] == KEPT_ISSUER:

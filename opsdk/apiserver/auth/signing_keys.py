@@ -56,13 +56,13 @@ class PublicKey:
     def web_key(self) -> dict[str, str]:
         """The key as a JSON web key."""
         numbers: Any = self.key.public_numbers()
-        made = {"use": "sig", "kid": self.key_id, "alg": self.algorithm}
+        fields = {"use": "sig", "kid": self.key_id, "alg": self.algorithm}
         curve = _curve_of(self.key)
         if curve is None:
-            return {**made, "kty": "RSA", "n": encode_part(_big(numbers.n)), "e": encode_part(_big(numbers.e))}
+            return {**fields, "kty": "RSA", "n": encode_part(_big(numbers.n)), "e": encode_part(_big(numbers.e))}
         size = (self.key.key_size + 7) // 8
         x, y = (encode_part(n.to_bytes(size, "big")) for n in (numbers.x, numbers.y))
-        return {**made, "kty": "EC", "crv": curve[1], "x": x, "y": y}
+        return {**fields, "kty": "EC", "crv": curve[1], "x": x, "y": y}
 
     def signed(self, text: bytes, signature: bytes) -> bool:
         """Whether the signature is this key's, of this text."""
@@ -115,10 +115,10 @@ def read_private(path: Path) -> PrivateKey:
     from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - as above
 
     try:
-        found = serialization.load_pem_private_key(_pem(path), password=None)
+        key = serialization.load_pem_private_key(_pem(path), password=None)
     except (ValueError, TypeError) as error:
         raise ConfigError(f"cannot read the key {path}: {error}; remove it to have a new one made") from error
-    return PrivateKey(_usable(found, path))
+    return PrivateKey(_usable(key, path))
 
 
 def read_public(path: Path) -> list[PublicKey]:
@@ -126,24 +126,24 @@ def read_public(path: Path) -> list[PublicKey]:
     from cryptography import x509  # noqa: PLC0415 - as above
     from cryptography.hazmat.primitives import serialization  # noqa: PLC0415
 
-    made = []
+    keys = []
     for name, block in _blocks(_pem(path)):
         try:
-            found: Any
+            key: Any
             if name == "CERTIFICATE":
-                found = x509.load_pem_x509_certificate(block).public_key()
+                key = x509.load_pem_x509_certificate(block).public_key()
             elif name.endswith("PRIVATE KEY"):
-                found = serialization.load_pem_private_key(block, password=None).public_key()
+                key = serialization.load_pem_private_key(block, password=None).public_key()
             elif name.endswith("PUBLIC KEY"):
-                found = serialization.load_pem_public_key(block)
+                key = serialization.load_pem_public_key(block)
             else:
                 continue
         except (ValueError, TypeError) as error:
             raise ConfigError(f"cannot read a key of {path}: {error}") from error
-        made.append(PublicKey(_usable(found, path)))
-    if not made:
+        keys.append(PublicKey(_usable(key, path)))
+    if not keys:
         raise ConfigError(f"{path} holds no key: it takes PEM blocks of public keys, certificates or private keys")
-    return made
+    return keys
 
 
 def _pem(path: Path) -> bytes:
@@ -156,8 +156,8 @@ def _pem(path: Path) -> bytes:
 def _blocks(text: bytes) -> list[tuple[str, bytes]]:
     import re  # noqa: PLC0415 - only where keys are given
 
-    found = re.finditer(rb"-----BEGIN ([A-Z0-9 ]+)-----.*?-----END \1-----", text, re.DOTALL)
-    return [(match[1].decode(), match[0] + b"\n") for match in found]
+    blocks = re.finditer(rb"-----BEGIN ([A-Z0-9 ]+)-----.*?-----END \1-----", text, re.DOTALL)
+    return [(match[1].decode(), match[0] + b"\n") for match in blocks]
 
 
 def _usable(key: Any, path: Path) -> Any:
@@ -180,8 +180,8 @@ def _curve_of(key: Any) -> tuple[str, str, int] | None:
 def _hash(bits: int) -> HashAlgorithm:
     from cryptography.hazmat.primitives import hashes  # noqa: PLC0415 - as above
 
-    made: dict[int, HashAlgorithm] = {256: hashes.SHA256(), 384: hashes.SHA384(), 512: hashes.SHA512()}
-    return made[bits]
+    hashes_by_size: dict[int, HashAlgorithm] = {256: hashes.SHA256(), 384: hashes.SHA384(), 512: hashes.SHA512()}
+    return hashes_by_size[bits]
 
 
 def _big(number: int) -> bytes:

@@ -55,7 +55,7 @@ class AuditEvent:
 
     def event(self) -> JsonObject:
         """An ``Event`` of ``audit.k8s.io/v1``, of level Metadata."""
-        made: JsonObject = {
+        fields: JsonObject = {
             "kind": "Event",
             "apiVersion": "audit.k8s.io/v1",
             "level": "Metadata",
@@ -66,19 +66,19 @@ class AuditEvent:
             "user": _user(self.user),
         }
         if self.acting_as is not None:
-            made["impersonatedUser"] = _user(self.acting_as)
+            fields["impersonatedUser"] = _user(self.acting_as)
         if self.source:
-            made["sourceIPs"] = [self.source]
+            fields["sourceIPs"] = [self.source]
         if self.user_agent:
-            made["userAgent"] = self.user_agent
+            fields["userAgent"] = self.user_agent
         if self.info.is_resource:
-            made["objectRef"] = _object_ref(self.info)
-        made["responseStatus"] = {"metadata": {}, "code": self.code}
-        made["requestReceivedTimestamp"] = _stamp(self.received)
-        made["stageTimestamp"] = _stamp(self.answered)
+            fields["objectRef"] = _object_ref(self.info)
+        fields["responseStatus"] = {"metadata": {}, "code": self.code}
+        fields["requestReceivedTimestamp"] = _stamp(self.received)
+        fields["stageTimestamp"] = _stamp(self.answered)
         if self.annotations:
-            made["annotations"] = dict(self.annotations)
-        return made
+            fields["annotations"] = dict(self.annotations)
+        return fields
 
 
 def _stamp(when: datetime) -> str:
@@ -87,12 +87,12 @@ def _stamp(when: datetime) -> str:
 
 def _user(user: User) -> JsonObject:
     extra = {key: list(values) for key, values in user.extra.items()}
-    found = {"username": user.name, "uid": user.uid, "groups": list(user.groups), "extra": extra}
-    return {key: value for key, value in found.items() if value}
+    fields = {"username": user.name, "uid": user.uid, "groups": list(user.groups), "extra": extra}
+    return {key: value for key, value in fields.items() if value}
 
 
 def _object_ref(info: RequestInfo) -> JsonObject:
-    found = {
+    reference = {
         "resource": info.resource,
         "namespace": info.namespace,
         "name": info.name,
@@ -100,7 +100,7 @@ def _object_ref(info: RequestInfo) -> JsonObject:
         "apiVersion": info.version,
         "subresource": info.subresource,
     }
-    return {key: value for key, value in found.items() if value}
+    return {key: value for key, value in reference.items() if value}
 
 
 class AuditLog:

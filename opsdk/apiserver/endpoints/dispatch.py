@@ -63,10 +63,10 @@ _CONNECTERS: dict[type, bool] = {}
 
 def _connects(storage: object) -> bool:
     """Whether it is a `Connecter`; asked once for each class, because asking a protocol takes long."""
-    found = _CONNECTERS.get(type(storage))
-    if found is None:
-        found = _CONNECTERS[type(storage)] = isinstance(storage, Connecter)
-    return found
+    is_connecter = _CONNECTERS.get(type(storage))
+    if is_connecter is None:
+        is_connecter = _CONNECTERS[type(storage)] = isinstance(storage, Connecter)
+    return is_connecter
 
 
 def check_route(info: RequestInfo, served: InstalledResource) -> None:

@@ -63,8 +63,8 @@ class FilterChain:
 
     def wrap(self, handler: Handler) -> Handler:
         """The handler behind all filters."""
-        for named in reversed(self._filters):
-            handler = partial(_pass, named.filter, handler)
+        for filter_name in reversed(self._filters):
+            handler = partial(_pass, filter_name.filter, handler)
         return handler
 
 

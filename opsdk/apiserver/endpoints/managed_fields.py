@@ -69,16 +69,18 @@ async def owned(served: InstalledResource, write: Callable[[FieldManager], JsonO
     versions = served.versions
     if versions is None or not versions.remote:
         return write(field_manager(served))
-    known: dict[tuple[bytes, str], JsonObject | ApiError] = {}
+    conversions: dict[tuple[bytes, str], JsonObject | ApiError] = {}
 
     def convert(obj: Mapping[str, Any], wanted: str) -> Mapping[str, Any]:
         key = (encode_json(obj), wanted)
-        if key not in known:
+        if key not in conversions:
             raise _NeededError(key, dict(obj))
-        found = known[key]
-        if isinstance(found, ApiError):
-            raise ApiError(found.message, code=found.code, reason=found.reason, details=found.details)
-        return found
+        conversion = conversions[key]
+        if isinstance(conversion, ApiError):
+            raise ApiError(
+                conversion.message, code=conversion.code, reason=conversion.reason, details=conversion.details
+            )
+        return conversion
 
     manager = field_manager(served, convert)
     while True:
@@ -86,9 +88,9 @@ async def owned(served: InstalledResource, write: Callable[[FieldManager], JsonO
             return write(manager)
         except _NeededError as needed:
             try:
-                known[needed.key] = await versions.convert(needed.obj, needed.key[1])
+                conversions[needed.key] = await versions.convert(needed.obj, needed.key[1])
             except ApiError as error:
-                known[needed.key] = error
+                conversions[needed.key] = error
 
 
 class _NeededError(Exception):

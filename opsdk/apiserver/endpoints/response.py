@@ -113,9 +113,9 @@ def in_order(served: InstalledResource, accepted: AcceptedMediaType) -> bool:
 
 def wants_pretty(call: Call) -> bool:
     """Whether a person reads the answer."""
-    asked = call.http.query.get("pretty")
-    if asked:
-        return asked in ("1", "t", "T", "TRUE", "true", "True")
+    pretty = call.http.query.get("pretty")
+    if pretty:
+        return pretty in ("1", "t", "T", "TRUE", "true", "True")
     return call.http.header("user-agent").startswith(("curl", "Wget", "Mozilla/5.0"))
 
 
@@ -148,8 +148,8 @@ def accepted_for(call: Call, served: InstalledResource) -> AcceptedMediaType:
         return accepted
     include = call.http.query.get("includeObject")
     if accepted.kind == "Table" and include not in ("", "None", "Object", "Metadata"):
-        why = f"includeObject: Invalid value: {api_errors.quoted(include)}"
-        text = f"Unable to convert to Table as requested: {why}: must be 'Metadata', 'Object', 'None', or empty"
+        reason = f"includeObject: Invalid value: {api_errors.quoted(include)}"
+        text = f"Unable to convert to Table as requested: {reason}: must be 'Metadata', 'Object', 'None', or empty"
         raise api_errors.bad_request(text)
     return accepted
 

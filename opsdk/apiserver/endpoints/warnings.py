@@ -27,13 +27,13 @@ def _fitting(texts: list[str]) -> list[str]:
 
 def _first(texts: list[str], most: int) -> list[str]:
     """Those that are told until there are enough; the last may go beyond."""
-    told: list[str] = []
+    unique_warnings: list[str] = []
     for text in texts:
         if most <= 0:
             break
-        told.append(text)
+        unique_warnings.append(text)
         most -= len(text)
-    return told
+    return unique_warnings
 
 
 def _sound(text: str) -> bool:

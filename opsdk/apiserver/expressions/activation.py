@@ -57,10 +57,10 @@ class PolicyCompiler:
 
     def variable(self, name: str, text: str) -> CompiledExpression:
         """Compile the next variable."""
-        found = self.compile(text, ())
-        self._types[name] = DYN if isinstance(found.program, str) else _declared(found.program.type)
-        self.variables[name] = found
-        return found
+        program = self.compile(text, ())
+        self._types[name] = DYN if isinstance(program.program, str) else _declared(program.program.type)
+        self.variables[name] = program
+        return program
 
     def compile(
         self, text: str, wanted: tuple[Type, ...], *, authorizer: bool = True, patches: bool = False
@@ -69,14 +69,14 @@ class PolicyCompiler:
         return CompiledExpression(text, compile_typed(self._environment(authorizer, patches), text, wanted))
 
     def _environment(self, authorizer: bool, patches: bool) -> CelEnvironment:
-        known = self._environments.get((authorizer, patches))
-        if known is None:
-            known = admission_environment(params=self._params, authorizer=authorizer, patches=patches)
+        environment = self._environments.get((authorizer, patches))
+        if environment is None:
+            environment = admission_environment(params=self._params, authorizer=authorizer, patches=patches)
             if self._composed is not None:
                 types = {self._composed.name: self._composed}
-                known = known.extend(variables={"variables": self._composed}, types=types)
-            self._environments[authorizer, patches] = known
-        return known
+                environment = environment.extend(variables={"variables": self._composed}, types=types)
+            self._environments[authorizer, patches] = environment
+        return environment
 
 
 _PLAIN: Final = frozenset(
@@ -200,12 +200,12 @@ class Activation:
 
 async def judge(activation: Activation, conditions: list[CompiledExpression]) -> list[bool | str]:
     """What each match condition says: true, false, or what went wrong; only the latter where the budget runs out."""
-    said: list[bool | str] = []
+    results: list[bool | str] = []
     for condition in conditions:
         try:
-            said.append(await activation.evaluate(condition) is True)
+            results.append(await activation.evaluate(condition) is True)
         except CelEvaluationError as error:
-            said.append(str(error))
+            results.append(str(error))
         except OutOfBudgetError as error:
             return [str(error)]
-    return said
+    return results

@@ -25,8 +25,8 @@ class AuthorizerChecks:
 
     def ask(self, attributes: AuthorizerAttributes) -> Decision:
         """The answer, if there is one yet."""
-        for asked, decision in self._known:
-            if asked == attributes:
+        for known_attributes, decision in self._known:
+            if known_attributes == attributes:
                 return decision
         raise _UnansweredError(attributes)
 

@@ -61,8 +61,8 @@ _NAMED: Final = {
 
 
 def _named(name: str) -> Optional:
-    found = _NAMED.get(name)
-    return Optional.none() if found is None else Optional.of(found)
+    format_ = _NAMED.get(name)
+    return Optional.none() if format_ is None else Optional.of(format_)
 
 
 def _validate(form: FormatValue, text: str) -> Optional:

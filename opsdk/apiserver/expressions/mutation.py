@@ -129,9 +129,9 @@ def check_names(value: Any) -> None:
     Raises:
         PatchError: they are not.
     """
-    found = list(misnamed(value, value.cel_type.name)) if isinstance(value, ConstructedObject) else []
-    if found:
-        raise PatchError("type mismatch: " + "\n".join(found))
+    misnamed_fields = list(misnamed(value, value.cel_type.name)) if isinstance(value, ConstructedObject) else []
+    if misnamed_fields:
+        raise PatchError("type mismatch: " + "\n".join(misnamed_fields))
 
 
 def as_tree(value: Any) -> Any:
@@ -206,8 +206,8 @@ def _json_scalar(value: Any) -> Any:
         return str(value)
     if isinstance(value, float) and not math.isfinite(value):
         what = "NaN" if math.isnan(value) else f"{'+' if value > 0 else '-'}Inf"
-        why = f"proto: google.protobuf.Value.number_value: invalid {what} value"
-        raise PatchError(f"json: error calling MarshalJSON for type *structpb.Value: {why}")
+        reason = f"proto: google.protobuf.Value.number_value: invalid {what} value"
+        raise PatchError(f"json: error calling MarshalJSON for type *structpb.Value: {reason}")
     if isinstance(value, Type):
         raise PatchError("type conversion not supported for 'type'")
     if isinstance(value, Opaque):

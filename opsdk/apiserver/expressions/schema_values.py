@@ -37,10 +37,10 @@ class SchemaObject(CelObject):
 
     def find(self, field: str) -> Optional:
         """See `CelObject`; null is nothing."""
-        known = self._shape.fields.get(field)
-        if known is None:
+        field_shape = self._shape.fields.get(field)
+        if field_shape is None:
             return Optional.none()
-        name, convert = known
+        name, convert = field_shape
         value = self.tree.get(name)
         return Optional.none() if value is None else Optional.of(convert(value))
 
@@ -142,7 +142,7 @@ class SchemaMapList(SchemaList):
 
     def _find(self, elements: Sequence[Any], wanted: Any) -> int | None:
         key = self._key(wanted)
-        return next((at for at, one in enumerate(elements) if equal(self._key(one), key)), None)
+        return next((index for index, one in enumerate(elements) if equal(self._key(one), key)), None)
 
     def equals(self, other: Any) -> bool:
         """The same elements by the same keys, in any order."""
@@ -150,21 +150,21 @@ class SchemaMapList(SchemaList):
             return False
         others = list(other)
         for element in self:
-            at = self._find(others, element)
-            if at is None or not equal(element, others[at]):
+            index = self._find(others, element)
+            if index is None or not equal(element, others[index]):
                 return False
         return True
 
     def plus(self, other: Sequence[Any]) -> Sequence[Any]:
         """Elements of the other take the places of those with the same keys; new ones follow."""
-        found = list(self)
+        merged = list(self)
         for element in other:
-            at = self._find(found, element)
-            if at is None:
-                found.append(element)
+            index = self._find(merged, element)
+            if index is None:
+                merged.append(element)
             else:
-                found[at] = element
-        return SchemaMapList(found, _itself, self._keys)
+                merged[index] = element
+        return SchemaMapList(merged, _itself, self._keys)
 
 
 class SchemaMap(MapView):
@@ -211,12 +211,12 @@ def converter(schema: Schema, type_: Type, *, resource: bool = False) -> Convert
 
 
 def _object_converter(schema: Schema, type_: Type) -> Convert:
-    made: list[_ObjectShape] = []
+    shapes: list[_ObjectShape] = []
 
     def convert(tree: Any) -> Any:
-        if not made:
-            made.append(_ObjectShape(schema, type_))
-        return SchemaObject(tree, made[0])
+        if not shapes:
+            shapes.append(_ObjectShape(schema, type_))
+        return SchemaObject(tree, shapes[0])
 
     return convert
 
@@ -258,17 +258,17 @@ def _unparsed(text: str, layout: str) -> str:
 
 
 def _timestamp(text: str) -> Any:
-    found = parse_timestamp(text.upper())
-    if found is None:
+    timestamp = parse_timestamp(text.upper())
+    if timestamp is None:
         raise CelEvaluationError(f"Invalid date-time formatted string {text}: {_unparsed(text, '2006-01-02T15:04:05')}")
-    return found
+    return timestamp
 
 
 def _date(text: str) -> Any:
-    found = parse_timestamp(f"{text}T00:00:00Z")
-    if found is None:
+    timestamp = parse_timestamp(f"{text}T00:00:00Z")
+    if timestamp is None:
         raise CelEvaluationError(f"Invalid date formatted string {text}: {_unparsed(text, '2006-01-02')}")
-    return found
+    return timestamp
 
 
 _WORDS: Final = re.compile(r"([0-9]+)[\t\n\f\r ]*([A-Za-zµ]+)")
@@ -293,9 +293,9 @@ def _unit(name: str) -> int:
 
 
 def _duration(text: str) -> Duration:
-    found = parse_duration(text)
-    if found is not None:
-        return found
+    duration = parse_duration(text)
+    if duration is not None:
+        return duration
     pieces = _WORDS.findall(text) if len(text) <= _LONGEST else []
     sizes = [(int(count), _unit(unit.lower())) for count, unit in pieces]
     if not any(size for _, size in sizes):
@@ -311,9 +311,9 @@ def _bytes(text: str) -> bytes:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         strange = _NO_BASE64.search(text)
-        at = strange.start() if strange else len(text) // 4 * 4
-        why = f"illegal base64 data at input byte {at}"
-        raise CelEvaluationError(f"Invalid byte formatted string {text}: {why}") from None
+        offset = strange.start() if strange else len(text) // 4 * 4
+        reason = f"illegal base64 data at input byte {offset}"
+        raise CelEvaluationError(f"Invalid byte formatted string {text}: {reason}") from None
 
 
 _STRINGS: Final[dict[str, Convert]] = {
@@ -348,8 +348,8 @@ def misfit(tree: Any, schema: Schema) -> str:
     elif kind == "array" and not isinstance(tree, list):
         return "invalid data, expected an array for the provided schema with type=array"
     elif kind in _SCALARS:
-        wanted, allowed = _SCALARS[kind]
+        expected, allowed = _SCALARS[kind]
         whole = kind == "integer" and isinstance(tree, float) and tree.is_integer()
         if type(tree) not in allowed and not whole:
-            return f"invalid data, expected {wanted}, got {go_typename(tree)}"
+            return f"invalid data, expected {expected}, got {go_typename(tree)}"
     return ""

@@ -143,8 +143,8 @@ class FieldManager:
 
     def _check_convertible(self, obj: Object, prefix: str) -> None:
         if self._unconvertible:
-            why = f"request to convert CR to an invalid group/version: {self._api_version}"
-            text = f"{prefix} object ({describe_object(obj)}) to proper version: {why}"
+            reason = f"request to convert CR to an invalid group/version: {self._api_version}"
+            text = f"{prefix} object ({describe_object(obj)}) to proper version: {reason}"
             raise ApiError(text, code=500, reason="")
 
     def _exempt(self, live: Object, manager: str) -> FieldSet:

@@ -25,12 +25,12 @@ def owners_of_scale(entries: Iterable[Any] | None, replicas: Mapping[str, Path])
 
     `replicas` is the path of the number of replicas in the object, by apiVersion.
     """
-    shown: Managed = {}
+    managed: Managed = {}
     for key, owner in decode_entries(entries).items():
         path = replicas.get(owner.api_version)
         if path is not None and owner.fields.contains(path):
-            shown[key] = ManagedFieldsEntry(fields=_REPLICAS_IN_SCALE, api_version=SCALE_VERSION, time=owner.time)
-    return encode_entries(shown)
+            managed[key] = ManagedFieldsEntry(fields=_REPLICAS_IN_SCALE, api_version=SCALE_VERSION, time=owner.time)
+    return encode_entries(managed)
 
 
 def owners_of_scaled(

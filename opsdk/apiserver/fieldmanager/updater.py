@@ -62,10 +62,10 @@ class Updater:
         }
         result = self._prune(merged, claimed, last, applied)
         owners, _ = self._move(live, result, claimed, skip=key, force=force, exempt=exempt)
-        mine = owners[key].fields.difference(NEVER_OWNED) if key in owners else EMPTY
+        previous = owners[key].fields.difference(NEVER_OWNED) if key in owners else EMPTY
         owners = {name: owner for name, owner in owners.items() if name != key}
-        if mine:
-            owners[key] = claimed[key].with_fields(mine)
+        if previous:
+            owners[key] = claimed[key].with_fields(previous)
         return (None if deep_equal(live, result) else result), owners
 
     def _check_versions(self, live: Object, managed: Managed) -> None:
@@ -125,9 +125,9 @@ class Updater:
         dropped = with_named_fields(last.fields, shape)
         pruned = remove_items(whole, dropped, shape) or {}
         pruned = self._add_back_owned(whole, pruned, version, managed)
-        kept = with_named_fields(fields_of(pruned, shape), shape)
+        pruned_fields = with_named_fields(fields_of(pruned, shape), shape)
         everything = with_named_fields(fields_of(whole, shape), shape)
-        pruned = remove_items(whole, everything.difference(kept).intersection(dropped), shape) or {}
+        pruned = remove_items(whole, everything.difference(pruned_fields).intersection(dropped), shape) or {}
         return self._versions.convert(pruned, version, self._version, "pruned object")
 
     def _claims_all_of(self, last: ManagedFieldsEntry, managed: Managed, applied: FieldSet) -> bool:
@@ -136,8 +136,8 @@ class Updater:
         It is not said of objects that are owned in several versions, whose conversion may fail.
         """
         versions = {owner.api_version for owner in managed.values()}
-        known = {version for version in versions if self._versions.known(version)} | {last.api_version}
-        return known == {self._version} and not last.fields.difference(applied)
+        known_versions = {version for version in versions if self._versions.known(version)} | {last.api_version}
+        return known_versions == {self._version} and not last.fields.difference(applied)
 
     def _add_back_owned(self, merged: Object, pruned: Object, pruned_in: str, managed: Managed) -> Object:
         """Give back what others, or the new configuration, own; first in the version that is at hand."""
@@ -151,8 +151,8 @@ class Updater:
             rest = self._versions.convert(pruned, pruned_in, version, "pruned object")
             everything = with_named_fields(fields_of(whole, shape), shape)
             keep = with_named_fields(fields_of(rest, shape), shape).union(with_named_fields(owned[version], shape))
-            kept = remove_items(whole, everything.difference(keep), shape) or {}
-            pruned = self._versions.convert(kept, version, pruned_in, "pruned object")
+            kept_value = remove_items(whole, everything.difference(keep), shape) or {}
+            pruned = self._versions.convert(kept_value, version, pruned_in, "pruned object")
         return pruned
 
 

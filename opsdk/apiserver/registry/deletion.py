@@ -34,9 +34,9 @@ def finished(obj: JsonObject, strategy: Strategy) -> bool:
 
 
 def _finalizers(current: list[str], propagation: str) -> list[str]:
-    kept = [f for f in current if f not in _FINALIZER_OF.values()] if propagation else list(current)
-    wanted = _FINALIZER_OF.get(propagation)
-    return [*kept, wanted] if wanted else kept
+    other_finalizers = [f for f in current if f not in _FINALIZER_OF.values()] if propagation else list(current)
+    finalizer = _FINALIZER_OF.get(propagation)
+    return [*other_finalizers, finalizer] if finalizer else other_finalizers
 
 
 def mark(

@@ -175,8 +175,8 @@ class StatusStrategy(Strategy):
         obj.update({k: v for k, v in old.items() if k not in (self.field, "metadata")})
         meta, old_meta = obj["metadata"], old["metadata"]
         if self.custom:
-            kept = {k: meta[k] for k in ("managedFields", "resourceVersion") if k in meta}
-            obj["metadata"] = {**{k: v for k, v in old_meta.items() if k != "managedFields"}, **kept}
+            kept_meta = {k: meta[k] for k in ("managedFields", "resourceVersion") if k in meta}
+            obj["metadata"] = {**{k: v for k, v in old_meta.items() if k != "managedFields"}, **kept_meta}
         else:
             for key in ("deletionTimestamp", "deletionGracePeriodSeconds", *self.main.status_keeps):
                 meta.pop(key, None)

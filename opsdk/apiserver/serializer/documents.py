@@ -84,9 +84,9 @@ def parse_json(raw: bytes) -> ParsedDocument:
 
     def pairs(found: list[tuple[str, Any]]) -> JsonObject:
         nonlocal repeated
-        made: JsonObject = dict(found)
-        repeated = repeated or len(made) != len(found)
-        return made
+        tree: JsonObject = dict(found)
+        repeated = repeated or len(tree) != len(found)
+        return tree
 
     careful: Any = {"parse_int": _integer, "parse_float": _float} if _LONG_NUMBER.search(raw) else {}
     # Bytes that are no UTF-8 become replacement characters, as with the real decoder.
@@ -134,15 +134,15 @@ def _float(text: str) -> float:
 def _repeated(value: Any, path: str = "") -> Iterator[str]:
     """The paths of keys that stand twice, in the order of the document."""
     if isinstance(value, _Pairs):
-        seen: set[str] = set()
-        told: set[str] = set()
+        keys: set[str] = set()
+        reported: set[str] = set()
         for key, part in value:
-            at = f"{path}.{key}" if path else key
-            if key in seen and key not in told:
-                told.add(key)
-                yield f'duplicate field "{at}"'
-            seen.add(key)
-            yield from _repeated(part, at)
+            field_path = f"{path}.{key}" if path else key
+            if key in keys and key not in reported:
+                reported.add(key)
+                yield f'duplicate field "{field_path}"'
+            keys.add(key)
+            yield from _repeated(part, field_path)
     elif isinstance(value, list):
         for index, part in enumerate(value):
             yield from _repeated(part, f"{path}[{index}]")
@@ -224,21 +224,21 @@ class _Loader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """With text for keys, as JSON has it: 1 and true are two of them."""
         self.flatten_mapping(node)
-        made: dict[Any, Any] = {}
+        mapping: dict[Any, Any] = {}
         for key_node, value_node in node.value:
             key = self._key(key_node, value_node)
-            if key in made:
+            if key in mapping:
                 self.repeated.append(f"line {key_node.start_mark.line + 1}: key {json.dumps(key)} already set in map")
-            made[key] = self.construct_object(value_node, deep=deep)
-        return made
+            mapping[key] = self.construct_object(value_node, deep=deep)
+        return mapping
 
     def _key(self, node: yaml.Node, value: yaml.Node) -> str:
         key = self.construct_object(node, deep=True)
         if isinstance(key, (dict, list)):
             raise yaml.YAMLError(f"invalid map key: {go_syntax(key)}")
         if key is None:
-            shown = go_syntax(self.construct_object(value, deep=True))
-            text = f"unsupported map key of type: %!s(<nil>), key: <nil>, value: {shown}"
+            key_text = go_syntax(self.construct_object(value, deep=True))
+            text = f"unsupported map key of type: %!s(<nil>), key: <nil>, value: {key_text}"
             raise SyntaxProblemError(text)
         return key if isinstance(key, str) else go_scalar(key)
 
@@ -269,14 +269,14 @@ class _Loader(yaml.SafeLoader):
 def _resolvers(loader: type[yaml.SafeLoader]) -> dict[str, list[tuple[str, re.Pattern[str]]]]:
     """Which plain scalars are what: numbers and truth values as the server reads them; times are text."""
     changed = {f"{_TAG}{name}" for name in ("timestamp", *(name for name, _, _ in _SCALARS))}
-    made = {
-        first: [(tag, pattern) for tag, pattern in found if tag not in changed]
-        for first, found in loader.yaml_implicit_resolvers.items()
+    resolvers = {
+        first: [(tag, pattern) for tag, pattern in candidates if tag not in changed]
+        for first, candidates in loader.yaml_implicit_resolvers.items()
     }
     for name, firsts, pattern in _SCALARS:
         for first in firsts:
-            made.setdefault(first, []).append((f"{_TAG}{name}", pattern))
-    return made
+            resolvers.setdefault(first, []).append((f"{_TAG}{name}", pattern))
+    return resolvers
 
 
 _TAG: Final = "tag:yaml.org,2002:"

@@ -43,9 +43,9 @@ def quote_byte(byte: int) -> str:
         return r"'\''"
     if char == '"':
         return "'\"'"
-    named = {"\a": r"\a", "\b": r"\b", "\f": r"\f", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\v": r"\v", "\\": r"\\"}
-    if char in named:
-        return f"'{named[char]}'"
+    escapes = {"\a": r"\a", "\b": r"\b", "\f": r"\f", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\v": r"\v", "\\": r"\\"}
+    if char in escapes:
+        return f"'{escapes[char]}'"
     return f"'{char}'" if char.isprintable() and byte < 0x80 else f"'\\x{byte:02x}'"
 
 
@@ -142,18 +142,18 @@ class _Scanner:
             self._at += 1
 
     def _number(self) -> None:
-        found = _NUMBER.match(self._raw, self._at)
-        if found is None:
+        match = _NUMBER.match(self._raw, self._at)
+        if match is None:
             self._at += 1
             self._byte()
             raise self._wrong("in numeric literal")
-        self._at = found.end()
+        self._at = match.end()
         rest = self._raw[self._at : self._at + 2]
-        if rest[:1] == b"." and b"." not in found.group() and b"e" not in found.group().lower():
+        if rest[:1] == b"." and b"." not in match.group() and b"e" not in match.group().lower():
             self._at += 1
             self._byte()
             raise self._wrong("after decimal point in numeric literal")
-        if rest[:1] in (b"e", b"E") and b"e" not in found.group().lower():
+        if rest[:1] in (b"e", b"E") and b"e" not in match.group().lower():
             self._at += 2 if rest[1:] in (b"+", b"-") else 1
             self._byte()
             raise self._wrong("in exponent of numeric literal")

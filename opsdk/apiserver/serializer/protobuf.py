@@ -65,23 +65,23 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 def _parts(data: bytes) -> Iterator[tuple[int, int, Any]]:
     """Field number, wire type and value of each part."""
-    at = 0
-    while at < len(data):
-        tag, at = _varint(data, at)
+    position = 0
+    while position < len(data):
+        tag, position = _varint(data, position)
         number, wire = tag >> 3, tag & 7
         value: Any
         match wire:
             case 0:
-                value, at = _varint(data, at)
+                value, position = _varint(data, position)
             case 1:
-                value, at = data[at : at + 8], at + 8
+                value, position = data[position : position + 8], position + 8
             case 2:
-                size, at = _varint(data, at)
-                value, at = data[at : at + size], at + size
+                size, position = _varint(data, position)
+                value, position = data[position : position + size], position + size
                 if len(value) != size:
                     raise DecodeError("proto: unexpected end of a field")
             case 5:
-                value, at = data[at : at + 4], at + 4
+                value, position = data[position : position + 4], position + 4
             case _:
                 raise DecodeError(f"proto: illegal wire type {wire}")
         yield number, wire, value
@@ -141,8 +141,8 @@ def _stamp(data: bytes, *, micro: bool) -> str | None:
 
 
 def _int_or_string(data: bytes) -> Any:
-    found = {number: value for number, _, value in _parts(data)}
-    return _text(found.get(3, b""), "StrVal") if found.get(1) == 1 else _number(found.get(2, 0), "IntVal")
+    fields = {number: value for number, _, value in _parts(data)}
+    return _text(fields.get(3, b""), "StrVal") if fields.get(1) == 1 else _number(fields.get(2, 0), "IntVal")
 
 
 def _shown(value: float) -> float | int:
@@ -206,32 +206,32 @@ class ProtobufReader:
         fields = self._messages(message)
         if fields is None:
             raise DecodeError(f"proto: unknown message {message}")
-        made: JsonObject = {}
+        tree: JsonObject = {}
         for number, wire, raw in _parts(data):
-            known = fields.get(number)
-            if known is None:
+            field = fields.get(number)
+            if field is None:
                 continue
-            if known.map:
-                key, value = self._entry(_chunk(raw, known.name), known.type)
-                made.setdefault(known.name, {})[key] = value
-            elif known.repeated:
-                made.setdefault(known.name, []).extend(self._values(raw, wire, known))
-            elif known.inline:
-                made.update(self._read(_chunk(raw, known.name), known.type))
+            if field.map:
+                key, value = self._entry(_chunk(raw, field.name), field.type)
+                tree.setdefault(field.name, {})[key] = value
+            elif field.repeated:
+                tree.setdefault(field.name, []).extend(self._values(raw, wire, field))
+            elif field.inline:
+                tree.update(self._read(_chunk(raw, field.name), field.type))
             else:
-                value = self._value(raw, known.type, known.name)
-                if value or isinstance(value, (dict, str)) or not self._is_plain(message, known.name):
-                    made[known.name] = value
-        return made
+                value = self._value(raw, field.type, field.name)
+                if value or isinstance(value, (dict, str)) or not self._is_plain(message, field.name):
+                    tree[field.name] = value
+        return tree
 
     def _values(self, raw: Any, wire: int, known: ProtobufField) -> Iterator[Any]:
         """One element, or several numbers packed into one field."""
         if wire != 2 or known.type not in VARINTS:
             yield self._value(raw, known.type, known.name)
             return
-        at = 0
-        while at < len(raw):
-            value, at = _varint(raw, at)
+        position = 0
+        while position < len(raw):
+            value, position = _varint(raw, position)
             yield self._value(value, known.type, known.name)
 
     def _entry(self, raw: bytes, types: str) -> tuple[str, Any]:
@@ -269,14 +269,14 @@ class ProtobufReader:
             return _items(raw)
         if not short.startswith("JSONSchemaPropsOr"):
             return self._read(raw, kind)
-        found = list(_parts(raw))
+        parts = list(_parts(raw))
         props = kind.replace(short, "JSONSchemaProps")
-        schemas = [_chunk(v, "Schema") for n, _, v in found if n == (2 if short == "JSONSchemaPropsOrBool" else 1)]
+        schemas = [_chunk(v, "Schema") for n, _, v in parts if n == (2 if short == "JSONSchemaPropsOrBool" else 1)]
         match short:
             case "JSONSchemaPropsOrBool":
-                return self._read(schemas[0], props) if schemas else any(v for n, _, v in found if n == 1)
+                return self._read(schemas[0], props) if schemas else any(v for n, _, v in parts if n == 1)
             case "JSONSchemaPropsOrArray":
-                many: list[Any] = [self._read(_chunk(v, "JSONSchemas"), props) for n, _, v in found if n == 2]
+                many: list[Any] = [self._read(_chunk(v, "JSONSchemas"), props) for n, _, v in parts if n == 2]
             case _:
-                many = [_text(v, "Property") for n, _, v in found if n == 2]
+                many = [_text(v, "Property") for n, _, v in parts if n == 2]
         return many or self._read(schemas[0] if schemas else b"", props)

@@ -20,12 +20,12 @@ from opsdk.errors import EncodeError
 def varint(value: int) -> bytes:
     """Seven bits to a byte; what is negative counts from 2**64 down."""
     value &= (1 << 64) - 1
-    made = bytearray()
+    encoded = bytearray()
     while value > 0x7F:
-        made.append(value & 0x7F | 0x80)
+        encoded.append(value & 0x7F | 0x80)
         value >>= 7
-    made.append(value)
-    return bytes(made)
+    encoded.append(value)
+    return bytes(encoded)
 
 
 _SMALL = [bytes([n]) for n in range(128)]
@@ -63,8 +63,8 @@ def _stamp(text: str) -> bytes:
 
 def _int_or_string(value: int | str) -> bytes:
     number = isinstance(value, int)
-    shown = varint(1 << 3) + varint(0 if number else 1) + varint(2 << 3) + varint(int(value) if number else 0)
-    return shown + _text(3, "" if number else str(value))
+    encoded = varint(1 << 3) + varint(0 if number else 1) + varint(2 << 3) + varint(int(value) if number else 0)
+    return encoded + _text(3, "" if number else str(value))
 
 
 def _raw_json(value: Any) -> bytes:
@@ -105,20 +105,20 @@ class ProtobufWriter:
         Raises:
             EncodeError: the table does not know the message, or a value does not fit its field.
         """
-        known = self._known.get(message)
-        if known is None:
-            known = self._known[message] = self._compiled(message)
-        made = [(number, chunk(number, self.write(tree, kind))) for number, kind in known.inline]
-        fields = known.fields
+        compiled = self._known.get(message)
+        if compiled is None:
+            compiled = self._known[message] = self._compiled(message)
+        chunks = [(number, chunk(number, self.write(tree, kind))) for number, kind in compiled.inline]
+        fields = compiled.fields
         for name, value in tree.items():
             field = fields.get(name)
             if field is not None and value is not None:
                 try:
-                    made.append((field[0], field[1](value)))
+                    chunks.append((field[0], field[1](value)))
                 except (TypeError, ValueError, AttributeError) as error:
                     raise EncodeError(f"proto: {message}.{name} cannot be {value!r}") from error
-        made.sort()
-        return b"".join([part for _, part in made])
+        chunks.sort()
+        return b"".join([part for _, part in chunks])
 
     def _compiled(self, message: str) -> _Message:
         table = self._messages(message)

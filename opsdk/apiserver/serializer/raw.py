@@ -31,26 +31,26 @@ def member(document: str, key: str) -> str | None:
     >>> member('{"a": 1, "b": {"c": [1, 2]}}', "b")
     '{"c": [1, 2]}'
     """
-    found = None
-    at = _after_space(document, 0)
-    if document[at : at + 1] != "{":
+    value = None
+    position = _after_space(document, 0)
+    if document[position : position + 1] != "{":
         return None
-    at = _after_space(document, at + 1)
-    while document[at : at + 1] == '"':
-        name, at = _DECODER.raw_decode(document, at)
-        start = _after_space(document, _after_space(document, at) + 1)
+    position = _after_space(document, position + 1)
+    while document[position : position + 1] == '"':
+        name, position = _DECODER.raw_decode(document, position)
+        start = _after_space(document, _after_space(document, position) + 1)
         _, end = _DECODER.raw_decode(document, start)
         if name == key:
-            found = document[start:end]
-        at = _after_space(document, end)
-        if document[at : at + 1] == ",":
-            at = _after_space(document, at + 1)
-    return found
+            value = document[start:end]
+        position = _after_space(document, end)
+        if document[position : position + 1] == ",":
+            position = _after_space(document, position + 1)
+    return value
 
 
 def _after_space(text: str, at: int) -> int:
-    found = _SPACE.match(text, at)
-    return at if found is None else found.end()
+    match = _SPACE.match(text, at)
+    return at if match is None else match.end()
 
 
 def keep_text(tree: JsonObject, key: str, body: bytes) -> None:

@@ -120,7 +120,7 @@ def told(status: JsonObject, *, whole: bool) -> bytes:
 def read_size(data: bytes) -> tuple[int, int] | None:
     """Columns and rows from a message on the channel for them; None where it says something else."""
     try:
-        found = json.loads(data)
-        return int(found["Width"]), int(found["Height"])
+        size = json.loads(data)
+        return int(size["Width"]), int(size["Height"])
     except (ValueError, KeyError, TypeError):
         return None

@@ -29,17 +29,17 @@ class Pipe:
         """What has come since; waits for something. Empty at the end."""
         async with self._changed:
             await self._changed.wait_for(lambda: self._waiting or self._ended)
-            found = bytes(self._waiting)
+            data = bytes(self._waiting)
             self._waiting.clear()
             self._changed.notify_all()
-            return found
+            return data
 
     async def read_all(self) -> bytes:
         """Everything up to the end."""
-        found = bytearray()
+        data = bytearray()
         while piece := await self.read():
-            found += piece
-        return bytes(found)
+            data += piece
+        return bytes(data)
 
     async def write(self, data: bytes | str) -> None:
         """To the standard output, or to whoever has connected to the port."""

@@ -29,8 +29,8 @@ def stream_types(version: str, *, stdin: bool, stdout: bool, stderr: bool, tty: 
     >>> sorted(stream_types("v4.channel.k8s.io", stdin=False, stdout=True, stderr=False, tty=True))
     ['error', 'resize', 'stdout']
     """
-    asked = {"stdin": stdin, "stdout": stdout, "stderr": stderr, "resize": tty and version in _SIZED, "error": True}
-    return frozenset(name for name, wanted in asked.items() if wanted)
+    enabled = {"stdin": stdin, "stdout": stdout, "stderr": stderr, "resize": tty and version in _SIZED, "error": True}
+    return frozenset(name for name, is_enabled in enabled.items() if is_enabled)
 
 
 class SpdyConnection:
@@ -222,14 +222,14 @@ class Forwarding:
             return
         if not await self._connection.accept(event.stream):
             return
-        asked = event.headers.get("requestid", port)
-        pair = self._pairs.setdefault(asked, _Pair(int(port)))
+        request_id = event.headers.get("requestid", port)
+        pair = self._pairs.setdefault(request_id, _Pair(int(port)))
         if kind == "data":
             pair.data = event.stream
         else:
             pair.error = event.stream
         if pair.data and pair.error:
-            del self._pairs[asked]
+            del self._pairs[request_id]
             pipe = self._pipes[pair.data] = Pipe(self._connection.send, out=pair.data, errors=pair.error)
             self._tasks[pair.data] = asyncio.create_task(self._connect(pair, pipe))
 

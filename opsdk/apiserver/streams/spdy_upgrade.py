@@ -87,9 +87,12 @@ def _chosen(request: HttpRequest, spoken: Sequence[str]) -> str | None:
 
 
 def _refused(request: HttpRequest, spoken: Sequence[str]) -> HttpResponse:
-    asked = " ".join(_asked(request))
-    said = f"unable to upgrade: unable to negotiate protocol: client supports [{asked}], server accepts {list(spoken)}"
-    response = text_response(said, status=403)
+    client_protocols = " ".join(_asked(request))
+    message = (
+        "unable to upgrade: unable to negotiate protocol: "
+        f"client supports [{client_protocols}], server accepts {list(spoken)}"
+    )
+    response = text_response(message, status=403)
     for version in spoken:
         response.add_header("x-accepted-stream-protocol-versions", version)
     return response

@@ -60,10 +60,10 @@ def _among(around: Callable[[Any], Any]) -> Callable[[Any], Any]:
 def _check_part(schema: Schema, path: FieldPath, around: Callable[[Any], Any]) -> Iterator[FieldError]:
     default = schema["default"]
     obj = around(default)
-    found = list(check_types(obj)) or list(check_values(obj))
-    for cause in found:
+    causes = list(check_types(obj)) or list(check_values(obj))
+    for cause in causes:
         yield invalid(path, default, f"must result in valid metadata: {cause.field}: {cause.message}")
-    if not found:
+    if not causes:
         yield from Validator(str(path)).validate(default, SchemaNode(schema, mixed=True), "").errors
 
 
@@ -71,21 +71,21 @@ def _check_default(schema: Schema, path: FieldPath, *, resource: bool) -> Iterat
     default = schema["default"]
     node = SchemaNode({**schema, "x-kubernetes-embedded-resource": resource}, mixed=True)
     objects: JsonObject = {}
-    shown = change_embedded(default, node, lambda obj, place: _noted(obj, place, objects), str(path))
+    pruned = change_embedded(default, node, lambda obj, place: _noted(obj, place, objects), str(path))
     pruner = Pruner()
-    pruner.prune(shown, node, resource=resource)
+    pruner.prune(pruned, node, resource=resource)
     if pruner.unknown:
-        yield invalid(path, shown, "must not have unknown fields")
+        yield invalid(path, pruned, "must not have unknown fields")
     if mistyped := [cause for place, obj in objects.items() for cause in check_types(obj, place)]:
         yield from map(_told, mistyped)
         return
     errors = Validator(str(path)).validate(default, node, "").errors
     types = {f"{place}.{key}" for place in objects for key in ("apiVersion", "kind")}
     # Where an object does not say what it is, nothing else is asked of it.
-    found = [error for error in errors if error.type is FieldErrorType.REQUIRED and error.field in types]
-    found += [_told(cause) for place, obj in objects.items() for cause in check_values(obj, place)]
-    if found or pruner.unknown:
-        yield from found
+    causes = [error for error in errors if error.type is FieldErrorType.REQUIRED and error.field in types]
+    causes += [_told(cause) for place, obj in objects.items() for cause in check_values(obj, place)]
+    if causes or pruner.unknown:
+        yield from causes
         return
     yield from errors
     if not errors and has_rules(schema):
@@ -96,12 +96,12 @@ def _check_default(schema: Schema, path: FieldPath, *, resource: bool) -> Iterat
 
 def _noted(obj: JsonObject, place: str, objects: JsonObject) -> JsonObject:
     """Note an object, as it is without what no metadata has."""
-    kept: JsonObject = obj
+    pruned_object: JsonObject = obj
     if isinstance(obj.get("metadata"), dict):
         pruned = Pruner().prune({"metadata": obj["metadata"]}, None, resource=True)
-        kept = {**obj, "metadata": pruned["metadata"]}
-    objects[place] = kept
-    return kept
+        pruned_object = {**obj, "metadata": pruned["metadata"]}
+    objects[place] = pruned_object
+    return pruned_object
 
 
 def _told(cause: Cause) -> FieldError:

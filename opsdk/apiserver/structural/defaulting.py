@@ -17,8 +17,8 @@ def apply_defaults(value: Any, node: SchemaNode | None) -> Any:
     if isinstance(value, dict):
         return _object(value, node)
     if isinstance(value, list) and node.items is not None:
-        made = [_entry(item, node.items) for item in value]
-        return value if all(map(is_, made, value)) else made
+        items = [_entry(item, node.items) for item in value]
+        return value if all(map(is_, items, value)) else items
     return value
 
 
@@ -29,8 +29,8 @@ def _object(value: JsonObject, node: SchemaNode) -> JsonObject:
         if below.has_default and (name not in value or _unwanted_null(value[name], below))
     }
     filled = {**value, **missing} if missing else value
-    made = {name: _entry(item, node.entry(name)) for name, item in filled.items()}
-    return filled if all(map(is_, made.values(), filled.values())) else made
+    entries = {name: _entry(item, node.entry(name)) for name, item in filled.items()}
+    return filled if all(map(is_, entries.values(), filled.values())) else entries
 
 
 def _entry(item: Any, node: SchemaNode | None) -> Any:
@@ -55,14 +55,14 @@ def drop_nulls(value: Any, node: SchemaNode | None) -> Any:
     if node is None:
         return value
     if isinstance(value, dict):
-        kept = {}
+        entries = {}
         for name, item in value.items():
             if isinstance(item, dict | list):
-                kept[name] = drop_nulls(item, node.entry(name))
+                entries[name] = drop_nulls(item, node.entry(name))
             elif item is not None or (below := node.entry(name)) is None or below.nullable:
-                kept[name] = item
-        return value if len(kept) == len(value) and all(map(is_, kept.values(), value.values())) else kept
+                entries[name] = item
+        return value if len(entries) == len(value) and all(map(is_, entries.values(), value.values())) else entries
     if isinstance(value, list):
-        made = [drop_nulls(item, node.items) for item in value]
-        return value if all(map(is_, made, value)) else made
+        items = [drop_nulls(item, node.items) for item in value]
+        return value if all(map(is_, items, value)) else items
     return value

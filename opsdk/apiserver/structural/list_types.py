@@ -17,8 +17,8 @@ def check_lists(value: Any, node: SchemaNode | None, path: FieldPath) -> Iterato
         return
     if isinstance(value, dict):
         for name, item in value.items():
-            at = path.child(name) if name in node.properties else path.key(name)
-            yield from check_lists(item, node.entry(name), at)
+            field_path = path.child(name) if name in node.properties else path.key(name)
+            yield from check_lists(item, node.entry(name), field_path)
     if isinstance(value, list):
         yield from _duplicates(value, node, path)
         for index, item in enumerate(value):
@@ -28,15 +28,15 @@ def check_lists(value: Any, node: SchemaNode | None, path: FieldPath) -> Iterato
 def _duplicates(items: list[Any], node: SchemaNode, path: FieldPath) -> Iterator[FieldError]:
     if node.list_type not in ("set", "map"):
         return
-    seen: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for index, item in enumerate(items):
         if node.list_type == "map" and not isinstance(item, dict | None):
             yield invalid(path.index(index), item, "must be an object for an array of list-type map")
             return
         identity = _identity(item, node)
         text = go_json(identity)
-        seen[text] = seen.get(text, 0) + 1
-        if seen[text] == 2:
+        counts[text] = counts.get(text, 0) + 1
+        if counts[text] == 2:
             yield duplicate(path.index(index), identity)
 
 

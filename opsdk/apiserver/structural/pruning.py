@@ -54,21 +54,23 @@ class Pruner:
         items = node.items if node is not None else None
         if items is None and node is not None and node.preserve:
             return value
-        kept = [self.prune(item, items, (place, at), resource=False) for at, item in enumerate(value)]
-        return value if all(map(is_, kept, value)) else kept
+        pruned = [self.prune(item, items, (place, index), resource=False) for index, item in enumerate(value)]
+        return value if all(map(is_, pruned, value)) else pruned
 
     def _object(
         self, value: JsonObject, node: SchemaNode | None, place: _Place | None, *, resource: bool
     ) -> JsonObject:
-        kept: JsonObject = {}
+        fields: JsonObject = {}
         for name, item in value.items():
             if resource and name in META_FIELDS:
-                kept[name] = self.prune(item, _METADATA, (place, name), resource=False) if name == "metadata" else item
+                fields[name] = (
+                    self.prune(item, _METADATA, (place, name), resource=False) if name == "metadata" else item
+                )
             elif node is not None and (name in node.properties or node.additional is not None or node.open):
                 deep = isinstance(item, dict | list)
-                kept[name] = self.prune(item, node.entry(name), (place, name), resource=False) if deep else item
+                fields[name] = self.prune(item, node.entry(name), (place, name), resource=False) if deep else item
             elif node is not None and node.preserve:
-                kept[name] = item
+                fields[name] = item
             else:
                 self.unknown.append(str(_written((place, name))))
-        return value if len(kept) == len(value) and all(map(is_, kept.values(), value.values())) else kept
+        return value if len(fields) == len(value) and all(map(is_, fields.values(), value.values())) else fields

@@ -42,8 +42,8 @@ class CompiledRule:
     @property
     def text(self) -> str:
         """The expression."""
-        found: str = self.written.get("rule") or ""
-        return found
+        text: str = self.written.get("rule") or ""
+        return text
 
     @property
     def optional_old(self) -> bool:
@@ -88,19 +88,19 @@ class CompiledRule:
         old_type = optional_of(self_type) if self.optional_old else self_type
         environment = kubernetes_environment().extend(variables={"self": self_type, "oldSelf": old_type})
 
-        def accept(found: Type) -> None:
-            if found.kind is not kind:
+        def accept(problem: Type) -> None:
+            if problem.kind is not kind:
                 raise CelCompileError(wrong)
 
         try:
             return environment.compile(text, accept)
         except CelCompileError as error:
-            found = str(error)
-            if found == wrong:
-                return found
-            if found.startswith("program instantiation"):
-                return found.replace("program", prefix.strip() or "program", 1)
-            return f"{prefix}compilation failed: {found}"
+            problem = str(error)
+            if problem == wrong:
+                return problem
+            if problem.startswith("program instantiation"):
+                return problem.replace("program", prefix.strip() or "program", 1)
+            return f"{prefix}compilation failed: {problem}"
 
     @property
     def program(self) -> Program | None:

@@ -83,7 +83,7 @@ def check_rules(schema: Schema, path: FieldPath, *, doubtful: bool = False) -> l
     errors = list(_check(schema, _Place(path, resource=True, doubtful=doubtful), total))
     if total.cost > SCHEMA_LIMIT:
         text = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema"
-        errors += [forbidden(at, text) for _, at in total.expensive]
+        errors += [forbidden(rule_path, text) for _, rule_path in total.expensive]
         name = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema"
         errors.append(forbidden(path, _too_much(name, total.cost, SCHEMA_LIMIT)))
     return errors
@@ -91,18 +91,20 @@ def check_rules(schema: Schema, path: FieldPath, *, doubtful: bool = False) -> l
 
 def _check(schema: Schema, place: _Place, total: _Total) -> Errors:
     additional, items = schema.get("additionalProperties"), schema.get("items")
-    known = schema.get("x-kubernetes-map-type") in (None, "granular", "atomic")
+    is_known = schema.get("x-kubernetes-map-type") in (None, "granular", "atomic")
     if isinstance(additional, Mapping) and has_rules(additional):
-        at = place.path.child("additionalProperties")
-        yield from _check(additional, place.below(at, schema, limit="maxProperties", correlated=known), total)
+        child_path = place.path.child("additionalProperties")
+        yield from _check(
+            additional, place.below(child_path, schema, limit="maxProperties", correlated=is_known), total
+        )
     for name, below in sorted((schema.get("properties") or {}).items()):
         if has_rules(below):
-            at = place.path.child("properties").key(name)
-            yield from _check(below, place.below(at, schema, correlated=known), total)
+            child_path = place.path.child("properties").key(name)
+            yield from _check(below, place.below(child_path, schema, correlated=is_known), total)
     if isinstance(items, Mapping) and has_rules(items):
         correlated = schema.get("x-kubernetes-list-type") == "map"
-        at = place.path.child("items")
-        yield from _check(items, place.below(at, schema, limit="maxItems", correlated=correlated), total)
+        child_path = place.path.child("items")
+        yield from _check(items, place.below(child_path, schema, limit="maxItems", correlated=correlated), total)
     yield from _check_level(schema, place, total)
 
 
@@ -112,8 +114,8 @@ def _check_level(schema: Schema, place: _Place, total: _Total) -> Errors:
         return
     declared = declare(schema, "selfType", resource=place.resource)
     if declared is None:
-        why = "failed to construct type information for x-kubernetes-validations rules"
-        text = f"internal error: {why}: unable to convert structural schema to CEL declarations"
+        reason = "failed to construct type information for x-kubernetes-validations rules"
+        text = f"internal error: {reason}: unable to convert structural schema to CEL declarations"
         yield internal(place.path.child(RULES), text)
         return
     times = cardinality(declared.least_bytes) if place.times is None else place.times

@@ -80,8 +80,8 @@ def old_elements(old: Any, schema: Schema) -> Callable[[Any], Any]:
     if schema.get("x-kubernetes-list-type") != "map" or not isinstance(old, list):
         return lambda _: None
     keys = schema.get("x-kubernetes-list-map-keys") or ()
-    found = {element_key(one, keys): one for one in old if isinstance(one, dict)}
-    return lambda element: found.get(element_key(element, keys)) if isinstance(element, dict) else None
+    elements = {element_key(one, keys): one for one in old if isinstance(one, dict)}
+    return lambda element: elements.get(element_key(element, keys)) if isinstance(element, dict) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +93,8 @@ class _Before:
 
     def unchanged(self) -> bool:
         """Whether an error here was there before."""
-        known = self.current or self.nearest
-        return known is not None and known.same
+        node = self.current or self.nearest
+        return node is not None and node.same
 
     def key(self, name: str) -> _Before:
         """Of an entry."""
@@ -149,8 +149,8 @@ class CompiledRules:
 
     @cached_property
     def _properties(self) -> Mapping[str, CompiledRules]:
-        found = {name: _tree(below) for name, below in (self._schema.get("properties") or {}).items()}
-        return {name: tree for name, tree in found.items() if tree is not None}
+        declared = {name: _tree(below) for name, below in (self._schema.get("properties") or {}).items()}
+        return {name: tree for name, tree in declared.items() if tree is not None}
 
     # -------------------------------------------------------------- evaluating
     def evaluate(self, value: Any, old: Any, path: FieldPath, *, ratchet: bool = True) -> RuleViolation:
@@ -168,20 +168,20 @@ class CompiledRules:
             self._apply(value, old, path, before, run)
         if isinstance(value, list) and self._items is not None:
             was = old_elements(old, self._schema)
-            for at, element in enumerate(value):
-                self._items._visit(element, was(element), path.index(at), before.index(at), run)  # noqa: SLF001
+            for index, element in enumerate(value):
+                self._items._visit(element, was(element), path.index(index), before.index(index), run)  # noqa: SLF001
         elif isinstance(value, dict):
             self._visit_entries(value, old, path, before, run)
 
     def _visit_entries(self, value: JsonObject, old: Any, path: FieldPath, before: _Before, run: _Run) -> None:
-        known = old if isinstance(old, dict) else {}
+        old_entries = old if isinstance(old, dict) else {}
         if self._additional is not None:
             for name, one in value.items():
-                self._additional._visit(one, known.get(name), path.key(name), before.key(name), run)  # noqa: SLF001
+                self._additional._visit(one, old_entries.get(name), path.key(name), before.key(name), run)  # noqa: SLF001
         for name, one in value.items():
             tree = self._properties.get(name)
             if tree is not None:
-                tree._visit(one, known.get(name), path.child(name), before.key(name), run)  # noqa: SLF001
+                tree._visit(one, old_entries.get(name), path.child(name), before.key(name), run)  # noqa: SLF001
 
     def _apply(self, value: Any, old: Any, path: FieldPath, before: _Before, run: _Run) -> None:
         bound = self._bound(value)
@@ -237,8 +237,8 @@ class _Evaluation:
     @property
     def _kind(self) -> str:
         """The type, which is shown instead of the value when a rule fails to decide."""
-        found: str = self.rule.schema.get("type") or ""
-        return found
+        schema_type: str = self.rule.schema.get("type") or ""
+        return schema_type
 
     def apply(self, variables: JsonObject) -> None:
         """Evaluate; note what is broken."""
@@ -254,10 +254,10 @@ class _Evaluation:
         if unseen is not None:
             self._failed(EvaluationResult(None, unseen, 0))
             return
-        asked = dict(variables)
+        variables_read = dict(variables)
         if rule.optional_old:
-            asked["oldSelf"] = Optional.of(variables["oldSelf"]) if "oldSelf" in variables else Optional.none()
-        outcome = rule.program.run(asked, limit=PER_CALL_LIMIT)
+            variables_read["oldSelf"] = Optional.of(variables["oldSelf"]) if "oldSelf" in variables else Optional.none()
+        outcome = rule.program.run(variables_read, limit=PER_CALL_LIMIT)
         self._spend(outcome.cost, _SPENT)
         if outcome.error is not None:
             self._failed(outcome)
@@ -280,11 +280,11 @@ class _Evaluation:
         text = str(outcome.error)
         label = self.rule.label
         if isinstance(outcome.error, CelBudgetError):
-            why = "no further validation rules will be run due to call cost exceeds limit for rule"
-            self._stop(f"'{text}': {why}: {label}")
+            reason = "no further validation rules will be run due to call cost exceeds limit for rule"
+            self._stop(f"'{text}': {reason}: {label}")
         if text.startswith("no such overload"):
-            why = "call arguments did not match a supported operator, function or macro signature for rule"
-            self._add(invalid(self._place, self._kind, f"'{text}': {why}: {label}"))
+            reason = "call arguments did not match a supported operator, function or macro signature for rule"
+            self._add(invalid(self._place, self._kind, f"'{text}': {reason}: {label}"))
         else:
             self._add(invalid(self._place, self._kind, f"{text} evaluating rule: {label}"))
 
@@ -292,9 +292,9 @@ class _Evaluation:
     def _broken(self, variables: JsonObject) -> None:
         path = str(self.rule.at(self.path)) or NO_PATH
         detail = self._message(variables, path) or self.rule.message
-        shown = OMITTED if isinstance(self.value, dict | list) else self.value
+        value_shown = OMITTED if isinstance(self.value, dict | list) else self.value
         reason = self.rule.reason
-        self._note(FieldError(reason, path, shown, "" if reason is FieldErrorType.DUPLICATE else detail))
+        self._note(FieldError(reason, path, value_shown, "" if reason is FieldErrorType.DUPLICATE else detail))
 
     def _note(self, error: FieldError) -> None:
         """An error, or a warning if it is no news."""

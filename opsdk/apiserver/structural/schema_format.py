@@ -111,7 +111,7 @@ def _list(texts: Iterable[str]) -> str:
 def _value(value: Any, form: str) -> str:
     if value is None:
         return go_json(_ABSENT.get(form))
-    given = isinstance(value, Mapping)
+    is_given = isinstance(value, Mapping)
     match form:
         case "schema":
             return shown_schema(value)
@@ -126,8 +126,8 @@ def _value(value: Any, form: str) -> str:
         case "items":
             return _either(value, "JSONSchemas", "schemas")
         case "or bool":
-            schema = value if given else None
-            return _object([("Allows", go_json(given or bool(value))), ("Schema", _value(schema, "schema"))])
+            schema = value if is_given else None
+            return _object([("Allows", go_json(is_given or bool(value))), ("Schema", _value(schema, "schema"))])
         case "docs":
             return _object((name, go_json(value.get(name.lower()) or "")) for name in ("Description", "URL"))
         case _:
@@ -136,6 +136,6 @@ def _value(value: Any, form: str) -> str:
 
 def _either(value: Any, other: str, form: str) -> str:
     """A schema or something else."""
-    given = isinstance(value, Mapping)
-    first = _value(value if given else None, "schema")
-    return _object([("Schema", first), (other, _value(None if given else value, form))])
+    is_given = isinstance(value, Mapping)
+    first = _value(value if is_given else None, "schema")
+    return _object([("Schema", first), (other, _value(None if is_given else value, form))])

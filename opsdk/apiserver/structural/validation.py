@@ -128,8 +128,8 @@ class Validator:
             tried = self._try(value, node.one_of, name, old)
             valid = [one for one in tried if one.good]
             if len(valid) != 1:
-                found = f"Found {len(valid)} valid alternatives" if valid else "Found none valid"
-                self._loose(result, f"{quoted} must validate one and only one schema (oneOf). {found}")
+                message = f"Found {len(valid)} valid alternatives" if valid else "Found none valid"
+                self._loose(result, f"{quoted} must validate one and only one schema (oneOf). {message}")
             if len(valid) < 2:
                 result.merge(valid[0] if valid else _best(tried))
         if node.all_of:
@@ -203,8 +203,8 @@ class Validator:
         for key, item in value.items():
             below = node.entry(key)
             if below is not None:
-                at = f"{name}.{key}" if name else key
-                result.merge(self.validate(item, below, at, before.get(key, ABSENT)))
+                field_path = f"{name}.{key}" if name else key
+                result.merge(self.validate(item, below, field_path, before.get(key, ABSENT)))
         for key in _required(node):
             if key not in value:
                 result.add(required(self._at(f"{name}.{key}")))
@@ -257,8 +257,8 @@ def _correlated(old: Any, node: SchemaNode) -> Callable[[Any], Any]:
     """Finds the old element for a new one: by its keys, and not at all where elements have none."""
     if node.list_type != "map" or not isinstance(old, list):
         return lambda _: ABSENT
-    found = {element_key(item, node.list_keys): item for item in old if _has_keys(item, node)}
-    return lambda item: found.get(element_key(item, node.list_keys), ABSENT) if _has_keys(item, node) else ABSENT
+    elements = {element_key(item, node.list_keys): item for item in old if _has_keys(item, node)}
+    return lambda item: elements.get(element_key(item, node.list_keys), ABSENT) if _has_keys(item, node) else ABSENT
 
 
 def _has_keys(item: Any, node: SchemaNode) -> bool:

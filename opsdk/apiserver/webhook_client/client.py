@@ -149,16 +149,16 @@ def _object(answer: _Answer) -> JsonObject:
         raise WebhookCallError(f"0-length response with status code: {answer.status} and content type: {kind}")
     if fault := media_fault(kind):
         raise WebhookCallError(f"Internal error occurred: {fault}")
-    found = _parsed(answer.body)
-    if found is None:
+    tree = _parsed(answer.body)
+    if tree is None:
         return {}
-    if not isinstance(found, dict):
-        raise WebhookCallError(not_an_object(found))
-    for key, value in found.items():
+    if not isinstance(tree, dict):
+        raise WebhookCallError(not_an_object(tree))
+    for key, value in tree.items():
         if key in ("kind", "apiVersion") and value is not None and not isinstance(value, str):
-            why = f"json: cannot unmarshal {go_type(value)} into Go struct field .{key} of type string"
-            raise WebhookCallError(unreadable(why))
-    return found
+            reason = f"json: cannot unmarshal {go_type(value)} into Go struct field .{key} of type string"
+            raise WebhookCallError(unreadable(reason))
+    return tree
 
 
 def _parsed(raw: bytes) -> Any:

@@ -42,8 +42,8 @@ def failure(error: BaseException, address: str, host: str) -> str:
     if isinstance(error, TimeoutError) and not error.errno:
         return f"dial tcp {address}: i/o timeout"
     if isinstance(error, OSError):
-        why = os.strerror(error.errno).lower() if error.errno else str(error)
-        return f"dial tcp {address}: connect: {why}"
+        message = os.strerror(error.errno).lower() if error.errno else str(error)
+        return f"dial tcp {address}: connect: {message}"
     return str(error) or type(error).__name__
 
 
@@ -77,9 +77,9 @@ _BY_STATUS = {
 
 def refusal(status: int, content_type: str, body: bytes) -> str:
     """The words for an answer that is no success."""
-    found = _status_message(body)
-    if found:
-        return found
+    message = _status_message(body)
+    if message:
+        return message
     text = "unknown"
     if not content_type or content_type.lower().startswith("text/"):
         text = body[:MAX_TEXT].decode("utf-8", "replace").strip()
@@ -88,20 +88,20 @@ def refusal(status: int, content_type: str, body: bytes) -> str:
     if status in _BY_STATUS:
         return _BY_STATUS[status]
     if status >= 500:
-        shown = json.dumps(text, ensure_ascii=False)
-        return f"an error on the server ({shown}) has prevented the request from succeeding"
+        quoted_text = json.dumps(text, ensure_ascii=False)
+        return f"an error on the server ({quoted_text}) has prevented the request from succeeding"
     return f"the server responded with the status code {status} but did not return more information"
 
 
 def _status_message(body: bytes) -> str:
     """The message of a Status object, where the body is one."""
     try:
-        found = json.loads(body)
+        status = json.loads(body)
     except ValueError:
         return ""
-    if not isinstance(found, dict) or found.get("kind") != "Status" or found.get("apiVersion") != "v1":
+    if not isinstance(status, dict) or status.get("kind") != "Status" or status.get("apiVersion") != "v1":
         return ""
-    return "" if found.get("status") == "Success" else str(found.get("message") or "unknown")
+    return "" if status.get("status") == "Success" else str(status.get("message") or "unknown")
 
 
 def go_type(value: Any) -> str:

@@ -18,17 +18,17 @@ class ReviewError(Exception):
 
 def check_review(answer: JsonObject, group: str, version: str, kind: str) -> None:
     """Refuse what is no review of the version asked for; what says nothing of itself is taken for one."""
-    found, name = answer.get("apiVersion") or "", answer.get("kind") or ""
-    if not name or not found:
-        if found and found != f"{group}/{version}":
-            _refuse(found, kind, version, kind)
+    api_version, name = answer.get("apiVersion") or "", answer.get("kind") or ""
+    if not name or not api_version:
+        if api_version and api_version != f"{group}/{version}":
+            _refuse(api_version, kind, version, kind)
         return
-    if found == "v1" and name == "Status":
-        _refuse(found, name, version, kind)
-    if name != kind or found not in [f"{group}/{known}" for known in _VERSIONS]:
-        raise ReviewError(f'no kind "{name}" is registered for version "{found}" in scheme "{_SCHEME}"')
-    if found != f"{group}/{version}":
-        _refuse(found, name, version, kind)
+    if api_version == "v1" and name == "Status":
+        _refuse(api_version, name, version, kind)
+    if name != kind or api_version not in [f"{group}/{version_name}" for version_name in _VERSIONS]:
+        raise ReviewError(f'no kind "{name}" is registered for version "{api_version}" in scheme "{_SCHEME}"')
+    if api_version != f"{group}/{version}":
+        _refuse(api_version, name, version, kind)
 
 
 def _refuse(found: str, name: str, version: str, kind: str) -> None:

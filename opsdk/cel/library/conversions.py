@@ -84,18 +84,18 @@ def double_to_uint(value: float) -> UInt:
 
 def to_duration(text: str) -> Duration:
     """A duration."""
-    found = parse_duration(text)
-    if found is None:
+    duration = parse_duration(text)
+    if duration is None:
         raise _failed(text, "google.protobuf.Duration")
-    return found
+    return duration
 
 
 def to_timestamp(text: str) -> Timestamp:
     """A moment."""
-    found = read_moment(text)
-    if found is None:
+    timestamp = read_moment(text)
+    if timestamp is None:
         raise _failed(text, "google.protobuf.Timestamp")
-    return checked_timestamp(found, read_offset(text))
+    return checked_timestamp(timestamp, read_offset(text))
 
 
 def to_string(value: Any) -> str:

@@ -15,8 +15,8 @@ def size_of(value: Any) -> int:
     """The size of a value that has one; else 1."""
     if isinstance(value, CelObject):
         return value.size()
-    found = size(value)
-    return 1 if found is None else found
+    size_found = size(value)
+    return 1 if size_found is None else size_found
 
 
 def walk(argument: int, *, times: int = 1) -> Cost:
@@ -38,8 +38,8 @@ def estimate_walk(argument: int = 0, *, times: int = 1, keeps_size: bool = False
     """Estimates reading an argument's characters; the result may be as large as the argument."""
 
     def estimate(sizes: Sizes, operands: Sequence[Operand]) -> CallEstimate:
-        found = sizes.size(operands[argument])
-        return CallEstimate(found.scaled(times * TRAVERSAL), found if keeps_size else None)
+        operand_size = sizes.size(operands[argument])
+        return CallEstimate(operand_size.scaled(times * TRAVERSAL), operand_size if keeps_size else None)
 
     return estimate
 

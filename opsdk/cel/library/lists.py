@@ -65,17 +65,17 @@ def _is_sorted(elements: Sequence[Any]) -> bool:
 
 
 def _int_sum(one: int, other: int) -> int:
-    found = one + other
-    if not -(2**63) <= found < 2**63:
+    total = one + other
+    if not -(2**63) <= total < 2**63:
         raise CelEvaluationError("integer overflow")
-    return found
+    return total
 
 
 def _uint_sum(one: int, other: int) -> UInt:
-    found = int(one) + int(other)
-    if found >= 2**64:
+    total = int(one) + int(other)
+    if total >= 2**64:
         raise CelEvaluationError("unsigned integer overflow")
-    return UInt(found)
+    return UInt(total)
 
 
 def _duration_sum(one: Duration, other: Duration) -> Duration:
@@ -109,12 +109,12 @@ def _summing(zero: Any) -> Callable[[Sequence[Any]], Any]:
         plus = _PLUS.get(kind_of(elements[0]))
         if plus is None:
             raise CelEvaluationError("no such overload: sum(list)")
-        found = elements[0]
+        total_value = elements[0]
         for element in elements[1:]:
-            if kind_of(element) is not kind_of(found):
+            if kind_of(element) is not kind_of(total_value):
                 raise no_such_overload()
-            found = plus(found, element)
-        return found
+            total_value = plus(total_value, element)
+        return total_value
 
     return total
 
@@ -123,21 +123,21 @@ def _extreme(name: str, sign: int) -> Callable[[Sequence[Any]], Any]:
     def find(elements: Sequence[Any]) -> Any:
         if not elements:
             raise CelEvaluationError(f"{name} called on empty list")
-        found = elements[0]
+        extreme = elements[0]
         for element in elements[1:]:
-            if compare(element, found) == sign:
-                found = element
-        return found
+            if compare(element, extreme) == sign:
+                extreme = element
+        return extreme
 
     return find
 
 
 def _index_of(elements: Sequence[Any], value: Any) -> int:
-    return next((at for at, element in enumerate(elements) if equal(element, value)), -1)
+    return next((index for index, element in enumerate(elements) if equal(element, value)), -1)
 
 
 def _last_index_of(elements: Sequence[Any], value: Any) -> int:
-    return next((at for at in range(len(elements) - 1, -1, -1) if equal(elements[at], value)), -1)
+    return next((index for index in range(len(elements) - 1, -1, -1) if equal(elements[index], value)), -1)
 
 
 def _ordered(form: str, result: Callable[[Type], Type], call: Callable[..., Any]) -> list[Overload]:
@@ -177,13 +177,13 @@ def _slice(elements: Sequence[Any], start: int, end: int) -> list[Any]:
 def _flatten(elements: Sequence[Any], depth: int = 1) -> list[Any]:
     if depth < 0:
         raise CelEvaluationError("level must be non-negative")
-    found: list[Any] = []
+    flat: list[Any] = []
     for element in elements:
         if depth and isinstance(element, Listed):
-            found.extend(_flatten(element, depth - 1))
+            flat.extend(_flatten(element, depth - 1))
         else:
-            found.append(element)
-    return found
+            flat.append(element)
+    return flat
 
 
 def _sort(elements: Sequence[Any]) -> list[Any]:
@@ -194,8 +194,8 @@ def _sort_by_keys(elements: Sequence[Any], keys: Sequence[Any]) -> list[Any]:
     if len({kind_of(key) for key in keys}) > 1:
         raise CelEvaluationError("list elements must have the same type")
     order = cmp_to_key(compare)
-    indices = sorted(range(len(elements)), key=lambda at: order(keys[at]))
-    return [elements[at] for at in indices]
+    indices = sorted(range(len(elements)), key=lambda index: order(keys[index]))
+    return [elements[index] for index in indices]
 
 
 _LONGEST_RANGE: Final = 10_000_000
@@ -210,11 +210,11 @@ def _range(count: int) -> list[int]:
 
 
 def _distinct(elements: Sequence[Any]) -> list[Any]:
-    found: list[Any] = []
+    unique: list[Any] = []
     for element in elements:
-        if not contains(found, element):
-            found.append(element)
-    return found
+        if not contains(unique, element):
+            unique.append(element)
+    return unique
 
 
 def _made(factor: float, size: Range) -> CallEstimate:

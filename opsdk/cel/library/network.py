@@ -63,17 +63,17 @@ class UrlValue(Opaque):
     @property
     def port(self) -> str:
         """The port, or nothing."""
-        found = re.search(r":([0-9]*)$", self.host)
-        return found[1] if found and not self.host.endswith("]") else ""
+        match = re.search(r":([0-9]*)$", self.host)
+        return match[1] if match and not self.host.endswith("]") else ""
 
     def parameters(self) -> dict[str, list[str]]:
         """The parameters of the query."""
-        found: dict[str, list[str]] = {}
+        parameters: dict[str, list[str]] = {}
         for pair in self.query.split("&"):
             if pair and ";" not in pair:
                 key, _, value = pair.partition("=")
-                found.setdefault(unquote_plus(key), []).append(unquote_plus(value))
-        return found
+                parameters.setdefault(unquote_plus(key), []).append(unquote_plus(value))
+        return parameters
 
 
 _URL: Final = re.compile(
@@ -203,22 +203,22 @@ def _ip_fault(text: str) -> str:
 def _parse_ip(text: str) -> Address | str:
     """The address, or why there is none."""
     try:
-        found = ipaddress.ip_address(text)
+        address = ipaddress.ip_address(text)
     except ValueError:
         return _ip_fault(text)
     if "%" in text:
         return f'IP address "{text}" with zone value is not allowed'
-    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
         return f'IPv4-mapped IPv6 address "{text}" is not allowed'
-    return found
+    return address
 
 
 def _ip(text: str) -> IpValue:
-    found = _parse_ip(text)
-    if isinstance(found, str):
+    address = _parse_ip(text)
+    if isinstance(address, str):
         parse = f'IP Address "{text}" parse error during conversion from string: '
-        raise CelEvaluationError(f"{parse if found.startswith('ParseAddr') else ''}{found}")
-    return IpValue(found)
+        raise CelEvaluationError(f"{parse if address.startswith('ParseAddr') else ''}{address}")
+    return IpValue(address)
 
 
 def _is_canonical(text: str) -> bool:
@@ -230,22 +230,22 @@ def _parse_cidr(text: str) -> Network | str:
     prefix = f"netip.ParsePrefix({go_quote(text)})"
     if not slash:
         return f"{prefix}: no '/'"
-    found = _parse_ip(address)
-    if isinstance(found, str):
-        return f"{prefix}: {found}" if found.startswith("ParseAddr") else found
+    address_found = _parse_ip(address)
+    if isinstance(address_found, str):
+        return f"{prefix}: {address_found}" if address_found.startswith("ParseAddr") else address_found
     if not bits.isdecimal() or (len(bits) > 1 and bits[0] == "0"):
         return f"{prefix}: bad bits after slash: {go_quote(bits)}"
-    if int(bits[:9]) > found.max_prefixlen:
+    if int(bits[:9]) > address_found.max_prefixlen:
         return f"{prefix}: prefix length out of range"
     return ipaddress.ip_interface(text)
 
 
 def _cidr(text: str) -> CidrValue:
-    found = _parse_cidr(text)
-    if isinstance(found, str):
+    network = _parse_cidr(text)
+    if isinstance(network, str):
         parse = "network address parse error during conversion from string: "
-        raise CelEvaluationError(f"{parse if found.startswith('netip') else ''}{found}")
-    return CidrValue(found)
+        raise CelEvaluationError(f"{parse if network.startswith('netip') else ''}{network}")
+    return CidrValue(network)
 
 
 def _contains_ip(cidr: CidrValue, ip: IpValue | str) -> bool:
@@ -268,10 +268,10 @@ def _masked(cidr: CidrValue) -> CidrValue:
 def _containing_cost(*, network: bool) -> Callable[[Sequence[Any], Any], int]:
     def cost(args: Sequence[Any], _: Any) -> int:
         size = args[0].size
-        found = scaled(2 * size, TRAVERSAL)
+        total = scaled(2 * size, TRAVERSAL)
         if network:
-            found += scaled(size, TRAVERSAL) + 1
-        return found + (scaled(len(args[1]), TRAVERSAL) if isinstance(args[1], str) else 0)
+            total += scaled(size, TRAVERSAL) + 1
+        return total + (scaled(len(args[1]), TRAVERSAL) if isinstance(args[1], str) else 0)
 
     return cost
 

@@ -149,26 +149,26 @@ _LOOSE: Final = re.compile(r"v?([0-9]+)(?:\.([0-9]+))?(?:\.([0-9]+))?([-+].*)?",
 
 @lru_cache(maxsize=512)
 def _parse(text: str) -> SemverValue | None:
-    found = _SEMVER.fullmatch(text)
-    if found is None or max(map(len, found.groups()[:3])) > 20:
+    match = _SEMVER.fullmatch(text)
+    if match is None or max(map(len, match.groups()[:3])) > 20:
         return None
-    numbers = (int(found[1]), int(found[2]), int(found[3]))
-    return SemverValue(numbers, found[4] or "") if max(numbers) < 2**64 else None
+    numbers = (int(match[1]), int(match[2]), int(match[3]))
+    return SemverValue(numbers, match[4] or "") if max(numbers) < 2**64 else None
 
 
 def _normalized(text: str) -> str:
     """With three numbers, without a leading v and without leading zeros."""
-    found = _LOOSE.fullmatch(text)
-    if found is None:
+    match = _LOOSE.fullmatch(text)
+    if match is None:
         return text
-    return ".".join((one or "0").lstrip("0") or "0" for one in found.groups()[:3]) + (found[4] or "")
+    return ".".join((one or "0").lstrip("0") or "0" for one in match.groups()[:3]) + (match[4] or "")
 
 
 def _semver(text: str, loose: bool = False) -> SemverValue:
-    found = _parse(_normalized(text) if loose else text)
-    if found is None:
+    version = _parse(_normalized(text) if loose else text)
+    if version is None:
         raise CelEvaluationError(_fault(text))
-    return found
+    return version
 
 
 def _fault(text: str) -> str:

@@ -75,8 +75,8 @@ def _quotient(left: int, right: int) -> int:
     """Division that drops the fraction."""
     if right == 0:
         raise CelEvaluationError("division by zero")
-    found = abs(left) // abs(right)
-    return found if (left < 0) == (right < 0) else -found
+    quotient = abs(left) // abs(right)
+    return quotient if (left < 0) == (right < 0) else -quotient
 
 
 def _remainder(left: int, right: int) -> int:
@@ -101,13 +101,13 @@ def _times(left: float, right: float) -> float:
 def _arithmetic(
     name: str, whole: Callable[[int, int], int], real: Callable[[float, float], float] | None
 ) -> list[Overload]:
-    found = [
+    overloads = [
         function(f"{name}_int64", (INT, INT), INT, lambda a, b: _int(whole(a, b))),
         function(f"{name}_uint64", (UINT, UINT), UINT, lambda a, b: _uint(whole(int(a), int(b)))),
     ]
     if real is not None:
-        found.append(function(f"{name}_double", (DOUBLE, DOUBLE), DOUBLE, real))
-    return found
+        overloads.append(function(f"{name}_double", (DOUBLE, DOUBLE), DOUBLE, real))
+    return overloads
 
 
 def _copied(args: Sequence[Any], _: Any) -> int:
@@ -117,8 +117,8 @@ def _copied(args: Sequence[Any], _: Any) -> int:
 def _concatenated(left: Sequence[Any], right: Sequence[Any]) -> Sequence[Any]:
     plus = getattr(left, "plus", None)
     if plus is not None:
-        found: Sequence[Any] = plus(right)
-        return found
+        result: Sequence[Any] = plus(right)
+        return result
     return [*left, *right]
 
 
@@ -170,17 +170,21 @@ _MINUS: Final = [
 
 # ------------------------------------------------------------------ equality and order
 def _smaller(args: Sequence[Any], _: Any) -> int:
-    left = args[0]
-    if type_of(left).kind is TypeKind.OPAQUE and not types.is_optional(type_of(left)):
+    smallest = args[0]
+    if type_of(smallest).kind is TypeKind.OPAQUE and not types.is_optional(type_of(smallest)):
         return 1
-    return scaled(min(size_of(left), size_of(args[1])), TRAVERSAL)
+    return scaled(min(size_of(smallest), size_of(args[1])), TRAVERSAL)
 
 
 def _estimate_smaller(sizes: Sizes, operands: Sequence[Operand]) -> CallEstimate:
-    left, right = operands
-    if left.type == right.type and left.type.kind is TypeKind.OPAQUE and not types.is_optional(left.type):
+    first_size, right = operands
+    if (
+        first_size.type == right.type
+        and first_size.type.kind is TypeKind.OPAQUE
+        and not types.is_optional(first_size.type)
+    ):
         return CallEstimate(ONE)
-    most = min(sizes.size(left).most, sizes.size(right).most)
+    most = min(sizes.size(first_size).most, sizes.size(right).most)
     return CallEstimate(Range(1 if most else 0, most).scaled(TRAVERSAL))
 
 
@@ -249,10 +253,10 @@ _CONTAINERS: Final[dict[str, list[Overload]]] = {
 
 
 def _size(value: Any) -> int:
-    found = size(value)
-    if found is None:
+    length = size(value)
+    if length is None:
         raise CelEvaluationError("no such overload")
-    return found
+    return length
 
 
 def _sizes(make: Callable[..., Overload], prefix: str) -> list[Overload]:
@@ -313,8 +317,10 @@ def _bytes_size(factor: tuple[int, int]) -> Callable[[Sizes, Sequence[Operand]],
     less, more = factor
 
     def estimate(sizes: Sizes, operands: Sequence[Operand]) -> CallEstimate:
-        found = sizes.size(operands[0])
-        return CallEstimate(found.scaled(TRAVERSAL), Range(found.least // less, min(found.most * more, MOST)))
+        operand_size = sizes.size(operands[0])
+        return CallEstimate(
+            operand_size.scaled(TRAVERSAL), Range(operand_size.least // less, min(operand_size.most * more, MOST))
+        )
 
     return estimate
 
@@ -427,14 +433,14 @@ def _part(name: str) -> list[Overload]:
     def read(timestamp: Timestamp, zone: str = "UTC") -> int:
         return part(in_zone(timestamp, zone))
 
-    found = [
+    overloads = [
         method(f"timestamp_{name}", (TIMESTAMP,), INT, read),
         method(f"timestamp_{name}_with_tz", (TIMESTAMP, STRING), INT, read),
     ]
     if name in _UNITS:
         per = _UNITS[name]
-        found.append(method(f"duration_{name}", (DURATION,), INT, lambda value: _quotient(value.nanoseconds, per)))
-    return found
+        overloads.append(method(f"duration_{name}", (DURATION,), INT, lambda value: _quotient(value.nanoseconds, per)))
+    return overloads
 
 
 def _three(*params: Type) -> list[Overload]:

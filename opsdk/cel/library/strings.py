@@ -82,9 +82,9 @@ def _substring(text: str, start: int, end: int | None = None) -> str:
     stop = len(text) if end is None else end
     if end is not None and start > end:
         raise CelEvaluationError(f"invalid substring range. start: {start}, end: {end}")
-    for at in (start, stop):
-        if not 0 <= at <= len(text):
-            raise _out_of_range(at)
+    for bound in (start, stop):
+        if not 0 <= bound <= len(text):
+            raise _out_of_range(bound)
     return text[start:stop]
 
 

@@ -18,10 +18,10 @@ async def conditions_hold(policy: AdmissionPolicy, asking: AuthorizerChecks, val
     if not programs.conditions:
         return True
     activation = Activation(asking, values, programs.variables, budget=MATCH_BUDGET)
-    said = await judge(activation, programs.conditions)
-    if any(outcome is False for outcome in said):
+    verdict = await judge(activation, programs.conditions)
+    if any(outcome is False for outcome in verdict):
         return False
-    wrong = [outcome for outcome in said if isinstance(outcome, str)]
+    wrong = [outcome for outcome in verdict if isinstance(outcome, str)]
     if not wrong:
         return True
     if policy.ignore_failures:

@@ -76,11 +76,11 @@ async def choose(review: Attributes, bound: Sequence[PolicyHook], ports: PolicyD
             try:
                 if matched(views, review, binding.criteria) is None:
                     continue
-                found = await collect(source, binding, review.namespace)
+                param_objects = await collect(source, binding, review.namespace)
             except (ConfigurationError, ApiError) as error:
                 _fail(choice, one.policy, binding, f"failed to configure binding: {error}")
                 continue
-            choice.chosen.extend(PolicyInvocation(one.policy, binding, params, served) for params in found)
+            choice.chosen.extend(PolicyInvocation(one.policy, binding, params, served) for params in param_objects)
     return choice
 
 
@@ -103,10 +103,10 @@ def matched(
         return None
     served = review.served
     if criteria.rules:
-        found = views.served(criteria.rules, equivalent=criteria.equivalent)
-        if found is None:
+        served_kinds = views.served(criteria.rules, equivalent=criteria.equivalent)
+        if served_kinds is None:
             return None
-        served = found
+        served = served_kinds
     return served if views.selects_namespace(criteria.namespaces) else None
 
 

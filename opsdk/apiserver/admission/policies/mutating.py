@@ -67,8 +67,8 @@ class _Mutator:
             self._failures.append(PolicyFailure(one.policy, one.binding, message, "Invalid"))
 
     async def _inputs(self, one: PolicyInvocation) -> JsonObject:
-        seen = await self._views.seen(one.served)
-        return inputs(self._review, seen, self._asking, params=one.params, namespace=self._namespace)
+        versioned = await self._views.seen(one.served)
+        return inputs(self._review, versioned, self._asking, params=one.params, namespace=self._namespace)
 
     async def _conditions(self, one: PolicyInvocation) -> bool:
         holds = await conditions_hold(one.policy, self._asking, await self._inputs(one))
@@ -113,11 +113,11 @@ class _Mutator:
 def _checked(model: ResourceModel, after: JsonObject) -> JsonObject:
     """A patched object that still is what it was; a patch that breaks it is the policy's fault, and told as such."""
     try:
-        found = model.decode(after)
+        decoded = model.decode(after)
     except DecodeError as error:
         raise api_errors.internal(str(error)) from None
-    if found.problems and model.typed:
-        raise api_errors.internal(f"strict decoding error: {', '.join(found.problems)}")
+    if decoded.problems and model.typed:
+        raise api_errors.internal(f"strict decoding error: {', '.join(decoded.problems)}")
     return after
 
 

@@ -175,8 +175,10 @@ class PolicySource:
         for obj in sorted(trees, key=_name):
             binding = PolicyBinding.of(obj)
             bindings.setdefault(binding.policy, []).append(binding)
-        known = {_version(obj): obj for obj in sorted(policies, key=_name) if _name(obj) in bindings}
-        self._known = {version: self._known.get(version) or AdmissionPolicy(obj) for version, obj in known.items()}
+        policies_by_version = {_version(obj): obj for obj in sorted(policies, key=_name) if _name(obj) in bindings}
+        self._known = {
+            version: self._known.get(version) or AdmissionPolicy(obj) for version, obj in policies_by_version.items()
+        }
         return [PolicyHook(policy, tuple(bindings[policy.name])) for policy in self._known.values()]
 
 

@@ -73,9 +73,9 @@ class _Judge:
         if not holds:
             return PolicyEvaluation()
         try:
-            found, left = await self._evaluate()
-            messages = await self._messages(left)
-            together = zip(self._programs.validations, found, messages, strict=True)
+            values, remaining_budget = await self._evaluate()
+            messages = await self._messages(remaining_budget)
+            together = zip(self._programs.validations, values, messages, strict=True)
             verdict = PolicyEvaluation([self._decide(*one) for one in together])
             await self._annotate(verdict)
         except OutOfBudgetError as error:
@@ -86,22 +86,22 @@ class _Judge:
         """What each validation gives, a value or an error, and what may still be spent."""
         variables = self._programs.variables
         activation = Activation(self._asking, self._values, variables, budget=RUNTIME_BUDGET)
-        found = [await _value(activation, validation.expression) for validation in self._programs.validations]
-        return found, activation.budget
+        evaluations = [await _value(activation, validation.expression) for validation in self._programs.validations]
+        return evaluations, activation.budget
 
     async def _messages(self, budget: int) -> list[Any]:
         """What each validation would say; for all the same where that costs too much."""
         activation = Activation(self._asking, self._plain, self._programs.variables, budget=budget)
-        said: list[Any] = []
+        messages: list[Any] = []
         for validation in self._programs.validations:
             if validation.message_expression is None:
-                said.append(None)
+                messages.append(None)
                 continue
             try:
-                said.append(await _value(activation, validation.message_expression))
+                messages.append(await _value(activation, validation.message_expression))
             except OutOfBudgetError as error:
                 return [error] * len(self._programs.validations)
-        return said
+        return messages
 
     def _decide(self, validation: Validation, value: Any, said: Any) -> PolicyDecision:
         if isinstance(value, CelEvaluationError):
@@ -181,19 +181,19 @@ async def _judge_all(
     denied: list[_Denied] = []
     annotations: dict[str, list[str]] = {}
     for one in chosen:
-        seen = await views.seen(one.served)
-        values = inputs(review, seen, asking, params=one.params, namespace=namespace)
+        versioned = await views.seen(one.served)
+        values = inputs(review, versioned, asking, params=one.params, namespace=namespace)
         verdict = await _Judge(one.policy, asking, values).judge()
         for index, decision in enumerate(verdict.decisions):
             if decision.message:
                 denied += _act(review, one, decision, index)
         denied += [_Denied(one.policy, one.binding, decision) for decision in verdict.refusals]
         for key, value in verdict.annotations.items():
-            said = annotations.setdefault(f"{one.policy.name}/{key}", [])
-            if value not in said:
-                said.append(value)
-    for key, said in annotations.items():
-        review.call.annotate(key, ", ".join(said))
+            annotation_values = annotations.setdefault(f"{one.policy.name}/{key}", [])
+            if value not in annotation_values:
+                annotation_values.append(value)
+    for key, annotation_values in annotations.items():
+        review.call.annotate(key, ", ".join(annotation_values))
     return denied
 
 

@@ -51,14 +51,14 @@ def question(review: Attributes, seen: VersionedAttributes, *, uid: str, version
 
 def user_info(user: User) -> JsonObject:
     """A user as reviews show it."""
-    found: JsonObject = {"username": user.name} if user.name else {}
+    info: JsonObject = {"username": user.name} if user.name else {}
     if user.uid:
-        found["uid"] = user.uid
+        info["uid"] = user.uid
     if user.groups:
-        found["groups"] = list(user.groups)
+        info["groups"] = list(user.groups)
     if user.extra:
-        found["extra"] = {key: list(values) for key, values in user.extra.items()}
-    return found
+        info["extra"] = {key: list(values) for key, values in user.extra.items()}
+    return info
 
 
 # ------------------------------------------------------------------ the answer
@@ -123,9 +123,9 @@ def _check_v1(
 ) -> None:
     if (response.get("uid") or "") != uid:
         raise AdmissionReviewError(f'expected response.uid="{uid}", got "{response.get("uid") or ""}"')
-    wanted, got = f"{GROUP}/v1, Kind=AdmissionReview", _kind_text(answer)
-    if got != wanted:
-        raise AdmissionReviewError(f"expected webhook response of {wanted}, got {got}")
+    expected, got = f"{GROUP}/v1, Kind=AdmissionReview", _kind_text(answer)
+    if got != expected:
+        raise AdmissionReviewError(f"expected webhook response of {expected}, got {got}")
     if not mutating:
         if has_patch:
             raise AdmissionReviewError("validating webhook may not return response.patch")
@@ -155,15 +155,15 @@ def _decoded(patch: str) -> bytes:
 # ------------------------------------------------------------------ refusals
 def rejection(name: str, status: Mapping[str, Any] | None) -> ApiError:
     """The webhook's no, as the client gets it."""
-    found = status or {}
-    said = f'admission webhook "{name}" denied the request'
-    why = found.get("message") or found.get("reason")
-    code = found.get("code")
+    result = status or {}
+    message = f'admission webhook "{name}" denied the request'
+    reason = result.get("message") or result.get("reason")
+    code = result.get("code")
     return ApiError(
-        f"{said}: {why}" if why else f"{said} without explanation",
+        f"{message}: {reason}" if reason else f"{message} without explanation",
         code=code if isinstance(code, int) and 400 <= code <= 599 else 400,
-        reason=str(found.get("reason") or ""),
-        details=_details(found.get("details")),
+        reason=str(result.get("reason") or ""),
+        details=_details(result.get("details")),
     )
 
 
@@ -190,17 +190,17 @@ def _details(tree: Any) -> Details:
 def parse_patch(raw: bytes) -> list[JsonObject]:
     """The operations; `PatchError` in Go's words."""
     try:
-        found = documents.parse_json(raw).tree
+        patch = documents.parse_json(raw).tree
     except documents.SyntaxProblemError as error:
         raise PatchError(str(error)) from None
-    if found is None:
+    if patch is None:
         return []
-    if not isinstance(found, list):
-        raise PatchError(f"json: cannot unmarshal {go_type(found)} into Go value of type jsonpatch.Patch")
-    for operation in found:
+    if not isinstance(patch, list):
+        raise PatchError(f"json: cannot unmarshal {go_type(patch)} into Go value of type jsonpatch.Patch")
+    for operation in patch:
         if not isinstance(operation, dict):
             raise PatchError(f"json: cannot unmarshal {go_type(operation)} into Go value of type jsonpatch.Operation")
-    return found
+    return patch
 
 
 def patched(obj: JsonObject, operations: Sequence[JsonObject]) -> JsonObject:
@@ -240,8 +240,8 @@ def _why(obj: Any, operation: JsonObject, otherwise: str) -> str:
     if not _leads_somewhere(obj, path):
         if name == "test":
             return f"test operation does not apply: is missing path: {path}: missing value"
-        shown = path if name == "replace" else f'"{path}"'
-        return f"{name} operation does not apply: doc is missing path: {shown}: missing value"
+        path_text = path if name == "replace" else f'"{path}"'
+        return f"{name} operation does not apply: doc is missing path: {path_text}: missing value"
     if name == "test":
         return f"testing value {path} failed: test failed"
     if name == "replace":

@@ -63,13 +63,13 @@ class WebhookAccessor:
 
 def hooks_of(configurations: Iterable[JsonObject]) -> tuple[WebhookAccessor, ...]:
     """All webhooks, by the names of their configurations, then as listed."""
-    found: list[WebhookAccessor] = []
+    hooks: list[WebhookAccessor] = []
     for obj in sorted(configurations, key=lambda obj: str(obj["metadata"]["name"])):
-        name, seen = obj["metadata"]["name"], dict[str, int]()
+        name, counts = obj["metadata"]["name"], dict[str, int]()
         for tree in obj.get("webhooks") or ():
-            number = seen[tree["name"]] = seen.get(tree["name"], -1) + 1
-            found.append(WebhookAccessor.of(tree, f"{name}/{tree['name']}/{number}"))
-    return tuple(found)
+            number = counts[tree["name"]] = counts.get(tree["name"], -1) + 1
+            hooks.append(WebhookAccessor.of(tree, f"{name}/{tree['name']}/{number}"))
+    return tuple(hooks)
 
 
 class WebhookSource:

@@ -78,20 +78,20 @@ class _Chooser:
         served = self._views.served(hook.rules, equivalent=hook.equivalent)
         if served is None or not self._views.selects_namespace(hook.namespaces):
             return None
-        seen = await self._views.seen(served)
-        if hook.conditions and not await self._conditions(hook, seen):
+        versioned = await self._views.seen(served)
+        if hook.conditions and not await self._conditions(hook, versioned):
             return None
-        return _Chosen(hook, served, seen)
+        return _Chosen(hook, served, versioned)
 
     async def _conditions(self, hook: WebhookAccessor, seen: VersionedAttributes) -> bool:
         """Whether all hold. One that is false decides, whatever goes wrong in the others."""
         evaluate, review = self._ports.evaluate, self._review
         if evaluate is None:
             return True
-        said = await evaluate(review, seen, hook.conditions)
-        if any(outcome is False for outcome in said):
+        verdict = await evaluate(review, seen, hook.conditions)
+        if any(outcome is False for outcome in verdict):
             return False
-        wrong = [outcome for outcome in said if isinstance(outcome, str)]
+        wrong = [outcome for outcome in verdict if isinstance(outcome, str)]
         if wrong and not hook.ignore_failures:
             text = wrong[0] if len(wrong) == 1 else f"[{', '.join(wrong)}]"
             raise api_errors.forbidden(review.served.info, review.name, text)
@@ -110,20 +110,20 @@ class _Caller:
         hook = chosen.hook
         if review.dry_run and hook.side_effects not in ("None", "NoneOnDryRun"):
             raise api_errors.bad_request(f'admission webhook "{hook.name}" does not support dry run')
-        found = await self._asked(review, chosen)
-        for text in found.warnings:
+        answer = await self._asked(review, chosen)
+        for text in answer.warnings:
             review.warn(text)
-        if not found.allowed:
-            raise rejection(hook.name, found.status)
-        return found
+        if not answer.allowed:
+            raise rejection(hook.name, answer.status)
+        return answer
 
     async def _asked(self, review: Attributes, chosen: _Chosen) -> WebhookResponse:
         hook = chosen.hook
         version = next((v for v in hook.versions if v in KNOWN_VERSIONS), "")
         if not version:
-            known = ", ".join(KNOWN_VERSIONS)
-            why = f"webhook does not accept known AdmissionReview versions ({known})"
-            raise _failed(hook, f"could not create admission objects: {why}")
+            versions = ", ".join(KNOWN_VERSIONS)
+            reason = f"webhook does not accept known AdmissionReview versions ({versions})"
+            raise _failed(hook, f"could not create admission objects: {reason}")
         uid = str(uuid.uuid4())
         try:
             target = hook.target()
@@ -182,8 +182,8 @@ class MutatingWebhooks:
     async def _invoke(self, review: Attributes, chosen: _Chosen, rounds: Reinvocation) -> None:
         hook = chosen.hook
         try:
-            found = await self._caller.ask(review, chosen)
-            if found.patch and await self._patch(review, chosen, found):
+            answer = await self._caller.ask(review, chosen)
+            if answer.patch and await self._patch(review, chosen, answer):
                 rounds.changed()
                 review.reinvoke = True
         except _FailedError as error:
@@ -198,13 +198,13 @@ class MutatingWebhooks:
         try:
             operations = parse_patch(found.patch)
         except PatchError as error:
-            why = f"received undecodable patch in webhook response: {error}"
-            raise _failed(chosen.hook, why) from None
+            reason = f"received undecodable patch in webhook response: {error}"
+            raise _failed(chosen.hook, reason) from None
         if not operations:
             return False
         if before is None:
-            why = f'admission webhook "{name}" attempted to modify the object'
-            raise api_errors.internal(f"{why}, which is not supported for this operation")
+            reason = f'admission webhook "{name}" attempted to modify the object'
+            raise api_errors.internal(f"{reason}, which is not supported for this operation")
         if found.patch_type != "JSONPatch":
             raise _failed(chosen.hook, f'unsupported patch type "{found.patch_type}"')
         model = chosen.served.model
@@ -244,11 +244,11 @@ class ValidatingWebhooks:
         if not hooks or exempt(review.resource):
             return
         chooser = _Chooser(self._ports, review)
-        chosen = [found for hook in hooks if (found := await chooser.choose(hook)) is not None]
+        chosen = [invocation for hook in hooks if (invocation := await chooser.choose(hook)) is not None]
         refusals: list[Exception] = []
         async with asyncio.TaskGroup() as group:
-            for found in chosen:
-                group.create_task(self._ask(review, found, refusals))
+            for invocation in chosen:
+                group.create_task(self._ask(review, invocation, refusals))
         if refusals:
             raise refusals[0]
 

@@ -96,8 +96,8 @@ class RequestAdmission:
     def _check_namespace(self, obj: JsonObject) -> None:
         """Admission may not move an object."""
         info = self._served.info
-        found = (obj.get("metadata") or {}).get("namespace") or self._call.info.namespace
-        if info.namespaced and not info.subresource and found != self._call.info.namespace:
+        namespace = (obj.get("metadata") or {}).get("namespace") or self._call.info.namespace
+        if info.namespaced and not info.subresource and namespace != self._call.info.namespace:
             raise api_errors.foreign_namespace()
 
     def _keep_owners(self, before: JsonObject, after: JsonObject) -> JsonObject:

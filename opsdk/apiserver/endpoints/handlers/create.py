@@ -51,7 +51,7 @@ def check_namespace(call: Call, served: InstalledResource, obj: JsonObject) -> N
     if not served.info.namespaced:
         meta.pop("namespace", None)
         return
-    found = meta.get("namespace") or call.info.namespace
-    if found != call.info.namespace:
+    namespace = meta.get("namespace") or call.info.namespace
+    if namespace != call.info.namespace:
         raise api_errors.foreign_namespace()
-    meta["namespace"] = found
+    meta["namespace"] = namespace

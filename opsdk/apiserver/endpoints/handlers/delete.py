@@ -43,8 +43,8 @@ async def handle(call: Call, served: InstalledResource, admission: AdmissionInte
         status = 202 if not deleted.gone and tree.get("orphanDependents") is False else 200
         return object_response(call, served, deleted.obj, accepted, status=status)
     meta = deleted.obj["metadata"]
-    told = success(served.info.group, served.info.resource, name, meta.get("uid", ""))
-    return body_response(told, accepted, pretty=wants_pretty(call))
+    status_details = success(served.info.group, served.info.resource, name, meta.get("uid", ""))
+    return body_response(status_details, accepted, pretty=wants_pretty(call))
 
 
 async def handle_collection(call: Call, served: InstalledResource, admission: AdmissionInterface) -> HttpResponse:
@@ -71,7 +71,7 @@ async def delete_options(call: Call, served: InstalledResource) -> tuple[DeleteR
     causes = _problems(found)
     if causes:
         raise api_errors.invalid_options("DeleteOptions", tuple(causes))
-    asked = found.get("preconditions") or {}
+    preconditions = found.get("preconditions") or {}
     orphan = found.get("orphanDependents")
     propagation = found.get("propagationPolicy") or ""
     if orphan is not None:
@@ -79,7 +79,9 @@ async def delete_options(call: Call, served: InstalledResource) -> tuple[DeleteR
     options = DeleteRequestOptions(
         grace=found.get("gracePeriodSeconds"),
         propagation=propagation,
-        preconditions=StoragePreconditions(uid=asked.get("uid"), resource_version=asked.get("resourceVersion")),
+        preconditions=StoragePreconditions(
+            uid=preconditions.get("uid"), resource_version=preconditions.get("resourceVersion")
+        ),
     )
     tree = {**found, "kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
     return options, tree, bool(found.get("dryRun"))
@@ -96,14 +98,14 @@ def _from_body(call: Call, served: InstalledResource, raw: bytes) -> JsonObject:
     except SyntaxProblemError as error:
         prefix = "" if media == YAML else "couldn't get version/kind; json parse error: "
         raise api_errors.bad_request(f"{prefix}{error}") from None
-    found = {} if parsed is None else parsed
-    version, kind = body.type_named(found)
+    options = {} if parsed is None else parsed
+    version, kind = body.type_named(options)
     if version == "v1" and kind in _WITHOUT_VERSION:
         raise api_errors.bad_request(f"converting (v1.{kind}) to (v1.DeleteOptions): unknown conversion")
     if kind not in ("", "DeleteOptions"):
         raise api_errors.bad_request(_UNKNOWN.format(kind=kind, version=version))
-    _check_types(found, _TYPES, "DeleteOptions", "")
-    return dict(found)
+    _check_types(options, _TYPES, "DeleteOptions", "")
+    return dict(options)
 
 
 _WITHOUT_VERSION = ("Status", "APIVersions", "APIGroupList", "APIGroup", "APIResourceList")
@@ -131,17 +133,17 @@ _JSON_TYPES: Mapping[str, type] = {
 
 def _check_types(found: Any, types: Mapping[str, str], struct: str, path: str) -> None:
     """Refuse values of other types, as Go's decoder does."""
-    for key, wanted in types.items():
+    for key, expected_type in types.items():
         value: Any = found.get(key)
         if value is None:
             continue
-        at = f"{struct}.{path}{key}"
-        if type(value) is not _JSON_TYPES.get(wanted, dict):
-            raise _wrong_type(value, at, wanted)
-        if wanted == "[]string":
+        field_path = f"{struct}.{path}{key}"
+        if type(value) is not _JSON_TYPES.get(expected_type, dict):
+            raise _wrong_type(value, field_path, expected_type)
+        if expected_type == "[]string":
             for part in found[key]:
                 if not isinstance(part, str):
-                    raise _wrong_type(part, at, "string")
+                    raise _wrong_type(part, field_path, "string")
         if key == "preconditions":
             _check_types(value, _PRECONDITION_TYPES, "Preconditions", "preconditions.")
 
@@ -153,18 +155,18 @@ def _wrong_type(value: object, at: str, wanted: str) -> ApiError:
 
 def _from_query(call: Call) -> JsonObject:
     query = call.http.query
-    found: JsonObject = {}
+    options: JsonObject = {}
     grace = number(query, "gracePeriodSeconds")
     if grace is not None:
-        found["gracePeriodSeconds"] = grace
+        options["gracePeriodSeconds"] = grace
     if "propagationPolicy" in query:
-        found["propagationPolicy"] = query.get("propagationPolicy")
+        options["propagationPolicy"] = query.get("propagationPolicy")
     if "orphanDependents" in query:
-        found["orphanDependents"] = is_true(query.get("orphanDependents"))
+        options["orphanDependents"] = is_true(query.get("orphanDependents"))
     if "dryRun" in query:
-        found["dryRun"] = query.all("dryRun")
-    asked = {key: query.get(key) for key in _PRECONDITION_TYPES if key in query}
-    return {**found, "preconditions": asked} if asked else found
+        options["dryRun"] = query.all("dryRun")
+    preconditions = {key: query.get(key) for key in _PRECONDITION_TYPES if key in query}
+    return {**options, "preconditions": preconditions} if preconditions else options
 
 
 def _problems(found: JsonObject) -> list[Cause]:

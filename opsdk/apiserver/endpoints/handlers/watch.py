@@ -248,8 +248,8 @@ class _Stream:
         write = self._accepted.write
         if write is not None:
             return watch_frame(kind, _FRAMES.once(obj, write) if once else write(obj))
-        made = _BODIES.once(obj, self._plain) if once else self._plain(obj)
-        return b'{"type":"%b","object":%b}\n' % (kind.encode(), made)
+        body = _BODIES.once(obj, self._plain) if once else self._plain(obj)
+        return b'{"type":"%b","object":%b}\n' % (kind.encode(), body)
 
     def _plain(self, obj: JsonObject) -> bytes:
         return compact(obj, ordered=in_order(self._served, self._accepted))
@@ -261,9 +261,9 @@ class _Stream:
         if accepted.kind != "Table":
             return obj
         meta = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
-        made = table(self._call, self._served, [obj], meta, version=accepted.version, headless=self._headless)
+        body = table(self._call, self._served, [obj], meta, version=accepted.version, headless=self._headless)
         self._headless = True
-        return made
+        return body
 
 
 _LIMIT = 256

@@ -13,14 +13,14 @@ _REF = "#/definitions/"
 def below(document: JsonObject, root: str) -> JsonObject:
     """The part of a document that is about paths below `root`, with the definitions that it refers to."""
     paths = {p: item for p, item in (document.get("paths") or {}).items() if p == root or p.startswith(f"{root}/")}
-    known, found = document.get("definitions") or {}, JsonObject()
+    definitions, reachable = document.get("definitions") or {}, JsonObject()
     waiting = list(_references(paths))
     while waiting:
         name = waiting.pop()
-        if name not in found and name in known:
-            found[name] = known[name]
-            waiting.extend(_references(known[name]))
-    return {"paths": paths, "definitions": found}
+        if name not in reachable and name in definitions:
+            reachable[name] = definitions[name]
+            waiting.extend(_references(definitions[name]))
+    return {"paths": paths, "definitions": reachable}
 
 
 def merged(paths: JsonObject, definitions: JsonObject, other: JsonObject) -> tuple[JsonObject, JsonObject]:
@@ -56,8 +56,8 @@ def _renamed(value: Any, names: Mapping[str, str]) -> Any:
         return [_renamed(part, names) for part in value]
     if not isinstance(value, dict):
         return value
-    made = {key: _renamed(part, names) for key, part in value.items()}
-    target = made.get("$ref")
+    renamed = {key: _renamed(part, names) for key, part in value.items()}
+    target = renamed.get("$ref")
     if isinstance(target, str) and target.removeprefix(_REF) in names:
-        made["$ref"] = _REF + names[target.removeprefix(_REF)]
-    return made
+        renamed["$ref"] = _REF + names[target.removeprefix(_REF)]
+    return renamed

@@ -27,11 +27,11 @@ def is_asked(accept: str) -> bool:
 def encode_document(document: Mapping[str, Any]) -> bytes:
     """The bytes of a v2 document."""
     info = document["info"]
-    made = _text(1, document["swagger"])
-    made += chunk(2, _text(1, info.get("title", "")) + _text(2, info.get("version", "")))
+    encoded = _text(1, document["swagger"])
+    encoded += chunk(2, _text(1, info.get("title", "")) + _text(2, info.get("version", "")))
     paths = b"".join(chunk(2, _named(path, _path_item(item))) for path, item in document["paths"].items())
     schemas = b"".join(chunk(1, _named(name, _schema(schema))) for name, schema in document["definitions"].items())
-    return made + chunk(8, paths) + chunk(9, schemas)
+    return encoded + chunk(8, paths) + chunk(9, schemas)
 
 
 def _path_item(item: Mapping[str, Any]) -> bytes:
@@ -39,9 +39,11 @@ def _path_item(item: Mapping[str, Any]) -> bytes:
 
 
 def _operation(operation: Mapping[str, Any]) -> bytes:
-    made = _text(5, operation.get("operationId", ""))
-    made += b"".join(chunk(8, _query_parameter(p)) for p in operation.get("parameters", ()) if p.get("in") == "query")
-    return made + _extensions(13, operation)
+    encoded = _text(5, operation.get("operationId", ""))
+    encoded += b"".join(
+        chunk(8, _query_parameter(p)) for p in operation.get("parameters", ()) if p.get("in") == "query"
+    )
+    return encoded + _extensions(13, operation)
 
 
 def _query_parameter(parameter: Mapping[str, Any]) -> bytes:
@@ -59,13 +61,13 @@ _COUNTS = {"maxLength": 11, "minLength": 12, "maxItems": 14, "minItems": 15, "ma
 
 def _schema(schema: Mapping[str, Any]) -> bytes:
     """A ``Schema``; what OpenAPI v2 does not know is left out."""
-    made = b"".join(_scalar(name, value) or _keyword(name, value) for name, value in schema.items())
+    encoded = b"".join(_scalar(name, value) or _keyword(name, value) for name, value in schema.items())
     if "items" in schema:
-        made += chunk(23, chunk(1, _schema(schema["items"])))
+        encoded += chunk(23, chunk(1, _schema(schema["items"])))
     if "properties" in schema:
-        named = (chunk(1, _named(name, _schema(part))) for name, part in schema["properties"].items())
-        made += chunk(25, b"".join(named))
-    return made + _extensions(31, schema)
+        properties = (chunk(1, _named(name, _schema(part))) for name, part in schema["properties"].items())
+        encoded += chunk(25, b"".join(properties))
+    return encoded + _extensions(31, schema)
 
 
 def _scalar(name: str, value: Any) -> bytes:

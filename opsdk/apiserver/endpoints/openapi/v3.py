@@ -55,7 +55,7 @@ class OpenApi:
         self._made: dict[str, tuple[object, bytes, str]] = {}
 
     def _documents(self) -> Iterator[tuple[str, str, ServedVersion]]:
-        return (found for found in self._all() if found[2].elsewhere is None)
+        return (entry for entry in self._all() if entry[2].elsewhere is None)
 
     def _all(self) -> Iterator[tuple[str, str, ServedVersion]]:
         for group in self._groups():
@@ -84,7 +84,7 @@ class OpenApi:
             # This one index is JSON under the name of text: so the real server sends it.
             return HttpResponse(200, [("content-type", "text/plain; charset=utf-8")], index)
         path = "/".join(rest[1:])
-        if any(name == path and known.digest for name, known in self._foreign()):
+        if any(name == path and document.digest for name, document in self._foreign()):
             return None
         for name, group, served in self._documents():
             if name == path:
@@ -98,7 +98,7 @@ class OpenApi:
     def _index(self) -> Iterator[tuple[str, JsonObject]]:
         digests = {name: self._v3(name, group, served)[1] for name, group, served in self._documents()}
         digests |= {path: _digest(encode_json(self._plain(path))) for path in self._plain_paths()}
-        digests |= {name: known.digest for name, known in self._foreign() if known.digest}
+        digests |= {name: document.digest for name, document in self._foreign() if document.digest}
         for name in sorted(digests):
             yield name, {"serverRelativeURL": f"/openapi/v3/{name}?hash={digests[name]}"}
 
@@ -115,9 +115,9 @@ class OpenApi:
 
     def _v3(self, name: str, group: str, served: ServedVersion) -> tuple[bytes, str]:
         stamp = tuple((id(r.model), r.info.path) for r in served.resources)
-        found = self._made.get(name)
-        if found is not None and found[0] == stamp:
-            return found[1], found[2]
+        cached = self._made.get(name)
+        if cached is not None and cached[0] == stamp:
+            return cached[1], cached[2]
         raw = encode_json(self._document(group, served))
         digest = _digest(raw)
         self._made[name] = (stamp, raw, digest)
@@ -173,10 +173,10 @@ class OpenApi:
             name = waiting.pop()
             if name in into:
                 continue
-            found = next((x for s in self._sources if (x := s.schema(name)) is not None), None)
-            if found is not None:
-                into[name] = found
-                waiting.extend(references(found))
+            schema = next((x for s in self._sources if (x := s.schema(name)) is not None), None)
+            if schema is not None:
+                into[name] = schema
+                waiting.extend(references(schema))
 
     # -------------------------------------------------------------- version 2
     def _v2(self, call: Call) -> HttpResponse:
@@ -190,9 +190,9 @@ class OpenApi:
             document = self._document(group, served)
             paths |= {path: path_item(item) for path, item in document["paths"].items()}
             definitions |= {name: definition(s) for name, s in document["components"]["schemas"].items()}
-        for _, known in self._foreign():
-            if known.swagger is not None:
-                paths, definitions = merged(paths, definitions, known.swagger)
+        for _, foreign_document in self._foreign():
+            if foreign_document.swagger is not None:
+                paths, definitions = merged(paths, definitions, foreign_document.swagger)
         made = {"swagger": "2.0", "info": self._info, "paths": paths, "definitions": definitions}
         if as_proto:
             return cached(call, encode_document(made), MEDIA)
@@ -203,7 +203,7 @@ def _list_schema(installed: InstalledResource, item: str, shown: JsonObject) -> 
     """The list of a kind that has no schema of its own for it."""
     info = installed.info
     kind = info.list_kind or f"{info.kind}List"
-    made: JsonObject = {
+    schema: JsonObject = {
         "description": f"{kind} is a list of {info.kind}",
         "type": "object",
         "required": ["items"],
@@ -215,7 +215,7 @@ def _list_schema(installed: InstalledResource, item: str, shown: JsonObject) -> 
         },
         "x-kubernetes-group-version-kind": [{"group": info.group, "kind": kind, "version": info.version}],
     }
-    return {**made, _SELECTABLE: shown[_SELECTABLE]} if _SELECTABLE in shown else made
+    return {**schema, _SELECTABLE: shown[_SELECTABLE]} if _SELECTABLE in shown else schema
 
 
 def _digest(raw: bytes) -> str:
