@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final
+from typing import Final
 
 from opsdk.errors import Cause, Details, InvalidError
 from opsdk.structured_merge.go_format import go_json, go_quote, go_scalar
 from opsdk.structured_merge.paths import FieldPath
+from opsdk.structured_merge.value import JsonValue
 
 NO_PATH: Final = "<nil>"
 """How the server prints the path of an error that has none."""
@@ -83,7 +84,7 @@ class FieldError:
 
     type: FieldErrorType
     field: str
-    value: Any = None
+    value: JsonValue = None
     detail: str = ""
 
     @property
@@ -105,7 +106,7 @@ class FieldError:
         return Cause(reason=self.type.value, message=self.body, field=self.field)
 
 
-def _show(value: Any) -> str:
+def _show(value: JsonValue) -> str:
     if value is None:
         return "null"
     if isinstance(value, AsShown):
@@ -133,28 +134,28 @@ def required(field: Path, detail: str = "") -> FieldError:
     return FieldError(FieldErrorType.REQUIRED, str(field), "", detail)
 
 
-def invalid(field: Path, value: Any, detail: str) -> FieldError:
+def invalid(field: Path, value: JsonValue, detail: str) -> FieldError:
     """The field must not have this value."""
     return FieldError(FieldErrorType.INVALID, str(field), value, detail)
 
 
-def type_invalid(field: Path, value: Any, detail: str) -> FieldError:
+def type_invalid(field: Path, value: JsonValue, detail: str) -> FieldError:
     """The field must not have a value of this type."""
     return FieldError(FieldErrorType.TYPE_INVALID, str(field), value, detail)
 
 
-def not_supported(field: Path, value: Any, supported: Iterable[str]) -> FieldError:
+def not_supported(field: Path, value: JsonValue, supported: Iterable[str]) -> FieldError:
     """The field must have one of the `supported` values."""
     listed = ", ".join(map(go_quote, supported))
     return FieldError(FieldErrorType.NOT_SUPPORTED, str(field), value, f"supported values: {listed}" if listed else "")
 
 
-def not_found(field: Path, value: Any) -> FieldError:
+def not_found(field: Path, value: JsonValue) -> FieldError:
     """What the field names does not exist."""
     return FieldError(FieldErrorType.NOT_FOUND, str(field), value)
 
 
-def duplicate(field: Path, value: Any) -> FieldError:
+def duplicate(field: Path, value: JsonValue) -> FieldError:
     """The value occurs before."""
     return FieldError(FieldErrorType.DUPLICATE, str(field), value)
 

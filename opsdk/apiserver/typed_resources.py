@@ -22,7 +22,7 @@ from opsdk.apiserver.structural.schema import StructuralSchema
 from opsdk.apiserver.structural.strategy import SchemaStrategy
 from opsdk.errors import DecodeError
 from opsdk.structured_merge.schema import Schema, shape_of_schema
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 Kind = type[Object[Any, Any]]
 _META_FIELDS = frozenset(ObjectMeta.__struct_encode_fields__)
@@ -55,14 +55,14 @@ class FieldPrinter(Printer):
         last = TableColumn(name="Created At", type="date", description="When the object was created.")
         self.columns = [first, *columns, last]
 
-    def cells(self, obj: JsonObject, now: float) -> list[Any]:
+    def cells(self, obj: JsonObject, now: float) -> list[JsonValue]:
         """See `Printer`."""
         meta = obj.get("metadata") or {}
         values = [_at(obj, path) for path in self._paths]
         return [meta.get("name", ""), *values, meta.get("creationTimestamp")]
 
 
-def _at(obj: Any, path: Sequence[str]) -> Any:
+def _at(obj: JsonValue, path: Sequence[str]) -> JsonValue:
     for key in path:
         obj = obj.get(key) if isinstance(obj, dict) else None
     return obj
@@ -123,7 +123,7 @@ class KindModel:
         return obj
 
 
-def _metadata(found: Any) -> tuple[JsonObject, list[str]]:
+def _metadata(found: JsonValue) -> tuple[JsonObject, list[str]]:
     """Metadata that is right, and the paths of what nobody knows."""
     metadata = {} if found is None else found
     if not isinstance(metadata, dict):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 from opsdk.cel.checker import Checked, CheckerScope, check
 from opsdk.cel.declarations import MOST, Library, Range, merged
@@ -16,7 +16,7 @@ from opsdk.cel.macros import STANDARD
 from opsdk.cel.parser import MAX_DEPTH, parse
 from opsdk.cel.source import NOWHERE, ExpressionSource, Issue
 from opsdk.cel.syntax import Expr
-from opsdk.cel.types import Type
+from opsdk.cel.types import Type, Value
 from opsdk.errors import CelCompileError, CelEvaluationError
 
 
@@ -24,7 +24,7 @@ from opsdk.errors import CelCompileError, CelEvaluationError
 class EvaluationResult:
     """How an evaluation ended: with a value or an error, and what it cost until then."""
 
-    value: Any
+    value: Value
     error: CelEvaluationError | None
     cost: int
 
@@ -54,7 +54,7 @@ class Program:
         self.type: Type = checked.types[tree.id]
         self.variables = frozenset(checked.variables.values())
 
-    def evaluate(self, variables: Mapping[str, Any]) -> Any:
+    def evaluate(self, variables: Mapping[str, Value]) -> Value:
         """The value of the expression.
 
         Raises:
@@ -65,7 +65,7 @@ class Program:
             raise outcome.error
         return outcome.value
 
-    def run(self, variables: Mapping[str, Any], *, limit: int = MOST) -> EvaluationResult:
+    def run(self, variables: Mapping[str, Value], *, limit: int = MOST) -> EvaluationResult:
         """Evaluate; cancelled when it costs more than `limit`."""
         frame = Frame(variables, self._slots, limit, self._construct)
         try:

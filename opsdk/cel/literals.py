@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import count
-from typing import Any, Final
+from typing import Final
 
 from opsdk.cel.checker import Checked
 from opsdk.cel.library.formatting import CLAUSE, read_clause, refused
@@ -12,11 +12,11 @@ from opsdk.cel.regex import compile_regex
 from opsdk.cel.source import Issue
 from opsdk.cel.syntax import CallNode, Comprehension, Expr, ListOf, Literal, MapOf, Select, StructNode
 from opsdk.cel.times import is_moment, parse_duration, parse_timestamp
-from opsdk.cel.types import Type, TypeKind
+from opsdk.cel.types import Type, TypeKind, Value
 from opsdk.errors import CelEvaluationError, UsageError
 
 
-def _is_regex(value: Any) -> bool:
+def _is_regex(value: Value) -> bool:
     try:
         compile_regex(value)
     except UsageError:
@@ -24,13 +24,13 @@ def _is_regex(value: Any) -> bool:
     return True
 
 
-def _is_moment(value: Any) -> bool:
+def _is_moment(value: Value) -> bool:
     if isinstance(value, str):
         return parse_timestamp(value) is not None
     return isinstance(value, bool) or not isinstance(value, int) or is_moment(value)
 
 
-_ARGUMENTS: Final[dict[str, Callable[[Any], bool]]] = {
+_ARGUMENTS: Final[dict[str, Callable[[Value], bool]]] = {
     "duration": lambda value: not isinstance(value, str) or parse_duration(value) is not None,
     "timestamp": _is_moment,
     "matches": lambda value: not isinstance(value, str) or _is_regex(value),

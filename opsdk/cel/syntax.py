@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
-from opsdk.cel.types import Type
+from opsdk.cel.types import Type, Value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +24,7 @@ class Node:
 class Literal(Node):
     """A constant."""
 
-    value: Any
+    value: Value
     type: Type
 
 

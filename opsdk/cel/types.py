@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final
+from typing import Any, Final, TypeAlias
+
+Value: TypeAlias = Any
+"""A CEL value at run time: a Python scalar, a list, a mapping, or an object of `opsdk.cel.values`."""
 
 
 class TypeKind(Enum):

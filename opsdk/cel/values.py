@@ -10,10 +10,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as attribute
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from opsdk.cel import types
-from opsdk.cel.types import Type, TypeKind
+from opsdk.cel.types import Type, TypeKind, Value
 from opsdk.errors import CelEvaluationError
 
 
@@ -50,11 +50,11 @@ class Optional:
 
     __slots__ = ("_value",)
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: Value) -> None:
         self._value = value
 
     @classmethod
-    def of(cls, value: Any) -> Optional:
+    def of(cls, value: Value) -> Optional:
         """With a value."""
         return cls(value)
 
@@ -69,7 +69,7 @@ class Optional:
         return self._value is not _NOTHING
 
     @property
-    def value(self) -> Any:
+    def value(self) -> Value:
         """The value.
 
         Raises:
@@ -90,7 +90,7 @@ class Opaque(ABC):
     cel_type: ClassVar[Type]
 
     @abstractmethod
-    def equals(self, other: Any) -> bool:
+    def equals(self, other: Value) -> bool:
         """Whether the other is the same value."""
 
 
@@ -109,7 +109,7 @@ class CelObject(ABC):
         """The value of a field, if it is there."""
 
     @abstractmethod
-    def equals(self, other: Any) -> bool:
+    def equals(self, other: Value) -> bool:
         """Whether the other has the same fields with the same values."""
 
     @abstractmethod
@@ -117,21 +117,21 @@ class CelObject(ABC):
         """How many fields are set."""
 
 
-class ListView(Sequence[Any]):
+class ListView(Sequence[Value]):
     """A list with an equality or an addition of its own."""
 
     __slots__ = ()
 
     @abstractmethod
-    def equals(self, other: Any) -> bool:
+    def equals(self, other: Value) -> bool:
         """Whether the other counts as the same."""
 
     @abstractmethod
-    def plus(self, other: Sequence[Any]) -> Sequence[Any]:
+    def plus(self, other: Sequence[Value]) -> Sequence[Value]:
         """This and the other list."""
 
 
-class MapView(Mapping[Any, Any]):
+class MapView(Mapping[Value, Value]):
     """A map that reads its entries only when asked."""
 
     __slots__ = ()
@@ -162,7 +162,7 @@ _TYPES: Final[dict[type, Type]] = {
 }
 
 
-def type_of(value: Any) -> Type:
+def type_of(value: Value) -> Type:
     """The type of a value, without what it contains.
 
     >>> type_of(1).name, type_of(UInt(1)).name, type_of([1]).name
@@ -183,7 +183,7 @@ def type_of(value: Any) -> Type:
 _KINDS: Final[dict[type, TypeKind]] = {python: cel.kind for python, cel in _TYPES.items()}
 
 
-def kind_of(value: Any) -> TypeKind:
+def kind_of(value: Value) -> TypeKind:
     """The sort of a value's type."""
     known_kind = _KINDS.get(type(value))
     return known_kind if known_kind is not None else type_of(value).kind
@@ -194,7 +194,7 @@ _COMPARABLE: Final = frozenset({TypeKind.BOOL, TypeKind.STRING, TypeKind.BYTES, 
 
 
 # ------------------------------------------------------------------ equality and order
-def equal(left: Any, right: Any) -> bool:
+def equal(left: Value, right: Value) -> bool:
     """Whether two values are the same; numbers are compared by what they mean, all else must have the same type.
 
     >>> equal(1, 1.0), equal(1, True), equal([1], [UInt(1)]), equal("1", 1)
@@ -218,7 +218,7 @@ def equal(left: Any, right: Any) -> bool:
     return bool(left == right)
 
 
-def _equal_maps(left: Mapping[Any, Any], right: Mapping[Any, Any]) -> bool:
+def _equal_maps(left: Mapping[Value, Value], right: Mapping[Value, Value]) -> bool:
     if len(left) != len(right):
         return False
     for key, value in left.items():
@@ -234,7 +234,7 @@ def _equal_optionals(left: Optional, right: Optional) -> bool:
     return equal(left.value, right.value)
 
 
-def compare(left: Any, right: Any) -> int:
+def compare(left: Value, right: Value) -> int:
     """-1, 0 or 1.
 
     Raises:
@@ -259,7 +259,7 @@ def no_such_overload() -> CelEvaluationError:
 _BOOLEAN_LIKE: Final = frozenset({0, 1})
 
 
-def find_key(entries: Mapping[Any, Any], key: Any) -> Optional:
+def find_key(entries: Mapping[Value, Value], key: Value) -> Optional:
     """The value of a key, if it is there: numbers are the same key if they are equal, booleans are no numbers."""
     if isinstance(key, (list, dict, ListView, MapView, CelObject, Opaque, Optional)):
         return Optional.none()
@@ -272,7 +272,7 @@ def find_key(entries: Mapping[Any, Any], key: Any) -> Optional:
     return _NONE if value is _NOTHING else Optional.of(value)
 
 
-def index(container: Any, key: Any) -> Any:
+def index(container: Value, key: Value) -> Value:
     """An element by its index, or a value by its key.
 
     Raises:
@@ -286,7 +286,7 @@ def index(container: Any, key: Any) -> Any:
     raise CelEvaluationError(f"no such key: {show(key)}")
 
 
-def find_index(container: Any, key: Any) -> Optional:
+def find_index(container: Value, key: Value) -> Optional:
     """An element by its index or a value by its key, if it is there; what has neither has none."""
     if isinstance(container, Listed):
         position = _as_index(key)
@@ -298,7 +298,7 @@ def find_index(container: Any, key: Any) -> Optional:
     return Optional.none()
 
 
-def _as_index(key: Any) -> int:
+def _as_index(key: Value) -> int:
     if isinstance(key, bool) or not isinstance(key, int | float):
         raise CelEvaluationError(f"unsupported index type '{type_of(key).runtime_name}' in list")
     if isinstance(key, float):
@@ -308,7 +308,7 @@ def _as_index(key: Any) -> int:
     return int(key)
 
 
-def find_field(operand: Any, name: str) -> Optional:
+def find_field(operand: Value, name: str) -> Optional:
     """A field of an object or the value of a map's key, if it is there."""
     if isinstance(operand, CelObject):
         return operand.find(name)
@@ -318,7 +318,7 @@ def find_field(operand: Any, name: str) -> Optional:
     return find_index(operand, name)
 
 
-def field(operand: Any, name: str) -> Any:
+def field(operand: Value, name: str) -> Value:
     """A field of an object or the value of a map's key.
 
     Raises:
@@ -330,7 +330,7 @@ def field(operand: Any, name: str) -> Any:
     return result.value
 
 
-def contains(container: Any, value: Any) -> bool:
+def contains(container: Value, value: Value) -> bool:
     """Whether a list has an element, or a map a key."""
     if isinstance(container, Listed):
         return any(equal(value, element) for element in container)
@@ -341,19 +341,19 @@ def contains(container: Any, value: Any) -> bool:
     raise no_such_overload()
 
 
-def size(value: Any) -> int | None:
+def size(value: Value) -> int | None:
     """What ``size`` says: code points, bytes, elements or entries; None for what has no size."""
     return len(value) if isinstance(value, (str, bytes, *Listed, *Mapped)) else None
 
 
-def elements(container: Any) -> Iterator[Any]:
+def elements(container: Value) -> Iterator[Value]:
     """What a fold goes over: elements of a list, keys of a map."""
     if isinstance(container, (*Listed, *Mapped)):
         return iter(container)
     raise not_iterable(container)
 
 
-def not_iterable(value: Any) -> CelEvaluationError:
+def not_iterable(value: Value) -> CelEvaluationError:
     """A fold cannot go over this."""
     kind = kind_of(value)
     name = _GO_NAMES.get(kind) or kind.value.capitalize()
@@ -367,7 +367,7 @@ _FIRST_MOMENT: Final = -62135596800 * 10**9
 """When the year 1 began."""
 
 
-def is_zero(value: Any) -> bool:
+def is_zero(value: Value) -> bool:
     """Whether a value is what its type has when nothing is said."""
     if isinstance(value, CelObject):
         return value.size() == 0
@@ -382,7 +382,7 @@ def is_zero(value: Any) -> bool:
     return not value
 
 
-def show(value: Any) -> str:
+def show(value: Value) -> str:
     """A value inside a message."""
     if isinstance(value, bool):
         return "true" if value else "false"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from opsdk.apiserver.aggregator.api_services import PASSED, Availability, RemoteService
 from opsdk.apiserver.aggregator.proxy import AggregatorProxy, UnreachableError, user_headers
@@ -16,7 +16,7 @@ from opsdk.apiserver.webhook_client.client import WebhookCallError
 from opsdk.apiserver.webhook_client.connection_pools import Endpoint
 from opsdk.apiserver.webhook_client.endpoint import ClientConfigError
 from opsdk.errors import OpsdkError
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 TIMEOUT: Final = 5.0
 """Seconds for one answer: what kube-aggregator gives a server before it counts as gone."""
@@ -127,7 +127,7 @@ def _converted(resources: JsonObject, remote: RemoteService) -> JsonObject:
             "version": resource.get("version") or remote.version,
             "kind": resource.get("kind", ""),
         }
-        verbs: Any = resource.get("verbs") or []
+        verbs: JsonValue = resource.get("verbs") or []
         if subresource:
             part = {"subresource": subresource, "responseKind": kind, "verbs": verbs}
             main.setdefault(name, {"resource": name}).setdefault("subresources", []).append(part)

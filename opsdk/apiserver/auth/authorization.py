@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from opsdk.apiserver.auth.user import MASTERS, UNAUTHENTICATED, User
+from opsdk.structured_merge.value import JsonValue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +46,7 @@ class Decision:
 class ResolvedRules:
     """What a user may do in a namespace, as far as it can be listed; rules are in the form that roles have."""
 
-    rules: Sequence[Mapping[str, Any]] = ()
+    rules: Sequence[Mapping[str, JsonValue]] = ()
     incomplete: bool = False
     error: str = ""
 

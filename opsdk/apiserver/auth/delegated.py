@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Sequence
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.apiserver.auth.authentication import Authenticated
 from opsdk.apiserver.auth.authorization import AuthorizerAttributes, Decision, is_public
 from opsdk.apiserver.auth.user import MASTERS, User
 from opsdk.errors import OpsdkError, UnauthorizedError
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 Ask = Callable[[JsonObject], Awaitable[JsonObject]]
 """Creates a review; the object that the server answers with, or an `OpsdkError`."""
@@ -140,7 +140,7 @@ def _said(tree: JsonObject) -> JsonObject:
     return {key: value for key, value in tree.items() if value}
 
 
-def _frozen(value: Any) -> Hashable:
+def _frozen(value: JsonValue) -> Hashable:
     if isinstance(value, dict):
         return tuple((key, _frozen(part)) for key, part in sorted(value.items()))
     return tuple(_frozen(part) for part in value) if isinstance(value, list) else value

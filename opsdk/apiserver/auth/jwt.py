@@ -12,11 +12,11 @@ import os
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from opsdk.apiserver.auth.signing_keys import RSA, PrivateKey, PublicKey, encode_part, read_private, read_public
 from opsdk.errors import UnauthorizedError
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
@@ -99,7 +99,7 @@ class SigningKey:
             self._others = [key for path in self._also for key in read_public(path)]
         return self._others
 
-    def sign(self, claims: Mapping[str, Any]) -> str:
+    def sign(self, claims: Mapping[str, JsonValue]) -> str:
         """A token that says `claims`."""
         public = self._key.public
         head = encode_part(_json({"alg": public.algorithm, "kid": public.key_id}))
@@ -128,7 +128,7 @@ class SigningKey:
 _BAD_SIGNATURE = "go-jose/go-jose: error in cryptographic primitive"
 
 
-def _json(value: Mapping[str, Any]) -> bytes:
+def _json(value: Mapping[str, JsonValue]) -> bytes:
     return json.dumps(value, separators=(",", ":"), sort_keys=True, ensure_ascii=False).encode()
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from opsdk.apiserver.auth.authorization import Authorizer, AuthorizerAttributes, Decision, ResolvedRules, RuleResolver
 from opsdk.apiserver.auth.rbac import SERVICE_ACCOUNT, PolicyRule
 from opsdk.apiserver.auth.user import User
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _LIMIT = 10_000
 _GROUP = "rbac.authorization.k8s.io"
@@ -111,7 +111,7 @@ class UserRules:
             manifests += [role, _object(f"{role['kind']}Binding", name, namespace, **content)]
         return manifests
 
-    def exceeds(self, rules: Iterable[Mapping[str, Any]]) -> list[ObservedUse]:
+    def exceeds(self, rules: Iterable[Mapping[str, JsonValue]]) -> list[ObservedUse]:
         """What was done that these rules of a role do not allow, namespaces aside: empty where they are enough."""
         owned = [PolicyRule.of(rule) for rule in rules]
         asker = User(name=self.user)

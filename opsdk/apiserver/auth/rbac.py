@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from opsdk.apiserver.auth.authorization import AuthorizerAttributes
 from opsdk.apiserver.auth.user import User
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 ALL = "*"
 SERVICE_ACCOUNT = "system:serviceaccount:"
@@ -26,7 +25,7 @@ class PolicyRule:
     paths: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, tree: Mapping[str, Any]) -> PolicyRule:
+    def of(cls, tree: Mapping[str, JsonValue]) -> PolicyRule:
         """From the form that roles have it in."""
         return cls(
             verbs=tuple(tree.get("verbs") or ()),
@@ -170,7 +169,7 @@ class Subject:
     namespace: str = ""
 
     @classmethod
-    def of(cls, tree: Mapping[str, Any]) -> Subject:
+    def of(cls, tree: Mapping[str, JsonValue]) -> Subject:
         """From the form that bindings have it in."""
         return cls(kind=tree.get("kind", ""), name=tree.get("name", ""), namespace=tree.get("namespace", ""))
 
@@ -197,7 +196,7 @@ class RbacBinding:
     subjects: tuple[Subject, ...] = ()
 
     @classmethod
-    def of(cls, tree: Mapping[str, Any]) -> RbacBinding:
+    def of(cls, tree: Mapping[str, JsonValue]) -> RbacBinding:
         """From a RoleBinding or a ClusterRoleBinding."""
         meta, ref = tree["metadata"], tree.get("roleRef") or {}
         return cls(

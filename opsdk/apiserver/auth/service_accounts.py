@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from opsdk.aio.clock import Clock
 from opsdk.apiserver.auth.authentication import Authenticated
@@ -13,7 +12,7 @@ from opsdk.apiserver.auth.jwt import SigningKey, unverified
 from opsdk.apiserver.auth.rbac import SERVICE_ACCOUNT, quoted
 from opsdk.apiserver.auth.user import User
 from opsdk.errors import UnauthorizedError
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 ISSUER = "https://kubernetes.default.svc"
 KEPT_ISSUER = "kubernetes/serviceaccount"
@@ -101,7 +100,7 @@ def _reference(obj: JsonObject) -> dict[str, str]:
     return {key: value for key, value in reference.items() if value}
 
 
-def check_times(claims: Mapping[str, Any], now: int) -> None:
+def check_times(claims: Mapping[str, JsonValue], now: int) -> None:
     """Raise where the token is too old or too young."""
     if now - LEEWAY > _number(claims, "exp"):
         raise UnauthorizedError("service account token has expired")
@@ -111,14 +110,14 @@ def check_times(claims: Mapping[str, Any], now: int) -> None:
         raise UnauthorizedError("service account token is issued in the future")
 
 
-def _number(claims: Mapping[str, Any], key: str) -> float:
+def _number(claims: Mapping[str, JsonValue], key: str) -> float:
     value = claims.get(key)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise UnauthorizedError("service account token claims could not be validated")
     return value
 
 
-def user_of(claims: Mapping[str, Any], find: Find) -> User:
+def user_of(claims: Mapping[str, JsonValue], find: Find) -> User:
     """Whose token it is; raises where the account or what the token is bound to is gone or another one."""
     private = _mapping(claims.get(_PRIVATE))
     namespace, account = str(private.get("namespace", "")), _mapping(private.get("serviceaccount"))
@@ -158,7 +157,7 @@ def kept_claims(account: JsonObject, secret: JsonObject) -> JsonObject:
     }
 
 
-def user_of_kept(claims: Mapping[str, Any], token: str, find: Find) -> User:
+def user_of_kept(claims: Mapping[str, JsonValue], token: str, find: Find) -> User:
     """Whose kept token it is; raises unless the secret still holds it and the account is the same."""
     place, secret, name, uid = (
         str(claims.get(_KEPT + part, ""))
@@ -179,24 +178,24 @@ def user_of_kept(claims: Mapping[str, Any], token: str, find: Find) -> User:
     return User(name=f"{SERVICE_ACCOUNT}{place}:{name}", uid=uid, groups=account_groups(place))
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
+def _mapping(value: JsonValue) -> Mapping[str, JsonValue]:
     return value if isinstance(value, dict) else {}
 
 
-def _still_there(found: JsonObject | None, ref: Mapping[str, Any], word: str, claim: str) -> None:
+def _still_there(found: JsonObject | None, ref: Mapping[str, JsonValue], word: str, claim: str) -> None:
     if found is None:
         raise UnauthorizedError("service account token has been invalidated")
     _same_uid(found, ref, f"{word} UID ({{}}) does not match service account {claim} ref claim ({{}})")
 
 
-def _same_uid(found: JsonObject, ref: Mapping[str, Any], text: str) -> None:
+def _same_uid(found: JsonObject, ref: Mapping[str, JsonValue], text: str) -> None:
     uid = found["metadata"].get("uid", "")
     if uid != ref.get("uid"):
         raise UnauthorizedError(text.format(uid, ref.get("uid", "")))
 
 
 def good_for(
-    claims: Mapping[str, Any], wanted: Sequence[str], *, unless_said: Sequence[str] = (ISSUER,)
+    claims: Mapping[str, JsonValue], wanted: Sequence[str], *, unless_said: Sequence[str] = (ISSUER,)
 ) -> tuple[str, ...]:
     """The wanted audiences that the token is for; raises where there is none."""
     audience_claim = claims.get("aud") or unless_said

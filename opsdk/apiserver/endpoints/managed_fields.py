@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any
 
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.fieldmanager.field_manager import FieldManager
@@ -13,7 +12,7 @@ from opsdk.apiserver.resources import InstalledResource
 from opsdk.errors import ApiError
 from opsdk.http.server.response import encode_json
 from opsdk.structured_merge.fieldpath import FieldSet, field_element
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
 def manager_name(call: Call, asked: str) -> str:
@@ -71,7 +70,7 @@ async def owned(served: InstalledResource, write: Callable[[FieldManager], JsonO
         return write(field_manager(served))
     conversions: dict[tuple[bytes, str], JsonObject | ApiError] = {}
 
-    def convert(obj: Mapping[str, Any], wanted: str) -> Mapping[str, Any]:
+    def convert(obj: Mapping[str, JsonValue], wanted: str) -> Mapping[str, JsonValue]:
         key = (encode_json(obj), wanted)
         if key not in conversions:
             raise _NeededError(key, dict(obj))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import yaml
@@ -33,7 +33,7 @@ from opsdk.apiserver.resources import InstalledResource
 from opsdk.apiserver.serializer.documents import AMBIGUOUS
 from opsdk.errors import ApiError, NotAcceptableError
 from opsdk.http.server.response import HttpResponse, encode_json
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
 class _Dumper(yaml.SafeDumper):
@@ -284,7 +284,7 @@ def table(
     }
 
 
-def _row_object(obj: JsonObject, include: str, version: str) -> Any:
+def _row_object(obj: JsonObject, include: str, version: str) -> JsonValue:
     match include:
         case "None":
             return None

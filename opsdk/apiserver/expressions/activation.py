@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from opsdk.apiserver.expressions.admission import admission_environment, compile_typed
 from opsdk.apiserver.expressions.authorizer_checks import AuthorizerChecks
 from opsdk.apiserver.expressions.environment import PER_CALL_LIMIT
 from opsdk.cel.environment import CelEnvironment, Program
-from opsdk.cel.types import DYN, Type, TypeKind, list_of, map_of, object_of
+from opsdk.cel.types import DYN, Type, TypeKind, Value, list_of, map_of, object_of
 from opsdk.cel.values import CelObject, Optional
 from opsdk.errors import CelEvaluationError
 from opsdk.structured_merge.value import JsonObject
@@ -137,7 +137,7 @@ class _Variables(CelObject):
         """See `CelObject`."""
         return len(self._variables)
 
-    def equals(self, other: Any) -> bool:
+    def equals(self, other: Value) -> bool:
         """See `CelObject`."""
         return self is other
 
@@ -155,7 +155,7 @@ class Activation:
     def __init__(
         self,
         asking: AuthorizerChecks,
-        values: Mapping[str, Any],
+        values: Mapping[str, Value],
         variables: Mapping[str, CompiledExpression] | None = None,
         *,
         budget: int,
@@ -165,7 +165,7 @@ class Activation:
         self._composed = 0
         self.budget = budget
 
-    def compose(self, name: str, compiled: CompiledExpression) -> Any:
+    def compose(self, name: str, compiled: CompiledExpression) -> Value:
         """The value of a variable, or why it has none; its cost is added to that of the expression that asks."""
         if isinstance(compiled.program, str):
             return CelEvaluationError(f'composited variable "{name}" fails to compile: {compiled.program}')
@@ -178,7 +178,7 @@ class Activation:
             return CelEvaluationError(f'composited variable "{name}" fails to evaluate: {outcome.error}')
         return outcome.value
 
-    async def evaluate(self, compiled: CompiledExpression) -> Any:
+    async def evaluate(self, compiled: CompiledExpression) -> Value:
         """The value of an expression.
 
         Raises:

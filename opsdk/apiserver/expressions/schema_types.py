@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from opsdk.apiserver.expressions.escaping import escape, spellings
 from opsdk.cel import types
 from opsdk.cel.declarations import Range
 from opsdk.cel.types import Type
+from opsdk.structured_merge.value import JsonValue
 
-Schema = Mapping[str, Any]
+Schema = Mapping[str, JsonValue]
 
 MAX_REQUEST: Final = 3 * 1024 * 1024
 """The bytes that a request can have, and so the most of anything in it."""

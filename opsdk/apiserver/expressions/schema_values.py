@@ -6,18 +6,19 @@ import base64
 import binascii
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, overload
+from typing import Final, overload
 
 from opsdk.apiserver.expressions.escaping import escape, spellings
 from opsdk.apiserver.expressions.schema_types import Schema, with_metadata
 from opsdk.cel.times import parse_duration, parse_timestamp
-from opsdk.cel.types import Type
+from opsdk.cel.types import Type, Value
 from opsdk.cel.values import CelObject, Duration, Listed, ListView, MapView, Optional, contains, equal, find_field
 from opsdk.errors import CelEvaluationError
 from opsdk.structured_merge.equality import deep_equal
 from opsdk.structured_merge.go_format import go_typename
+from opsdk.structured_merge.value import JsonValue
 
-Convert = Callable[[Any], Any]
+Convert = Callable[[Value], Value]
 """Makes a value of a JSON tree."""
 
 
@@ -26,7 +27,7 @@ class SchemaObject(CelObject):
 
     __slots__ = ("_shape", "tree")
 
-    def __init__(self, tree: Mapping[str, Any], shape: _ObjectShape) -> None:
+    def __init__(self, tree: Mapping[str, Value], shape: _ObjectShape) -> None:
         self.tree = tree
         self._shape = shape
 
@@ -48,7 +49,7 @@ class SchemaObject(CelObject):
         """See `CelObject`."""
         return len(self.tree)
 
-    def equals(self, other: Any) -> bool:
+    def equals(self, other: Value) -> bool:
         """See `CelObject`: declared fields by their values, others by their JSON."""
         if not isinstance(other, SchemaObject) or len(self.tree) != len(other.tree):
             return False
@@ -86,15 +87,15 @@ class SchemaList(ListView):
 
     __slots__ = ("_convert", "tree")
 
-    def __init__(self, tree: Sequence[Any], convert: Convert) -> None:
+    def __init__(self, tree: Sequence[JsonValue], convert: Convert) -> None:
         self.tree = tree
         self._convert = convert
 
     @overload
-    def __getitem__(self, at: int) -> Any: ...
+    def __getitem__(self, at: int) -> Value: ...
     @overload
-    def __getitem__(self, at: slice) -> Sequence[Any]: ...
-    def __getitem__(self, at: int | slice) -> Any:
+    def __getitem__(self, at: slice) -> Sequence[Value]: ...
+    def __getitem__(self, at: int | slice) -> Value:
         if isinstance(at, slice):
             return [self._convert(one) for one in self.tree[at]]
         return self._convert(self.tree[at])
@@ -102,14 +103,14 @@ class SchemaList(ListView):
     def __len__(self) -> int:
         return len(self.tree)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Value]:
         return map(self._convert, self.tree)
 
-    def equals(self, other: Any) -> bool:
+    def equals(self, other: Value) -> bool:
         """See `ListView`: element by element."""
         return isinstance(other, Listed) and len(self) == len(other) and all(map(equal, self, other))
 
-    def plus(self, other: Sequence[Any]) -> Sequence[Any]:
+    def plus(self, other: Sequence[Value]) -> Sequence[Value]:
         """See `ListView`: one after the other."""
         return [*self, *other]
 
@@ -119,11 +120,11 @@ class SchemaSet(SchemaList):
 
     __slots__ = ()
 
-    def equals(self, other: Any) -> bool:
+    def equals(self, other: Value) -> bool:
         """The same elements in any order."""
         return isinstance(other, Listed) and len(self) == len(other) and all(contains(other, one) for one in self)
 
-    def plus(self, other: Sequence[Any]) -> Sequence[Any]:
+    def plus(self, other: Sequence[Value]) -> Sequence[Value]:
         """These, and those of the other that are not among them."""
         return SchemaSet([*self, *(one for one in other if not contains(self, one))], _itself)
 
@@ -133,18 +134,18 @@ class SchemaMapList(SchemaList):
 
     __slots__ = ("_keys",)
 
-    def __init__(self, tree: Sequence[Any], convert: Convert, keys: Sequence[str]) -> None:
+    def __init__(self, tree: Sequence[JsonValue], convert: Convert, keys: Sequence[str]) -> None:
         super().__init__(tree, convert)
         self._keys = keys
 
-    def _key(self, element: Any) -> list[Any]:
+    def _key(self, element: Value) -> list[Value]:
         return [find_field(element, key) for key in self._keys]
 
-    def _find(self, elements: Sequence[Any], wanted: Any) -> int | None:
+    def _find(self, elements: Sequence[Value], wanted: Value) -> int | None:
         key = self._key(wanted)
         return next((index for index, one in enumerate(elements) if equal(self._key(one), key)), None)
 
-    def equals(self, other: Any) -> bool:
+    def equals(self, other: Value) -> bool:
         """The same elements by the same keys, in any order."""
         if not isinstance(other, Listed) or len(self) != len(other):
             return False
@@ -155,7 +156,7 @@ class SchemaMapList(SchemaList):
                 return False
         return True
 
-    def plus(self, other: Sequence[Any]) -> Sequence[Any]:
+    def plus(self, other: Sequence[Value]) -> Sequence[Value]:
         """Elements of the other take the places of those with the same keys; new ones follow."""
         merged = list(self)
         for element in other:
@@ -172,14 +173,14 @@ class SchemaMap(MapView):
 
     __slots__ = ("_convert", "tree")
 
-    def __init__(self, tree: Mapping[str, Any], convert: Convert) -> None:
+    def __init__(self, tree: Mapping[str, Value], convert: Convert) -> None:
         self.tree = tree
         self._convert = convert
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: Value) -> Value:
         return self._convert(self.tree[key])
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Value]:
         return iter(self.tree)
 
     def __len__(self) -> int:
@@ -213,7 +214,7 @@ def converter(schema: Schema, type_: Type, *, resource: bool = False) -> Convert
 def _object_converter(schema: Schema, type_: Type) -> Convert:
     shapes: list[_ObjectShape] = []
 
-    def convert(tree: Any) -> Any:
+    def convert(tree: JsonValue) -> JsonValue:
         if not shapes:
             shapes.append(_ObjectShape(schema, type_))
         return SchemaObject(tree, shapes[0])
@@ -234,7 +235,7 @@ def _list_converter(schema: Schema, type_: Type) -> Convert:
     return _itself if convert is _itself else lambda tree: SchemaList(tree, convert)
 
 
-def _itself(tree: Any) -> Any:
+def _itself(tree: JsonValue) -> JsonValue:
     return tree
 
 
@@ -245,11 +246,11 @@ def _only(python: type, convert: Convert) -> Convert:
     return lambda tree: convert(tree) if isinstance(tree, python) else tree
 
 
-def _integer(tree: Any) -> Any:
+def _integer(tree: JsonValue) -> JsonValue:
     return int(tree) if isinstance(tree, float) and tree.is_integer() else tree
 
 
-def _number(tree: Any) -> Any:
+def _number(tree: JsonValue) -> JsonValue:
     return float(tree) if isinstance(tree, int) and not isinstance(tree, bool) else tree
 
 
@@ -257,14 +258,14 @@ def _unparsed(text: str, layout: str) -> str:
     return f'parsing time "{text}" as "{layout}": cannot parse "{text}" as "2006"'
 
 
-def _timestamp(text: str) -> Any:
+def _timestamp(text: str) -> JsonValue:
     timestamp = parse_timestamp(text.upper())
     if timestamp is None:
         raise CelEvaluationError(f"Invalid date-time formatted string {text}: {_unparsed(text, '2006-01-02T15:04:05')}")
     return timestamp
 
 
-def _date(text: str) -> Any:
+def _date(text: str) -> JsonValue:
     timestamp = parse_timestamp(f"{text}T00:00:00Z")
     if timestamp is None:
         raise CelEvaluationError(f"Invalid date formatted string {text}: {_unparsed(text, '2006-01-02')}")
@@ -333,7 +334,7 @@ _SCALARS: Final[dict[str, tuple[str, tuple[type, ...]]]] = {
 }
 
 
-def misfit(tree: Any, schema: Schema) -> str:
+def misfit(tree: JsonValue, schema: Schema) -> str:
     """Why expressions cannot see a value, because it is not of the type that the schema says.
 
     >>> misfit(True, {"type": "string"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from opsdk.apiserver.fieldmanager import last_applied
 from opsdk.apiserver.fieldmanager.managed_fields import (
@@ -25,7 +25,7 @@ from opsdk.structured_merge.fieldpath import EMPTY, FieldSet
 from opsdk.structured_merge.paths import get_path
 from opsdk.structured_merge.schema import Schema
 from opsdk.structured_merge.typed import check_typed
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 MAX_UPDATE_MANAGERS: Final = 10
 """More updaters than this are folded: an object must not grow with the number of its writers."""
@@ -38,7 +38,7 @@ ANCIENT_CHANGES: Final = "ancient-changes"
 
 _SMD: Final = " to smd typed"
 
-Object = Mapping[str, Any]
+Object = Mapping[str, JsonValue]
 
 
 class FieldManager:

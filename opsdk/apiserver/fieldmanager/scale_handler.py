@@ -7,11 +7,11 @@ that, because the times belong to the object's entries.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from opsdk.apiserver.fieldmanager.managed_fields import Managed, ManagedFieldsEntry, decode_entries, encode_entries
 from opsdk.structured_merge.fieldpath import FieldSet, Path
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 SCALE_VERSION: Final = "autoscaling/v1"
 """The version of Scale objects."""
@@ -20,7 +20,7 @@ _REPLICAS: Final[Path] = ("f:spec", "f:replicas")
 _REPLICAS_IN_SCALE: Final = FieldSet.of(_REPLICAS)
 
 
-def owners_of_scale(entries: Iterable[Any] | None, replicas: Mapping[str, Path]) -> list[JsonObject]:
+def owners_of_scale(entries: Iterable[JsonValue] | None, replicas: Mapping[str, Path]) -> list[JsonObject]:
     """The ``managedFields`` of the Scale of an object with these `entries`.
 
     `replicas` is the path of the number of replicas in the object, by apiVersion.
@@ -34,7 +34,10 @@ def owners_of_scale(entries: Iterable[Any] | None, replicas: Mapping[str, Path])
 
 
 def owners_of_scaled(
-    entries: Iterable[Any] | None, scale_entries: Iterable[Any] | None, replicas: Mapping[str, Path], api_version: str
+    entries: Iterable[JsonValue] | None,
+    scale_entries: Iterable[JsonValue] | None,
+    replicas: Mapping[str, Path],
+    api_version: str,
 ) -> list[JsonObject]:
     """The object's ``managedFields`` after its Scale was written, through an object in `api_version`."""
     scaled = {key: owner for key, owner in decode_entries(scale_entries).items() if owner.fields.contains(_REPLICAS)}

@@ -6,7 +6,6 @@ All functions work on objects without ``managedFields``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from opsdk.apiserver.fieldmanager.conflicts import conflict_error, conflicts_of
 from opsdk.apiserver.fieldmanager.managed_fields import Managed, ManagedFieldsEntry, ManagerKey
@@ -14,8 +13,9 @@ from opsdk.apiserver.fieldmanager.version_converter import VersionConverter
 from opsdk.structured_merge.equality import deep_equal
 from opsdk.structured_merge.fieldpath import EMPTY, FieldSet
 from opsdk.structured_merge.typed import Comparison, compare, fields_of, merge, remove_items, with_named_fields
+from opsdk.structured_merge.value import JsonValue
 
-Object = Mapping[str, Any]
+Object = Mapping[str, JsonValue]
 
 
 class Updater:

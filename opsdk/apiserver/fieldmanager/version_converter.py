@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from opsdk.errors import ApiError, PatchError
 from opsdk.structured_merge.schema import Schema
 from opsdk.structured_merge.typed import check_typed
+from opsdk.structured_merge.value import JsonValue
 
-Convert = Callable[[Mapping[str, Any], str], Mapping[str, Any]]
+Convert = Callable[[Mapping[str, JsonValue], str], Mapping[str, JsonValue]]
 """Gives an object in another apiVersion."""
 
 
@@ -37,7 +37,7 @@ class VersionConverter:
         """Whether this version is certainly not served any more, so that nobody can own anything by it."""
         return self._complete and api_version not in self._shapes
 
-    def convert(self, obj: Mapping[str, Any], source: str, target: str, what: str) -> Mapping[str, Any]:
+    def convert(self, obj: Mapping[str, JsonValue], source: str, target: str, what: str) -> Mapping[str, JsonValue]:
         """`obj`, which is in `source`, in `target`; `what` says in an error which object it was, if anything.
 
         Raises:

@@ -19,7 +19,7 @@ import yaml
 from opsdk.apiserver.serializer.json_errors import first_fault
 from opsdk.apiserver.serializer.yaml_errors import utf8_words, yaml_words
 from opsdk.structured_merge.go_format import go_float, go_scalar, go_syntax, whole_numbers
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 MAX_DEPTH: Final = 200
 """Objects and lists inside one another. The real server goes deeper; no API has such objects."""
@@ -48,7 +48,7 @@ class ParsedDocument:
         raw: the bytes that were read, where somebody may want to show them.
     """
 
-    tree: Any
+    tree: JsonValue
     complaints: tuple[str, ...] = ()
     yaml: bool = False
     raw: bytes = b""
@@ -61,7 +61,7 @@ class ParsedDocument:
         return ("\n  ".join(("yaml: unmarshal errors:", *self.complaints)),)
 
 
-def json_kind(value: Any) -> str:
+def json_kind(value: JsonValue) -> str:
     """The decoder's word for the type of a JSON value."""
     if isinstance(value, bool):
         return "bool"
@@ -73,7 +73,7 @@ def json_kind(value: Any) -> str:
 
 
 # ------------------------------------------------------------------ JSON
-class _Pairs(list[tuple[str, Any]]):
+class _Pairs(list[tuple[str, JsonValue]]):
     """An object with all its keys, also those that stand twice."""
 
 
@@ -82,7 +82,7 @@ def parse_json(raw: bytes) -> ParsedDocument:
     _check_depth(raw)
     repeated = False
 
-    def pairs(found: list[tuple[str, Any]]) -> JsonObject:
+    def pairs(found: list[tuple[str, JsonValue]]) -> JsonObject:
         nonlocal repeated
         tree: JsonObject = dict(found)
         repeated = repeated or len(tree) != len(found)
@@ -115,7 +115,7 @@ def _check_depth(raw: bytes) -> None:
             depth -= 1
 
 
-def _no_constant(name: str) -> Any:
+def _no_constant(name: str) -> JsonValue:
     raise ValueError(f"{name} is no JSON")
 
 
@@ -131,7 +131,7 @@ def _float(text: str) -> float:
     return number
 
 
-def _repeated(value: Any, path: str = "") -> Iterator[str]:
+def _repeated(value: JsonValue, path: str = "") -> Iterator[str]:
     """The paths of keys that stand twice, in the order of the document."""
     if isinstance(value, _Pairs):
         keys: set[str] = set()
@@ -148,7 +148,7 @@ def _repeated(value: Any, path: str = "") -> Iterator[str]:
             yield from _repeated(part, f"{path}[{index}]")
 
 
-def _without_surrogates(value: Any) -> Any:
+def _without_surrogates(value: JsonValue) -> JsonValue:
     """Halves of characters, which escapes can write, become replacement characters."""
     if isinstance(value, str):
         return value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
@@ -221,10 +221,10 @@ class _Loader(yaml.SafeLoader):
         finally:
             self._depth -= 1
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[JsonValue, JsonValue]:
         """With text for keys, as JSON has it: 1 and true are two of them."""
         self.flatten_mapping(node)
-        mapping: dict[Any, Any] = {}
+        mapping: dict[JsonValue, JsonValue] = {}
         for key_node, value_node in node.value:
             key = self._key(key_node, value_node)
             if key in mapping:
@@ -256,7 +256,7 @@ class _Loader(yaml.SafeLoader):
         except ValueError:
             raise yaml.YAMLError("!!binary value contains invalid base64 data") from None
 
-    def construct_untagged(self, node: yaml.Node) -> Any:
+    def construct_untagged(self, node: yaml.Node) -> JsonValue:
         """A tag that nobody knows means nothing."""
         if isinstance(node, yaml.ScalarNode):
             tag = self.resolve(yaml.ScalarNode, node.value, (True, False))  # type: ignore[no-untyped-call]
@@ -311,7 +311,7 @@ class _Plain:
     def __init__(self, most: int) -> None:
         self._left = most
 
-    def of(self, value: Any) -> Any:
+    def of(self, value: JsonValue) -> JsonValue:
         """A copy that shares nothing within itself."""
         self._left -= 1
         if self._left < 0:

@@ -12,10 +12,9 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from opsdk.errors import DecodeError
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 MAGIC = b"k8s\x00"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -63,13 +62,13 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         shift += 7
 
 
-def _parts(data: bytes) -> Iterator[tuple[int, int, Any]]:
+def _parts(data: bytes) -> Iterator[tuple[int, int, JsonValue]]:
     """Field number, wire type and value of each part."""
     position = 0
     while position < len(data):
         tag, position = _varint(data, position)
         number, wire = tag >> 3, tag & 7
-        value: Any
+        value: JsonValue
         match wire:
             case 0:
                 value, position = _varint(data, position)
@@ -87,19 +86,19 @@ def _parts(data: bytes) -> Iterator[tuple[int, int, Any]]:
         yield number, wire, value
 
 
-def _chunk(value: Any, field: str) -> bytes:
+def _chunk(value: JsonValue, field: str) -> bytes:
     """A part that must be bytes."""
     if isinstance(value, bytes):
         return value
     raise DecodeError(f"proto: wrong wireType = 0 for field {field}")
 
 
-def _text(value: Any, field: str) -> str:
+def _text(value: JsonValue, field: str) -> str:
     # Whatever the bytes are: Go's strings may hold anything, and what is no UTF-8 is replaced when it is written.
     return _chunk(value, field).decode(errors="replace")
 
 
-def _number(value: Any, field: str) -> int:
+def _number(value: JsonValue, field: str) -> int:
     """A part that must be a number; big ones are negative."""
     if isinstance(value, int):
         return value - (1 << 64) if value >= 1 << 63 else value
@@ -140,7 +139,7 @@ def _stamp(data: bytes, *, micro: bool) -> str | None:
     return f"{text}.{nanos // 1000:06d}Z" if micro else f"{text}Z"
 
 
-def _int_or_string(data: bytes) -> Any:
+def _int_or_string(data: bytes) -> JsonValue:
     fields = {number: value for number, _, value in _parts(data)}
     return _text(fields.get(3, b""), "StrVal") if fields.get(1) == 1 else _number(fields.get(2, 0), "IntVal")
 
@@ -154,7 +153,7 @@ def _first_text(data: bytes) -> str:
     return next((_text(value, "String_") for number, _, value in _parts(data) if number == 1), "")
 
 
-def _raw_json(data: bytes) -> Any:
+def _raw_json(data: bytes) -> JsonValue:
     raw = next((value for number, _, value in _parts(data) if number == 1), b"")
     try:
         return json.loads(_chunk(raw, "Raw")) if raw else None
@@ -166,7 +165,7 @@ def _items(data: bytes) -> list[str]:
     return [_text(value, "Items") for number, _, value in _parts(data) if number == 1]
 
 
-_SPECIAL: Mapping[str, Callable[[bytes], Any]] = {
+_SPECIAL: Mapping[str, Callable[[bytes], JsonValue]] = {
     f"{META}.Time": lambda data: _stamp(data, micro=False),
     f"{META}.MicroTime": lambda data: _stamp(data, micro=True),
     f"{META}.Verbs": _items,
@@ -224,7 +223,7 @@ class ProtobufReader:
                     tree[field.name] = value
         return tree
 
-    def _values(self, raw: Any, wire: int, known: ProtobufField) -> Iterator[Any]:
+    def _values(self, raw: JsonValue, wire: int, known: ProtobufField) -> Iterator[JsonValue]:
         """One element, or several numbers packed into one field."""
         if wire != 2 or known.type not in VARINTS:
             yield self._value(raw, known.type, known.name)
@@ -234,7 +233,7 @@ class ProtobufReader:
             value, position = _varint(raw, position)
             yield self._value(value, known.type, known.name)
 
-    def _entry(self, raw: bytes, types: str) -> tuple[str, Any]:
+    def _entry(self, raw: bytes, types: str) -> tuple[str, JsonValue]:
         _, _, kind = types.partition(",")
         key: str = ""
         value = self._value(0 if kind in VARINTS else b"", kind, "value")
@@ -245,7 +244,7 @@ class ProtobufReader:
                 value = self._value(part, kind, "value")
         return key, value
 
-    def _value(self, raw: Any, kind: str, field: str) -> Any:
+    def _value(self, raw: JsonValue, kind: str, field: str) -> JsonValue:
         if kind in VARINTS:
             return bool(_number(raw, field)) if kind == "bool" else _number(raw, field)
         data = _chunk(raw, field)
@@ -261,7 +260,7 @@ class ProtobufReader:
         special = _SPECIAL.get(kind)
         return special(data) if special is not None else self._message(data, kind)
 
-    def _message(self, raw: bytes, kind: str) -> Any:
+    def _message(self, raw: bytes, kind: str) -> JsonValue:
         short = kind.rpartition(".")[2]
         if short == "JSON":
             return _raw_json(raw)
@@ -276,7 +275,7 @@ class ProtobufReader:
             case "JSONSchemaPropsOrBool":
                 return self._read(schemas[0], props) if schemas else any(v for n, _, v in parts if n == 1)
             case "JSONSchemaPropsOrArray":
-                many: list[Any] = [self._read(_chunk(v, "JSONSchemas"), props) for n, _, v in parts if n == 2]
+                many: list[JsonValue] = [self._read(_chunk(v, "JSONSchemas"), props) for n, _, v in parts if n == 2]
             case _:
                 many = [_text(v, "Property") for n, _, v in parts if n == 2]
         return many or self._read(schemas[0] if schemas else b"", props)

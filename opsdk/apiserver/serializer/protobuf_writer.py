@@ -11,10 +11,10 @@ import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 from opsdk.apiserver.serializer.protobuf import MAGIC, META, VARINTS, Messages, ProtobufField
 from opsdk.errors import EncodeError
+from opsdk.structured_merge.value import JsonValue
 
 
 def varint(value: int) -> bytes:
@@ -67,7 +67,7 @@ def _int_or_string(value: int | str) -> bytes:
     return encoded + _text(3, "" if number else str(value))
 
 
-def _raw_json(value: Any) -> bytes:
+def _raw_json(value: JsonValue) -> bytes:
     # Null is no text to Go.
     return b"" if value is None else _text(1, json.dumps(value, separators=(",", ":"), ensure_ascii=False))
 
@@ -76,7 +76,7 @@ def _items(value: list[str]) -> bytes:
     return b"".join(_text(1, item) for item in value)
 
 
-_SPECIAL: Mapping[str, Callable[[Any], bytes]] = {
+_SPECIAL: Mapping[str, Callable[[JsonValue], bytes]] = {
     f"{META}.Time": _stamp,
     f"{META}.MicroTime": _stamp,
     f"{META}.Verbs": _items,
@@ -85,10 +85,10 @@ _SPECIAL: Mapping[str, Callable[[Any], bytes]] = {
     "k8s.io.apimachinery.pkg.util.intstr.IntOrString": _int_or_string,
     "k8s.io.apimachinery.pkg.runtime.RawExtension": _raw_json,
 }
-_SPECIAL_SHORT: Mapping[str, Callable[[Any], bytes]] = {"JSON": _raw_json, "ExtraValue": _items}
+_SPECIAL_SHORT: Mapping[str, Callable[[JsonValue], bytes]] = {"JSON": _raw_json, "ExtraValue": _items}
 
 
-Encode = Callable[[Any], bytes]
+Encode = Callable[[JsonValue], bytes]
 """A value as a field, or as all the elements of one."""
 
 
@@ -99,7 +99,7 @@ class ProtobufWriter:
         self._messages = messages
         self._known: dict[str, _Message] = {}
 
-    def write(self, tree: Mapping[str, Any], message: str) -> bytes:
+    def write(self, tree: Mapping[str, JsonValue], message: str) -> bytes:
         """The bytes of one message, fields in the order of their numbers.
 
         Raises:
@@ -140,7 +140,7 @@ class ProtobufWriter:
         # What is null in a map is there all the same, and empty.
         empty = varint(2 << 3) + varint(0) if kind in VARINTS else chunk(2, b"")
 
-        def write(value: Mapping[str, Any]) -> bytes:
+        def write(value: Mapping[str, JsonValue]) -> bytes:
             parts = ((key, value[key]) for key in sorted(value))
             return b"".join(chunk(number, _text(1, k) + (empty if v is None else one(v))) for k, v in parts)
 
@@ -169,7 +169,7 @@ class ProtobufWriter:
             return lambda value: self._either(f"{package}.JSONSchemaProps", short, value)
         return lambda value: self.write(value, kind)
 
-    def _either(self, props: str, short: str, value: Any) -> bytes:
+    def _either(self, props: str, short: str, value: JsonValue) -> bytes:
         match value:
             case bool():
                 return varint(1 << 3) + varint(value)

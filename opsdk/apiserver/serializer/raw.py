@@ -8,16 +8,15 @@ from __future__ import annotations
 import json
 import re
 from json.decoder import JSONDecoder
-from typing import Any
 
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _DECODER = JSONDecoder()
 _HTML = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
 
 
-class RawExtension(dict[str, Any]):
+class RawExtension(JsonObject):
     """An object that knows its text. Nobody changes it in place; copies may share it."""
 
     def __init__(self, value: JsonObject, text: str) -> None:
@@ -71,7 +70,7 @@ def forget_text(tree: JsonObject, key: str, before: JsonObject | None) -> None:
     tree[key] = dict(value) if same else json.loads(json.dumps(value, sort_keys=True))
 
 
-def raw_text(value: Any) -> str:
+def raw_text(value: JsonValue) -> str:
     """The text that is compared."""
     if isinstance(value, RawExtension):
         return value.text

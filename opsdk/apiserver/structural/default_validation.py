@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
 from opsdk.apiserver.field_errors import OMITTED, FieldError, FieldErrorType, invalid
 from opsdk.apiserver.structural.embedded import change_embedded, check_types, check_values
@@ -13,9 +12,9 @@ from opsdk.apiserver.structural.rule_locations import has_rules
 from opsdk.apiserver.structural.validation import Validator
 from opsdk.errors import Cause
 from opsdk.structured_merge.paths import FieldPath
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
-Schema = Mapping[str, Any]
+Schema = Mapping[str, JsonValue]
 _OWNED = frozenset({"apiVersion", "kind", "metadata"})
 
 
@@ -28,7 +27,7 @@ def check_defaults(schema: Schema, path: FieldPath) -> Iterator[FieldError]:
 
 
 def _check(
-    schema: Schema, path: FieldPath, *, resource: bool = False, around: Callable[[Any], Any] | None = None
+    schema: Schema, path: FieldPath, *, resource: bool = False, around: Callable[[JsonValue], JsonValue] | None = None
 ) -> Iterator[FieldError]:
     """`around` makes of a value that is a part of them the type and metadata of an object."""
     embedded = bool(schema.get("x-kubernetes-embedded-resource"))
@@ -49,15 +48,15 @@ def _check(
         yield from _check(schema["items"], path.child("items"), around=above)
 
 
-def _under(name: str, around: Callable[[Any], Any] | None = None) -> Callable[[Any], Any]:
+def _under(name: str, around: Callable[[JsonValue], JsonValue] | None = None) -> Callable[[JsonValue], JsonValue]:
     return lambda value: {name: value} if around is None else around({name: value})
 
 
-def _among(around: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _among(around: Callable[[JsonValue], JsonValue]) -> Callable[[JsonValue], JsonValue]:
     return lambda value: around([value])
 
 
-def _check_part(schema: Schema, path: FieldPath, around: Callable[[Any], Any]) -> Iterator[FieldError]:
+def _check_part(schema: Schema, path: FieldPath, around: Callable[[JsonValue], JsonValue]) -> Iterator[FieldError]:
     default = schema["default"]
     obj = around(default)
     causes = list(check_types(obj)) or list(check_values(obj))

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import copy
 from operator import is_
-from typing import Any
 
 from opsdk.apiserver.structural.node import SchemaNode
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
-def apply_defaults(value: Any, node: SchemaNode | None) -> Any:
+def apply_defaults(value: JsonValue, node: SchemaNode | None) -> JsonValue:
     """`value` with defaults, where a field is absent, or null without being nullable; it shares what stays."""
     if node is None or not node.fills:
         return value
@@ -33,21 +32,21 @@ def _object(value: JsonObject, node: SchemaNode) -> JsonObject:
     return filled if all(map(is_, entries.values(), filled.values())) else entries
 
 
-def _entry(item: Any, node: SchemaNode | None) -> Any:
+def _entry(item: JsonValue, node: SchemaNode | None) -> JsonValue:
     return apply_defaults(_replaced(item, node), node)
 
 
-def _replaced(item: Any, node: SchemaNode | None) -> Any:
+def _replaced(item: JsonValue, node: SchemaNode | None) -> JsonValue:
     if node is not None and node.has_default and _unwanted_null(item, node):
         return copy.deepcopy(node.default)
     return item
 
 
-def _unwanted_null(item: Any, node: SchemaNode) -> bool:
+def _unwanted_null(item: JsonValue, node: SchemaNode) -> bool:
     return item is None and not node.nullable
 
 
-def drop_nulls(value: Any, node: SchemaNode | None) -> Any:
+def drop_nulls(value: JsonValue, node: SchemaNode | None) -> JsonValue:
     """`value` without the nulls of fields that are not nullable: a null that no default replaced means absent.
 
     What stays is shared, so most often the result is `value` itself.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from operator import is_
-from typing import Any, Final
+from typing import Final
 
 from opsdk.apimachinery import validation
 from opsdk.apiserver import api_errors
@@ -13,13 +13,13 @@ from opsdk.apiserver.registry import metadata
 from opsdk.apiserver.serializer.documents import json_kind
 from opsdk.apiserver.structural.node import SchemaNode
 from opsdk.errors import Cause
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 Change = Callable[[JsonObject, str], JsonObject]
 """An object at a place, and what it becomes."""
 
 
-def change_embedded(value: Any, node: SchemaNode | None, change: Change, place: str = "") -> Any:
+def change_embedded(value: JsonValue, node: SchemaNode | None, change: Change, place: str = "") -> JsonValue:
     """`value` with other objects in it, from the innermost outwards; what stays is shared."""
     if node is None or not node.nests:
         return value
@@ -41,7 +41,7 @@ def _below(place: str, key: str, node: SchemaNode) -> str:
     return f"{place}.{key}" if place else key
 
 
-def check_embedded(value: Any, node: SchemaNode) -> list[Cause]:
+def check_embedded(value: JsonValue, node: SchemaNode) -> list[Cause]:
     """What is wrong with the types and the metadata of objects in `value`."""
     causes: list[Cause] = []
 
@@ -75,7 +75,7 @@ def check_types(obj: JsonObject, place: str = "") -> Iterator[Cause]:
         yield api_errors.invalid_value(f"{prefix}metadata", meta, f"json: cannot unmarshal {reason}")
 
 
-def _misfit(meta: Any) -> str:
+def _misfit(meta: JsonValue) -> str:
     if not isinstance(meta, dict):
         return f"{json_kind(meta)} into Go value of type v1.ObjectMeta"
     for key, value in meta.items():

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from opsdk.apiserver.field_errors import FieldError, forbidden, invalid, not_supported, required
 from opsdk.apiserver.structural.rule_locations import RULES
 from opsdk.structured_merge.paths import FieldPath
+from opsdk.structured_merge.value import JsonValue
 
-Schema = Mapping[str, Any]
+Schema = Mapping[str, JsonValue]
 Errors = Iterator[FieldError]
 
 TYPES: Final = ("array", "boolean", "integer", "number", "object", "string")

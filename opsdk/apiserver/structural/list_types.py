@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from opsdk.apiserver.field_errors import FieldError, duplicate, invalid
 from opsdk.apiserver.structural.node import SchemaNode
 from opsdk.structured_merge.go_format import go_json
 from opsdk.structured_merge.paths import FieldPath
+from opsdk.structured_merge.value import JsonValue
 
 
-def check_lists(value: Any, node: SchemaNode | None, path: FieldPath) -> Iterator[FieldError]:
+def check_lists(value: JsonValue, node: SchemaNode | None, path: FieldPath) -> Iterator[FieldError]:
     """An error for each element that occurs twice, at its second place; a third place is no news."""
     if node is None or not node.unique:
         return
@@ -25,7 +25,7 @@ def check_lists(value: Any, node: SchemaNode | None, path: FieldPath) -> Iterato
             yield from check_lists(item, node.items, path.index(index))
 
 
-def _duplicates(items: list[Any], node: SchemaNode, path: FieldPath) -> Iterator[FieldError]:
+def _duplicates(items: list[JsonValue], node: SchemaNode, path: FieldPath) -> Iterator[FieldError]:
     if node.list_type not in ("set", "map"):
         return
     counts: dict[str, int] = {}
@@ -40,12 +40,12 @@ def _duplicates(items: list[Any], node: SchemaNode, path: FieldPath) -> Iterator
             yield duplicate(path.index(index), identity)
 
 
-def _identity(item: Any, node: SchemaNode) -> Any:
+def _identity(item: JsonValue, node: SchemaNode) -> JsonValue:
     if node.list_type == "set":
         return item
     return {key: item[key] for key in node.list_keys if item and key in item}
 
 
-def element_key(item: Mapping[str, Any], keys: Sequence[str]) -> str:
+def element_key(item: Mapping[str, JsonValue], keys: Sequence[str]) -> str:
     """What tells an element of a map from the others."""
     return go_json([item.get(key) for key in keys])

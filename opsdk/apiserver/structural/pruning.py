@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from operator import is_
-from typing import Any, Final
+from typing import Final
 
 from opsdk.apiserver.structural.node import META_FIELDS, SchemaNode
 from opsdk.structured_merge.paths import FieldPath
 from opsdk.structured_merge.schema import OBJECT_META_SCHEMA
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _METADATA: Final = SchemaNode(
     {
@@ -39,7 +39,9 @@ class Pruner:
         """Nothing dropped yet."""
         self.unknown: list[str] = []
 
-    def prune(self, value: Any, node: SchemaNode | None, place: _Place | None = None, *, resource: bool) -> Any:
+    def prune(
+        self, value: JsonValue, node: SchemaNode | None, place: _Place | None = None, *, resource: bool
+    ) -> JsonValue:
         """`value` without unknown fields; `resource` says that it is an object with metadata.
 
         The result shares with `value` what stays as it is, so most often it is `value` itself.
@@ -50,7 +52,7 @@ class Pruner:
             return self._list(value, node, place)
         return value
 
-    def _list(self, value: list[Any], node: SchemaNode | None, place: _Place | None) -> list[Any]:
+    def _list(self, value: list[JsonValue], node: SchemaNode | None, place: _Place | None) -> list[JsonValue]:
         items = node.items if node is not None else None
         if items is None and node is not None and node.preserve:
             return value

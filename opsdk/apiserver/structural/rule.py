@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 from opsdk.apiserver.expressions.environment import kubernetes_environment
 from opsdk.apiserver.expressions.schema_types import SchemaDeclarations
@@ -15,6 +15,7 @@ from opsdk.cel.environment import Program
 from opsdk.cel.types import Type, TypeKind, optional_of
 from opsdk.errors import CelCompileError, UsageError
 from opsdk.structured_merge.paths import FieldPath
+from opsdk.structured_merge.value import JsonValue
 
 REASONS: Final = {
     "FieldValueDuplicate": FieldErrorType.DUPLICATE,
@@ -35,9 +36,9 @@ class CompiledRule:
         schema: the schema that has the rule.
     """
 
-    written: Mapping[str, Any]
+    written: Mapping[str, JsonValue]
     declared: SchemaDeclarations
-    schema: Mapping[str, Any]
+    schema: Mapping[str, JsonValue]
 
     @property
     def text(self) -> str:
@@ -148,7 +149,7 @@ _TOKEN: Final = re.compile(r"'(?:[^'\\]|\\.)*'|[.\[\]]|[^.\[\]']+")
 _ESCAPES: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "'": "'", "\\": "\\"}
 
 
-def parse_field_path(text: str, schema: Mapping[str, Any]) -> FieldPath:
+def parse_field_path(text: str, schema: Mapping[str, JsonValue]) -> FieldPath:
     """The path that ``.field['key']`` means below a schema.
 
     Raises:
@@ -160,7 +161,7 @@ def parse_field_path(text: str, schema: Mapping[str, Any]) -> FieldPath:
     return follow_field_path(text, schema)[0]
 
 
-def follow_field_path(text: str, schema: Mapping[str, Any]) -> tuple[FieldPath, Mapping[str, Any]]:
+def follow_field_path(text: str, schema: Mapping[str, JsonValue]) -> tuple[FieldPath, Mapping[str, JsonValue]]:
     """As `parse_field_path`, and the schema that it leads to."""
     path = FieldPath()
     for name in _names(text):

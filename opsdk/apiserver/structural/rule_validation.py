@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 from opsdk.apiserver.expressions.schema_types import cardinality, declare
 from opsdk.apiserver.field_errors import FieldError, forbidden, internal, invalid
@@ -14,8 +14,9 @@ from opsdk.apiserver.structural.rule_locations import RULES, has_rules
 from opsdk.apiserver.structural.schema_format import shown_rule
 from opsdk.cel.declarations import MOST
 from opsdk.structured_merge.paths import FieldPath
+from opsdk.structured_merge.value import JsonValue
 
-Schema = Mapping[str, Any]
+Schema = Mapping[str, JsonValue]
 Errors = Iterator[FieldError]
 
 RULE_LIMIT: Final = 10_000_000
@@ -109,7 +110,7 @@ def _check(schema: Schema, place: _Place, total: _Total) -> Errors:
 
 
 def _check_level(schema: Schema, place: _Place, total: _Total) -> Errors:
-    written: Sequence[Mapping[str, Any]] = schema.get(RULES) or ()
+    written: Sequence[Mapping[str, JsonValue]] = schema.get(RULES) or ()
     if not written or (place.doubtful and any(check_vocabulary(schema, place.path))):
         return
     declared = declare(schema, "selfType", resource=place.resource)

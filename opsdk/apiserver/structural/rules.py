@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 from opsdk.apiserver.expressions.environment import PER_CALL_LIMIT, RUNTIME_BUDGET
 from opsdk.apiserver.expressions.schema_types import Schema, SchemaDeclarations, declare
@@ -21,7 +21,7 @@ from opsdk.cel.values import Optional
 from opsdk.errors import CelBudgetError, CelEvaluationError
 from opsdk.structured_merge.equality import deep_equal
 from opsdk.structured_merge.paths import FieldPath
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _LONGEST_MESSAGE: Final = 5 * 1024
 """How many bytes a message that an expression made may have."""
@@ -48,7 +48,7 @@ class _SpentError(Exception):
 class _Was:
     """A value and the one that was in its place."""
 
-    def __init__(self, new: Any, old: Any, schema: Schema) -> None:
+    def __init__(self, new: JsonValue, old: JsonValue, schema: Schema) -> None:
         self._new = new
         self._old = old
         self._schema = schema
@@ -66,7 +66,7 @@ class _Was:
         return _Was(self._new[name], self._old[name], below if isinstance(below, Mapping) else {})
 
     @cached_property
-    def _old_element(self) -> Callable[[Any], Any]:
+    def _old_element(self) -> Callable[[JsonValue], JsonValue]:
         return old_elements(self._old, self._schema)
 
     def index(self, at: int) -> _Was | None:
@@ -75,7 +75,7 @@ class _Was:
         return None if old is None else _Was(self._new[at], old, self._schema.get("items") or {})
 
 
-def old_elements(old: Any, schema: Schema) -> Callable[[Any], Any]:
+def old_elements(old: JsonValue, schema: Schema) -> Callable[[JsonValue], JsonValue]:
     """Finds the element that was there with the same keys; None if there was none, or if elements have no keys."""
     if schema.get("x-kubernetes-list-type") != "map" or not isinstance(old, list):
         return lambda _: None
@@ -153,7 +153,7 @@ class CompiledRules:
         return {name: tree for name, tree in declared.items() if tree is not None}
 
     # -------------------------------------------------------------- evaluating
-    def evaluate(self, value: Any, old: Any, path: FieldPath, *, ratchet: bool = True) -> RuleViolation:
+    def evaluate(self, value: JsonValue, old: JsonValue, path: FieldPath, *, ratchet: bool = True) -> RuleViolation:
         """The rules that a value breaks; `old` is what it replaces, or None."""
         run = _Run()
         before = _Before(_Was(value, old, self._schema)) if old is not None and ratchet else _Before()
@@ -161,7 +161,7 @@ class CompiledRules:
             self._visit(value, old, path, before, run)
         return run.broken
 
-    def _visit(self, value: Any, old: Any, path: FieldPath, before: _Before, run: _Run) -> None:
+    def _visit(self, value: JsonValue, old: JsonValue, path: FieldPath, before: _Before, run: _Run) -> None:
         if value is None:
             return
         if self.rules:
@@ -173,7 +173,7 @@ class CompiledRules:
         elif isinstance(value, dict):
             self._visit_entries(value, old, path, before, run)
 
-    def _visit_entries(self, value: JsonObject, old: Any, path: FieldPath, before: _Before, run: _Run) -> None:
+    def _visit_entries(self, value: JsonObject, old: JsonValue, path: FieldPath, before: _Before, run: _Run) -> None:
         old_entries = old if isinstance(old, dict) else {}
         if self._additional is not None:
             for name, one in value.items():
@@ -183,7 +183,7 @@ class CompiledRules:
             if tree is not None:
                 tree._visit(one, old_entries.get(name), path.child(name), before.key(name), run)  # noqa: SLF001
 
-    def _apply(self, value: Any, old: Any, path: FieldPath, before: _Before, run: _Run) -> None:
+    def _apply(self, value: JsonValue, old: JsonValue, path: FieldPath, before: _Before, run: _Run) -> None:
         bound = self._bound(value)
         was = None if old is None else self._bound(old)
         for rule in self.rules:
@@ -192,7 +192,7 @@ class CompiledRules:
                 variables["oldSelf"] = was
             _Evaluation(rule, value, path, before, run).apply(variables)
 
-    def _bound(self, value: Any) -> Any:
+    def _bound(self, value: JsonValue) -> JsonValue:
         """What rules see of a value; an error, where it is not what the schema says."""
         wrong = misfit(value, self._schema)
         if wrong:
@@ -203,7 +203,7 @@ class CompiledRules:
             return error
 
 
-def _tree(schema: Any) -> CompiledRules | None:
+def _tree(schema: JsonValue) -> CompiledRules | None:
     if not isinstance(schema, Mapping) or not has_rules(schema):
         return None
     return CompiledRules(schema, resource=bool(schema.get("x-kubernetes-embedded-resource")))
@@ -225,7 +225,7 @@ class _Evaluation:
     """One rule on one value."""
 
     rule: CompiledRule
-    value: Any
+    value: JsonValue
     path: FieldPath
     before: _Before
     run: _Run

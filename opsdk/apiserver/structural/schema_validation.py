@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from enum import Enum
-from typing import Any, Final
+from typing import Final
 
 from opsdk.apiserver.field_errors import FieldError, forbidden, invalid, required
 from opsdk.apiserver.structural.default_validation import check_defaults
@@ -25,8 +25,9 @@ from opsdk.cel.regex import compile_regex
 from opsdk.errors import UsageError
 from opsdk.structured_merge.equality import deep_equal
 from opsdk.structured_merge.paths import FieldPath
+from opsdk.structured_merge.value import JsonValue
 
-Schema = Mapping[str, Any]
+Schema = Mapping[str, JsonValue]
 Errors = Iterator[FieldError]
 
 
@@ -178,7 +179,7 @@ def _meta_invariants(schema: Schema, path: FieldPath, level: _Level) -> Errors:
         yield forbidden(properties_path.key("metadata"), text)
 
 
-def _no_resources(schema: Any, path: FieldPath) -> Errors:
+def _no_resources(schema: JsonValue, path: FieldPath) -> Errors:
     """No objects inside of what every object has."""
     if not isinstance(schema, Mapping):
         return

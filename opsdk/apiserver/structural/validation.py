@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Final
 
 from opsdk.apiserver.field_errors import (
     NO_PATH,
@@ -23,7 +23,7 @@ from opsdk.apiserver.structural.numbers import NumberRules, nearly_whole
 from opsdk.structured_merge.equality import deep_equal, written_alike
 from opsdk.structured_merge.go_format import go_json, go_quote
 from opsdk.structured_merge.typed import ABSENT
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
 class ValidationResult:
@@ -64,7 +64,7 @@ class Validator:
         """`base` is what field names are relative to, e.g. the path of a default inside a CRD."""
         self._base = base
 
-    def validate(self, value: Any, node: SchemaNode, name: str, old: Any = ABSENT) -> ValidationResult:
+    def validate(self, value: JsonValue, node: SchemaNode, name: str, old: JsonValue = ABSENT) -> ValidationResult:
         """Check `value`, which stands at `name`.
 
         `old` is what stood there before: as long as a value stays the same, it is not held against the writer, because
@@ -106,7 +106,7 @@ class Validator:
         result.add(invalid(self._base or NO_PATH, "", text))
 
     # -------------------------------------------------------------- the keywords, in the server's order
-    def _type(self, value: Any, node: SchemaNode, name: str, result: ValidationResult) -> None:
+    def _type(self, value: JsonValue, node: SchemaNode, name: str, result: ValidationResult) -> None:
         wrong = _type_fault(value, node)
         if wrong is None:
             result.checks += bool(node.types or node.format)
@@ -115,7 +115,7 @@ class Validator:
             detail = f"{name} in body must be of type {expected}: {go_quote(actual)}"
             result.add(type_invalid(self._at(name), actual, detail))
 
-    def _logic(self, value: Any, node: SchemaNode, name: str, old: Any, result: ValidationResult) -> None:
+    def _logic(self, value: JsonValue, node: SchemaNode, name: str, old: JsonValue, result: ValidationResult) -> None:
         result.checks += 1
         quoted = go_quote(name)
         if node.any_of:
@@ -143,7 +143,7 @@ class Validator:
         if node.not_ is not None and self.validate(value, node.not_, name).good:
             self._loose(result, f"{quoted} must not validate the schema (not)")
 
-    def _try(self, value: Any, nodes: Iterable[SchemaNode], name: str, old: Any) -> list[ValidationResult]:
+    def _try(self, value: JsonValue, nodes: Iterable[SchemaNode], name: str, old: JsonValue) -> list[ValidationResult]:
         return [self.validate(value, node, name, old) for node in nodes]
 
     def _string(self, value: str, node: SchemaNode, name: str, result: ValidationResult) -> None:
@@ -174,7 +174,9 @@ class Validator:
                 result.add(error)
         result.checks += 1 + rules.count
 
-    def _list(self, value: list[Any], node: SchemaNode, name: str, old: Any, result: ValidationResult) -> None:
+    def _list(
+        self, value: list[JsonValue], node: SchemaNode, name: str, old: JsonValue, result: ValidationResult
+    ) -> None:
         if node.items is not None:
             before = _correlated(old, node)
             for index, item in enumerate(value):
@@ -187,12 +189,12 @@ class Validator:
             result.add(too_many(self._at(name), len(value), most))
         result.checks += 1
 
-    def _enum(self, value: Any, node: SchemaNode, name: str, result: ValidationResult) -> None:
+    def _enum(self, value: JsonValue, node: SchemaNode, name: str, result: ValidationResult) -> None:
         if node.enum and not any(deep_equal(value, allowed) for allowed in node.enum):
             texts = [allowed if isinstance(allowed, str) else go_json(allowed) for allowed in node.enum]
             result.add(not_supported(self._at(name), value, texts))
 
-    def _object(self, value: JsonObject, node: SchemaNode, name: str, old: Any, result: ValidationResult) -> None:
+    def _object(self, value: JsonObject, node: SchemaNode, name: str, old: JsonValue, result: ValidationResult) -> None:
         least, most = node.limit("minProperties"), node.limit("maxProperties")
         if least is not None and len(value) < least:
             text = f"{name} in body should have at least {least} properties"
@@ -224,7 +226,7 @@ _JSON_TYPES: Final = {bool: "boolean", str: "string", int: "integer", float: "nu
 _NUMERIC: Final = frozenset({"integer", "number"})
 
 
-def _type_fault(value: Any, node: SchemaNode) -> tuple[str, str] | None:
+def _type_fault(value: JsonValue, node: SchemaNode) -> tuple[str, str] | None:
     """What was expected and what was found, if they do not agree."""
     if not (node.types or node.format):
         return None
@@ -242,7 +244,7 @@ def _type_fault(value: Any, node: SchemaNode) -> tuple[str, str] | None:
     return ",".join(node.types), actual
 
 
-def _json_type(value: Any) -> str:
+def _json_type(value: JsonValue) -> str:
     """The type of a value; an integer of more than 64 bits is a float to the server."""
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
         return "number"
@@ -253,7 +255,7 @@ _GO_FORMATS: Final = {"number": "float64", "integer": "int64"}
 
 
 # ------------------------------------------------------------------ what was there before
-def _correlated(old: Any, node: SchemaNode) -> Callable[[Any], Any]:
+def _correlated(old: JsonValue, node: SchemaNode) -> Callable[[JsonValue], JsonValue]:
     """Finds the old element for a new one: by its keys, and not at all where elements have none."""
     if node.list_type != "map" or not isinstance(old, list):
         return lambda _: ABSENT
@@ -261,11 +263,11 @@ def _correlated(old: Any, node: SchemaNode) -> Callable[[Any], Any]:
     return lambda item: elements.get(element_key(item, node.list_keys), ABSENT) if _has_keys(item, node) else ABSENT
 
 
-def _has_keys(item: Any, node: SchemaNode) -> bool:
+def _has_keys(item: JsonValue, node: SchemaNode) -> bool:
     return isinstance(item, dict) and all(key in item for key in node.list_keys)
 
 
-def _findable(value: Any, node: SchemaNode | None) -> bool:
+def _findable(value: JsonValue, node: SchemaNode | None) -> bool:
     """Whether all elements of maps in `value` have their keys: who has none cannot be known to be the same."""
     if node is None or not node.unique:
         return True

@@ -6,7 +6,6 @@ import asyncio
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from opsdk.aio.closing import Closing
 from opsdk.apiserver.serializer import documents
@@ -19,7 +18,7 @@ from opsdk.errors import OpsdkError
 from opsdk.http.asgi_types import App
 from opsdk.http.client.request import ResponseStream
 from opsdk.http.server.response import encode_json
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 MAX_ANSWER = 32 << 20
 """Bytes of an answer that are read; a conversion of ten thousand objects is about as large."""
@@ -161,7 +160,7 @@ def _object(answer: _Answer) -> JsonObject:
     return tree
 
 
-def _parsed(raw: bytes) -> Any:
+def _parsed(raw: bytes) -> JsonValue:
     try:
         return json.loads(raw)
     except RecursionError:

@@ -7,9 +7,9 @@ import os
 import re
 import socket
 import ssl
-from typing import Any
 
 from opsdk.http.client.errors import NO_HTTP
+from opsdk.structured_merge.value import JsonValue
 
 MAX_TEXT = 2048
 """Bytes of an unstructured answer that messages repeat."""
@@ -104,7 +104,7 @@ def _status_message(body: bytes) -> str:
     return "" if status.get("status") == "Success" else str(status.get("message") or "unknown")
 
 
-def go_type(value: Any) -> str:
+def go_type(value: JsonValue) -> str:
     """What Go's JSON calls a value in messages."""
     if isinstance(value, bool):
         return "bool"
@@ -142,6 +142,6 @@ def unreadable(why: str) -> str:
     return f"couldn't get version/kind; json parse error: {why}"
 
 
-def not_an_object(value: Any) -> str:
+def not_an_object(value: JsonValue) -> str:
     """The words for an answer that is JSON or YAML, but no object."""
     return unreadable(f"json: cannot unmarshal {go_type(value)} into Go value of type {_META}")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from opsdk.apiserver.webhook_client.go_errors import go_type
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _SCHEME = "k8s.io/apiserver/pkg/util/webhook/client.go:71"
 """As the real server names what its webhooks' answers are read with."""
@@ -36,7 +34,7 @@ def _refuse(found: str, name: str, version: str, kind: str) -> None:
     raise ReviewError(f"converting ({got}.{name}) to ({version}.{kind}): unknown conversion")
 
 
-def check_field(value: Any, wanted: type, where: str, name: str) -> None:
+def check_field(value: JsonValue, wanted: type, where: str, name: str) -> None:
     """Refuse a value of another type than Go's, which is called `name`; null is of every type."""
     if value is not None and not isinstance(value, wanted):
         raise ReviewError(f"json: cannot unmarshal {go_type(value)} into Go struct field {where} of type {name}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any, Final
+from typing import Final
 
 from opsdk.cel.times import (
     checked_timestamp,
@@ -14,12 +14,12 @@ from opsdk.cel.times import (
     show_duration,
     show_timestamp,
 )
-from opsdk.cel.types import Type
+from opsdk.cel.types import Type, Value
 from opsdk.cel.values import Duration, Timestamp, UInt, type_of
 from opsdk.errors import CelEvaluationError
 
 
-def _failed(value: Any, wanted: str) -> CelEvaluationError:
+def _failed(value: Value, wanted: str) -> CelEvaluationError:
     return CelEvaluationError(f"type conversion error from '{type_of(value).runtime_name}' to '{wanted}'")
 
 
@@ -98,7 +98,7 @@ def to_timestamp(text: str) -> Timestamp:
     return checked_timestamp(timestamp, read_offset(text))
 
 
-def to_string(value: Any) -> str:
+def to_string(value: Value) -> str:
     """A value as text.
 
     >>> to_string(1e21), to_string(Duration(1500000000)), to_string(True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 from urllib.parse import unquote_plus
 
 from opsdk.cel.declarations import (
@@ -23,7 +23,7 @@ from opsdk.cel.declarations import (
     scaled,
 )
 from opsdk.cel.library.costs import estimate_unit, estimate_walk, unit, walk
-from opsdk.cel.types import BOOL, INT, STRING, Type, list_of, map_of, opaque
+from opsdk.cel.types import BOOL, INT, STRING, Type, Value, list_of, map_of, opaque
 from opsdk.cel.values import Opaque
 from opsdk.errors import CelEvaluationError
 from opsdk.structured_merge.go_format import go_quote
@@ -51,7 +51,7 @@ class UrlValue(Opaque):
         self.path = "" if opaque_part else parts["path"]
         self.query = parts["query"] or ""
 
-    def equals(self, other: Any) -> bool:
+    def equals(self, other: Value) -> bool:
         """By their texts."""
         return isinstance(other, UrlValue) and self.text == other.text
 
@@ -126,7 +126,7 @@ def _escaped(path: str) -> str:
     return _SAFE.sub(lambda char: "".join(f"%{byte:02X}" for byte in char[0].encode()), path)
 
 
-def _url_part(name: str, result: Type, call: Callable[[UrlValue], Any]) -> list[Overload]:
+def _url_part(name: str, result: Type, call: Callable[[UrlValue], Value]) -> list[Overload]:
     return [method(f"url_{name}", (URL,), result, call, **_UNIT)]
 
 
@@ -160,7 +160,7 @@ class IpValue(Opaque):
     def __init__(self, address: Address) -> None:
         self.address = address
 
-    def equals(self, other: Any) -> bool:
+    def equals(self, other: Value) -> bool:
         """The same address of the same family."""
         return isinstance(other, IpValue) and self.address == other.address
 
@@ -174,7 +174,7 @@ class CidrValue(Opaque):
     def __init__(self, network: Network) -> None:
         self.network = network
 
-    def equals(self, other: Any) -> bool:
+    def equals(self, other: Value) -> bool:
         """The same address and length."""
         return isinstance(other, CidrValue) and self.network == other.network
 
@@ -265,8 +265,8 @@ def _masked(cidr: CidrValue) -> CidrValue:
     return CidrValue(ipaddress.ip_interface(f"{network.network_address}/{network.prefixlen}"))
 
 
-def _containing_cost(*, network: bool) -> Callable[[Sequence[Any], Any], int]:
-    def cost(args: Sequence[Any], _: Any) -> int:
+def _containing_cost(*, network: bool) -> Callable[[Sequence[Value], Value], int]:
+    def cost(args: Sequence[Value], _: Value) -> int:
         size = args[0].size
         total = scaled(2 * size, TRAVERSAL)
         if network:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from opsdk.apimachinery.quantity import Quantity
 from opsdk.cel.declarations import Library, Overload, function, method
 from opsdk.cel.library.costs import estimate_unit, unit, walk
-from opsdk.cel.types import BOOL, DOUBLE, INT, STRING, Type, opaque
+from opsdk.cel.types import BOOL, DOUBLE, INT, STRING, Type, Value, opaque
 from opsdk.cel.values import Opaque
 from opsdk.errors import CelEvaluationError
 
@@ -30,7 +30,7 @@ class QuantityValue(Opaque):
     def __init__(self, amount: Quantity) -> None:
         self.amount = amount
 
-    def equals(self, other: Any) -> bool:
+    def equals(self, other: Value) -> bool:
         """By value."""
         return isinstance(other, QuantityValue) and self.amount == other.amount
 
@@ -69,7 +69,7 @@ def _amount(other: QuantityValue | int) -> Quantity:
     return other.amount if isinstance(other, QuantityValue) else Quantity(str(int(other)))
 
 
-def _sign(left: Any, right: Any) -> int:
+def _sign(left: Value, right: Value) -> int:
     return int(left > right) - int(left < right)
 
 
@@ -83,8 +83,8 @@ def _arithmetic(name: str, call: Callable[[Quantity, Quantity], Quantity]) -> li
     ]
 
 
-def _comparisons(type_: Type, name: str, key: Callable[[Any], Any]) -> dict[str, list[Overload]]:
-    def make(id_: str, result: Type, call: Callable[[int], Any]) -> list[Overload]:
+def _comparisons(type_: Type, name: str, key: Callable[[Value], Value]) -> dict[str, list[Overload]]:
+    def make(id_: str, result: Type, call: Callable[[int], Value]) -> list[Overload]:
         return [
             method(f"{name}_{id_}", (type_, type_), result, lambda a, b: call(_sign(key(a), key(b))), **_UNIT),
         ]
@@ -126,12 +126,12 @@ class SemverValue(Opaque):
         self.numbers = numbers
         self.key = (numbers, _order_of(prerelease))
 
-    def equals(self, other: Any) -> bool:
+    def equals(self, other: Value) -> bool:
         """By precedence; what a build is called does not count."""
         return isinstance(other, SemverValue) and self.key == other.key
 
 
-def _order_of(prerelease: str) -> tuple[Any, ...]:
+def _order_of(prerelease: str) -> tuple[Value, ...]:
     """Such that a prerelease is before its release, and numbers are before names."""
     if not prerelease:
         return (1,)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from opsdk.cel import types
 from opsdk.cel.declarations import (
@@ -39,6 +39,7 @@ from opsdk.cel.types import (
     UINT,
     Type,
     TypeKind,
+    Value,
     list_of,
     map_of,
     param,
@@ -110,14 +111,14 @@ def _arithmetic(
     return overloads
 
 
-def _copied(args: Sequence[Any], _: Any) -> int:
+def _copied(args: Sequence[Value], _: Value) -> int:
     return scaled(size_of(args[0]) + size_of(args[1]), TRAVERSAL)
 
 
-def _concatenated(left: Sequence[Any], right: Sequence[Any]) -> Sequence[Any]:
+def _concatenated(left: Sequence[Value], right: Sequence[Value]) -> Sequence[Value]:
     plus = getattr(left, "plus", None)
     if plus is not None:
-        result: Sequence[Any] = plus(right)
+        result: Sequence[Value] = plus(right)
         return result
     return [*left, *right]
 
@@ -169,7 +170,7 @@ _MINUS: Final = [
 
 
 # ------------------------------------------------------------------ equality and order
-def _smaller(args: Sequence[Any], _: Any) -> int:
+def _smaller(args: Sequence[Value], _: Value) -> int:
     smallest = args[0]
     if type_of(smallest).kind is TypeKind.OPAQUE and not types.is_optional(type_of(smallest)):
         return 1
@@ -202,7 +203,7 @@ _NUMBERS: Final = ("int64", "uint64", "double")
 
 
 def _order(name: str, holds: Callable[[int], bool]) -> list[Overload]:
-    def test(left: Any, right: Any) -> bool:
+    def test(left: Value, right: Value) -> bool:
         return holds(compare(left, right))
 
     def same(key: str, type_: Type) -> Overload:
@@ -218,12 +219,12 @@ def _order(name: str, holds: Callable[[int], bool]) -> list[Overload]:
     return [*(same(key, type_) for key, type_ in _ORDERED.items()), *mixed]
 
 
-def _equality(id_: str, test: Callable[[Any, Any], bool]) -> list[Overload]:
+def _equality(id_: str, test: Callable[[Value, Value], bool]) -> list[Overload]:
     return [function(id_, (_A, _A), BOOL, test, cost=_smaller, estimate=_estimate_smaller)]
 
 
 # ------------------------------------------------------------------ containers
-def _unreachable(*_: Any) -> Any:
+def _unreachable(*_: Value) -> Value:
     raise CelEvaluationError("no such overload")
 
 
@@ -252,7 +253,7 @@ _CONTAINERS: Final[dict[str, list[Overload]]] = {
 }
 
 
-def _size(value: Any) -> int:
+def _size(value: Value) -> int:
     length = size(value)
     if length is None:
         raise CelEvaluationError("no such overload")
@@ -272,7 +273,7 @@ def _matches(text: str, pattern: str) -> bool:
         raise CelEvaluationError(str(error)) from error
 
 
-def _matching_cost(args: Sequence[Any], _: Any) -> int:
+def _matching_cost(args: Sequence[Value], _: Value) -> int:
     return regex_cost(len(args[0]), len(args[1]))
 
 
@@ -280,7 +281,7 @@ def _estimate_matching(sizes: Sizes, operands: Sequence[Operand]) -> CallEstimat
     return CallEstimate(estimate_regex(sizes, operands))
 
 
-def _containing_cost(args: Sequence[Any], _: Any) -> int:
+def _containing_cost(args: Sequence[Value], _: Value) -> int:
     return scaled(len(args[0]), TRAVERSAL) * scaled(len(args[1]), TRAVERSAL)
 
 
@@ -325,11 +326,11 @@ def _bytes_size(factor: tuple[int, int]) -> Callable[[Sizes, Sequence[Operand]],
     return estimate
 
 
-def _from(name: str, result: Type, sources: Mapping[str, tuple[Type, Callable[[Any], Any]]]) -> list[Overload]:
+def _from(name: str, result: Type, sources: Mapping[str, tuple[Type, Callable[[Value], Value]]]) -> list[Overload]:
     return [function(f"{source}_to_{name}", (type_,), result, call) for source, (type_, call) in sources.items()]
 
 
-def _same(value: Any) -> Any:
+def _same(value: Value) -> Value:
     return value
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from opsdk.cel.declarations import (
     MOST,
@@ -22,7 +22,7 @@ from opsdk.cel.declarations import (
 from opsdk.cel.library.costs import estimate_elements, estimate_walk, literal_int, walk, walk_elements
 from opsdk.cel.library.formatting import format_string
 from opsdk.cel.mismatch import mismatch
-from opsdk.cel.types import DYN, INT, STRING, list_of
+from opsdk.cel.types import DYN, INT, STRING, Value, list_of
 from opsdk.errors import CelBudgetError, CelEvaluationError
 
 _TEXTS: Final = list_of(STRING)
@@ -156,7 +156,7 @@ def _estimate_join(sizes: Sizes, operands: Sequence[Operand]) -> CallEstimate:
     return CallEstimate(total.scaled(TRAVERSAL), total)
 
 
-def _joining_cost(_: Sequence[Any], result: Any) -> int:
+def _joining_cost(_: Sequence[Value], result: Value) -> int:
     return scaled(len(result), 2 * TRAVERSAL)
 
 

@@ -17,6 +17,7 @@ from opsdk.apiserver.admission.versioned_attributes import VersionedAttributesAc
 from opsdk.apiserver.expressions.activation import Activation, OutOfBudgetError
 from opsdk.apiserver.expressions.authorizer_checks import AuthorizerChecks
 from opsdk.apiserver.expressions.environment import RUNTIME_BUDGET
+from opsdk.cel.types import Value
 from opsdk.errors import ApiError, Cause, CelEvaluationError
 from opsdk.structured_merge.go_format import go_json
 from opsdk.structured_merge.value import JsonObject
@@ -82,17 +83,17 @@ class _Judge:
             return PolicyEvaluation([self._failed(str(error))])
         return verdict
 
-    async def _evaluate(self) -> tuple[list[Any], int]:
+    async def _evaluate(self) -> tuple[list[Value], int]:
         """What each validation gives, a value or an error, and what may still be spent."""
         variables = self._programs.variables
         activation = Activation(self._asking, self._values, variables, budget=RUNTIME_BUDGET)
         evaluations = [await _value(activation, validation.expression) for validation in self._programs.validations]
         return evaluations, activation.budget
 
-    async def _messages(self, budget: int) -> list[Any]:
+    async def _messages(self, budget: int) -> list[Value]:
         """What each validation would say; for all the same where that costs too much."""
         activation = Activation(self._asking, self._plain, self._programs.variables, budget=budget)
-        messages: list[Any] = []
+        messages: list[Value] = []
         for validation in self._programs.validations:
             if validation.message_expression is None:
                 messages.append(None)
@@ -103,7 +104,7 @@ class _Judge:
                 return [error] * len(self._programs.validations)
         return messages
 
-    def _decide(self, validation: Validation, value: Any, said: Any) -> PolicyDecision:
+    def _decide(self, validation: Validation, value: Value, said: Value) -> PolicyDecision:
         if isinstance(value, CelEvaluationError):
             return self._failed(str(value))
         if isinstance(said, OutOfBudgetError):

@@ -6,7 +6,6 @@ import base64
 import binascii
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from opsdk.apimachinery.patch.json_patch import apply_json_patch
 from opsdk.apiserver import api_errors
@@ -18,7 +17,7 @@ from opsdk.apiserver.webhook_client.go_errors import go_type
 from opsdk.apiserver.webhook_client.review_types import ReviewError, check_field, check_review
 from opsdk.errors import ApiError, Cause, Details, PatchError
 from opsdk.structured_merge.go_format import go_quote
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 GROUP = "admission.k8s.io"
 KNOWN_VERSIONS = ("v1", "v1beta1")
@@ -119,7 +118,7 @@ def verdict(
 
 
 def _check_v1(
-    answer: JsonObject, response: JsonObject, uid: str, *, has_patch: bool, kind: Any, mutating: bool
+    answer: JsonObject, response: JsonObject, uid: str, *, has_patch: bool, kind: JsonValue, mutating: bool
 ) -> None:
     if (response.get("uid") or "") != uid:
         raise AdmissionReviewError(f'expected response.uid="{uid}", got "{response.get("uid") or ""}"')
@@ -153,7 +152,7 @@ def _decoded(patch: str) -> bytes:
 
 
 # ------------------------------------------------------------------ refusals
-def rejection(name: str, status: Mapping[str, Any] | None) -> ApiError:
+def rejection(name: str, status: Mapping[str, JsonValue] | None) -> ApiError:
     """The webhook's no, as the client gets it."""
     result = status or {}
     message = f'admission webhook "{name}" denied the request'
@@ -167,7 +166,7 @@ def rejection(name: str, status: Mapping[str, Any] | None) -> ApiError:
     )
 
 
-def _details(tree: Any) -> Details:
+def _details(tree: JsonValue) -> Details:
     if not isinstance(tree, dict):
         return api_errors.NONE
     causes = [
@@ -206,7 +205,7 @@ def parse_patch(raw: bytes) -> list[JsonObject]:
 def patched(obj: JsonObject, operations: Sequence[JsonObject]) -> JsonObject:
     """`obj` after the patch; `PatchError` in Go's words."""
     try:
-        changed: Any = apply_json_patch(obj, operations)
+        changed: JsonValue = apply_json_patch(obj, operations)
     except PatchError:
         raise _explained(obj, operations) from None
     if not isinstance(changed, dict):
@@ -214,7 +213,7 @@ def patched(obj: JsonObject, operations: Sequence[JsonObject]) -> JsonObject:
     return changed
 
 
-def _explained(obj: Any, operations: Sequence[JsonObject]) -> PatchError:
+def _explained(obj: JsonValue, operations: Sequence[JsonObject]) -> PatchError:
     """Which operation does not fit, said as the server's library does."""
     for operation in operations:
         try:
@@ -224,7 +223,7 @@ def _explained(obj: Any, operations: Sequence[JsonObject]) -> PatchError:
     return PatchError("the patch does not apply")
 
 
-def _why(obj: Any, operation: JsonObject, otherwise: str) -> str:
+def _why(obj: JsonValue, operation: JsonObject, otherwise: str) -> str:
     name, path = operation.get("op"), operation.get("path")
     if name not in ("add", "remove", "replace", "move", "copy", "test"):
         return f"Unexpected kind: {name or 'unknown'}"
@@ -249,7 +248,7 @@ def _why(obj: Any, operation: JsonObject, otherwise: str) -> str:
     return f"error in {name} for path: '{path}': {_misplaced(obj, name, path) or otherwise}"
 
 
-def _leads_somewhere(obj: Any, path: str) -> bool:
+def _leads_somewhere(obj: JsonValue, path: str) -> bool:
     """Whether there is a container that would hold what stands at `path`."""
     parent = path.rpartition("/")[0]
     try:
@@ -259,7 +258,7 @@ def _leads_somewhere(obj: Any, path: str) -> bool:
     return True
 
 
-def _misplaced(obj: Any, name: str, path: str) -> str:
+def _misplaced(obj: JsonValue, name: str, path: str) -> str:
     """What is wrong with the last part of a path."""
     parent, _, key = path.rpartition("/")
     holder = apply_json_patch(obj, _probe(parent)).get("probe") if parent else obj

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.admission.chain import AdmissionInterface
@@ -23,7 +22,7 @@ from opsdk.apiserver.serializer.documents import SyntaxProblemError, json_kind, 
 from opsdk.apiserver.storage.ports import CompactedError, FutureRevisionError, StoragePreconditions
 from opsdk.errors import ApiError, Cause
 from opsdk.http.server.response import HttpResponse
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _UNKNOWN = (
     'no kind "{kind}" is registered for version "{version}" in scheme'
@@ -94,7 +93,7 @@ def _from_body(call: Call, served: InstalledResource, raw: bytes) -> JsonObject:
     if media not in (JSON, YAML):
         raise body.unsupported_media()
     try:
-        parsed: Any = parse_yaml(raw).tree if media == YAML else parse_json(raw).tree
+        parsed: JsonValue = parse_yaml(raw).tree if media == YAML else parse_json(raw).tree
     except SyntaxProblemError as error:
         prefix = "" if media == YAML else "couldn't get version/kind; json parse error: "
         raise api_errors.bad_request(f"{prefix}{error}") from None
@@ -131,10 +130,10 @@ _JSON_TYPES: Mapping[str, type] = {
 }
 
 
-def _check_types(found: Any, types: Mapping[str, str], struct: str, path: str) -> None:
+def _check_types(found: JsonValue, types: Mapping[str, str], struct: str, path: str) -> None:
     """Refuse values of other types, as Go's decoder does."""
     for key, expected_type in types.items():
-        value: Any = found.get(key)
+        value: JsonValue = found.get(key)
         if value is None:
             continue
         field_path = f"{struct}.{path}{key}"

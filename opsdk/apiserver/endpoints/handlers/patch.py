@@ -31,7 +31,7 @@ from opsdk.apiserver.serializer.raw import forget_text
 from opsdk.errors import ApiError, DecodeError, InvalidError, PatchError, TooLargeError, UnsupportedMediaTypeError
 from opsdk.http.server.response import HttpResponse
 from opsdk.structured_merge.go_format import go_json, go_value
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -117,7 +117,7 @@ def _parse(raw: bytes, *, go_type: str, prefix: str = "error decoding patch: ") 
     return parsed
 
 
-def _check_type(value: Any, wanted: type, prefix: str, go_type: str) -> None:
+def _check_type(value: JsonValue, wanted: type, prefix: str, go_type: str) -> None:
     if value is not None and not isinstance(value, wanted):
         raise api_errors.bad_request(f"{prefix} {json_kind(value)} into Go value of type {go_type}")
 
@@ -270,7 +270,7 @@ def _configuration(call: Call, served: InstalledResource, options: WriteQueryOpt
         parsed = parse_yaml(raw)
     except SyntaxProblemError as error:
         raise api_errors.bad_request(f"error decoding YAML: error converting YAML to JSON: {error}") from None
-    config: Any = {} if parsed.tree is None else parsed.tree
+    config: JsonValue = {} if parsed.tree is None else parsed.tree
     if not isinstance(config, dict):
         raise api_errors.bad_request(
             "error decoding YAML: error unmarshaling JSON: while decoding JSON:"

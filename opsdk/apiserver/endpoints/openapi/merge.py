@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _REF = "#/definitions/"
 
@@ -41,7 +40,7 @@ def _free(name: str, *taken: JsonObject) -> str:
     return f"{name}_v{number}"
 
 
-def _references(value: Any) -> list[str]:
+def _references(value: JsonValue) -> list[str]:
     if isinstance(value, dict):
         target = value.get("$ref")
         own = [target.removeprefix(_REF)] if isinstance(target, str) and target.startswith(_REF) else []
@@ -49,7 +48,7 @@ def _references(value: Any) -> list[str]:
     return [name for part in value for name in _references(part)] if isinstance(value, list) else []
 
 
-def _renamed(value: Any, names: Mapping[str, str]) -> Any:
+def _renamed(value: JsonValue, names: Mapping[str, str]) -> JsonValue:
     if not names:
         return value
     if isinstance(value, list):

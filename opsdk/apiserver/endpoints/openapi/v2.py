@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _REF = "#/components/schemas/"
 _UNSAID = frozenset({"oneOf", "anyOf", "allOf", "not", "nullable", "default"})
@@ -24,7 +23,7 @@ def definition(schema: JsonObject) -> JsonObject:
     return converted
 
 
-def _schema(schema: Any) -> Any:
+def _schema(schema: JsonValue) -> JsonValue:
     if not isinstance(schema, dict):
         return schema
     whole = schema.get("allOf")

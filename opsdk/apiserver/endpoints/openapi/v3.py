@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.discovery import RemoteDocuments, ServedGroup, ServedVersion
@@ -25,7 +25,7 @@ from opsdk.apiserver.endpoints.openapi.v2 import definition, path_item
 from opsdk.apiserver.resources import InstalledResource
 from opsdk.errors import NotAcceptableError
 from opsdk.http.server.response import HttpResponse, encode_json
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _LIST_META = f"{META}.ListMeta"
 _SELECTABLE = "x-kubernetes-selectable-fields"
@@ -222,7 +222,7 @@ def _digest(raw: bytes) -> str:
     return hashlib.sha512(raw).hexdigest().upper()
 
 
-def references(schema: Any) -> Iterator[str]:
+def references(schema: JsonValue) -> Iterator[str]:
     """The names of the schemas that a schema refers to."""
     if isinstance(schema, Mapping):
         target = schema.get("$ref")
