@@ -142,13 +142,9 @@ _MAC: Final = re.compile(
 )
 
 
-def _digits(text: str) -> str:
-    return re.sub(r"[\s-]", "", text)
-
-
 def is_isbn10(text: str) -> bool:
     """An ISBN of ten digits, whose checksum is right."""
-    digits = _digits(text)
+    digits = re.sub(r"[\s-]", "", text)
     if not re.fullmatch(r"[0-9]{9}[0-9X]", digits):
         return False
     values = [10 if digit == "X" else int(digit) for digit in digits]
@@ -157,7 +153,7 @@ def is_isbn10(text: str) -> bool:
 
 def is_isbn13(text: str) -> bool:
     """An ISBN of thirteen digits, whose checksum is right."""
-    digits = _digits(text)
+    digits = re.sub(r"[\s-]", "", text)
     if not re.fullmatch(r"[0-9]{13}", digits):
         return False
     return sum(int(digit) * (3 if position % 2 else 1) for position, digit in enumerate(digits)) % 10 == 0

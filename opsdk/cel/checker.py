@@ -237,7 +237,9 @@ class _Checker:
             result_type = types.substitute(self.bindings, outcome)
             result = result_type if result is None or result == result_type else types.DYN
         if result is None:
-            return self._no_overload(node.at, name, arguments, method=method)
+            type_names = [self._show(one) for one in arguments]
+            signature = f"{type_names[0]}.({', '.join(type_names[1:])})" if method else f"({', '.join(type_names)})"
+            return self._issue(node.at, f"found no matching overload for '{name}' applied to '{signature}'")
         self.found.overloads[node.id] = (name, tuple(chosen))
         return result
 
@@ -255,11 +257,6 @@ class _Checker:
             names[type_.name] = self._new_param()
         for one in type_.params:
             self._rename(one, names)
-
-    def _no_overload(self, at: int, name: str, arguments: list[Type], *, method: bool) -> Type:
-        type_names = [self._show(one) for one in arguments]
-        signature = f"{type_names[0]}.({', '.join(type_names[1:])})" if method else f"({', '.join(type_names)})"
-        return self._issue(at, f"found no matching overload for '{name}' applied to '{signature}'")
 
     # -------------------------------------------------------------- aggregates
     def _join(self, before: Type | None, current: Type) -> Type:

@@ -155,16 +155,13 @@ class CelEnvironment:
             CelCompileError: it does not parse or does not fit; the message shows where.
         """
         try:
-            return self._compile(text, accept)
+            tree = parse(text, self._macros)
+            checked, issues = check(tree, self._scope)
+            issues = issues or list(check_literals(tree, checked))
+            if issues:
+                raise CelCompileError(ExpressionSource(text).report(issues))
+            accept(checked.types[tree.id])
+            return Program(tree, checked, self._construct)
         except RecursionError:
             issue = Issue(NOWHERE, f"expression recursion limit exceeded: {MAX_DEPTH}")
             raise CelCompileError(ExpressionSource(text).report([issue])) from None
-
-    def _compile(self, text: str, accept: Callable[[Type], None]) -> Program:
-        tree = parse(text, self._macros)
-        checked, issues = check(tree, self._scope)
-        issues = issues or list(check_literals(tree, checked))
-        if issues:
-            raise CelCompileError(ExpressionSource(text).report(issues))
-        accept(checked.types[tree.id])
-        return Program(tree, checked, self._construct)

@@ -120,7 +120,8 @@ class _Estimator:
         cost: Range | None = None
         size: Range | None = None
         for overload in overloads:
-            estimate = self._overload(overload, operands)
+            estimated = overload.estimate(self, operands) if overload.estimate is not None else None
+            estimate = estimated if estimated is not None else CallEstimate(ONE)
             total = estimate.cost + together
             cost = total if cost is None else cost | total
             if estimate.size is not None:
@@ -131,10 +132,6 @@ class _Estimator:
         if size is not None:
             self._sizes[node.id] = size
         return extra + (cost if cost is not None else together + ONE)
-
-    def _overload(self, overload: Overload, operands: Sequence[Operand]) -> CallEstimate:
-        estimated = overload.estimate(self, operands) if overload.estimate is not None else None
-        return estimated if estimated is not None else CallEstimate(ONE)
 
     def _indexed(self, node: CallNode, overload: Overload, size: Range | None) -> Range | None:
         """An index leads on to the elements."""

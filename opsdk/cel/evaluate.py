@@ -112,7 +112,12 @@ class _Compiler:
             case Literal():
                 return _constant(node.value)
             case Ident():
-                return self._ident(node)
+                slot = self._slot(node.name)
+                if slot is not None:
+                    return _local(slot)
+                constant = self._named(node)
+                assert constant is not None
+                return constant
             case Select():
                 return self._select(node)
             case CallNode():
@@ -124,7 +129,11 @@ class _Compiler:
             case StructNode():
                 return self._struct(node)
             case Comprehension():
-                return self._bind(node) if _is_bind(node) else self._fold(node)
+                return (
+                    self._bind(node)
+                    if (node.variable == BIND_RANGE and node.accumulator != ACCUMULATOR)
+                    else self._fold(node)
+                )
 
     # -------------------------------------------------------------- names and fields
     def _slot(self, name: str) -> int | None:
@@ -140,14 +149,6 @@ class _Compiler:
             return _constant(constant)
         variable = self._checked.variables.get(node.id)
         return None if variable is None else _variable(variable)
-
-    def _ident(self, node: Ident) -> Code:
-        slot = self._slot(node.name)
-        if slot is not None:
-            return _local(slot)
-        constant = self._named(node)
-        assert constant is not None
-        return constant
 
     def _select(self, node: Select) -> Code:
         constant = self._named(node)
@@ -189,7 +190,10 @@ class _Compiler:
 
     def _dispatch(self, name: str, overloads: Sequence[Overload], arguments: Sequence[Expr]) -> Callable[..., Value]:
         """The function to call; where types are only known at run time, the one that then fits."""
-        if len(overloads) == 1 and not any(self._is_dyn(argument) for argument in arguments):
+        if len(overloads) == 1 and not any(
+            (self._checked.types[argument.id].kind in (TypeKind.DYN, TypeKind.ERROR, TypeKind.PARAM))
+            for argument in arguments
+        ):
             return _guarded(name, overloads[0])
 
         guarded = [(overload.params, _guarded(name, overload)) for overload in overloads]
@@ -201,9 +205,6 @@ class _Compiler:
             raise mismatch(name, values)
 
         return choose
-
-    def _is_dyn(self, node: Expr) -> bool:
-        return self._checked.types[node.id].kind in (TypeKind.DYN, TypeKind.ERROR, TypeKind.PARAM)
 
     def logic(self, left: Expr, right: Expr, *, decisive: bool) -> Code:
         """``&&`` and ``||``: one side may decide, even if the other has no value."""
@@ -243,7 +244,7 @@ class _Compiler:
     def _aside(self, node: Expr) -> Code:
         """The function for a node that, if it is a path, does not count its variable."""
         code = self.code(node)
-        if not _is_path(node) or _is_choice(node):
+        if not _is_path(node) or (isinstance(node, CallNode) and node.function == "_?_:_"):
             return code
 
         def evaluate(frame: Frame) -> Value:
@@ -452,10 +453,6 @@ class _Compiler:
         return evaluate
 
 
-def _is_choice(node: Expr) -> bool:
-    return isinstance(node, CallNode) and node.function == "_?_:_"
-
-
 def _is_path(node: Expr) -> bool:
     """Whether it leads from a variable to what is in it: such a path counts its variable and each of its steps.
 
@@ -469,10 +466,6 @@ def _is_path(node: Expr) -> bool:
         case CallNode(function="_[_]" | "_?_:_"):
             return True
     return False
-
-
-def _is_bind(node: Comprehension) -> bool:
-    return node.variable == BIND_RANGE and node.accumulator != ACCUMULATOR
 
 
 def _singles(container: Value) -> Value:

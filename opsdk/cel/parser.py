@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import count
-from typing import Final, Never
+from typing import Final
 
 from opsdk.cel.lexer import Token, TokenKind, tokenize, unquote, unquote_bytes
 from opsdk.cel.macros import STANDARD, Builder, Key, MacroError, Macros
@@ -146,12 +146,6 @@ class _Parser:
     def _issue(self, at: int, message: str) -> None:
         self._issues.append(Issue(at, message))
 
-    def _deeper(self) -> None:
-        self._depth += 1
-        if self._depth > MAX_DEPTH:
-            self._issues.append(_too_deep())
-            raise _StoppedError
-
     def _check_length(self, length: int) -> None:
         """A chain of operators or fields, each above the one before, makes the tree as deep as it is long."""
         if self._depth + length > MAX_DEPTH + 1:
@@ -175,7 +169,10 @@ class _Parser:
         return expr
 
     def _expr(self) -> Expr:
-        self._deeper()
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            self._issues.append(_too_deep())
+            raise _StoppedError
         condition = self._balanced("||", lambda: self._balanced("&&", lambda: self._binary(0)))
         mark = self._accept("?")
         if mark is not None:
@@ -204,7 +201,19 @@ class _Parser:
 
     def _binary(self, level: int) -> Expr:
         if level == len(_LEVELS):
-            return self._unary()
+            token = self._token
+            if token.is_("-") and self._peek().kind in (TokenKind.INT, TokenKind.FLOAT):
+                return self._member()
+            if not token.is_("!", "-"):
+                return self._member()
+            times, last = 0, token
+            while self._token.is_(token.text):
+                last = self._advance()
+                times += 1
+            if not _starts(self._token):
+                self._nothing_after(last)
+            operand = self._member()
+            return operand if times % 2 == 0 else self._call(token.at, f"{token.text}_", operand)
         expr = self._binary(level + 1)
         length = 0
         while mark := self._accept(*_LEVELS[level]):
@@ -212,21 +221,6 @@ class _Parser:
             self._check_length(length)
             expr = self._call(mark.at, _OPERATORS.get(mark.text, f"_{mark.text}_"), expr, self._binary(level + 1))
         return expr
-
-    def _unary(self) -> Expr:
-        token = self._token
-        if token.is_("-") and self._peek().kind in (TokenKind.INT, TokenKind.FLOAT):
-            return self._member()
-        if not token.is_("!", "-"):
-            return self._member()
-        times, last = 0, token
-        while self._token.is_(token.text):
-            last = self._advance()
-            times += 1
-        if not _starts(self._token):
-            self._nothing_after(last)
-        operand = self._member()
-        return operand if times % 2 == 0 else self._call(token.at, f"{token.text}_", operand)
 
     def _nothing_after(self, sign: Token) -> None:
         if sign.is_("-"):
@@ -283,10 +277,6 @@ class _Parser:
         if not self._token.is_("in"):
             raise _StoppedError
 
-    def _mismatched(self, expected: str) -> Never:
-        self._syntax(f"mismatched input {_shown(self._token)} expecting {{{expected}}}")
-        raise _StoppedError
-
     def _arguments(self) -> tuple[Expr, ...]:
         """After the opening parenthesis, to the closing one."""
         args: list[Expr] = []
@@ -307,7 +297,18 @@ class _Parser:
             self._expect(")")
             return inner
         if token.is_("["):
-            return self._list()
+            opening = self._advance()
+            elements: list[Expr] = []
+            optional: set[int] = set()
+            self._instead = "],?"
+            more = not self._token.is_("]") and not self._accept(",")
+            while more:
+                if self._accept("?"):
+                    optional.add(len(elements))
+                elements.append(self._within(",", "]"))
+                more = self._another("]") and (_starts(self._token) or self._token.is_("?"))
+            self._expect("]")
+            return ListOf(tuple(elements), frozenset(optional), id=next(self._ids), at=opening.at)
         if token.is_("{"):
             return self._map()
         if token.kind is TokenKind.IDENTIFIER or (token.is_(".") and self._peek().kind is TokenKind.IDENTIFIER):
@@ -316,20 +317,6 @@ class _Parser:
             self._no_name(self._advance())
             return self._literal(token.at, "")
         return self._constant()
-
-    def _list(self) -> Expr:
-        opening = self._advance()
-        elements: list[Expr] = []
-        optional: set[int] = set()
-        self._instead = "],?"
-        more = not self._token.is_("]") and not self._accept(",")
-        while more:
-            if self._accept("?"):
-                optional.add(len(elements))
-            elements.append(self._within(",", "]"))
-            more = self._another("]") and (_starts(self._token) or self._token.is_("?"))
-        self._expect("]")
-        return ListOf(tuple(elements), frozenset(optional), id=next(self._ids), at=opening.at)
 
     def _map(self) -> Expr:
         opening = self._advance()
@@ -378,7 +365,9 @@ class _Parser:
             optional = self._accept("?") is not None
             field = self._token
             if field.kind not in _FIELDS:
-                self._mismatched(("" if optional else "'}', ',', '?', ") + "IDENTIFIER, ESC_IDENTIFIER")
+                expected = ("" if optional else "'}', ',', '?', ") + "IDENTIFIER, ESC_IDENTIFIER"
+                self._syntax(f"mismatched input {_shown(self._token)} expecting {{{expected}}}")
+                raise _StoppedError
             self._advance()
             colon = self._expect(":")
             key = field.text.strip("`")
@@ -407,17 +396,13 @@ class _Parser:
             return Literal(word.text == "true", BOOL, id=next(self._ids), at=position)
         if self._accept("null"):
             return Literal(None, NULL, id=next(self._ids), at=position)
-        self._no_operand()
-        return self._primary()
-
-    def _no_operand(self) -> None:
-        """Complain; if it would be right without this token, go on without it."""
         starts = _starts(self._peek()) and self._token.kind is not TokenKind.END
         kind = "extraneous" if starts else "mismatched"
         self._syntax(f"{kind} input {_shown(self._token)} expecting {{{self._expected()}}}")
         if kind == "mismatched":
             raise _StoppedError
         self._advance()
+        return self._primary()
 
     def _expected(self) -> str:
         """What could stand here: an operand, or what ends the list that just began."""

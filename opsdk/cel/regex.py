@@ -50,18 +50,14 @@ def compile_regex(pattern: str) -> Pattern:
     try:
         compiled: Pattern = re2.compile(pattern, options)
     except re2.error as error:
-        raise UsageError(_message(error)) from error
+        raw = error.args[0] if error.args else ""
+        text = raw.decode(errors="replace") if isinstance(raw, bytes) else str(raw)
+        reason, _, where = text.partition(": ")
+        reason = _MESSAGES.get(reason, reason)
+        raise UsageError(f"error parsing regexp: {reason}: `{where}`") from error
     except UnicodeError as error:
         raise UsageError("error parsing regexp: invalid UTF-8") from error
     return compiled
-
-
-def _message(error: Exception) -> str:
-    raw = error.args[0] if error.args else ""
-    text = raw.decode(errors="replace") if isinstance(raw, bytes) else str(raw)
-    reason, _, where = text.partition(": ")
-    reason = _MESSAGES.get(reason, reason)
-    return f"error parsing regexp: {reason}: `{where}`"
 
 
 def find(pattern: str, text: str) -> str:

@@ -37,7 +37,8 @@ class OwnerReferencesPermissionEnforcement(Plugin):
         reason = await self._refusal(review, "delete", own, info.subresource, review.name)
         if reason is not None:
             raise refused(review, f"cannot set an ownerRef on a resource you can't delete: {reason}, <nil>")
-        for owner in _blocking(review):
+        before = {o.get("uid") for o in _owners(review.old) if o.get("blockOwnerDeletion")}
+        for owner in [o for o in _owners(review.obj) if o.get("blockOwnerDeletion") and o.get("uid") not in before]:
             await self._check_owner(review, owner)
 
     async def _check_owner(self, review: Attributes, owner: JsonObject) -> None:
@@ -73,9 +74,3 @@ class OwnerReferencesPermissionEnforcement(Plugin):
 def _owners(obj: JsonObject | None) -> Sequence[JsonObject]:
     references: Sequence[JsonObject] = ((obj or {}).get("metadata") or {}).get("ownerReferences") or []
     return references
-
-
-def _blocking(review: Attributes) -> list[JsonObject]:
-    """References that block the deletion of the owner, and did not before."""
-    before = {o.get("uid") for o in _owners(review.old) if o.get("blockOwnerDeletion")}
-    return [o for o in _owners(review.obj) if o.get("blockOwnerDeletion") and o.get("uid") not in before]

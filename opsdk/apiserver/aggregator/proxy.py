@@ -90,7 +90,18 @@ class AggregatorProxy:
         headers = [*_forwarded(call.http, place), ("Audit-Id", call.audit_id), *user_headers(call.user)]
         try:
             if call.http.upgrade is not None:
-                return await self._switch(place, call.http, target, headers)
+                request = call.http
+                upgrade_header = request.header("upgrade")
+                pairs = [("Host", place.joined), *headers, ("Connection", "Upgrade"), ("Upgrade", upgrade_header)]
+                try:
+                    far = await self._lines.switch(place, request.method, target, pairs)
+                except OpsdkError as error:
+                    raise UnreachableError(failure(error.__cause__ or error, place.joined, place.host)) from error
+                if far.status != SWITCHING:
+                    return await _answer(far, request.method)
+                back = [(name, value) for name, value in far.headers.items() if name not in _NOT_BACK]
+                protocol = far.headers.get("upgrade", upgrade_header)
+                return UpgradeResponse(SWITCHING, back, protocol=protocol, run=partial(_join, far), release=far.abort)
             body = await call.http.body(MAX_BODY)
             exchange = await self.ask(place, call.http.method, target, headers, body)
         except ClientConfigError as error:
@@ -99,22 +110,6 @@ class AggregatorProxy:
             self._lost(remote)
             return _plain(f"error trying to reach service: {error}")
         return await _answer(exchange, call.http.method)
-
-    async def _switch(
-        self, place: Endpoint, request: HttpRequest, target: str, headers: list[tuple[str, str]]
-    ) -> HttpResponse:
-        """Ask the other server to go over to another protocol; bytes then pass unread in both directions."""
-        upgrade_header = request.header("upgrade")
-        pairs = [("Host", place.joined), *headers, ("Connection", "Upgrade"), ("Upgrade", upgrade_header)]
-        try:
-            far = await self._lines.switch(place, request.method, target, pairs)
-        except OpsdkError as error:
-            raise UnreachableError(failure(error.__cause__ or error, place.joined, place.host)) from error
-        if far.status != SWITCHING:
-            return await _answer(far, request.method)
-        back = [(name, value) for name, value in far.headers.items() if name not in _NOT_BACK]
-        protocol = far.headers.get("upgrade", upgrade_header)
-        return UpgradeResponse(SWITCHING, back, protocol=protocol, run=partial(_join, far), release=far.abort)
 
 
 def unavailable() -> HttpResponse:

@@ -107,7 +107,12 @@ class Aggregator(Closing):
         if key.startswith(self._store.prefix):
             self._take_service(key.removeprefix(self._store.prefix), change)
         elif self._remotes:
-            self._touch_those_of(change)
+            value = change.value or change.previous or {}
+            meta = value.get("metadata") or {}
+            names = {meta.get("name"), (meta.get("labels") or {}).get(SLICE_OF)}
+            for remote in list(self._remotes.values()):
+                if remote.namespace == meta.get("namespace") and remote.service in names:
+                    self._keeper.touch(remote.name)
 
     def _take_service(self, name: str, change: StorageChange) -> None:
         value = change.value if change.kind is ChangeType.PUT else None
@@ -128,14 +133,6 @@ class Aggregator(Closing):
         del self._by_version[old.group, old.version]
         self._known.pop(old.name, None)
         self._keeper.touch(old.name)
-
-    def _touch_those_of(self, change: StorageChange) -> None:
-        value = change.value or change.previous or {}
-        meta = value.get("metadata") or {}
-        names = {meta.get("name"), (meta.get("labels") or {}).get(SLICE_OF)}
-        for remote in list(self._remotes.values()):
-            if remote.namespace == meta.get("namespace") and remote.service in names:
-                self._keeper.touch(remote.name)
 
     # -------------------------------------------------------------- what the keeper asks
     def find(self, name: str) -> RemoteService | None:

@@ -94,15 +94,12 @@ class PolicyRule:
                 return False
         return True
 
-    def _single_names(self) -> list[tuple[str, ...]]:
-        return [(name,) for name in self.names] if self.names else [()]
-
     def parts(self) -> Iterator[PolicyRule]:
         """The smallest rules that together are this one."""
         for group in self.groups:
             for resource in self.resources:
                 for verb in self.verbs:
-                    for names in self._single_names():
+                    for names in [(name,) for name in self.names] if self.names else [()]:
                         yield PolicyRule(verbs=(verb,), groups=(group,), resources=(resource,), names=names)
         for path in self.paths:
             for verb in self.verbs:

@@ -59,7 +59,12 @@ class PublicKey:
         fields = {"use": "sig", "kid": self.key_id, "alg": self.algorithm}
         curve = _curve_of(self.key)
         if curve is None:
-            return {**fields, "kty": "RSA", "n": encode_part(_big(numbers.n)), "e": encode_part(_big(numbers.e))}
+            return {
+                **fields,
+                "kty": "RSA",
+                "n": encode_part(numbers.n.to_bytes((numbers.n.bit_length() + 7) // 8, "big")),
+                "e": encode_part(numbers.e.to_bytes((numbers.e.bit_length() + 7) // 8, "big")),
+            }
         size = (self.key.key_size + 7) // 8
         x, y = (encode_part(n.to_bytes(size, "big")) for n in (numbers.x, numbers.y))
         return {**fields, "kty": "EC", "crv": curve[1], "x": x, "y": y}
@@ -127,7 +132,11 @@ def read_public(path: Path) -> list[PublicKey]:
     from cryptography.hazmat.primitives import serialization  # noqa: PLC0415
 
     keys = []
-    for name, block in _blocks(_pem(path)):
+    text = _pem(path)
+    import re  # noqa: PLC0415 - only where keys are given
+
+    blocks = re.finditer(rb"-----BEGIN ([A-Z0-9 ]+)-----.*?-----END \1-----", text, re.DOTALL)
+    for name, block in [(match[1].decode(), match[0] + b"\n") for match in blocks]:
         try:
             key: Any
             if name == "CERTIFICATE":
@@ -153,13 +162,6 @@ def _pem(path: Path) -> bytes:
         raise ConfigError(f"cannot read the key {path}: {error}") from error
 
 
-def _blocks(text: bytes) -> list[tuple[str, bytes]]:
-    import re  # noqa: PLC0415 - only where keys are given
-
-    blocks = re.finditer(rb"-----BEGIN ([A-Z0-9 ]+)-----.*?-----END \1-----", text, re.DOTALL)
-    return [(match[1].decode(), match[0] + b"\n") for match in blocks]
-
-
 def _usable(key: Any, path: Path) -> Any:
     """The key, if it is one of those that sign tokens."""
     from cryptography.hazmat.primitives.asymmetric import ec, rsa  # noqa: PLC0415 - as above
@@ -182,7 +184,3 @@ def _hash(bits: int) -> HashAlgorithm:
 
     hashes_by_size: dict[int, HashAlgorithm] = {256: hashes.SHA256(), 384: hashes.SHA384(), 512: hashes.SHA512()}
     return hashes_by_size[bits]
-
-
-def _big(number: int) -> bytes:
-    return number.to_bytes((number.bit_length() + 7) // 8, "big")

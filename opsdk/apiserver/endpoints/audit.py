@@ -72,35 +72,28 @@ class AuditEvent:
         if self.user_agent:
             fields["userAgent"] = self.user_agent
         if self.info.is_resource:
-            fields["objectRef"] = _object_ref(self.info)
+            info = self.info
+            reference = {
+                "resource": info.resource,
+                "namespace": info.namespace,
+                "name": info.name,
+                "apiGroup": info.group,
+                "apiVersion": info.version,
+                "subresource": info.subresource,
+            }
+            fields["objectRef"] = {key: value for key, value in reference.items() if value}
         fields["responseStatus"] = {"metadata": {}, "code": self.code}
-        fields["requestReceivedTimestamp"] = _stamp(self.received)
-        fields["stageTimestamp"] = _stamp(self.answered)
+        fields["requestReceivedTimestamp"] = self.received.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        fields["stageTimestamp"] = self.answered.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         if self.annotations:
             fields["annotations"] = dict(self.annotations)
         return fields
-
-
-def _stamp(when: datetime) -> str:
-    return when.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def _user(user: User) -> JsonObject:
     extra = {key: list(values) for key, values in user.extra.items()}
     fields = {"username": user.name, "uid": user.uid, "groups": list(user.groups), "extra": extra}
     return {key: value for key, value in fields.items() if value}
-
-
-def _object_ref(info: RequestInfo) -> JsonObject:
-    reference = {
-        "resource": info.resource,
-        "namespace": info.namespace,
-        "name": info.name,
-        "apiGroup": info.group,
-        "apiVersion": info.version,
-        "subresource": info.subresource,
-    }
-    return {key: value for key, value in reference.items() if value}
 
 
 class AuditLog:

@@ -34,17 +34,12 @@ def field_manager(served: InstalledResource, convert: Convert | None = None) -> 
         api_version=served.info.kind_api_version,
         subresource=served.info.subresource,
         reset_fields=reset_fields(served),
-        reset_in=_reset_in(served),
+        reset_in=None if served.model.typed or served.info.subresource else served.info.kind_api_version,
         convert=convert,
         shapes=None if versions is None else versions.shapes,
         loose=not served.model.typed,
         unconvertible=served.custom and served.info.subresource == "scale",
     )
-
-
-def _reset_in(served: InstalledResource) -> str | None:
-    """Custom objects, but not their status, name those fields for the version of the request only."""
-    return None if served.model.typed or served.info.subresource else served.info.kind_api_version
 
 
 def reset_fields(served: InstalledResource) -> FieldSet | None:

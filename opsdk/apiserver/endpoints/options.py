@@ -162,7 +162,17 @@ class ContinueToken:
             fields = json.loads(raw)
         except ValueError:
             raise _bad_token(first_fault(raw) or "unexpected end of JSON input") from None
-        return cls._checked(_members({} if fields is None else fields))
+        found = {} if fields is None else fields
+        if not isinstance(found, dict):
+            raise _bad_token(f"json: cannot unmarshal {json_kind(found)} into Go value of type storage.continueToken")
+        members: JsonObject = {}
+        for key, (go_type, json_type, zero) in _MEMBERS.items():
+            value = found.get(key)
+            if value is not None and type(value) is not json_type:
+                where = f"Go struct field continueToken.{key} of type {go_type}"
+                raise _bad_token(f"json: cannot unmarshal {json_kind(value)} into {where}")
+            members[key] = zero if value is None else value
+        return cls._checked(members)
 
     @classmethod
     def _checked(cls, found: JsonObject) -> ContinueToken:
@@ -180,20 +190,6 @@ class ContinueToken:
 
 _DIGITS_64 = re.compile(r"[A-Za-z0-9_-]*")
 _MEMBERS = {"v": ("string", str, ""), "rv": ("int64", int, 0), "start": ("string", str, "")}
-
-
-def _members(found: object) -> JsonObject:
-    """The members of a token, as the server's decoder reads them."""
-    if not isinstance(found, dict):
-        raise _bad_token(f"json: cannot unmarshal {json_kind(found)} into Go value of type storage.continueToken")
-    members: JsonObject = {}
-    for key, (go_type, json_type, zero) in _MEMBERS.items():
-        value = found.get(key)
-        if value is not None and type(value) is not json_type:
-            where = f"Go struct field continueToken.{key} of type {go_type}"
-            raise _bad_token(f"json: cannot unmarshal {json_kind(value)} into {where}")
-        members[key] = zero if value is None else value
-    return members
 
 
 def _bad_token(why: str) -> ApiError:
@@ -232,23 +228,19 @@ def write_options(query: Query, kind: str, *, wrong: Sequence[Cause] = ()) -> Wr
     if causes:
         raise api_errors.invalid_options(kind, tuple(causes))
     force = query.get("force")
-    return WriteQueryOptions(
-        dry_run=bool(dry_runs),
-        field_manager=manager,
-        validation=validation,
-        force=is_true(force) if force else None,
-        tree=_options_tree(query, kind),
-    )
-
-
-def _options_tree(query: Query, kind: str) -> JsonObject:
     tree: JsonObject = {"kind": kind, "apiVersion": "meta.k8s.io/v1"}
     if query.get("dryRun"):
         tree["dryRun"] = query.all("dryRun")
     if kind == "PatchOptions" and query.get("force"):
         tree["force"] = is_true(query.get("force"))
     tree.update({key: query.get(key) for key in ("fieldManager", "fieldValidation") if query.get(key)})
-    return tree
+    return WriteQueryOptions(
+        dry_run=bool(dry_runs),
+        field_manager=manager,
+        validation=validation,
+        force=is_true(force) if force else None,
+        tree=tree,
+    )
 
 
 def dry_run_problems(values: list[str]) -> list[Cause]:

@@ -215,13 +215,13 @@ def shape_list(
     if not served.model.typed:
         # Lists of custom resources always say whether there is more.
         meta = {"continue": "", **meta}
-    items = [_without_kind(obj) for obj in visible] if served.model.typed else list(visible)
+    items = (
+        [{k: v for k, v in obj.items() if k not in ("kind", "apiVersion")} for obj in visible]
+        if served.model.typed
+        else list(visible)
+    )
     kind = info.list_kind or f"{info.kind}List"
     return {"kind": kind, "apiVersion": info.api_version, "metadata": meta, "items": items}
-
-
-def _without_kind(obj: JsonObject) -> JsonObject:
-    return {k: v for k, v in obj.items() if k not in ("kind", "apiVersion")}
 
 
 def partial(obj: JsonObject, *, version: str = "v1") -> JsonObject:

@@ -76,7 +76,9 @@ class _LabelParser:
         key = self._take()
         if not self._word(key):
             raise _bad(f"{_PREFIX}found '{key}', expected: identifier")
-        _check_key(key)
+        wrong = validation.qualified_name(key)
+        if wrong:
+            raise _bad(f"{_PREFIX}<nil>: Invalid value: {api_errors.quoted(key)}: {'; '.join(wrong)}")
         if negated:
             return Requirement(key, SelectorOperator.DOES_NOT_EXIST)
         if self._peek() in ("", ","):
@@ -115,17 +117,15 @@ class _LabelParser:
                 raise _bad(f"{_PREFIX}found '{word}', expected: ',' or ')'")
 
 
-def _check_key(key: str) -> None:
-    wrong = validation.qualified_name(key)
-    if wrong:
-        raise _bad(f"{_PREFIX}<nil>: Invalid value: {api_errors.quoted(key)}: {'; '.join(wrong)}")
-
-
 def _check_values(key: str, operator: SelectorOperator, values: tuple[str, ...]) -> None:
     invalid_values = []
     if operator in (SelectorOperator.GREATER_THAN, SelectorOperator.LESS_THAN):
         reason = "for 'Gt', 'Lt' operators, the value must be an integer"
-        invalid_values += [(f"values[{i}]", value, reason) for i, value in enumerate(values) if not _is_int64(value)]
+        invalid_values += [
+            (f"values[{i}]", value, reason)
+            for i, value in enumerate(values)
+            if not (bool(re.fullmatch(r"[-+]?[0-9]{1,19}", value)) and -(2**63) <= int(value) < 2**63)
+        ]
     for index, value in enumerate(values):
         wrong = validation.label_value(value)
         if wrong:
@@ -135,10 +135,6 @@ def _check_values(key: str, operator: SelectorOperator, values: tuple[str, ...])
     ]
     if messages:
         raise _bad(f"{_PREFIX}{messages[0] if len(messages) == 1 else '[' + ', '.join(messages) + ']'}")
-
-
-def _is_int64(text: str) -> bool:
-    return bool(re.fullmatch(r"[-+]?[0-9]{1,19}", text)) and -(2**63) <= int(text) < 2**63
 
 
 _TERM = re.compile(r"(.*?)(!=|==|=)(.*)", re.DOTALL)

@@ -16,7 +16,12 @@ def warning_headers(texts: Iterable[str]) -> list[str]:
     >>> warning_headers(["old", "new\tone", ""])
     ['299 - "old"']
     """
-    return [f'299 - "{_escaped(text)}"' for text in _fitting([text for text in texts if _sound(text)])]
+    return [
+        f'299 - "{_escaped(text)}"'
+        for text in _fitting(
+            [text for text in texts if (bool(text) and not any(unicodedata.category(char) == "Cc" for char in text))]
+        )
+    ]
 
 
 def _fitting(texts: list[str]) -> list[str]:
@@ -34,10 +39,6 @@ def _first(texts: list[str], most: int) -> list[str]:
         unique_warnings.append(text)
         most -= len(text)
     return unique_warnings
-
-
-def _sound(text: str) -> bool:
-    return bool(text) and not any(unicodedata.category(char) == "Cc" for char in text)
 
 
 def _escaped(text: str) -> str:

@@ -66,9 +66,6 @@ class PolicyCompiler:
         self, text: str, wanted: tuple[Type, ...], *, authorizer: bool = True, patches: bool = False
     ) -> CompiledExpression:
         """Compile an expression that gives one of these types."""
-        return CompiledExpression(text, compile_typed(self._environment(authorizer, patches), text, wanted))
-
-    def _environment(self, authorizer: bool, patches: bool) -> CelEnvironment:
         environment = self._environments.get((authorizer, patches))
         if environment is None:
             environment = admission_environment(params=self._params, authorizer=authorizer, patches=patches)
@@ -76,7 +73,7 @@ class PolicyCompiler:
                 types = {self._composed.name: self._composed}
                 environment = environment.extend(variables={"variables": self._composed}, types=types)
             self._environments[authorizer, patches] = environment
-        return environment
+        return CompiledExpression(text, compile_typed(environment, text, wanted))
 
 
 _PLAIN: Final = frozenset(

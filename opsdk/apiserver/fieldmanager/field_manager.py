@@ -119,7 +119,14 @@ class FieldManager:
             self._check_live(before, "failed to create typed live object")
         key = ManagerKey.of(manager, APPLY, self._api_version, self._subresource)
         result, owners = self._updater.apply(
-            before, config, managed, key, force=force, exempt=self._exempt(before, manager)
+            before,
+            config,
+            managed,
+            key,
+            force=force,
+            exempt=last_applied.own_fields(before, self._shape, self._api_version)
+            if manager == last_applied.MANAGER
+            else EMPTY,
         )
         if result is None:
             applied = with_entries(before, owners)
@@ -146,12 +153,6 @@ class FieldManager:
             reason = f"request to convert CR to an invalid group/version: {self._api_version}"
             text = f"{prefix} object ({describe_object(obj)}) to proper version: {reason}"
             raise ApiError(text, code=500, reason="")
-
-    def _exempt(self, live: Object, manager: str) -> FieldSet:
-        """The fields about which this manager has no conflicts."""
-        return (
-            last_applied.own_fields(live, self._shape, self._api_version) if manager == last_applied.MANAGER else EMPTY
-        )
 
     def _record(self, before: Object, after: Object, managed: Managed, manager: str, now: str) -> Managed:
         key = ManagerKey.of(manager, UPDATE, self._api_version, self._subresource)

@@ -78,7 +78,21 @@ class _Scanner:
         if first == ord('"'):
             self._string()
         elif first in b"-0123456789":
-            self._number()
+            match = _NUMBER.match(self._raw, self._at)
+            if match is None:
+                self._at += 1
+                self._byte()
+                raise self._wrong("in numeric literal")
+            self._at = match.end()
+            rest = self._raw[self._at : self._at + 2]
+            if rest[:1] == b"." and b"." not in match.group() and b"e" not in match.group().lower():
+                self._at += 1
+                self._byte()
+                raise self._wrong("after decimal point in numeric literal")
+            if rest[:1] in (b"e", b"E") and b"e" not in match.group().lower():
+                self._at += 2 if rest[1:] in (b"+", b"-") else 1
+                self._byte()
+                raise self._wrong("in exponent of numeric literal")
         elif first in b"tfn":
             self._literal({ord("t"): b"true", ord("f"): b"false", ord("n"): b"null"}[first])
         else:
@@ -140,23 +154,6 @@ class _Scanner:
             if self._byte() not in b"0123456789abcdefABCDEF":
                 raise self._wrong("in \\u hexadecimal character escape")
             self._at += 1
-
-    def _number(self) -> None:
-        match = _NUMBER.match(self._raw, self._at)
-        if match is None:
-            self._at += 1
-            self._byte()
-            raise self._wrong("in numeric literal")
-        self._at = match.end()
-        rest = self._raw[self._at : self._at + 2]
-        if rest[:1] == b"." and b"." not in match.group() and b"e" not in match.group().lower():
-            self._at += 1
-            self._byte()
-            raise self._wrong("after decimal point in numeric literal")
-        if rest[:1] in (b"e", b"E") and b"e" not in match.group().lower():
-            self._at += 2 if rest[1:] in (b"+", b"-") else 1
-            self._byte()
-            raise self._wrong("in exponent of numeric literal")
 
     def _literal(self, word: bytes) -> None:
         for expected in word:

@@ -148,7 +148,7 @@ class SpdyStream:
     async def receive(self) -> Piece | None:
         """See `RemoteCommandStream`."""
         channels = {stream: channel for channel, stream in self._streams.items()}
-        while (event := await self._next()) is not None:
+        while (event := (self._early.popleft() if self._early else await self._connection.receive())) is not None:
             match event:
                 case spdy.Data(stream=stream, data=data, ends=ends) if stream in channels:
                     return Piece(channel=channels[stream], data=data, ends=ends)
@@ -159,9 +159,6 @@ class SpdyStream:
                 case _:
                     continue
         return None
-
-    async def _next(self) -> spdy.Event | None:
-        return self._early.popleft() if self._early else await self._connection.receive()
 
     async def close(self) -> None:
         """See `RemoteCommandStream`."""

@@ -44,16 +44,12 @@ def _check(
             above = None if around is None else _under(name, around)
             yield from _check(schema["properties"][name], path.child("properties").key(name), around=above)
     if isinstance(schema.get("items"), Mapping):
-        above = None if around is None else _among(around)
+        above = None if around is None else (lambda value: around([value]))
         yield from _check(schema["items"], path.child("items"), around=above)
 
 
 def _under(name: str, around: Callable[[JsonValue], JsonValue] | None = None) -> Callable[[JsonValue], JsonValue]:
     return lambda value: {name: value} if around is None else around({name: value})
-
-
-def _among(around: Callable[[JsonValue], JsonValue]) -> Callable[[JsonValue], JsonValue]:
-    return lambda value: around([value])
 
 
 def _check_part(schema: Schema, path: FieldPath, around: Callable[[JsonValue], JsonValue]) -> Iterator[FieldError]:

@@ -25,7 +25,7 @@ def _object(value: JsonObject, node: SchemaNode) -> JsonObject:
     missing = {
         name: copy.deepcopy(below.default)
         for name, below in node.properties.items()
-        if below.has_default and (name not in value or _unwanted_null(value[name], below))
+        if below.has_default and (name not in value or (value[name] is None and not below.nullable))
     }
     filled = {**value, **missing} if missing else value
     entries = {name: _entry(item, node.entry(name)) for name, item in filled.items()}
@@ -37,13 +37,9 @@ def _entry(item: JsonValue, node: SchemaNode | None) -> JsonValue:
 
 
 def _replaced(item: JsonValue, node: SchemaNode | None) -> JsonValue:
-    if node is not None and node.has_default and _unwanted_null(item, node):
+    if node is not None and node.has_default and (item is None and not node.nullable):
         return copy.deepcopy(node.default)
     return item
-
-
-def _unwanted_null(item: JsonValue, node: SchemaNode) -> bool:
-    return item is None and not node.nullable
 
 
 def drop_nulls(value: JsonValue, node: SchemaNode | None) -> JsonValue:

@@ -49,15 +49,12 @@ class Pruner:
         if isinstance(value, dict):
             return self._object(value, node, place, resource=resource or (node is not None and node.embedded))
         if isinstance(value, list):
-            return self._list(value, node, place)
+            items = node.items if node is not None else None
+            if items is None and node is not None and node.preserve:
+                return value
+            pruned = [self.prune(item, items, (place, index), resource=False) for index, item in enumerate(value)]
+            return value if all(map(is_, pruned, value)) else pruned
         return value
-
-    def _list(self, value: list[JsonValue], node: SchemaNode | None, place: _Place | None) -> list[JsonValue]:
-        items = node.items if node is not None else None
-        if items is None and node is not None and node.preserve:
-            return value
-        pruned = [self.prune(item, items, (place, index), resource=False) for index, item in enumerate(value)]
-        return value if all(map(is_, pruned, value)) else pruned
 
     def _object(
         self, value: JsonObject, node: SchemaNode | None, place: _Place | None, *, resource: bool

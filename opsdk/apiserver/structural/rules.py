@@ -171,17 +171,14 @@ class CompiledRules:
             for index, element in enumerate(value):
                 self._items._visit(element, was(element), path.index(index), before.index(index), run)  # noqa: SLF001
         elif isinstance(value, dict):
-            self._visit_entries(value, old, path, before, run)
-
-    def _visit_entries(self, value: JsonObject, old: JsonValue, path: FieldPath, before: _Before, run: _Run) -> None:
-        old_entries = old if isinstance(old, dict) else {}
-        if self._additional is not None:
+            old_entries = old if isinstance(old, dict) else {}
+            if self._additional is not None:
+                for name, one in value.items():
+                    self._additional._visit(one, old_entries.get(name), path.key(name), before.key(name), run)  # noqa: SLF001
             for name, one in value.items():
-                self._additional._visit(one, old_entries.get(name), path.key(name), before.key(name), run)  # noqa: SLF001
-        for name, one in value.items():
-            tree = self._properties.get(name)
-            if tree is not None:
-                tree._visit(one, old_entries.get(name), path.child(name), before.key(name), run)  # noqa: SLF001
+                tree = self._properties.get(name)
+                if tree is not None:
+                    tree._visit(one, old_entries.get(name), path.child(name), before.key(name), run)  # noqa: SLF001
 
     def _apply(self, value: JsonValue, old: JsonValue, path: FieldPath, before: _Before, run: _Run) -> None:
         bound = self._bound(value)
@@ -258,16 +255,13 @@ class _Evaluation:
         if rule.optional_old:
             variables_read["oldSelf"] = Optional.of(variables["oldSelf"]) if "oldSelf" in variables else Optional.none()
         outcome = rule.program.run(variables_read, limit=PER_CALL_LIMIT)
-        self._spend(outcome.cost, _SPENT)
+        if outcome.cost > self.run.budget:
+            self._stop(_SPENT)
+        self.run.budget -= outcome.cost
         if outcome.error is not None:
             self._failed(outcome)
         elif outcome.value is not True:
             self._broken(variables)
-
-    def _spend(self, cost: int, message: str) -> None:
-        if cost > self.run.budget:
-            self._stop(message)
-        self.run.budget -= cost
 
     def _stop(self, message: str) -> None:
         self._add(invalid(self._place, self._kind, message))

@@ -42,7 +42,12 @@ def check_structural(schema: Schema, path: FieldPath, *, has_status: bool = Fals
     if schema.get("nullable"):
         errors.append(forbidden(path.child("nullable"), "nullable cannot be true at the root"))
     strange = _strange(schema)
-    structure = [] if strange else _structure(schema, path) or list(check_defaults(schema, path))
+    structure = (
+        []
+        if strange
+        else sorted([*_invariants(schema, path, _Level.ROOT), *_declarations(schema, path)], key=str)
+        or list(check_defaults(schema, path))
+    )
     vocabulary = list(check_vocabulary(schema, path))
     errors += [*structure, *vocabulary]
     if not strange and not structure and has_rules(schema):
@@ -85,11 +90,6 @@ def _children(schema: Schema) -> Iterator[Schema]:
             yield schema[keyword]
     for keyword in ("allOf", "anyOf", "oneOf"):
         yield from schema.get(keyword) or ()
-
-
-def _structure(schema: Schema, path: FieldPath) -> list[FieldError]:
-    """In the order of their texts."""
-    return sorted([*_invariants(schema, path, _Level.ROOT), *_declarations(schema, path)], key=str)
 
 
 # ------------------------------------------------------------------ structural: types in the trunk, none in the logic

@@ -84,7 +84,11 @@ class Validator:
         match value:
             case str():
                 self._string(value, node, name, result)
-                self._format(value, node, name, result)
+                check = FORMATS.get(node.format)
+                result.checks += 2 * (check is not None)
+                if check is not None and not check(value):
+                    text = f"{name} in body must be of type {node.format}: {go_quote(value)}"
+                    result.add(type_invalid(self._at(name), value, text))
             case bool():
                 result.checks -= 1
             case int() | float():
@@ -156,13 +160,6 @@ class Validator:
         elif node.pattern is not None and not node.pattern.search(value):
             text = f"{name} in body should match '{node.limit('pattern')}'"
             result.add(invalid(self._at(name), value, text))
-
-    def _format(self, value: str, node: SchemaNode, name: str, result: ValidationResult) -> None:
-        check = FORMATS.get(node.format)
-        result.checks += 2 * (check is not None)
-        if check is not None and not check(value):
-            text = f"{name} in body must be of type {node.format}: {go_quote(value)}"
-            result.add(type_invalid(self._at(name), value, text))
 
     def _number(self, value: float, node: SchemaNode, name: str, result: ValidationResult) -> None:
         kind = node.types[0] if len(node.types) == 1 else ""

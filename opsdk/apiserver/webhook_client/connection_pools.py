@@ -113,7 +113,10 @@ class ConnectionPools(Closing):
     def _to(self, place: Endpoint) -> ConnectionBackend:
         app = self._apps.get(place.authority)
         if app is not None:
-            return self._inside(place, app)
+            entry = self._local.get(place.authority)
+            if entry is None or entry[0] is not app:
+                entry = self._local[place.authority] = (app, self._serving(place, app, {}))
+            return entry[1]
         pool = self._pools.get(place)
         if pool is None:
             context = self._context(place.ca, insecure=place.insecure)
@@ -126,12 +129,6 @@ class ConnectionPools(Closing):
                 self._pools.popitem(last=False)[1].drain()
         self._pools.move_to_end(place)
         return pool
-
-    def _inside(self, place: Endpoint, app: App) -> ConnectionBackend:
-        entry = self._local.get(place.authority)
-        if entry is None or entry[0] is not app:
-            entry = self._local[place.authority] = (app, self._serving(place, app, {}))
-        return entry[1]
 
     def _serving(self, place: Endpoint, app: App, more: Mapping[str, Any]) -> AsgiBackend:
         extensions = dict(more)

@@ -110,7 +110,10 @@ def to_string(value: Value) -> str:
         case float():
             return show_double(value)
         case bytes():
-            return _decoded(value)
+            try:
+                return value.decode()
+            except UnicodeDecodeError:
+                raise CelEvaluationError("invalid UTF-8 in bytes, cannot convert to string") from None
         case Duration():
             return show_duration(value)
         case Timestamp():
@@ -118,13 +121,6 @@ def to_string(value: Value) -> str:
         case Type():
             return value.name
     return str(value)
-
-
-def _decoded(value: bytes) -> str:
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        raise CelEvaluationError("invalid UTF-8 in bytes, cannot convert to string") from None
 
 
 _SCIENTIFIC_FROM: Final = 6

@@ -164,7 +164,7 @@ _SPECIAL: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf
 def _fixed(value: Value, precision: int) -> str:
     number = _real(value, "f")
     if not math.isfinite(number):
-        return _english(number)
+        return "NaN" if math.isnan(number) else "∞" if number > 0 else "-∞"
     return format(Decimal(number).quantize(Decimal(1).scaleb(-precision), ROUND_HALF_EVEN, _CONTEXT), ",f")
 
 
@@ -175,18 +175,13 @@ def _scientific(value: Value, _: int) -> str:
     """Always with six digits, and a power of ten as people write it."""
     number = _real(value, "e")
     if not math.isfinite(number):
-        return _english(number)
+        return "NaN" if math.isnan(number) else "∞" if number > 0 else "-∞"
     mantissa, exponent = f"{number:.6e}".split("e")
     return f"{mantissa}{_TIMES_TEN}{exponent.lstrip('+').translate(_RAISED)}"
 
 
 _TIMES_TEN: Final = "\u00d710"
 _RAISED: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-
-
-def _english(value: float) -> str:
-    """What is no number, as texts for people have it."""
-    return "NaN" if math.isnan(value) else "∞" if value > 0 else "-∞"
 
 
 def _binary(value: Value, _: int) -> str:

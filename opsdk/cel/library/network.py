@@ -187,25 +187,20 @@ class CidrValue(Opaque):
 _FIELDS: Final = re.compile(r"[0-9]+(?:\.[0-9]+)*")
 
 
-def _ip_fault(text: str) -> str:
-    """Go's words about a text that is no address."""
-    parse = f"ParseAddr({go_quote(text)})"
-    if ":" not in text and "." in text and _FIELDS.fullmatch(text):
-        fields = text.split(".")
-        if any(len(field) > 1 and field[0] == "0" for field in fields):
-            return f"{parse}: IPv4 field has octet with leading zero"
-        if any(int(field[:9]) > 255 for field in fields):
-            return f"{parse}: IPv4 field has value >255"
-        return f"{parse}: IPv4 address too {'short' if len(fields) < 4 else 'long'}"
-    return f"{parse}: unable to parse IP"
-
-
 def _parse_ip(text: str) -> Address | str:
     """The address, or why there is none."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
-        return _ip_fault(text)
+        parse = f"ParseAddr({go_quote(text)})"
+        if ":" not in text and "." in text and _FIELDS.fullmatch(text):
+            fields = text.split(".")
+            if any(len(field) > 1 and field[0] == "0" for field in fields):
+                return f"{parse}: IPv4 field has octet with leading zero"
+            if any(int(field[:9]) > 255 for field in fields):
+                return f"{parse}: IPv4 field has value >255"
+            return f"{parse}: IPv4 address too {'short' if len(fields) < 4 else 'long'}"
+        return f"{parse}: unable to parse IP"
     if "%" in text:
         return f'IP address "{text}" with zone value is not allowed'
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:

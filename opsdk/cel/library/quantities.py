@@ -65,17 +65,15 @@ def _is_integer(quantity: QuantityValue) -> bool:
     return bool(value == int(value) and -(2**63) <= value < 2**63)
 
 
-def _amount(other: QuantityValue | int) -> Quantity:
-    return other.amount if isinstance(other, QuantityValue) else Quantity(str(int(other)))
-
-
 def _sign(left: Value, right: Value) -> int:
     return int(left > right) - int(left < right)
 
 
 def _arithmetic(name: str, call: Callable[[Quantity, Quantity], Quantity]) -> list[Overload]:
     def apply(quantity: QuantityValue, other: QuantityValue | int) -> QuantityValue:
-        return QuantityValue(call(quantity.amount, _amount(other)))
+        return QuantityValue(
+            call(quantity.amount, other.amount if isinstance(other, QuantityValue) else Quantity(str(int(other))))
+        )
 
     return [
         method(f"quantity_{name}", (QUANTITY, QUANTITY), QUANTITY, apply, **_UNIT),

@@ -40,7 +40,10 @@ async def mutate(review: Attributes, bound: Sequence[PolicyHook], ports: PolicyD
     if choice.chosen:
         failures = [*failures, *await _Mutator(review, ports).run(choice.chosen)]
     if failures:
-        raise _refusal(review, failures)
+        texts = [_text(failure) for failure in failures]
+        causes = tuple(Cause(message=text) for text in texts)
+        error = api_errors.forbidden(review.served.info, review.shown_name, "", causes=causes)
+        raise ApiError(texts[0], code=403, reason=failures[0].reason or "Forbidden", details=error.details)
 
 
 class _Mutator:
@@ -57,8 +60,23 @@ class _Mutator:
         """What went wrong and is not to be ignored."""
         rounds = Reinvocation.of(self._review, "MutatingAdmissionPolicy")
         for one in chosen:
-            if await self._conditions(one) and not (self._review.again and one.key not in rounds.again):
-                await self._invoke(one, rounds)
+            holds = await conditions_hold(one.policy, self._asking, await self._inputs(one))
+            if isinstance(holds, str):
+                self._fail(one, holds)
+            if (holds is True) and not (self._review.again and one.key not in rounds.again):
+                before = self._review.obj
+                for mutation in one.policy.programs.mutations:
+                    if self._review.obj is None:
+                        break
+                    try:
+                        await self._change(one, mutation)
+                    except (CelEvaluationError, OutOfBudgetError, PatchError, DecodeError) as error:
+                        self._fail(one, str(error))
+                if one.policy.reinvoke:
+                    rounds.invoked.add(one.key)
+                if not deep_equal(before, self._review.obj):
+                    rounds.changed()  # a policy is asked again after its own changes, too, unlike a webhook
+                    self._review.reinvoke = True
         rounds.last = self._review.obj
         return self._failures
 
@@ -69,27 +87,6 @@ class _Mutator:
     async def _inputs(self, one: PolicyInvocation) -> JsonObject:
         versioned = await self._views.seen(one.served)
         return inputs(self._review, versioned, self._asking, params=one.params, namespace=self._namespace)
-
-    async def _conditions(self, one: PolicyInvocation) -> bool:
-        holds = await conditions_hold(one.policy, self._asking, await self._inputs(one))
-        if isinstance(holds, str):
-            self._fail(one, holds)
-        return holds is True
-
-    async def _invoke(self, one: PolicyInvocation, rounds: Reinvocation) -> None:
-        before = self._review.obj
-        for mutation in one.policy.programs.mutations:
-            if self._review.obj is None:
-                break
-            try:
-                await self._change(one, mutation)
-            except (CelEvaluationError, OutOfBudgetError, PatchError, DecodeError) as error:
-                self._fail(one, str(error))
-        if one.policy.reinvoke:
-            rounds.invoked.add(one.key)
-        if not deep_equal(before, self._review.obj):
-            rounds.changed()  # a policy is asked again after its own changes, too, unlike a webhook
-            self._review.reinvoke = True
 
     async def _change(self, one: PolicyInvocation, mutation: Mutation) -> None:
         values = await self._inputs(one)
@@ -119,14 +116,6 @@ def _checked(model: ResourceModel, after: JsonObject) -> JsonObject:
     if decoded.problems and model.typed:
         raise api_errors.internal(f"strict decoding error: {', '.join(decoded.problems)}")
     return after
-
-
-def _refusal(review: Attributes, failures: Sequence[PolicyFailure]) -> ApiError:
-    """All that went wrong; the first gives its message."""
-    texts = [_text(failure) for failure in failures]
-    causes = tuple(Cause(message=text) for text in texts)
-    error = api_errors.forbidden(review.served.info, review.shown_name, "", causes=causes)
-    return ApiError(texts[0], code=403, reason=failures[0].reason or "Forbidden", details=error.details)
 
 
 def _text(failure: PolicyFailure) -> str:

@@ -166,20 +166,18 @@ class PolicySource:
     def bound(self) -> tuple[PolicyHook, ...]:
         """By the names of the policies; those that nothing binds are left out."""
         if self._bound is None:
-            self._bound = tuple(self._read())
+            policies, trees = self._load()
+            bindings: dict[str, list[PolicyBinding]] = {}
+            for obj in sorted(trees, key=_name):
+                binding = PolicyBinding.of(obj)
+                bindings.setdefault(binding.policy, []).append(binding)
+            policies_by_version = {_version(obj): obj for obj in sorted(policies, key=_name) if _name(obj) in bindings}
+            self._known = {
+                version: self._known.get(version) or AdmissionPolicy(obj)
+                for version, obj in policies_by_version.items()
+            }
+            self._bound = tuple([PolicyHook(policy, tuple(bindings[policy.name])) for policy in self._known.values()])
         return self._bound
-
-    def _read(self) -> list[PolicyHook]:
-        policies, trees = self._load()
-        bindings: dict[str, list[PolicyBinding]] = {}
-        for obj in sorted(trees, key=_name):
-            binding = PolicyBinding.of(obj)
-            bindings.setdefault(binding.policy, []).append(binding)
-        policies_by_version = {_version(obj): obj for obj in sorted(policies, key=_name) if _name(obj) in bindings}
-        self._known = {
-            version: self._known.get(version) or AdmissionPolicy(obj) for version, obj in policies_by_version.items()
-        }
-        return [PolicyHook(policy, tuple(bindings[policy.name])) for policy in self._known.values()]
 
 
 def _name(obj: JsonObject) -> str:

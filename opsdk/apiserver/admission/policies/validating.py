@@ -74,7 +74,10 @@ class _Judge:
         if not holds:
             return PolicyEvaluation()
         try:
-            values, remaining_budget = await self._evaluate()
+            variables = self._programs.variables
+            activation = Activation(self._asking, self._values, variables, budget=RUNTIME_BUDGET)
+            evaluations = [await _value(activation, validation.expression) for validation in self._programs.validations]
+            values, remaining_budget = evaluations, activation.budget
             messages = await self._messages(remaining_budget)
             together = zip(self._programs.validations, values, messages, strict=True)
             verdict = PolicyEvaluation([self._decide(*one) for one in together])
@@ -82,13 +85,6 @@ class _Judge:
         except OutOfBudgetError as error:
             return PolicyEvaluation([self._failed(str(error))])
         return verdict
-
-    async def _evaluate(self) -> tuple[list[Value], int]:
-        """What each validation gives, a value or an error, and what may still be spent."""
-        variables = self._programs.variables
-        activation = Activation(self._asking, self._values, variables, budget=RUNTIME_BUDGET)
-        evaluations = [await _value(activation, validation.expression) for validation in self._programs.validations]
-        return evaluations, activation.budget
 
     async def _messages(self, budget: int) -> list[Value]:
         """What each validation would say; for all the same where that costs too much."""
@@ -187,7 +183,13 @@ async def _judge_all(
         verdict = await _Judge(one.policy, asking, values).judge()
         for index, decision in enumerate(verdict.decisions):
             if decision.message:
-                denied += _act(review, one, decision, index)
+                policy, binding = one.policy, one.binding
+                if "Audit" in binding.actions:
+                    review.call.annotate(_FAILURE, _recorded(one, decision, index))
+                if "Warn" in binding.actions:
+                    by = f"ValidatingAdmissionPolicy '{policy.name}' with binding '{binding.name}'"
+                    review.warn(f"Validation failed for {by}: {decision.message}")
+                denied += [_Denied(policy, binding, decision)] if "Deny" in binding.actions else []
         denied += [_Denied(one.policy, one.binding, decision) for decision in verdict.refusals]
         for key, value in verdict.annotations.items():
             annotation_values = annotations.setdefault(f"{one.policy.name}/{key}", [])
@@ -196,16 +198,6 @@ async def _judge_all(
     for key, annotation_values in annotations.items():
         review.call.annotate(key, ", ".join(annotation_values))
     return denied
-
-
-def _act(review: Attributes, chosen: PolicyInvocation, decision: PolicyDecision, index: int) -> list[_Denied]:
-    policy, binding = chosen.policy, chosen.binding
-    if "Audit" in binding.actions:
-        review.call.annotate(_FAILURE, _recorded(chosen, decision, index))
-    if "Warn" in binding.actions:
-        by = f"ValidatingAdmissionPolicy '{policy.name}' with binding '{binding.name}'"
-        review.warn(f"Validation failed for {by}: {decision.message}")
-    return [_Denied(policy, binding, decision)] if "Deny" in binding.actions else []
 
 
 def _recorded(chosen: PolicyInvocation, decision: PolicyDecision, index: int) -> str:

@@ -122,7 +122,8 @@ def _check_v1(
 ) -> None:
     if (response.get("uid") or "") != uid:
         raise AdmissionReviewError(f'expected response.uid="{uid}", got "{response.get("uid") or ""}"')
-    expected, got = f"{GROUP}/v1, Kind=AdmissionReview", _kind_text(answer)
+    group, _, version = str(answer.get("apiVersion") or "").rpartition("/")
+    expected, got = f"{GROUP}/v1, Kind=AdmissionReview", (f"{group}/{version}, Kind={answer.get('kind') or ''}")
     if got != expected:
         raise AdmissionReviewError(f"expected webhook response of {expected}, got {got}")
     if not mutating:
@@ -137,11 +138,6 @@ def _check_v1(
         raise AdmissionReviewError("webhook returned response.patchType but not response.patch")
     if kind == "":
         raise AdmissionReviewError('webhook returned invalid response.patchType of ""')
-
-
-def _kind_text(answer: JsonObject) -> str:
-    group, _, version = str(answer.get("apiVersion") or "").rpartition("/")
-    return f"{group}/{version}, Kind={answer.get('kind') or ''}"
 
 
 def _decoded(patch: str) -> bytes:

@@ -67,7 +67,14 @@ async def delete_options(call: Call, served: InstalledResource) -> tuple[DeleteR
     """The options from the body, else from the query, also as an object, and whether it is a dry run."""
     raw = await call.http.body(body.LIMIT)
     found = _from_body(call, served, raw) if raw.strip() else _from_query(call)
-    causes = _problems(found)
+    causes: list[Cause] = []
+    policy = found.get("propagationPolicy")
+    if policy is not None and found.get("orphanDependents") is not None:
+        text = "orphanDependents and deletionPropagation cannot be both set"
+        causes.append(api_errors.invalid_value("propagationPolicy", policy, text))
+    if policy is not None and policy not in _POLICIES:
+        causes.append(api_errors.unsupported("propagationPolicy", policy, [*_POLICIES, "nil"]))
+    causes.extend(dry_run_problems(found.get("dryRun") or []))
     if causes:
         raise api_errors.invalid_options("DeleteOptions", tuple(causes))
     preconditions = found.get("preconditions") or {}
@@ -166,15 +173,3 @@ def _from_query(call: Call) -> JsonObject:
         options["dryRun"] = query.all("dryRun")
     preconditions = {key: query.get(key) for key in _PRECONDITION_TYPES if key in query}
     return {**options, "preconditions": preconditions} if preconditions else options
-
-
-def _problems(found: JsonObject) -> list[Cause]:
-    causes: list[Cause] = []
-    policy = found.get("propagationPolicy")
-    if policy is not None and found.get("orphanDependents") is not None:
-        text = "orphanDependents and deletionPropagation cannot be both set"
-        causes.append(api_errors.invalid_value("propagationPolicy", policy, text))
-    if policy is not None and policy not in _POLICIES:
-        causes.append(api_errors.unsupported("propagationPolicy", policy, [*_POLICIES, "nil"]))
-    causes.extend(dry_run_problems(found.get("dryRun") or []))
-    return causes

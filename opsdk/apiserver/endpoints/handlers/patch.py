@@ -81,7 +81,14 @@ async def handle(call: Call, served: InstalledResource, admission: AdmissionInte
     media = call.http.header("content-type").partition(";")[0]
     if media not in patch_types(served):
         raise _unsupported(served)
-    options = _options(call, apply=media == APPLY)
+    apply = media == APPLY
+    query = call.http.query
+    wrong = []
+    if apply and not query.get("fieldManager"):
+        wrong.append(api_errors.required("fieldManager", "is required for apply patch"))
+    if not apply and query.get("force"):
+        wrong.append(api_errors.not_allowed("force", "may not be specified for non-apply patch"))
+    options = write_options(query, "PatchOptions", wrong=wrong)
     raw = await call.http.body(body.LIMIT)
     gate = RequestAdmission(admission, call, served, options.tree, dry_run=options.dry_run)
     if media == APPLY:
@@ -96,16 +103,6 @@ def _unsupported(served: InstalledResource) -> ApiError:
     if not served.custom:
         return UnsupportedMediaTypeError("415: Unsupported Media Type")
     return body.unsupported_media(", ".join(patch_types(served)))
-
-
-def _options(call: Call, *, apply: bool) -> WriteQueryOptions:
-    query = call.http.query
-    wrong = []
-    if apply and not query.get("fieldManager"):
-        wrong.append(api_errors.required("fieldManager", "is required for apply patch"))
-    if not apply and query.get("force"):
-        wrong.append(api_errors.not_allowed("force", "may not be specified for non-apply patch"))
-    return write_options(query, "PatchOptions", wrong=wrong)
 
 
 def _parse(raw: bytes, *, go_type: str, prefix: str = "error decoding patch: ") -> ParsedDocument:
@@ -160,23 +157,19 @@ async def _patch(
         patch = read()
         live = served.model.from_storage(current)
         # Patches change nothing in place, and decoding makes what the store may change anew.
-        desired = _decoded(call, served, options, patch, _run(patch, live))
+        try:
+            patched = patch.apply(live)
+        except PatchError as error:
+            raise patch.refused(error) from None
+        if not isinstance(patched, dict):
+            raise InvalidError("the server rejected our request due to an error in our request")
+        desired = _decoded(call, served, options, patch, patched)
         if served.info.raw_field:
             forget_text(desired, served.info.raw_field, live)
         desired = served.model.default(desired)
         return await finish(call, served, gate, current, desired, manager=options.field_manager)
 
     return await _update(call, served, gate, options, transform)
-
-
-def _run(patch: PatchRequest, doc: JsonObject) -> JsonObject:
-    try:
-        patched = patch.apply(doc)
-    except PatchError as error:
-        raise patch.refused(error) from None
-    if not isinstance(patched, dict):
-        raise InvalidError("the server rejected our request due to an error in our request")
-    return patched
 
 
 def _checked_kind(served: InstalledResource, patch: PatchRequest, patched: JsonObject) -> JsonObject:

@@ -157,7 +157,7 @@ class _Stream:
 
     async def _live(self, watch: StorageWatch) -> AsyncGenerator[bytes, None]:
         pending = asyncio.ensure_future(_next(watch))
-        bookmark = self._first_bookmark()
+        bookmark = self._next_bookmark() if self._options.bookmarks else self._end + 1
         alarm = Alarm(self._clock, min(bookmark, self._end))
         try:
             while self._clock.now() < self._end:
@@ -200,9 +200,6 @@ class _Stream:
         finally:
             alarm.cancel()
 
-    def _first_bookmark(self) -> float:
-        return self._next_bookmark() if self._options.bookmarks else self._end + 1
-
     def _next_bookmark(self) -> float:
         now = self._clock.now()
         last = self._end - _BEFORE_END
@@ -213,7 +210,7 @@ class _Stream:
         return (
             b""
             if revision is None or revision <= self._since
-            else self._line(WatchStreamEvent("BOOKMARK", _mark(revision)))
+            else self._line(WatchStreamEvent("BOOKMARK", {"metadata": {"resourceVersion": str(revision)}}))
         )
 
     def _changed(self, change: StorageChange) -> bytes:
@@ -278,7 +275,3 @@ async def _next(watch: StorageWatch) -> StorageChange | None:
         return await anext(watch)
     except StopAsyncIteration:
         return None
-
-
-def _mark(revision: int) -> JsonObject:
-    return {"metadata": {"resourceVersion": str(revision)}}

@@ -117,7 +117,10 @@ def _operation(
 ) -> JsonObject:
     info, verb_info = installed.info, _VERBS[verb]
     answers = {"list": names.many, "delete": STATUS, "deletecollection": STATUS}
-    content = _content(_media(installed), answers.get(verb, names.body))
+    content = _content(
+        (JSON, YAML) if installed.custom or not installed.model.typed else (JSON, PROTOBUF, YAML),
+        answers.get(verb, names.body),
+    )
     responses: JsonObject = {code: {"description": _DESCRIBED[code], "content": content} for code in verb_info.codes}
     operation: JsonObject = {
         "tags": [f"{_group_word(group, first=str.lower)}_{info.version}"],
@@ -141,10 +144,6 @@ def _kind(group: str, installed: InstalledResource, names: OperationNames) -> Js
         "version": info.kind_version or info.version,
         "kind": info.kind,
     }
-
-
-def _media(installed: InstalledResource) -> tuple[str, ...]:
-    return (JSON, YAML) if installed.custom or not installed.model.typed else (JSON, PROTOBUF, YAML)
 
 
 def _content(media: Iterable[str], name: str | None) -> JsonObject:

@@ -97,7 +97,9 @@ class OpenApi:
 
     def _index(self) -> Iterator[tuple[str, JsonObject]]:
         digests = {name: self._v3(name, group, served)[1] for name, group, served in self._documents()}
-        digests |= {path: _digest(encode_json(self._plain(path))) for path in self._plain_paths()}
+        digests |= {
+            path: hashlib.sha512(encode_json(self._plain(path))).hexdigest().upper() for path in self._plain_paths()
+        }
         digests |= {name: document.digest for name, document in self._foreign() if document.digest}
         for name in sorted(digests):
             yield name, {"serverRelativeURL": f"/openapi/v3/{name}?hash={digests[name]}"}
@@ -119,7 +121,7 @@ class OpenApi:
         if cached is not None and cached[0] == stamp:
             return cached[1], cached[2]
         raw = encode_json(self._document(group, served))
-        digest = _digest(raw)
+        digest = hashlib.sha512(raw).hexdigest().upper()
         self._made[name] = (stamp, raw, digest)
         return raw, digest
 
@@ -158,7 +160,22 @@ class OpenApi:
             return
         self._collect(name, into)
         if name not in into:
-            into[name] = _list_schema(installed, item, into.get(item, {}))
+            shown = into.get(item, {})
+            info = installed.info
+            kind = info.list_kind or f"{info.kind}List"
+            schema: JsonObject = {
+                "description": f"{kind} is a list of {info.kind}",
+                "type": "object",
+                "required": ["items"],
+                "properties": {
+                    "apiVersion": {"type": "string"},
+                    "items": {"type": "array", "items": referring(item)},
+                    "kind": {"type": "string"},
+                    "metadata": {"allOf": [referring(_LIST_META)]},
+                },
+                "x-kubernetes-group-version-kind": [{"group": info.group, "kind": kind, "version": info.version}],
+            }
+            into[name] = {**schema, _SELECTABLE: shown[_SELECTABLE]} if _SELECTABLE in shown else schema
             self._collect(_LIST_META, into)
 
     def _list_name(self, installed: InstalledResource) -> str | None:
@@ -197,29 +214,6 @@ class OpenApi:
         if as_proto:
             return cached(call, encode_document(made), MEDIA)
         return cached(call, encode_json(made), "application/json")
-
-
-def _list_schema(installed: InstalledResource, item: str, shown: JsonObject) -> JsonObject:
-    """The list of a kind that has no schema of its own for it."""
-    info = installed.info
-    kind = info.list_kind or f"{info.kind}List"
-    schema: JsonObject = {
-        "description": f"{kind} is a list of {info.kind}",
-        "type": "object",
-        "required": ["items"],
-        "properties": {
-            "apiVersion": {"type": "string"},
-            "items": {"type": "array", "items": referring(item)},
-            "kind": {"type": "string"},
-            "metadata": {"allOf": [referring(_LIST_META)]},
-        },
-        "x-kubernetes-group-version-kind": [{"group": info.group, "kind": kind, "version": info.version}],
-    }
-    return {**schema, _SELECTABLE: shown[_SELECTABLE]} if _SELECTABLE in shown else schema
-
-
-def _digest(raw: bytes) -> str:
-    return hashlib.sha512(raw).hexdigest().upper()
 
 
 def references(schema: JsonValue) -> Iterator[str]:
