@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
@@ -16,6 +16,7 @@ from opsdk.apiserver.field_errors import NO_PATH, OMITTED, FieldError, FieldErro
 from opsdk.apiserver.structural.list_types import element_key
 from opsdk.apiserver.structural.rule import CompiledRule
 from opsdk.apiserver.structural.rule_locations import RULES, has_rules
+from opsdk.apiserver.structural.validation import RuleViolation
 from opsdk.cel.environment import EvaluationResult
 from opsdk.cel.values import Optional
 from opsdk.errors import CelBudgetError, CelEvaluationError
@@ -25,19 +26,6 @@ from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _LONGEST_MESSAGE: Final = 5 * 1024
 """How many bytes a message that an expression made may have."""
-
-
-@dataclass(slots=True)
-class RuleViolation:
-    """What evaluating found.
-
-    Attributes:
-        errors: rules that are broken.
-        warnings: rules that were broken before, by values that stay as they were.
-    """
-
-    errors: list[FieldError] = field(default_factory=list)
-    warnings: list[FieldError] = field(default_factory=list)
 
 
 class _SpentError(Exception):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from opsdk.apiserver.field_errors import NO_PATH, FieldError, invalid
 from opsdk.apiserver.structural.defaulting import apply_defaults, drop_nulls
@@ -13,14 +13,11 @@ from opsdk.apiserver.structural.list_types import check_lists
 from opsdk.apiserver.structural.node import SchemaNode
 from opsdk.apiserver.structural.pruning import Pruner
 from opsdk.apiserver.structural.rule_locations import has_rules
-from opsdk.apiserver.structural.validation import BLOCKING, Validator
+from opsdk.apiserver.structural.validation import BLOCKING, RuleViolation, Validator
 from opsdk.errors import Cause
 from opsdk.structured_merge.paths import FieldPath
 from opsdk.structured_merge.typed import ABSENT
 from opsdk.structured_merge.value import JsonValue
-
-if TYPE_CHECKING:
-    from opsdk.apiserver.structural.rules import CompiledRules
 
 RULES_SKIPPED: Final = invalid(
     NO_PATH,
@@ -29,6 +26,13 @@ RULES_SKIPPED: Final = invalid(
     "correct the existing errors to complete validation",
 )
 """Reported instead of evaluating rules on an object that is not what its schema promises."""
+
+
+class RuleEvaluator(Protocol):
+    """Evaluates the rules of a schema; `opsdk.apiserver.structural.rules.CompiledRules` implements it."""
+
+    def evaluate(self, value: JsonValue, old: JsonValue, path: FieldPath) -> RuleViolation:
+        """Return the violations of `value`, which replaces `old`."""
 
 
 class StructuralSchema:
@@ -54,7 +58,7 @@ class StructuralSchema:
         self._resource = resource
 
     @cached_property
-    def _rules(self) -> CompiledRules | None:
+    def _rules(self) -> RuleEvaluator | None:
         """``x-kubernetes-validations``, if there are any."""
         if not has_rules(self._root.schema):
             return None

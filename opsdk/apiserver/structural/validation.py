@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Final
 
 from opsdk.apiserver.field_errors import (
@@ -24,6 +25,19 @@ from opsdk.structured_merge.equality import deep_equal, written_alike
 from opsdk.structured_merge.go_format import go_json, go_quote
 from opsdk.structured_merge.typed import ABSENT
 from opsdk.structured_merge.value import JsonObject, JsonValue
+
+
+@dataclass(slots=True)
+class RuleViolation:
+    """The result of evaluating ``x-kubernetes-validations`` on an object.
+
+    Attributes:
+        errors: violations by new or changed values.
+        warnings: violations by unchanged values.
+    """
+
+    errors: list[FieldError] = field(default_factory=list)
+    warnings: list[FieldError] = field(default_factory=list)
 
 
 class ValidationResult:

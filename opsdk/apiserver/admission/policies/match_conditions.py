@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from opsdk.apiserver.admission.policies.compiled_policy import CompiledPolicy
 from opsdk.apiserver.admission.policies.policy_source import AdmissionPolicy
 from opsdk.apiserver.expressions.activation import Activation, judge
 from opsdk.apiserver.expressions.admission import MATCH_BUDGET
@@ -14,7 +15,7 @@ async def conditions_hold(policy: AdmissionPolicy, asking: AuthorizerChecks, val
 
     One that is false decides, whatever goes wrong in the others.
     """
-    programs = policy.programs
+    programs = policy.compile_with(CompiledPolicy)
     if not programs.conditions:
         return True
     activation = Activation(asking, values, programs.variables, budget=MATCH_BUDGET)

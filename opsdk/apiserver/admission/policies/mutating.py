@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.cel_inputs import inputs
-from opsdk.apiserver.admission.policies.compiled_policy import Mutation
+from opsdk.apiserver.admission.policies.compiled_policy import CompiledPolicy, Mutation
 from opsdk.apiserver.admission.policies.match_conditions import conditions_hold
 from opsdk.apiserver.admission.policies.matcher import (
     PolicyDependencies,
@@ -65,7 +65,7 @@ class _Mutator:
                 self._fail(one, holds)
             if (holds is True) and not (self._review.again and one.key not in rounds.again):
                 before = self._review.obj
-                for mutation in one.policy.programs.mutations:
+                for mutation in one.policy.compile_with(CompiledPolicy).mutations:
                     if self._review.obj is None:
                         break
                     try:
@@ -91,7 +91,9 @@ class _Mutator:
     async def _change(self, one: PolicyInvocation, mutation: Mutation) -> None:
         values = await self._inputs(one)
         before: JsonObject = values["object"]
-        activation = Activation(self._asking, values, one.policy.programs.variables, budget=RUNTIME_BUDGET)
+        activation = Activation(
+            self._asking, values, one.policy.compile_with(CompiledPolicy).variables, budget=RUNTIME_BUDGET
+        )
         if mutation.expression.fault:
             raise PatchError(mutation.expression.fault)
         value = await activation.evaluate(mutation.expression)

@@ -20,7 +20,7 @@ class MutatingPolicies:
         bound = self._policies.bound()
         if not bound or review.operation == "DELETE" or policy_exempt(review.resource):
             return
-        from opsdk.apiserver.admission.policies.mutating import mutate  # noqa: PLC0415
+        from opsdk.apiserver.admission.policies.mutating import mutate  # noqa: PLC0415 - CEL is slow
 
         await mutate(review, bound, self._ports)
 
@@ -43,6 +43,6 @@ class ValidatingPolicies:
         bound = self._policies.bound()
         if not bound or policy_exempt(review.resource):
             return
-        from opsdk.apiserver.admission.policies.validating import validate  # noqa: PLC0415
+        from opsdk.apiserver.admission.policies.validating import validate  # noqa: PLC0415 - CEL is slow
 
         await validate(review, bound, self._ports)

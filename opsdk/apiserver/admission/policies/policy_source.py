@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import TYPE_CHECKING, Self
+from typing import Self, TypeVar, cast
 
 from opsdk.apimachinery.selectors import Selector
 from opsdk.apiserver.admission.matching import RuleWithOperations, rules_of, selector_of
 from opsdk.apiserver.storage.ports import Storage, StorageChange
 from opsdk.structured_merge.value import JsonObject
 
-if TYPE_CHECKING:
-    # CEL takes long to load, and most servers never see a policy.
-    from opsdk.apiserver.admission.policies.compiled_policy import CompiledPolicy
+CompiledT = TypeVar("CompiledT")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +102,7 @@ class AdmissionPolicy:
         self.criteria = MatchCriteria.of(self.spec.get("matchConstraints"))
         self.ignore_failures = self.spec.get("failurePolicy") == "Ignore"
         self.reinvoke = self.spec.get("reinvocationPolicy") == "IfNeeded"
+        self._compiled: object = None
         kind = self.spec.get("paramKind")
         self.param_kind: tuple[str, str] | None = (
             None if kind is None else (str(kind.get("apiVersion") or ""), str(kind.get("kind") or ""))
@@ -113,12 +111,15 @@ class AdmissionPolicy:
     def __repr__(self) -> str:
         return f"<AdmissionPolicy {self.name}>"
 
-    @cached_property
-    def programs(self) -> CompiledPolicy:
-        """Its expressions."""
-        from opsdk.apiserver.admission.policies.compiled_policy import CompiledPolicy  # noqa: PLC0415
+    def compile_with(self, compiler: Callable[[JsonObject], CompiledT]) -> CompiledT:
+        """Return the compiled expressions of the policy.
 
-        return CompiledPolicy(self.spec)
+        The first call runs `compiler` on the spec, and later calls return its result. The compiler is an argument because
+        CEL is slow to import and most servers have no policy.
+        """
+        if self._compiled is None:
+            self._compiled = compiler(self.spec)
+        return cast("CompiledT", self._compiled)
 
 
 @dataclass(frozen=True, slots=True)

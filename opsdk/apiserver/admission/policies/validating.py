@@ -58,7 +58,7 @@ class _Judge:
 
     def __init__(self, policy: AdmissionPolicy, asking: AuthorizerChecks, values: JsonObject) -> None:
         self._policy = policy
-        self._programs: CompiledPolicy = policy.programs
+        self._programs = policy.compile_with(CompiledPolicy)
         self._asking = asking
         self._values = values
         self._plain = without_authorizer(values)
