@@ -145,7 +145,7 @@ def _new() -> RSAPrivateKey:
 
 
 def _load_or_create(path: Path) -> PrivateKey:
-    from cryptography.hazmat.primitives import serialization  # noqa: PLC0415
+    from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - slow to import
 
     if path.exists():
         return read_private(path)

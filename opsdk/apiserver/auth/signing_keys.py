@@ -71,8 +71,8 @@ class PublicKey:
 
     def signed(self, text: bytes, signature: bytes) -> bool:
         """Whether the signature is this key's, of this text."""
-        from cryptography.exceptions import InvalidSignature  # noqa: PLC0415
-        from cryptography.hazmat.primitives.asymmetric import ec, padding, utils  # noqa: PLC0415
+        from cryptography.exceptions import InvalidSignature  # noqa: PLC0415 - slow to import
+        from cryptography.hazmat.primitives.asymmetric import ec, padding, utils  # noqa: PLC0415 - slow
 
         key: Any = self.key
         curve = _curve_of(key)

@@ -114,8 +114,8 @@ class AdmissionPolicy:
     def compile_with(self, compiler: Callable[[JsonObject], CompiledT]) -> CompiledT:
         """Return the compiled expressions of the policy.
 
-        The first call runs `compiler` on the spec, and later calls return its result. The compiler is an argument because
-        CEL is slow to import and most servers have no policy.
+        The first call runs `compiler` on the spec, and later calls return its result. The compiler is an argument
+        because CEL is slow to import and most servers have no policy.
         """
         if self._compiled is None:
             self._compiled = compiler(self.spec)

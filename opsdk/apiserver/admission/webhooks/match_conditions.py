@@ -20,11 +20,11 @@ class MatchConditions:
         self, review: Attributes, seen: VersionedAttributes, conditions: Sequence[JsonObject]
     ) -> Sequence[bool | str]:
         """See `opsdk.apiserver.admission.webhooks.plugins.Evaluate`."""
-        # CEL takes long to load, and most servers never see a condition.
+        # CEL is slow to import, and most servers have no match condition.
         from opsdk.apiserver.admission.cel_inputs import inputs  # noqa: PLC0415
-        from opsdk.apiserver.expressions.activation import Activation, CompiledExpression, judge  # noqa: PLC0415
-        from opsdk.apiserver.expressions.admission import MATCH_BUDGET, compile_condition  # noqa: PLC0415
-        from opsdk.apiserver.expressions.authorizer_checks import AuthorizerChecks  # noqa: PLC0415
+        from opsdk.apiserver.expressions.activation import Activation, CompiledExpression, judge  # noqa: PLC0415 - CEL
+        from opsdk.apiserver.expressions.admission import MATCH_BUDGET, compile_condition  # noqa: PLC0415 - CEL
+        from opsdk.apiserver.expressions.authorizer_checks import AuthorizerChecks  # noqa: PLC0415 - CEL
 
         asking = AuthorizerChecks(self._authorizer)
         activation = Activation(asking, inputs(review, seen, asking), budget=MATCH_BUDGET)
