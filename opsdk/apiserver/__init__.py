@@ -1,4 +1,4 @@
-"""The API-server framework: storage, registries, endpoints, a delegation chain.
+"""The API server framework: storage, registries, endpoints and a delegation chain, without built-in kinds.
 
-Built like k8s.io/apiserver and named like it. Knows no kinds: `envtest` brings those. Uses nothing of the client side.
+Upstream: k8s.io/apiserver (v1.36).
 """

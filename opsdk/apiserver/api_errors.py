@@ -1,4 +1,7 @@
-"""The answers "no" of an API server, in its own words."""
+"""`ApiError` values with kube-apiserver's messages.
+
+Upstream: k8s.io/apimachinery/pkg/api/errors/errors.go (v1.36).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Invalid fields, and the answer 422 that lists them, in the server's words."""
+"""Field errors and the 422 response that lists them.
+
+Upstream: k8s.io/apimachinery/pkg/util/validation/field/errors.go (v1.36).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is served: names of a resource and what endpoints must know of its kind."""
+"""Resource names and what endpoints need to know about a kind."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Servers, one delegating to the next: aggregator -> core -> extensions -> not found.
+"""The delegation chain: aggregator -> core -> extensions -> not found.
 
-Only the outermost server runs the filters. Discovery, OpenAPI and the listed paths of the inner ones are merged
-upwards, so the outermost answers for all.
+Only the outermost server runs the filters. It also merges discovery, OpenAPI and the paths of the inner servers.
+
+Upstream: k8s.io/apiserver/pkg/server/genericapiserver.go (v1.36).
 """
 
 from __future__ import annotations

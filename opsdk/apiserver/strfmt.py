@@ -1,4 +1,7 @@
-"""String formats that schemas may ask for; unknown ones are not checked."""
+"""String formats of OpenAPI schemas; the validation ignores unknown formats.
+
+Upstream: k8s.io/kube-openapi/pkg/validation/strfmt (v1.36).
+"""
 
 from __future__ import annotations
 

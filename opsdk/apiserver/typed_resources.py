@@ -1,5 +1,6 @@
-# ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
-"""Typed classes as resources of a server of one's own: their schema is what the class says."""
+"""Resources of an extension API server with typed classes; the class gives the schema."""
+
+# ruff: noqa: ARG002 - hooks receive all arguments of the store, and some kinds need none of them
 
 from __future__ import annotations
 

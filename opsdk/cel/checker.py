@@ -1,4 +1,7 @@
-"""Types of expressions: what fits, and what each name and call refers to."""
+"""The type checker: resolves names and overloads, and infers the type of each expression.
+
+Upstream: github.com/google/cel-go/checker/checker.go.
+"""
 
 from __future__ import annotations
 

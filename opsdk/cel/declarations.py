@@ -1,4 +1,7 @@
-"""What libraries declare: functions with their overloads, what they do and what they cost."""
+"""Declarations of libraries: functions, overloads, implementations and costs.
+
+Upstream: github.com/google/cel-go/common/decls/decls.go.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The door: environments compile expressions, programs evaluate them."""
+"""`CelEnvironment` compiles expressions, and `Program` evaluates them.
+
+Upstream: github.com/google/cel-go/cel/env.go, cel/program.go.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What an expression may cost at most, before it is evaluated on anything."""
+"""Estimates the cost range of an expression before its evaluation.
+
+Upstream: github.com/google/cel-go/checker/cost.go.
+"""
 
 from __future__ import annotations
 

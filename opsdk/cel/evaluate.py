@@ -1,6 +1,8 @@
-"""Evaluation: the tree becomes functions once, which are then called as often as needed.
+"""The evaluator: it compiles the syntax tree to Python functions once.
 
-Each function counts what it costs; an evaluation that costs more than it may is cancelled.
+Each function counts its cost. An evaluation stops when it exceeds its cost limit.
+
+Upstream: github.com/google/cel-go/interpreter.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Tokens of an expression."""
+"""The lexer of CEL.
+
+Upstream: github.com/google/cel-go/parser/gen/CEL.g4.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What is checked after the types: constants that can never be right, and aggregates of mixed types."""
+"""Validators that run after the type check: constant arguments and homogeneous aggregate literals.
+
+Upstream: github.com/google/cel-go/cel/validator.go.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Macros: calls that the parser writes out as other expressions."""
+"""Macros: the parser expands these calls.
+
+Upstream: github.com/google/cel-go/parser/macro.go.
+"""
 
 from __future__ import annotations
 

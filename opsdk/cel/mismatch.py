@@ -1,4 +1,7 @@
-"""How operations fail that do not take what they are given, where types are only known at run time."""
+"""``No such overload`` errors of operations on dynamic types.
+
+Upstream: github.com/google/cel-go/common/types/err.go.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""From text to a syntax tree, by descending through the grammar."""
+"""The parser of CEL: recursive descent to a syntax tree.
+
+Upstream: github.com/google/cel-go/parser/parser.go.
+"""
 
 from __future__ import annotations
 

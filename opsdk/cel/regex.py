@@ -1,4 +1,4 @@
-"""Regular expressions of RE2: their time is linear in the text, so they may come from strangers."""
+"""RE2 regular expressions, whose run time is linear in the text."""
 
 from __future__ import annotations
 

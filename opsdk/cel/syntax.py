@@ -1,4 +1,7 @@
-"""The syntax tree of an expression. Nodes are equal if they mean the same, wherever they stand."""
+"""The syntax tree. Node equality ignores positions.
+
+Upstream: github.com/google/cel-go/common/ast/expr.go.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Durations and timestamps as text, in Go's forms."""
+"""Durations and timestamps as text, in Go's formats.
+
+Upstream: Go time/format.go.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Types of expressions and of values."""
+"""Types of expressions and values.
+
+Upstream: github.com/google/cel-go/common/types/types.go.
+"""
 
 from __future__ import annotations
 

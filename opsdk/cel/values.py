@@ -1,6 +1,8 @@
-"""Values: Python's own where they fit, and what CEL has beyond them.
+"""CEL values: Python's own types and the types that Python lacks.
 
-bool, int, float, str, bytes, None, lists and dicts stand for themselves; an integer is signed unless it is a `UInt`.
+bool, int, float, str, bytes, None, list and dict represent themselves. An integer is signed unless it is a `UInt`.
+
+Upstream: github.com/google/cel-go/common/types.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""What expressions of admission see of a review."""
+"""The CEL variables of one admission request.
+
+Upstream: k8s.io/apiserver/pkg/admission/plugin/cel/activation.go (v1.36).
+"""
 
 from __future__ import annotations
 

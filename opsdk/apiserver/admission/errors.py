@@ -1,4 +1,7 @@
-"""How plugins say no."""
+"""Errors that admission plugins return.
+
+Upstream: k8s.io/apiserver/pkg/admission/errors.go (v1.36).
+"""
 
 from __future__ import annotations
 

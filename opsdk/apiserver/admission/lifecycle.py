@@ -1,4 +1,7 @@
-"""Nothing is created in namespaces that are missing or on their way out."""
+"""``NamespaceLifecycle``: rejects creation in missing and terminating namespaces.
+
+Upstream: k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle/admission.go (v1.36).
+"""
 
 from __future__ import annotations
 

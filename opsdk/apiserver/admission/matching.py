@@ -1,4 +1,7 @@
-"""Which requests a rule means; pure. Webhooks and admission policies share it."""
+"""Match rules and selectors that webhooks and admission policies share. Pure.
+
+Upstream: k8s.io/apiserver/pkg/admission/plugin/webhook/predicates (v1.36).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objects that plugins go by, at hand without a search: taken in once, then kept up by the storage's changes."""
+"""Caches of the stored objects that plugins look up; storage changes keep them current."""
 
 from __future__ import annotations
 

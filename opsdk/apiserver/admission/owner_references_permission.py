@@ -1,4 +1,7 @@
-"""``OwnerReferencesPermissionEnforcement``: who makes something go with an owner could have deleted it anyway."""
+"""``OwnerReferencesPermissionEnforcement``: checks that the user may delete the object and update the owner.
+
+Upstream: k8s.io/kubernetes/plugin/pkg/admission/gc/gc_admission.go (v1.36).
+"""
 
 from __future__ import annotations
 

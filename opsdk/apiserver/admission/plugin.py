@@ -1,4 +1,7 @@
-"""What most plugins have in common: they take part in one of the two rounds, and in few requests."""
+"""Base classes of mutating and of validating plugins.
+
+Upstream: k8s.io/apiserver/pkg/admission/handler.go (v1.36).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What the first mutating round leaves to the second."""
+"""State for the second mutating round: which webhooks and policies run again.
+
+Upstream: k8s.io/apiserver/pkg/admission/plugin/webhook/mutating/reinvocationcontext.go (v1.36).
+"""
 
 from __future__ import annotations
 

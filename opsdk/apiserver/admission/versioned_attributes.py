@@ -1,4 +1,7 @@
-"""Which version of a request somebody sees: the one that its rules mean, with the objects converted to it."""
+"""Attributes with the objects converted to the version that a webhook or policy matches.
+
+Upstream: k8s.io/apiserver/pkg/admission/conversion.go (v1.36).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What an ``APIService`` says; pure."""
+"""Reads the spec and the conditions of an ``APIService``. Pure.
+
+Upstream: k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper (v1.36).
+"""
 
 from __future__ import annotations
 

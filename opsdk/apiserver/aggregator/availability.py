@@ -1,4 +1,7 @@
-"""Whether a Service can be reached at all, by the objects alone; pure."""
+"""Checks that the Service of an ``APIService`` exists and has endpoints. Pure.
+
+Upstream: k8s.io/kube-aggregator/pkg/controllers/status/remote/remote_available_controller.go (v1.36).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Keeps the ``Available`` condition of each remote ``APIService``: a task for each, and none without."""
+"""Maintains the ``Available`` condition of each remote ``APIService``, with one task for each.
+
+Upstream: k8s.io/kube-aggregator/pkg/controllers/status/remote/remote_available_controller.go (v1.36).
+"""
 
 from __future__ import annotations
 

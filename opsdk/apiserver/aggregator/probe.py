@@ -1,4 +1,7 @@
-"""Asks another server whether it serves its group version, and for its documents."""
+"""Fetches discovery documents from other servers and checks that they serve their group version.
+
+Upstream: k8s.io/apiserver/pkg/endpoints/discovery/aggregated (v1.36).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Passes requests on to other servers, as the user who asks."""
+"""Forwards requests to other servers with the user's identity in headers.
+
+Upstream: k8s.io/kube-aggregator/pkg/apiserver/handler_proxy.go (v1.36).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`Aggregator`: the first server of the chain. What is served elsewhere goes there, the rest to the delegate."""
+"""`Aggregator`: the first server of the delegation chain. It proxies remote groups and delegates the others.
+
+Upstream: k8s.io/kube-aggregator/pkg/apiserver/apiserver.go (v1.36).
+"""
 
 from __future__ import annotations
 

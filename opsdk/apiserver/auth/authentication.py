@@ -1,7 +1,9 @@
 """Authenticators: from a request's credentials to a user.
 
-An authenticator returns a user, or None when the request carries nothing it understands, or raises
-`UnauthorizedError` when it carries something that is wrong.
+An authenticator returns a user. It returns None when the request has no credentials of its type, and raises
+`UnauthorizedError` when the credentials are invalid.
+
+Upstream: k8s.io/apiserver/pkg/authentication/authenticator/interfaces.go (v1.36).
 """
 
 from __future__ import annotations

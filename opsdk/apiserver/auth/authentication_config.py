@@ -1,4 +1,7 @@
-"""What a server behind another one is told: by whose certificates it knows clients, and the proxy in front of it."""
+"""Reads client CA and request header settings from ``extension-apiserver-authentication``.
+
+Upstream: k8s.io/apiserver/pkg/server/options/authentication_dynamic_request_header.go (v1.36).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The authorizer port, and the simplest authorizer."""
+"""The authorizer port and the union authorizer.
+
+Upstream: k8s.io/apiserver/pkg/authorization/authorizer/interfaces.go (v1.36).
+"""
 
 from __future__ import annotations
 

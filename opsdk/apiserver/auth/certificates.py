@@ -1,4 +1,7 @@
-"""Client certificates: the common name is the user, the organisations are its groups."""
+"""Client certificate authentication: the common name is the user, each organisation is a group.
+
+Upstream: k8s.io/apiserver/pkg/authentication/request/x509/x509.go (v1.36).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Users that a trusted proxy vouches for: aggregated servers and API servers know them by headers."""
+"""Request header authentication: a trusted front proxy sends the user in headers.
+
+Upstream: k8s.io/apiserver/pkg/authentication/request/headerrequest/requestheader.go (v1.36).
+"""
 
 from __future__ import annotations
 

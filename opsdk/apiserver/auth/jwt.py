@@ -1,7 +1,9 @@
-"""Signed tokens (JWT), and the key they are signed with.
+"""Signed tokens (JWT) and their signing key.
 
-A key that is made here is an RSA key, as kube-apiserver's usually are; it can be seen in tokens and in
-``/openid/v1/jwks``. Making it takes a while, so it is made when the first token is asked for.
+A generated key is an RSA key, as usual for kube-apiserver. Tokens and ``/openid/v1/jwks`` show its type. Generation is
+slow, so the first token triggers it.
+
+Upstream: k8s.io/kubernetes/pkg/serviceaccount/jwt.go (v1.36).
 """
 
 from __future__ import annotations

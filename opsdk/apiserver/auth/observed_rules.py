@@ -1,7 +1,7 @@
-"""What users really do, and the smallest roles that let them: learned from an authorizer's questions.
+"""The requests that users send, and the smallest RBAC roles that allow them.
 
-The core is a set of uses; `ObservingAuthorizer` fills it. Names of objects are not kept: a role that lists names
-breaks with the next name.
+`ObservingAuthorizer` records each authorization request. Object names are not recorded, because a role with names fails
+for the next object.
 """
 
 from __future__ import annotations

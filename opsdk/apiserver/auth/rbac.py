@@ -1,4 +1,7 @@
-"""Rules of roles: what they allow, and whether some cover others. Pure."""
+"""RBAC rules: what a rule allows and which rules cover others. Pure.
+
+Upstream: k8s.io/component-helpers/auth/rbac/validation/policy_comparator.go (v1.36).
+"""
 
 from __future__ import annotations
 

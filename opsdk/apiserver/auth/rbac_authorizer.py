@@ -1,4 +1,7 @@
-"""Authorization by the stored roles and bindings."""
+"""The RBAC authorizer for stored roles and bindings.
+
+Upstream: k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac/rbac.go (v1.36).
+"""
 
 from __future__ import annotations
 

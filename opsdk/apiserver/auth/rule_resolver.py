@@ -1,4 +1,7 @@
-"""All roles and bindings, arranged so that a decision looks only at the bindings of the one who asks. Pure."""
+"""Indexes roles and bindings by subject, so that a decision reads only the user's bindings. Pure.
+
+Upstream: k8s.io/kubernetes/pkg/registry/rbac/validation/rule.go (v1.36).
+"""
 
 from __future__ import annotations
 

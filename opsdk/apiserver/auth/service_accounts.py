@@ -1,4 +1,7 @@
-"""Tokens of service accounts: what they claim, and whether that still holds. The rules are pure."""
+"""Service account tokens: claims, and their validation against stored objects.
+
+Upstream: k8s.io/kubernetes/pkg/serviceaccount/claims.go, legacy.go (v1.36).
+"""
 
 from __future__ import annotations
 

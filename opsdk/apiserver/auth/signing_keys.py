@@ -1,6 +1,8 @@
-"""Keys that sign tokens and check them: RSA (RS256) and elliptic curves (ES256, ES384, ES512).
+"""Keys that sign and verify tokens: RSA (RS256) and elliptic curves (ES256, ES384, ES512).
 
-Everything of ``cryptography`` is loaded when a key is first used: most servers never sign a token.
+The first use of a key imports ``cryptography``, because most servers never sign a token.
+
+Upstream: k8s.io/kubernetes/pkg/serviceaccount/openidmetadata.go (v1.36).
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""What was asked of a server, by whom, with which outcome: a bounded log in the shape of ``audit.k8s.io/v1``."""
+"""A bounded audit log with ``audit.k8s.io/v1`` events.
+
+Upstream: k8s.io/apiserver/pkg/audit (v1.36).
+"""
 
 from __future__ import annotations
 

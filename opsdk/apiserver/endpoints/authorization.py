@@ -1,4 +1,7 @@
-"""Authorization of calls: what they want in an authorizer's words, and the answer to those who may not."""
+"""Authorizes requests: attributes of a request and the 403 response.
+
+Upstream: k8s.io/apiserver/pkg/endpoints/filters/authorization.go (v1.36).
+"""
 
 from __future__ import annotations
 

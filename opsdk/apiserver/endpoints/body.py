@@ -1,4 +1,7 @@
-"""Request bodies: bytes to trees, strictly or not."""
+"""Reads and decodes request bodies with field validation.
+
+Upstream: k8s.io/apiserver/pkg/endpoints/handlers/rest.go (v1.36).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Large answers, smaller on the wire."""
+"""Compresses large responses with gzip.
+
+Upstream: k8s.io/apiserver/pkg/endpoints/handlers/responsewriters/writers.go (v1.36).
+"""
 
 from __future__ import annotations
 

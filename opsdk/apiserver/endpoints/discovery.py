@@ -1,4 +1,7 @@
-"""Discovery documents, made from what is installed: they cannot disagree with the routes."""
+"""Discovery documents of the installed resources.
+
+Upstream: k8s.io/apiserver/pkg/endpoints/discovery (v1.36).
+"""
 
 from __future__ import annotations
 

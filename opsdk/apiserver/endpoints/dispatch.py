@@ -1,4 +1,7 @@
-"""From a call to the handler of its verb, for the groups that one server has installed."""
+"""Dispatches a request to the handler of its verb, for the groups of one server.
+
+Upstream: k8s.io/apiserver/pkg/endpoints/installer.go (v1.36).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What every request passes, in order, by name: recovery, log, headers, who asks, as whom, and may they."""
+"""The filter chain: recovery, log, headers, authentication, impersonation, authorization.
+
+Upstream: k8s.io/apiserver/pkg/server/config.go (v1.36).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Who owns which field: managedFields on every write."""
+"""Updates ``metadata.managedFields`` on every write.
+
+Upstream: k8s.io/apiserver/pkg/endpoints/handlers/fieldmanager (v1.36).
+"""
 
 from __future__ import annotations
 

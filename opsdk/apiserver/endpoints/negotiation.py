@@ -1,4 +1,7 @@
-"""Which form of answer a client accepts. Pure."""
+"""Content negotiation of responses. Pure.
+
+Upstream: k8s.io/apiserver/pkg/endpoints/handlers/negotiation/negotiate.go (v1.36).
+"""
 
 from __future__ import annotations
 

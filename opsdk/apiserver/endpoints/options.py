@@ -1,4 +1,7 @@
-"""Query options of requests: read, checked, refused in the server's words."""
+"""Parses and validates query options of requests.
+
+Upstream: k8s.io/apimachinery/pkg/apis/meta/internalversion/validation, pkg/apis/meta/v1/validation (v1.36).
+"""
 
 from __future__ import annotations
 

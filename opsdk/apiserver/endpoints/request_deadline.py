@@ -1,4 +1,7 @@
-"""How long a request may take: what the client says in ``timeout``, and never longer than the server's own limits."""
+"""The deadline of a request: its ``timeout`` parameter, limited by the server.
+
+Upstream: k8s.io/apiserver/pkg/endpoints/filters/request_deadline.go (v1.36).
+"""
 
 from __future__ import annotations
 

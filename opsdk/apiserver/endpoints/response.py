@@ -1,4 +1,7 @@
-"""Objects and lists in the form that the client asked for: as they are, as tables, as metadata."""
+"""Encodes objects and lists as objects, Tables or PartialObjectMetadata.
+
+Upstream: k8s.io/apiserver/pkg/endpoints/handlers/response.go (v1.36).
+"""
 
 from __future__ import annotations
 

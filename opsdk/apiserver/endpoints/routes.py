@@ -1,4 +1,7 @@
-"""Paths that are no resources: health, version, discovery, OpenAPI, the list of paths."""
+"""Non-resource paths: health, version, discovery, OpenAPI, the list of paths.
+
+Upstream: k8s.io/apiserver/pkg/server/routes (v1.36).
+"""
 
 from __future__ import annotations
 

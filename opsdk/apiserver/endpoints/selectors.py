@@ -1,4 +1,7 @@
-"""Selectors from queries, refused in the server's words."""
+"""Parses label and field selectors of queries.
+
+Upstream: k8s.io/apimachinery/pkg/labels/selector.go, pkg/fields/selector.go (v1.36).
+"""
 
 from __future__ import annotations
 

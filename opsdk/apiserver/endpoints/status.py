@@ -1,4 +1,7 @@
-"""Errors as ``Status`` objects."""
+"""Encodes errors as ``Status`` objects.
+
+Upstream: k8s.io/apiserver/pkg/endpoints/handlers/responsewriters/status.go (v1.36).
+"""
 
 from __future__ import annotations
 

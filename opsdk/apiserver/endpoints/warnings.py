@@ -1,4 +1,7 @@
-"""Warnings as header lines; pure."""
+"""Encodes warnings as ``Warning`` headers. Pure.
+
+Upstream: k8s.io/apiserver/pkg/endpoints/filters/warning.go (v1.36).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Evaluations that share variables and a budget: how policies and match conditions run their expressions."""
+"""Evaluates the expressions of a policy with shared variables and one cost budget.
+
+Upstream: k8s.io/apiserver/pkg/admission/plugin/cel/condition.go (v1.36).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What expressions of admission may refer to: the object, the old one, the request, the authorizer."""
+"""The CEL environment of admission: object, oldObject, request, params, authorizer.
+
+Upstream: k8s.io/apiserver/pkg/admission/plugin/cel/compile.go (v1.36).
+"""
 
 from __future__ import annotations
 

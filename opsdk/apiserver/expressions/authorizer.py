@@ -1,4 +1,7 @@
-"""``authorizer``: expressions of admission ask what somebody may do."""
+"""The ``authorizer`` variable and its functions.
+
+Upstream: k8s.io/apiserver/pkg/cel/library/authz.go (v1.36).
+"""
 
 from __future__ import annotations
 

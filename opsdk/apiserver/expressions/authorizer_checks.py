@@ -1,4 +1,4 @@
-"""Questions to an authorizer, which takes waiting, from expressions, which cannot wait."""
+"""Answers authorizer checks from synchronous expressions: it awaits missing decisions, then evaluates again."""
 
 from __future__ import annotations
 

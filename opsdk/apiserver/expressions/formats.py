@@ -1,4 +1,7 @@
-"""Named formats: ``format.dns1123Label().validate(name)``."""
+"""Named formats: ``format.dns1123Label().validate(name)``.
+
+Upstream: k8s.io/apiserver/pkg/cel/library/format.go (v1.36).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""``Object{...}`` and ``JSONPatch{...}``: what expressions of mutating policies are made of."""
+"""``Object{...}`` and ``JSONPatch{...}`` values of mutating policies.
+
+Upstream: k8s.io/apiserver/pkg/cel/mutation (v1.36).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Types made from schemas: what expressions may ask of a value, and how large it can be."""
+"""CEL types of schemas, with size bounds for cost estimation.
+
+Upstream: k8s.io/apiserver/pkg/cel/common/schemas.go (v1.36).
+"""
 
 from __future__ import annotations
 

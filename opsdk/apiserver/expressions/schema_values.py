@@ -1,4 +1,7 @@
-"""Values bound to their schemas: JSON trees as expressions see them, converted only where they are looked at."""
+"""CEL values of JSON trees, converted lazily by their schema.
+
+Upstream: k8s.io/apiserver/pkg/cel/common (v1.36).
+"""
 
 from __future__ import annotations
 

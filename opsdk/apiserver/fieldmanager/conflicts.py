@@ -1,4 +1,7 @@
-"""Conflicts of server-side apply, told as the server tells them."""
+"""Conflict errors of server-side apply.
+
+Upstream: k8s.io/apimachinery/pkg/util/managedfields/internal/conflict.go (v1.36).
+"""
 
 from __future__ import annotations
 

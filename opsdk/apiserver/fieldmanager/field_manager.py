@@ -1,4 +1,7 @@
-"""`FieldManager`: what a write does to ``metadata.managedFields``, and what an apply does to the object."""
+"""`FieldManager`: updates ``metadata.managedFields`` and applies configurations.
+
+Upstream: k8s.io/apimachinery/pkg/util/managedfields/internal/fieldmanager.go (v1.36).
+"""
 
 from __future__ import annotations
 

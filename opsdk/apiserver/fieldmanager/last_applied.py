@@ -1,7 +1,9 @@
-"""kubectl's move from client-side to server-side apply.
+"""Migrates ``kubectl apply`` from client-side to server-side apply.
 
-``kubectl apply`` used to keep what it applied in an annotation. When it applies by the server, conflicts about fields
-that the annotation accounts for are its own, and the annotation is kept current as long as it exists.
+Client-side apply stores the configuration in an annotation. On the first server-side apply, kubectl owns the fields of
+that annotation, so they cause no conflict. Later applies update the annotation while it exists.
+
+Upstream: k8s.io/apimachinery/pkg/util/managedfields/internal/lastappliedmanager.go, lastappliedupdater.go (v1.36).
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""``metadata.managedFields``: decoding, encoding and order of its entries."""
+"""Decodes, encodes and sorts ``metadata.managedFields``.
+
+Upstream: k8s.io/apimachinery/pkg/util/managedfields/internal/managedfields.go (v1.36).
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""Owners seen through the scale subresource: of the whole object, a Scale shows one field.
+"""Maps managedFields between an object and its Scale.
 
-A write to a Scale is recorded on the Scale; then its owners are carried back to the object. Nobody's time changes by
-that, because the times belong to the object's entries.
+A Scale shows only the replicas of an object. A write to the Scale changes the Scale's managedFields, and this module
+copies the ownership of the replicas to the object. The entries of the object keep their times.
+
+Upstream: k8s.io/apimachinery/pkg/util/managedfields/scalehandler.go (v1.36).
 """
 
 from __future__ import annotations

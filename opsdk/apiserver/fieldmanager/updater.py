@@ -1,6 +1,8 @@
-"""Moving ownership: what a write takes from whom, and what an apply removes.
+"""Changes of ownership by updates and applies, and the fields that an apply removes.
 
-All functions work on objects without ``managedFields``.
+All functions take objects without ``managedFields``.
+
+Upstream: sigs.k8s.io/structured-merge-diff/merge/update.go.
 """
 
 from __future__ import annotations

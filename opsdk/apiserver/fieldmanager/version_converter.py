@@ -1,4 +1,7 @@
-"""Objects and owners in several API versions: what an owner's fields mean depends on its version."""
+"""Converts objects and field sets between API versions.
+
+Upstream: k8s.io/apimachinery/pkg/util/managedfields/internal/versionconverter.go (v1.36).
+"""
 
 from __future__ import annotations
 

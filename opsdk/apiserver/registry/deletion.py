@@ -1,4 +1,7 @@
-"""Deleting in steps: marks, finalizers, grace. Pure."""
+"""Graceful deletion: deletion timestamp, finalizers, grace period. Pure.
+
+Upstream: k8s.io/apiserver/pkg/registry/rest/delete.go (v1.36).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The rules of ``metadata`` that hold for every kind. Pure."""
+"""Defaulting and validation of ``metadata`` for every kind. Pure.
+
+Upstream: k8s.io/apimachinery/pkg/api/validation/objectmeta.go (v1.36).
+"""
 
 from __future__ import annotations
 

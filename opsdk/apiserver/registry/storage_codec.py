@@ -1,4 +1,7 @@
-"""Between the version that a store works in and the one that is kept."""
+"""Converts between the store's version and the storage version.
+
+Upstream: k8s.io/apiserver/pkg/server/storage/storage_codec.go (v1.36).
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
 """The generic store: one storage, one strategy, every verb.
 
-PUT, PATCH and apply all call `GenericStore.update`; they differ only in the function from the stored object to the
-desired one. A dry run takes the same path and stops before the write.
+PUT, PATCH and apply call `GenericStore.update`; each passes its function from the stored object to the desired one. A
+dry run takes the same path and stops before the write.
+
+Upstream: k8s.io/apiserver/pkg/registry/generic/registry/store.go (v1.36).
 """
 
 from __future__ import annotations

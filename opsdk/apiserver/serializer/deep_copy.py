@@ -1,4 +1,4 @@
-"""Copies of JSON trees: stored objects are never changed, so whoever changes one takes a copy first."""
+"""Deep copies of JSON trees. Stored objects are immutable, so a writer copies first."""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""What is wrong with a text that is no JSON, in the words of the server's scanner. Pure.
+"""Error messages of Go's JSON scanner for invalid JSON. Pure.
 
-The scanner stops at the first byte that cannot follow, and says what it was doing there.
+The scanner stops at the first invalid byte and names the token that it was reading.
+
+Upstream: sigs.k8s.io/json/internal/golang/encoding/json/scanner.go.
 """
 
 from __future__ import annotations

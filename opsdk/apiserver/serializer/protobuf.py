@@ -1,7 +1,8 @@
-"""Reads Kubernetes' protobuf bodies into JSON trees, by tables of messages. Pure.
+"""Decodes Kubernetes protobuf bodies to JSON trees, by tables of messages. Pure.
 
-A body is four magic bytes and a ``runtime.Unknown``: the kind, and the bytes of the object. Go's typed clients send
-protobuf bodies; responses may be JSON.
+A body is four magic bytes and a ``runtime.Unknown``, which holds the kind and the bytes of the object.
+
+Upstream: k8s.io/apimachinery/pkg/runtime/serializer/protobuf/protobuf.go (v1.36).
 """
 
 from __future__ import annotations

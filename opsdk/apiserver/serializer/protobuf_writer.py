@@ -1,6 +1,8 @@
-"""Writes JSON values as Kubernetes protobuf, by tables of messages. Pure.
+"""Encodes JSON values as Kubernetes protobuf, by tables of messages. Pure.
 
-What is nothing in a tree is not written. Readers take a field that is missing for its zero, so they see the same.
+The encoder omits absent fields; a reader takes the zero value for them.
+
+Upstream: k8s.io/apimachinery/pkg/runtime/serializer/protobuf/protobuf.go (v1.36).
 """
 
 from __future__ import annotations

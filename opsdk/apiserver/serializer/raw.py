@@ -1,6 +1,8 @@
-"""Fields that the real server keeps as the text in which they came (``RawExtension``). Pure.
+"""``RawExtension`` fields, which keep the JSON text of the request. Pure.
 
-Two objects that differ in white space alone differ there, and a patch writes everything anew without white space.
+Two such values differ when only their white space differs. A patch rewrites them without white space.
+
+Upstream: k8s.io/apimachinery/pkg/runtime/extension.go (v1.36).
 """
 
 from __future__ import annotations

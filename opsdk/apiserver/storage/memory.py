@@ -1,4 +1,4 @@
-"""The storage in memory; also the front of the durable ones, which hear of each commit before it is visible."""
+"""In-memory storage. A durable storage receives each commit before it is visible."""
 
 from __future__ import annotations
 

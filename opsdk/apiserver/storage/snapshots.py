@@ -1,4 +1,4 @@
-"""All objects as they were at one revision, shared with the storage until either side changes."""
+"""Snapshots of all objects at one revision; the storage copies on write."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A durable storage: memory in front, SQLite behind.
 
-Every change is committed to the write-ahead log before it is visible, so an acknowledged write survives ``kill -9``.
-Objects are loaded when it is opened; the history of changes is not kept: watches from before a restart list again.
+Each change is in the write-ahead log before it is visible, so an acknowledged write survives ``kill -9``. Opening loads
+the objects but no history, so watches from before a restart must list again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""The messages of remote commands: a channel's number, and bytes. Pure.
+"""Messages of exec, attach and port-forward over WebSocket: a channel number and bytes. Pure.
 
-The versions differ in how a message is written (binary, or base64 in text), in how the end is told (in words, or with a
-Status), and in whether a client can end one stream alone.
+The protocol versions differ in the encoding (binary or base64), in the final status (text or ``Status``), and in the
+ability to close one stream.
+
+Upstream: k8s.io/apimachinery/pkg/util/remotecommand/constants.go (v1.36).
 """
 
 from __future__ import annotations

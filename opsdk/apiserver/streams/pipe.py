@@ -1,4 +1,4 @@
-"""What whoever plays a container, or listens on its port, reads and writes."""
+"""Byte pipes between a client and a simulated container or port."""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""Commands and ports, over whatever a client speaks.
+"""Exec, attach and port-forward, independent of the client's protocol.
 
-Whoever plays the container reads and writes, and is cancelled when nobody listens any more.
+A responder simulates the container. The server cancels it when the client disconnects.
+
+Upstream: k8s.io/kubelet/pkg/cri/streaming/remotecommand (v1.36).
 """
 
 from __future__ import annotations

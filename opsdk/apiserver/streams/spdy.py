@@ -1,6 +1,8 @@
-"""The frames of SPDY/3.1, which older clients of remote commands speak, and all clients of forwarded ports. Pure.
+"""SPDY/3.1 frames, which old exec clients and all port-forward clients use. Pure.
 
-Windows and priorities are left out, as the clients of Kubernetes do.
+Flow-control windows and priorities are not implemented, as in Kubernetes' clients.
+
+Upstream: github.com/moby/spdystream/spdy.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Commands and ports over SPDY: a stream for each channel, begun by the client and named by its headers."""
+"""Exec, attach and port-forward over SPDY, with one stream for each channel.
+
+Upstream: k8s.io/kubelet/pkg/cri/streaming/remotecommand/httpstream.go (v1.36).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Answers that go on with SPDY/3.1: for commands and ports, on the connection itself or inside a WebSocket."""
+"""Upgrades to SPDY/3.1, on the connection itself or inside a WebSocket.
+
+Upstream: k8s.io/apimachinery/pkg/util/httpstream/spdy (v1.36).
+"""
 
 from __future__ import annotations
 

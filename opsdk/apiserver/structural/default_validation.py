@@ -1,4 +1,7 @@
-"""Defaults inside a CRD's schema: they must be what the schema itself allows."""
+"""Validates the defaults of a CRD's schema.
+
+Upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting/validation.go (v1.36).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Filling in what the schema says an absent field has."""
+"""Applies the defaults of a schema.
+
+Upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting/algorithm.go (v1.36).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Objects inside of objects: what holds for every object holds for them, too. Pure."""
+"""Coerces and validates embedded objects (``x-kubernetes-embedded-resource``). Pure.
+
+Upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/schema/objectmeta (v1.36).
+"""
 
 from __future__ import annotations
 

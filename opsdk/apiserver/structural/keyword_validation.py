@@ -1,4 +1,7 @@
-"""The vocabulary of a CRD's schema: what each level may say, whether the schema is structural or not."""
+"""Validates the keywords of each level of a CRD's schema.
+
+Upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation/validation.go (v1.36).
+"""
 
 from __future__ import annotations
 

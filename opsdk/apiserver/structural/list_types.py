@@ -1,4 +1,7 @@
-"""Lists that are sets or maps: no element twice."""
+"""Validates lists of type ``set`` and ``map``: items are unique.
+
+Upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype/validation.go (v1.36).
+"""
 
 from __future__ import annotations
 

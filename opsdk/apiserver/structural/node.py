@@ -1,4 +1,7 @@
-"""One level of a schema, compiled: what pruning, defaulting and validation look at."""
+"""One level of a compiled schema.
+
+Upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/schema/structural.go (v1.36).
+"""
 
 from __future__ import annotations
 

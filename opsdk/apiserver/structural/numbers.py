@@ -1,4 +1,7 @@
-"""Numbers as the server judges them: their range, steps and bounds, and when a float counts as an integer. Pure."""
+"""Number validation: bounds, multiples, formats, and floats that are integers. Pure.
+
+Upstream: k8s.io/kube-openapi/pkg/validation/validate/values.go (v1.36).
+"""
 
 from __future__ import annotations
 

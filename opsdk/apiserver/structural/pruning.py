@@ -1,4 +1,7 @@
-"""Dropping what the schema does not know."""
+"""Prunes fields that the schema does not specify.
+
+Upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning/algorithm.go (v1.36).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""One rule of ``x-kubernetes-validations``, compiled."""
+"""One compiled rule of ``x-kubernetes-validations``.
+
+Upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel/compilation.go (v1.36).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a schema has rules."""
+"""Finds the levels of a schema that have rules."""
 
 from __future__ import annotations
 

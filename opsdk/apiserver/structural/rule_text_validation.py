@@ -1,4 +1,7 @@
-"""How the entries of ``x-kubernetes-validations`` are written, before anything is compiled."""
+"""Validates the fields of ``x-kubernetes-validations`` entries without compiling them.
+
+Upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation/validation.go (v1.36).
+"""
 
 from __future__ import annotations
 

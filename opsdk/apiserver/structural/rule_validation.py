@@ -1,4 +1,7 @@
-"""What ``x-kubernetes-validations`` in a CRD's schema may be."""
+"""Compiles and validates ``x-kubernetes-validations`` of a CRD's schema, with cost limits.
+
+Upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation/validation.go (v1.36).
+"""
 
 from __future__ import annotations
 

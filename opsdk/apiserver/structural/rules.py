@@ -1,4 +1,7 @@
-"""Evaluating ``x-kubernetes-validations`` on objects."""
+"""Evaluates ``x-kubernetes-validations`` on objects, with ratcheting.
+
+Upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel/validation.go (v1.36).
+"""
 
 from __future__ import annotations
 

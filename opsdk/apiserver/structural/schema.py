@@ -1,4 +1,7 @@
-"""`StructuralSchema`: a CRD's schema at work."""
+"""`StructuralSchema`: prunes, defaults and validates objects by a CRD's schema.
+
+Upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/schema (v1.36).
+"""
 
 from __future__ import annotations
 

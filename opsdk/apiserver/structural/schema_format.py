@@ -1,4 +1,7 @@
-"""Schemas as messages show them: in the server's own form, with every field."""
+"""Formats schemas as Go's ``%v`` does, for messages.
+
+Upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/schema (v1.36).
+"""
 
 from __future__ import annotations
 

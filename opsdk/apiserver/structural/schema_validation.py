@@ -1,4 +1,7 @@
-"""What a CRD's schema itself may contain."""
+"""Validates that a CRD's schema is structural.
+
+Upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/schema/validation.go (v1.36).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Validating a tree by its schema: the server's checks, in its order, with its messages."""
+"""Validates a JSON tree by its schema, with kube-openapi's checks, order and messages.
+
+Upstream: k8s.io/kube-openapi/pkg/validation/validate/schema.go (v1.36).
+"""
 
 from __future__ import annotations
 

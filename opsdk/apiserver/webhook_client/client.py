@@ -1,4 +1,7 @@
-"""`WebhookClient`: posts JSON to webhooks, over TLS or inside this process."""
+"""`WebhookClient`: posts JSON to webhooks, over TLS or in process.
+
+Upstream: k8s.io/apiserver/pkg/util/webhook/client.go (v1.36).
+"""
 
 from __future__ import annotations
 

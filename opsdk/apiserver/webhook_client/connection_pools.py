@@ -1,4 +1,4 @@
-"""`ConnectionPools`: connections to other servers, over TLS or inside this process, kept for the next call."""
+"""`ConnectionPools`: reused connections to other servers, over TLS or in process."""
 
 from __future__ import annotations
 

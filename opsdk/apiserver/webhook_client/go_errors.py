@@ -1,4 +1,7 @@
-"""What Go says when a call fails; pure."""
+"""Error messages of Go's ``net/http`` client. Pure.
+
+Upstream: Go net/http/client.go, net/net.go.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests that ask applications of this process to go over to another protocol."""
+"""Upgrade requests to applications in this process."""
 
 from __future__ import annotations
 

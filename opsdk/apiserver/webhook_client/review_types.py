@@ -1,4 +1,7 @@
-"""The types of what webhooks answer: which review it is, and whether its fields are what they must be; pure."""
+"""Checks kind, version and field types of webhook responses. Pure.
+
+Upstream: k8s.io/apiserver/pkg/util/webhook/validation.go (v1.36).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Conversions between values and their texts."""
+"""Conversions between CEL types and strings.
+
+Upstream: github.com/google/cel-go/common/types.
+"""
 
 from __future__ import annotations
 

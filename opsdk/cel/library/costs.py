@@ -1,4 +1,7 @@
-"""Costs that several libraries share: those of walking through texts and lists."""
+"""Cost functions that several libraries share.
+
+Upstream: k8s.io/apiserver/pkg/cel/library/cost.go (v1.36).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""``format``: ``%s``, ``%d``, ``%f``, ``%e``, ``%b``, ``%o``, ``%x``, ``%X`` and ``%%``."""
+"""``format``: the verbs ``%s``, ``%d``, ``%f``, ``%e``, ``%b``, ``%o``, ``%x``, ``%X`` and ``%%``.
+
+Upstream: github.com/google/cel-go/ext/formatting.go.
+"""
 
 from __future__ import annotations
 

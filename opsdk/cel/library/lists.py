@@ -1,4 +1,7 @@
-"""Lists: what Kubernetes adds (``sum``, ``isSorted``), the lists extension (``sort``, ``slice``), and sets."""
+"""List libraries: Kubernetes' functions (``sum``, ``isSorted``), cel-go's lists extension, and sets.
+
+Upstream: k8s.io/apiserver/pkg/cel/library/lists.go, github.com/google/cel-go/ext/lists.go, ext/sets.go.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""URLs, IP addresses and networks."""
+"""URLs, IP addresses and CIDRs.
+
+Upstream: k8s.io/apiserver/pkg/cel/library/urls.go, ip.go, cidr.go (v1.36).
+"""
 
 from __future__ import annotations
 

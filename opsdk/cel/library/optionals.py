@@ -1,4 +1,7 @@
-"""Values that may be missing: ``optional.of``, ``orValue``, ``optMap`` and their kin."""
+"""Optional values: ``optional.of``, ``orValue``, ``optMap`` and related functions.
+
+Upstream: github.com/google/cel-go/cel/library.go.
+"""
 
 from __future__ import annotations
 

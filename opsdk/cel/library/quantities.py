@@ -1,4 +1,7 @@
-"""Resource quantities and semantic versions."""
+"""Resource quantities and semantic versions.
+
+Upstream: k8s.io/apiserver/pkg/cel/library/quantity.go, semverlib.go (v1.36).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The standard library: operators, conversions, strings, and the parts of dates."""
+"""The standard library: operators, conversions, strings and timestamp accessors.
+
+Upstream: github.com/google/cel-go/common/stdlib/standard.go.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The strings extension, version 2."""
+"""The strings extension, version 2.
+
+Upstream: github.com/google/cel-go/ext/strings.go.
+"""
 
 from __future__ import annotations
 

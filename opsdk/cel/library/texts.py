@@ -1,4 +1,7 @@
-"""Small libraries on texts: ``find`` and ``findAll``, the maps of two-variable folds, escaping keys of JSON patches."""
+"""Small libraries: ``find`` and ``findAll``, two-variable comprehensions, JSON patch key escaping.
+
+Upstream: k8s.io/apiserver/pkg/cel/library/regex.go, jsonpatch.go (v1.36).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The expressions of a policy, compiled."""
+"""The compiled expressions of a policy.
+
+Upstream: k8s.io/apiserver/pkg/admission/plugin/policy/validating/plugin.go (v1.36).
+"""
 
 from __future__ import annotations
 

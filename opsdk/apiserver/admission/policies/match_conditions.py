@@ -1,4 +1,7 @@
-"""Match conditions of policies."""
+"""Evaluates ``matchConditions`` of policies.
+
+Upstream: k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions/matcher.go (v1.36).
+"""
 
 from __future__ import annotations
 

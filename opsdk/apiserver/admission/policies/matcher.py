@@ -1,4 +1,7 @@
-"""Which policies, bindings and parameters a request concerns."""
+"""Matches a request with policies, bindings and params.
+
+Upstream: k8s.io/apiserver/pkg/admission/plugin/policy/generic/policy_dispatcher.go (v1.36).
+"""
 
 from __future__ import annotations
 

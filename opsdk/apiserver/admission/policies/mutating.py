@@ -1,4 +1,7 @@
-"""Mutating policies: one after another, each sees what those before it made of the object."""
+"""Runs mutating policies in order; each receives the object that the previous ones changed.
+
+Upstream: k8s.io/apiserver/pkg/admission/plugin/policy/mutating/dispatcher.go (v1.36).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Which parameters a binding means; the texts are the server's."""
+"""Resolves the ``paramRef`` of a binding to objects.
+
+Upstream: k8s.io/apiserver/pkg/admission/plugin/policy/generic/policy_dispatcher.go (v1.36).
+"""
 
 from __future__ import annotations
 

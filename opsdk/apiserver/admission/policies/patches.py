@@ -1,4 +1,7 @@
-"""What mutations make of an object; pure."""
+"""Applies the result of a mutation expression to an object. Pure.
+
+Upstream: k8s.io/apiserver/pkg/admission/plugin/policy/mutating/patch (v1.36).
+"""
 
 from __future__ import annotations
 

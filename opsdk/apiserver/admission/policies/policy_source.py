@@ -1,4 +1,7 @@
-"""The policies that are bound to something, read once for each change of a policy or a binding."""
+"""Policies with their bindings, read again after a change of either.
+
+Upstream: k8s.io/apiserver/pkg/admission/plugin/policy/generic/policy_source.go (v1.36).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Validating policies: what they decide, and what becomes of it."""
+"""Runs validating policies: decisions, validation actions, audit annotations.
+
+Upstream: k8s.io/apiserver/pkg/admission/plugin/policy/validating/dispatcher.go (v1.36).
+"""
 
 from __future__ import annotations
 

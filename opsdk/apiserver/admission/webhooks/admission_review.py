@@ -1,4 +1,7 @@
-"""AdmissionReview objects: the question, and what an answer means; pure."""
+"""Builds AdmissionReview requests and interprets responses. Pure.
+
+Upstream: k8s.io/apiserver/pkg/admission/plugin/webhook/request/admissionreview.go (v1.36).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The configured webhooks, read once for each change of a configuration."""
+"""The webhooks of all configurations, read again after a change of one.
+
+Upstream: k8s.io/apiserver/pkg/admission/configuration (v1.36).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Match conditions of webhooks, judged by CEL."""
+"""Evaluates ``matchConditions`` of webhooks with CEL.
+
+Upstream: k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions/matcher.go (v1.36).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Admission between decoding and storing: the port, the ordered chain, and how the verbs call it."""
+"""Runs admission between decoding and storing, for every verb.
+
+Upstream: k8s.io/apiserver/pkg/endpoints/handlers/create.go (v1.36).
+"""
 
 from __future__ import annotations
 

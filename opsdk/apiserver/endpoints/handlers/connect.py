@@ -1,4 +1,7 @@
-"""Subresources that speak HTTP themselves: logs, proxies."""
+"""CONNECT: subresources that handle HTTP themselves, such as ``log`` and ``proxy``.
+
+Upstream: k8s.io/apiserver/pkg/endpoints/handlers/get.go (v1.36).
+"""
 
 from __future__ import annotations
 

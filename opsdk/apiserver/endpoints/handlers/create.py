@@ -1,4 +1,7 @@
-"""POST of an object, or to a subresource that creates."""
+"""CREATE of an object or of a subresource.
+
+Upstream: k8s.io/apiserver/pkg/endpoints/handlers/create.go (v1.36).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""DELETE of one object and of a collection."""
+"""DELETE of one object and of a collection.
+
+Upstream: k8s.io/apiserver/pkg/endpoints/handlers/delete.go (v1.36).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""GET of one object."""
+"""GET of one object.
+
+Upstream: k8s.io/apiserver/pkg/endpoints/handlers/get.go (v1.36).
+"""
 
 from __future__ import annotations
 

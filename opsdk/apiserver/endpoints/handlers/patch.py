@@ -1,7 +1,9 @@
 """PATCH: JSON patch, merge patch, strategic merge patch, apply.
 
-All four are functions from the current object to the wanted one; the store runs them in its one update path, again
-when somebody else was faster.
+Each patch type is a function from the current object to the desired one. The store calls it in its update path, and
+calls it again after a conflict.
+
+Upstream: k8s.io/apiserver/pkg/endpoints/handlers/patch.go (v1.36).
 """
 
 from __future__ import annotations

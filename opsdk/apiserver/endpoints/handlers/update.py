@@ -1,4 +1,7 @@
-"""PUT."""
+"""UPDATE of an object with PUT.
+
+Upstream: k8s.io/apiserver/pkg/endpoints/handlers/update.go (v1.36).
+"""
 
 from __future__ import annotations
 

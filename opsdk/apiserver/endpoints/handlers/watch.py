@@ -1,4 +1,7 @@
-"""GET with ``watch``: a stream of events, one JSON object on each line, or frames of protobuf."""
+"""WATCH: a stream of events as JSON lines or protobuf frames.
+
+Upstream: k8s.io/apiserver/pkg/endpoints/handlers/watch.go (v1.36).
+"""
 
 from __future__ import annotations
 

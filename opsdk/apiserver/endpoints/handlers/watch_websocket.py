@@ -1,4 +1,7 @@
-"""A watch over a WebSocket: each event is a message."""
+"""WATCH over a WebSocket, with one message for each event.
+
+Upstream: k8s.io/apiserver/pkg/endpoints/handlers/watch.go (v1.36).
+"""
 
 from __future__ import annotations
 

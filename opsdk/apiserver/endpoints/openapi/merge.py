@@ -1,4 +1,7 @@
-"""OpenAPI v2 documents of several servers as one; pure."""
+"""Merges the OpenAPI v2 documents of several servers. Pure.
+
+Upstream: k8s.io/kube-openapi/pkg/aggregator/aggregator.go (v1.36).
+"""
 
 from __future__ import annotations
 

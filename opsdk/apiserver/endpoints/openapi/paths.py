@@ -1,4 +1,7 @@
-"""The paths of a resource and what can be done at them, as OpenAPI 3 says it. Pure."""
+"""OpenAPI 3 paths and operations of a resource. Pure.
+
+Upstream: k8s.io/kube-openapi/pkg/builder3/openapi.go (v1.36).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""From OpenAPI 3 to 2, as far as kubectl and generators look. Pure."""
+"""Converts OpenAPI 3 documents to version 2, for kubectl and generators. Pure.
+
+Upstream: k8s.io/kube-openapi/pkg/builder/openapi.go (v1.36).
+"""
 
 from __future__ import annotations
 

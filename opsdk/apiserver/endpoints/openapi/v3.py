@@ -1,4 +1,7 @@
-"""OpenAPI documents, made from what is installed."""
+"""OpenAPI documents of the installed resources.
+
+Upstream: k8s.io/kube-openapi/pkg/handler3/handler.go (v1.36).
+"""
 
 from __future__ import annotations
 
