@@ -105,7 +105,7 @@ class ResourceServer:
         served = self.find(info.group, info.version, info.resource, info.subresource)
         if served is None:
             raise api_errors.no_such_resource()
-        return await dispatch.direct(call, served, self._admission)
+        return await dispatch.dispatch(call, served, self._admission)
 
     def groups(self) -> Sequence[ServedGroup]:
         """See `Delegate`."""

@@ -12,15 +12,15 @@ from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.errors import Cause, ForbiddenError
 
 
-def name_of(review: Attributes) -> str:
+def name_of(attributes: Attributes) -> str:
     """The name as refusals show it; where the server makes one up, what it begins with."""
-    meta = (review.obj or {}).get("metadata") or {}
-    return review.name or meta.get("name") or meta.get("generateName") or "Unknown"
+    meta = (attributes.obj or {}).get("metadata") or {}
+    return attributes.name or meta.get("name") or meta.get("generateName") or "Unknown"
 
 
-def refused(review: Attributes, why: str, *, causes: tuple[Cause, ...] = ()) -> ForbiddenError:
+def refused(attributes: Attributes, why: str, *, causes: tuple[Cause, ...] = ()) -> ForbiddenError:
     """403 with the reason."""
-    return api_errors.forbidden(review.served.info, name_of(review), why, causes=causes)
+    return api_errors.forbidden(attributes.served.info, name_of(attributes), why, causes=causes)
 
 
 def together(texts: Sequence[str]) -> str:

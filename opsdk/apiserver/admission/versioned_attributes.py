@@ -50,11 +50,11 @@ class VersionedAttributes:
 class VersionedAttributesAccessor:
     """The versions of one review."""
 
-    def __init__(self, review: Attributes, equivalents: Equivalents, namespace: Namespaces) -> None:
-        self._review = review
+    def __init__(self, attributes: Attributes, equivalents: Equivalents, namespace: Namespaces) -> None:
+        self._review = attributes
         self._equivalents = equivalents
         self._namespace = namespace
-        self._asked = RequestAttributes.of(review)
+        self._asked = RequestAttributes.of(attributes)
         self._others: Sequence[InstalledResource] | None = None
         self._old: dict[int, JsonObject | None] = {}
 

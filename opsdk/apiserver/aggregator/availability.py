@@ -23,7 +23,7 @@ class Network:
     endpoints: JsonObject | None = None
 
 
-def obstacle(remote: RemoteService, network: Network) -> Availability | None:
+def unavailable_reason(remote: RemoteService, network: Network) -> Availability | None:
     """Why nobody can answer; None where it is worth trying."""
     where = f'service/{remote.service} in "{remote.namespace}"'
     if network.service is None:

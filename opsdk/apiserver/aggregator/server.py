@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.closing import Closing
 from opsdk.apiserver.aggregator.api_services import Availability, RemoteService, judged, remote_of
-from opsdk.apiserver.aggregator.availability import SLICE_OF, Network, obstacle
+from opsdk.apiserver.aggregator.availability import SLICE_OF, Network, unavailable_reason
 from opsdk.apiserver.aggregator.available_condition_controller import AvailableConditionController
 from opsdk.apiserver.aggregator.group_priorities import GroupPriorities
 from opsdk.apiserver.aggregator.probe import Probe, stale
@@ -146,7 +146,7 @@ class Aggregator(Closing):
         """See `AvailabilityChecks`."""
         verdict = None
         if not self._lines.inside(f"{remote.host}:{remote.port}"):
-            verdict = obstacle(remote, self._around.network(remote.namespace, remote.service))
+            verdict = unavailable_reason(remote, self._around.network(remote.namespace, remote.service))
         if verdict is not None:
             self._learn(remote, None)
             return verdict, False

@@ -29,7 +29,7 @@ from opsdk.apiserver.resources import InstalledResource
 from opsdk.http.server.response import HttpResponse
 
 
-async def direct(call: Call, served: InstalledResource, admission: AdmissionInterface) -> HttpResponse:
+async def dispatch(call: Call, served: InstalledResource, admission: AdmissionInterface) -> HttpResponse:
     """Answer by the handler of the verb; what the resource cannot do is a 405."""
     info = call.info
     check_route(info, served)

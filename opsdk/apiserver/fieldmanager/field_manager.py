@@ -21,7 +21,7 @@ from opsdk.apiserver.fieldmanager.managed_fields import (
     with_entries,
     without_entries,
 )
-from opsdk.apiserver.fieldmanager.updater import Updater
+from opsdk.apiserver.fieldmanager.updater import OwnershipUpdater
 from opsdk.apiserver.fieldmanager.version_converter import Convert, VersionConverter
 from opsdk.errors import ApiError, BadRequestError, DecodeError, PatchError
 from opsdk.structured_merge.fieldpath import EMPTY, FieldSet
@@ -80,7 +80,7 @@ class FieldManager:
         self._unconvertible = unconvertible
         self._loose = loose
         versions = VersionConverter(shape, api_version, convert=convert, shapes=shapes)
-        self._updater = Updater(versions, ignored=reset_fields, ignored_in=reset_in)
+        self._updater = OwnershipUpdater(versions, ignored=reset_fields, ignored_in=reset_in)
 
     def update(self, live: Object | None, new: Object, *, manager: str, now: str) -> JsonObject:
         """`new` with the owners it has after `manager` wrote it over `live` (None: created it).

@@ -20,7 +20,7 @@ from opsdk.structured_merge.value import JsonValue
 Object = Mapping[str, JsonValue]
 
 
-class Updater:
+class OwnershipUpdater:
     """The rules, for one resource seen in one version."""
 
     def __init__(

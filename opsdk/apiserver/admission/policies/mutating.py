@@ -32,31 +32,31 @@ from opsdk.structured_merge.equality import deep_equal
 from opsdk.structured_merge.value import JsonObject
 
 
-async def mutate(review: Attributes, bound: Sequence[PolicyHook], ports: PolicyDependencies) -> None:
+async def mutate(attributes: Attributes, bound: Sequence[PolicyHook], ports: PolicyDependencies) -> None:
     """Change the object.
 
     Raises:
         ApiError: a policy cannot be followed.
     """
-    choice = await choose(review, bound, ports)
+    choice = await choose(attributes, bound, ports)
     failures = choice.failures
     if choice.chosen:
-        failures = [*failures, *await _Mutator(review, ports).run(choice.chosen)]
+        failures = [*failures, *await _Mutator(attributes, ports).run(choice.chosen)]
     if failures:
         texts = [_text(failure) for failure in failures]
         causes = tuple(Cause(message=text) for text in texts)
-        error = api_errors.forbidden(review.served.info, review.shown_name, "", causes=causes)
+        error = api_errors.forbidden(attributes.served.info, attributes.shown_name, "", causes=causes)
         raise ApiError(texts[0], code=403, reason=failures[0].reason or "Forbidden", details=error.details)
 
 
 class _Mutator:
-    """One round of one review."""
+    """One mutating round of one request."""
 
-    def __init__(self, review: Attributes, ports: PolicyDependencies) -> None:
-        self._review = review
-        self._views = VersionedAttributesAccessor(review, ports.equivalents, ports.namespace)
+    def __init__(self, attributes: Attributes, ports: PolicyDependencies) -> None:
+        self._review = attributes
+        self._views = VersionedAttributesAccessor(attributes, ports.equivalents, ports.namespace)
         self._asking = AuthorizerChecks(ports.authorizer)
-        self._namespace = namespace_of(review, ports)
+        self._namespace = namespace_of(attributes, ports)
         self._failures: list[PolicyFailure] = []
 
     async def run(self, chosen: Sequence[PolicyInvocation]) -> list[PolicyFailure]:

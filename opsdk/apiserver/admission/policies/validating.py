@@ -156,42 +156,42 @@ class _Denied:
         return f"ValidatingAdmissionPolicy '{self.policy.name}'{by} denied request: {self.decision.message}"
 
 
-async def validate(review: Attributes, bound: Sequence[PolicyHook], ports: PolicyDependencies) -> None:
+async def validate(attributes: Attributes, bound: Sequence[PolicyHook], ports: PolicyDependencies) -> None:
     """Refuse, or warn.
 
     Raises:
         ApiError: the first refusal.
     """
-    choice = await choose(review, bound, ports)
+    choice = await choose(attributes, bound, ports)
     denied = [_Denied(failure.policy, failure.binding, PolicyDecision(failure.message)) for failure in choice.failures]
     if choice.chosen:
-        denied += await _judge_all(review, choice.chosen, ports)
+        denied += await _judge_all(attributes, choice.chosen, ports)
     if denied:
-        raise _refusal(review, min(denied, key=lambda one: one.place))
+        raise _refusal(attributes, min(denied, key=lambda one: one.place))
 
 
 async def _judge_all(
-    review: Attributes, chosen: Sequence[PolicyInvocation], ports: PolicyDependencies
+    attributes: Attributes, chosen: Sequence[PolicyInvocation], ports: PolicyDependencies
 ) -> list[_Denied]:
     views, asking = (
-        VersionedAttributesAccessor(review, ports.equivalents, ports.namespace),
+        VersionedAttributesAccessor(attributes, ports.equivalents, ports.namespace),
         AuthorizerChecks(ports.authorizer),
     )
-    namespace = namespace_of(review, ports)
+    namespace = namespace_of(attributes, ports)
     denied: list[_Denied] = []
     annotations: dict[str, list[str]] = {}
     for one in chosen:
         versioned = await views.seen(one.served)
-        values = inputs(review, versioned, asking, params=one.params, namespace=namespace)
+        values = inputs(attributes, versioned, asking, params=one.params, namespace=namespace)
         verdict = await _Judge(one.policy, asking, values).judge()
         for index, decision in enumerate(verdict.decisions):
             if decision.message:
                 policy, binding = one.policy, one.binding
                 if "Audit" in binding.actions:
-                    review.call.annotate(_FAILURE, _recorded(one, decision, index))
+                    attributes.call.annotate(_FAILURE, _recorded(one, decision, index))
                 if "Warn" in binding.actions:
                     by = f"ValidatingAdmissionPolicy '{policy.name}' with binding '{binding.name}'"
-                    review.warn(f"Validation failed for {by}: {decision.message}")
+                    attributes.warn(f"Validation failed for {by}: {decision.message}")
                 denied += [_Denied(policy, binding, decision)] if "Deny" in binding.actions else []
         denied += [_Denied(one.policy, one.binding, decision) for decision in verdict.refusals]
         for key, value in verdict.annotations.items():
@@ -199,7 +199,7 @@ async def _judge_all(
             if value not in annotation_values:
                 annotation_values.append(value)
     for key, annotation_values in annotations.items():
-        review.call.annotate(key, ", ".join(annotation_values))
+        attributes.call.annotate(key, ", ".join(annotation_values))
     return denied
 
 
@@ -214,9 +214,9 @@ def _recorded(chosen: PolicyInvocation, decision: PolicyDecision, index: int) ->
     return f"[{{{','.join(f'{go_json(key)}:{go_json(value)}' for key, value in failure.items())}}}]"
 
 
-def _refusal(review: Attributes, denied: _Denied) -> ApiError:
+def _refusal(attributes: Attributes, denied: _Denied) -> ApiError:
     reason = denied.decision.reason or "Invalid"
     error = api_errors.forbidden(
-        review.served.info, review.shown_name, denied.text, causes=(Cause(message=denied.text),)
+        attributes.served.info, attributes.shown_name, denied.text, causes=(Cause(message=denied.text),)
     )
     return ApiError(error.message, code=_CODES.get(reason, 422), reason=reason, details=error.details)

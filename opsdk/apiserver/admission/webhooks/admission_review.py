@@ -31,23 +31,23 @@ class AdmissionReviewError(Exception):
 
 
 # ------------------------------------------------------------------ the question
-def question(review: Attributes, seen: VersionedAttributes, *, uid: str, version: str) -> JsonObject:
+def question(attributes: Attributes, seen: VersionedAttributes, *, uid: str, version: str) -> JsonObject:
     """The AdmissionReview that is sent."""
     request: JsonObject = {"uid": uid, "kind": seen.kind._asdict(), "resource": seen.resource._asdict()}
-    sub = {"subResource": review.subresource} if review.subresource else {}
+    sub = {"subResource": attributes.subresource} if attributes.subresource else {}
     request.update(sub)
-    request["requestKind"] = review.kind._asdict()
-    request["requestResource"] = review.resource._asdict()
-    if review.subresource:
-        request["requestSubResource"] = review.subresource
-    for key, value in (("name", review.name), ("namespace", review.namespace)):
+    request["requestKind"] = attributes.kind._asdict()
+    request["requestResource"] = attributes.resource._asdict()
+    if attributes.subresource:
+        request["requestSubResource"] = attributes.subresource
+    for key, value in (("name", attributes.name), ("namespace", attributes.namespace)):
         if value:
             request[key] = value
-    request["operation"] = review.operation
-    request["userInfo"] = user_info(review.user)
+    request["operation"] = attributes.operation
+    request["userInfo"] = user_info(attributes.user)
     request["object"], request["oldObject"] = seen.obj, seen.old
-    request["dryRun"] = review.dry_run
-    request["options"] = review.options or None
+    request["dryRun"] = attributes.dry_run
+    request["options"] = attributes.options or None
     return {"kind": "AdmissionReview", "apiVersion": f"{GROUP}/{version}", "request": request}
 
 

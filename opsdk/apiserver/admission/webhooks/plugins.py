@@ -69,10 +69,10 @@ class _Chosen:
 class _Chooser:
     """Which webhooks a review concerns, and how each of them sees it."""
 
-    def __init__(self, ports: WebhookDependencies, review: Attributes) -> None:
+    def __init__(self, ports: WebhookDependencies, attributes: Attributes) -> None:
         self._ports = ports
-        self._review = review
-        self._views = VersionedAttributesAccessor(review, ports.equivalents, ports.namespace)
+        self._review = attributes
+        self._views = VersionedAttributesAccessor(attributes, ports.equivalents, ports.namespace)
 
     async def choose(self, hook: WebhookAccessor) -> _Chosen | None:
         """None where the webhook is not concerned; an `ApiError` where that cannot be said."""
@@ -108,19 +108,19 @@ class _Caller:
         self._client = ports.client
         self._mutating = mutating
 
-    async def ask(self, review: Attributes, chosen: _Chosen) -> WebhookResponse:
+    async def ask(self, attributes: Attributes, chosen: _Chosen) -> WebhookResponse:
         """What it decided. Its refusal is an `ApiError`; `_FailedError` where it could not be asked."""
         hook = chosen.hook
-        if review.dry_run and hook.side_effects not in ("None", "NoneOnDryRun"):
+        if attributes.dry_run and hook.side_effects not in ("None", "NoneOnDryRun"):
             raise api_errors.bad_request(f'admission webhook "{hook.name}" does not support dry run')
-        answer = await self._asked(review, chosen)
+        answer = await self._asked(attributes, chosen)
         for text in answer.warnings:
-            review.warn(text)
+            attributes.warn(text)
         if not answer.allowed:
             raise rejection(hook.name, answer.status)
         return answer
 
-    async def _asked(self, review: Attributes, chosen: _Chosen) -> WebhookResponse:
+    async def _asked(self, attributes: Attributes, chosen: _Chosen) -> WebhookResponse:
         hook = chosen.hook
         version = next((v for v in hook.versions if v in KNOWN_VERSIONS), "")
         if not version:
@@ -131,7 +131,7 @@ class _Caller:
         try:
             target = hook.target()
             answer = await self._client.post(
-                target, question(review, chosen.seen, uid=uid, version=version), timeout=hook.timeout
+                target, question(attributes, chosen.seen, uid=uid, version=version), timeout=hook.timeout
             )
         except ClientConfigError as error:
             raise _failed(hook, f"could not get REST client: {error}") from None
@@ -164,38 +164,38 @@ class MutatingWebhooks:
         self._ports = ports
         self._caller = _Caller(ports, mutating=True)
 
-    async def mutate(self, review: Attributes) -> None:
+    async def mutate(self, attributes: Attributes) -> None:
         """See `AdmissionInterface`."""
         hooks = self._hooks()
-        if not hooks or exempt(review.resource):
+        if not hooks or exempt(attributes.resource):
             return
-        rounds = Reinvocation.of(review, "MutatingAdmissionWebhook")
-        chooser = _Chooser(self._ports, review)
+        rounds = Reinvocation.of(attributes, "MutatingAdmissionWebhook")
+        chooser = _Chooser(self._ports, attributes)
         for hook in hooks:
-            if review.again and hook.uid not in rounds.again:
+            if attributes.again and hook.uid not in rounds.again:
                 continue
             chosen = await chooser.choose(hook)
             if chosen is not None:
-                await self._invoke(review, chosen, rounds)
-        rounds.last = review.obj
+                await self._invoke(attributes, chosen, rounds)
+        rounds.last = attributes.obj
 
-    async def validate(self, review: Attributes) -> None:
+    async def validate(self, attributes: Attributes) -> None:
         """Nothing."""
 
-    async def _invoke(self, review: Attributes, chosen: _Chosen, rounds: Reinvocation) -> None:
+    async def _invoke(self, attributes: Attributes, chosen: _Chosen, rounds: Reinvocation) -> None:
         hook = chosen.hook
         try:
-            answer = await self._caller.ask(review, chosen)
-            if answer.patch and await self._patch(review, chosen, answer):
+            answer = await self._caller.ask(attributes, chosen)
+            if answer.patch and await self._patch(attributes, chosen, answer):
                 rounds.changed()
-                review.reinvoke = True
+                attributes.reinvoke = True
         except _FailedError as error:
             if not hook.ignore_failures:
                 raise api_errors.internal(str(error)) from None
         if hook.reinvoke:
             rounds.invoked.add(hook.uid)
 
-    async def _patch(self, review: Attributes, chosen: _Chosen, found: WebhookResponse) -> bool:
+    async def _patch(self, attributes: Attributes, chosen: _Chosen, found: WebhookResponse) -> bool:
         """Change the object as the webhook asks; whether that made a difference."""
         name, before = chosen.hook.name, chosen.seen.obj
         try:
@@ -213,15 +213,15 @@ class MutatingWebhooks:
         model = chosen.served.model
         try:
             after = patched(before, operations)
-            if not review.connected:
+            if not attributes.connected:
                 after = model.default(model.decode(after).obj, nulls=True)
         except (PatchError, DecodeError) as error:
             raise api_errors.internal(str(error)) from None
         if deep_equal(before, after):
             return False
-        if chosen.served is not review.served:
-            after = await self._ports.equivalents.convert(after, chosen.served, review.served)
-        review.obj = after
+        if chosen.served is not attributes.served:
+            after = await self._ports.equivalents.convert(after, chosen.served, attributes.served)
+        attributes.obj = after
         return True
 
 
@@ -238,26 +238,26 @@ class ValidatingWebhooks:
         self._ports = ports
         self._caller = _Caller(ports, mutating=False)
 
-    async def mutate(self, review: Attributes) -> None:
+    async def mutate(self, attributes: Attributes) -> None:
         """Nothing."""
 
-    async def validate(self, review: Attributes) -> None:
+    async def validate(self, attributes: Attributes) -> None:
         """See `AdmissionInterface`; all are waited for, so that none goes on after the answer."""
         hooks = self._hooks()
-        if not hooks or exempt(review.resource):
+        if not hooks or exempt(attributes.resource):
             return
-        chooser = _Chooser(self._ports, review)
+        chooser = _Chooser(self._ports, attributes)
         chosen = [invocation for hook in hooks if (invocation := await chooser.choose(hook)) is not None]
         refusals: list[Exception] = []
         async with asyncio.TaskGroup() as group:
             for invocation in chosen:
-                group.create_task(self._ask(review, invocation, refusals))
+                group.create_task(self._ask(attributes, invocation, refusals))
         if refusals:
             raise refusals[0]
 
-    async def _ask(self, review: Attributes, chosen: _Chosen, refusals: list[Exception]) -> None:
+    async def _ask(self, attributes: Attributes, chosen: _Chosen, refusals: list[Exception]) -> None:
         try:
-            await self._caller.ask(review, chosen)
+            await self._caller.ask(attributes, chosen)
         except _FailedError as error:
             if not chosen.hook.ignore_failures:
                 refusals.append(api_errors.internal(str(error)))
