@@ -87,7 +87,7 @@ def forbidden(info: ResourceInfo, name: str, why: str, *, causes: tuple[Cause, .
 
 
 def plain(text: str) -> ApiError:
-    """An error without a reason: the server's own failure, told as it is."""
+    """Return a 500 error without a reason."""
     return ApiError(text, code=500, reason="")
 
 

@@ -125,7 +125,7 @@ class KindModel:
 
 
 def _metadata(found: JsonValue) -> tuple[JsonObject, list[str]]:
-    """Metadata that is right, and the paths of what nobody knows."""
+    """Return the known metadata fields, and the paths of unknown ones."""
     metadata = {} if found is None else found
     if not isinstance(metadata, dict):
         raise DecodeError("json: cannot unmarshal metadata into Go struct field of type v1.ObjectMeta")

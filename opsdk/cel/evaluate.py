@@ -79,7 +79,7 @@ Code = Callable[[Frame], Value]
 
 
 class _Raised:
-    """What a fold gathers when a step fails: raised by whoever asks for it."""
+    """The error of a failed comprehension step; the reader of the result raises it."""
 
     __slots__ = ("error",)
 

@@ -62,7 +62,7 @@ class RequestAttributes:
 
     @classmethod
     def of(cls, attributes: Attributes) -> Self:
-        """Match the resource of a request."""
+        """Return the attributes of a request that rules match."""
         return cls(
             operation=attributes.operation,
             resource=attributes.resource,

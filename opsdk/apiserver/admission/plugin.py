@@ -24,7 +24,7 @@ class Plugin:
 def writes(attributes: Attributes, path: str, *operations: str) -> bool:
     """Whether a request is one of some operations on ``resource``, ``resource/subresource`` or those of a group.
 
-    >>> # writes(attributes, "pods", "CREATE"), writes(attributes, "certificates.k8s.io/certificatesigningrequests", "UPDATE")
+    For example ``writes(attributes, "pods", "CREATE")``.
     """
     info = attributes.served.info
     resource_text = f"{info.group}/{info.path}" if info.group else info.path

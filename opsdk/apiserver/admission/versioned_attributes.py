@@ -39,7 +39,7 @@ class Namespaces(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionedAttributes:
-    """How somebody sees a review: of which version, with which objects."""
+    """The objects of a request in the version that a webhook or policy matches."""
 
     kind: GroupVersionKind
     resource: GroupVersionResource

@@ -16,7 +16,7 @@ SLICE_OF = "kubernetes.io/service-name"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
-    """What is known of a Service: the object (None: there is none), its slices, and its Endpoints."""
+    """The stored objects of a Service: itself (None if absent), its EndpointSlices and its Endpoints."""
 
     service: JsonObject | None
     slices: Sequence[JsonObject] = ()
@@ -24,7 +24,7 @@ class Network:
 
 
 def unavailable_reason(remote: RemoteService, network: Network) -> Availability | None:
-    """Why nobody can answer; None where it is worth trying."""
+    """Return why the service is unavailable, or None if a probe may succeed."""
     where = f'service/{remote.service} in "{remote.namespace}"'
     if network.service is None:
         return Availability("False", "ServiceNotFound", f"{where} is not present")

@@ -187,7 +187,7 @@ async def _answer(exchange: ResponseStream, method: str) -> HttpResponse:
 
 
 class _Body(AsyncGenerator[bytes, None]):
-    """The answer's body; closes the exchange, also where nobody began to read."""
+    """The response body; closes the exchange, also without a read."""
 
     def __init__(self, exchange: ResponseStream) -> None:
         self._exchange = exchange

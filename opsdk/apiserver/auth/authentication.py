@@ -84,14 +84,14 @@ class BearerAuthenticator:
         self.audiences = tuple(audiences)
 
     async def authenticate(self, request: HttpRequest) -> User | None:
-        """See `Authenticator`; a token that nobody accepts is wrong."""
+        """See `Authenticator`; a token that no checker accepts is invalid."""
         scheme, *rest = request.header("authorization").strip().split(" ", 2)
         if scheme.lower() != "bearer" or not rest or not rest[0]:
             return None
         return (await self.check(rest[0], self.audiences)).user
 
     async def check(self, token: str, audiences: Sequence[str]) -> Authenticated:
-        """Whose token it is; `UnauthorizedError` says why it is nobody's."""
+        """Return the user of a token; raise `UnauthorizedError` for an invalid one."""
         reasons = [_NOT_KNOWN]
         for checker in self._checkers:
             try:
@@ -122,7 +122,7 @@ class UnionAuthenticator:
         self._anonymous = anonymous
 
     async def authenticate(self, request: HttpRequest) -> User:
-        """The user; `UnauthorizedError` for credentials that nobody accepts."""
+        """Return the user; raise `UnauthorizedError` for credentials that no authenticator accepts."""
         refused = not self._anonymous
         for authenticator in self._authenticators:
             try:

@@ -64,7 +64,7 @@ class Authorizer(Protocol):
 
 @runtime_checkable
 class RuleResolver(Protocol):
-    """An authorizer that can list what somebody may do."""
+    """An authorizer that lists the rules of a user."""
 
     async def rules_for(self, user: User, namespace: str) -> ResolvedRules:
         """The user's rules in a namespace, those for everywhere among them."""
@@ -89,7 +89,7 @@ class UnionAuthorizer:
         return f"<UnionAuthorizer of {', '.join(map(repr, self._authorizers))}>"
 
     async def authorize(self, attributes: AuthorizerAttributes) -> Decision:
-        """See the class; where nobody has an opinion, all reasons and errors are told."""
+        """See the class; without an opinion, the decision joins all reasons and errors."""
         reasons: list[str] = []
         errors: list[str] = []
         for authorizer in self._authorizers:

@@ -21,7 +21,7 @@ NAME = "front-proxy-client"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeaderNames:
-    """Where proxies say who asks, in lower case; `extra` are beginnings of names."""
+    """Names of the request headers with the user, in lower case; `extra` are prefixes."""
 
     user: tuple[str, ...] = ("x-remote-user",)
     uid: tuple[str, ...] = ("x-remote-uid",)

@@ -37,7 +37,7 @@ def decode_part(text: str) -> bytes:
 
 
 def unverified(token: str) -> tuple[JsonObject, JsonObject] | None:
-    """Header and claims, whoever signed them; None where it is no such token."""
+    """Return header and claims without a check of the signature, or None for an invalid token."""
     parts = token.split(".") if len(token) <= _MAX_TOKEN else []
     if len(parts) != 3:
         return None

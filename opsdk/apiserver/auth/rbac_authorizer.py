@@ -17,7 +17,7 @@ _BINDINGS = (f"{_GROUP}rolebindings/", f"{_GROUP}clusterrolebindings/")
 
 
 class RbacAuthorizer:
-    """Decides by what `storage` holds: read once, when somebody first asks, and kept up by every write after that."""
+    """Authorizes by the roles and bindings in `storage`: the first decision reads them, and each write updates them."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage

@@ -30,7 +30,7 @@ from opsdk.http.server.response import HttpResponse
 
 
 async def dispatch(call: Call, served: InstalledResource, admission: AdmissionInterface) -> HttpResponse:
-    """Answer by the handler of the verb; what the resource cannot do is a 405."""
+    """Call the handler of the verb; an unsupported verb is a 405."""
     info = call.info
     check_route(info, served)
     if served.info.deprecation:

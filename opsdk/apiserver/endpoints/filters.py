@@ -118,7 +118,7 @@ def request_log(hooks: Sequence[Hook]) -> Filter:
 
 
 def authenticate(authenticator: UnionAuthenticator) -> Filter:
-    """Find out who asks; wrong credentials are a 401."""
+    """Authenticate the request; invalid credentials are a 401."""
 
     async def authn(call: Call, handler: Handler) -> HttpResponse:
         try:

@@ -194,7 +194,7 @@ MODES = (
 
 
 class Impersonation:
-    """The filter: lets those who may be somebody else be that."""
+    """The impersonation filter."""
 
     def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer

@@ -91,7 +91,7 @@ async def owned(served: InstalledResource, write: Callable[[FieldManager], JsonO
 
 
 class _NeededError(Exception):
-    """A conversion that nobody has done yet."""
+    """Raised for a conversion that is not in the cache."""
 
     def __init__(self, key: tuple[bytes, str], obj: JsonObject) -> None:
         self.key = key

@@ -181,7 +181,7 @@ class NonResourceRoutes:
 
 
 def _plain(text: str, *, status: int = 200) -> HttpResponse:
-    """What nobody is to take for anything but text."""
+    """Return a plain text response with ``nosniff``."""
     response = text_response(text, status=status)
     response.add_header("x-content-type-options", "nosniff")
     return response

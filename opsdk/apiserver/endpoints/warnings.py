@@ -34,14 +34,14 @@ def _fitting(texts: list[str]) -> list[str]:
 
 
 def _first(texts: list[str], most: int) -> list[str]:
-    """Those that are told until there are enough; the last may go beyond."""
-    unique_warnings: list[str] = []
+    """Return the first warnings up to the size limit; the last one may exceed it."""
+    selected: list[str] = []
     for text in texts:
         if most <= 0:
             break
-        unique_warnings.append(text)
+        selected.append(text)
         most -= len(text)
-    return unique_warnings
+    return selected
 
 
 def _escaped(text: str) -> str:

@@ -144,7 +144,7 @@ class FieldManager:
 
     # -------------------------------------------------------------- pieces
     def _check_live(self, live: Object, prefix: str, suffix: str = "") -> None:
-        """What was stored under another schema may not fit the type, and then nobody can say whose it is."""
+        """Raise a 500 error if the live object does not fit its schema, for example after a schema change."""
         try:
             check_typed(live, self._shape, allow_duplicates=True)
         except PatchError as error:

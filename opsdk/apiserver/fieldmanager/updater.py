@@ -37,7 +37,7 @@ class OwnershipUpdater:
         self._ignored_in = ignored_in
 
     def update(self, live: Object, new: Object, managed: Managed, key: ManagerKey, *, now: str) -> Managed:
-        """The owners after `key` made `new` of `live`: it owns what it changed, and nobody else does."""
+        """Return the owners after `key` updated `live` to `new`: it alone owns the changed fields."""
         self._check_versions(live, managed)
         rest, change = self._move(live, new, managed, skip=None, force=True)
         taken = change.modified.union(change.added).recursive_difference(self._ignored).difference(NEVER_OWNED)

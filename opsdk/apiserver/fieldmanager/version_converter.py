@@ -37,7 +37,7 @@ class VersionConverter:
         return api_version in self._shapes
 
     def gone(self, api_version: str) -> bool:
-        """Whether this version is certainly not served any more, so that nobody can own anything by it."""
+        """Whether this version is no longer served, so that its entries own nothing."""
         return self._complete and api_version not in self._shapes
 
     def convert(self, obj: Mapping[str, JsonValue], source: str, target: str, what: str) -> Mapping[str, JsonValue]:

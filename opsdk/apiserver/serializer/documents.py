@@ -257,7 +257,7 @@ class _Loader(yaml.SafeLoader):
             raise yaml.YAMLError("!!binary value contains invalid base64 data") from None
 
     def construct_untagged(self, node: yaml.Node) -> JsonValue:
-        """A tag that nobody knows means nothing."""
+        """Ignore an unknown tag."""
         if isinstance(node, yaml.ScalarNode):
             tag = self.resolve(yaml.ScalarNode, node.value, (True, False))  # type: ignore[no-untyped-call]
             return self.construct_object(yaml.ScalarNode(tag, node.value, node.start_mark, node.end_mark), deep=True)

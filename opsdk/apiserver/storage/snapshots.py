@@ -12,7 +12,7 @@ from opsdk.structured_merge.value import JsonObject
 
 @dataclass(frozen=True, slots=True)
 class SnapshotEntry:
-    """The objects of one bucket and their keys in order; nobody changes them any more."""
+    """The objects of one bucket and their sorted keys; immutable."""
 
     objects: dict[str, JsonObject] = field(default_factory=dict)
     keys: list[str] = field(default_factory=list)

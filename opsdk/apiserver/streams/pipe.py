@@ -42,7 +42,7 @@ class Pipe:
         return bytes(data)
 
     async def write(self, data: bytes | str) -> None:
-        """To the standard output, or to whoever has connected to the port."""
+        """Write to the standard output, or to the client of the port."""
         await self._send(self._out, data.encode() if isinstance(data, str) else data)
 
     async def write_error(self, data: bytes | str) -> None:

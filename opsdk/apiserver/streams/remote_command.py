@@ -133,7 +133,7 @@ async def ports(line: RemoteCommandStream, run: Callable[[int, Pipe], Awaitable[
 
 
 async def forward(run: Callable[[int, Pipe], Awaitable[None]], number: int, pipe: Pipe) -> None:
-    """One connection to a port; what its listener raises is told on the stream for errors."""
+    """Serve one connection to a port; the error stream reports exceptions of the listener."""
     try:
         await run(number, pipe)
     except ConnectionLostError:

@@ -178,7 +178,7 @@ def _check_map(schema: Schema, path: FieldPath) -> Errors:
 
 
 def _check_elements(items: Schema, schema: Schema, at: FieldPath) -> Errors:
-    """Elements can be told apart: they are there, and so are their keys."""
+    """Check that list items have their key fields."""
     if items.get("nullable"):
         yield forbidden(at.child("nullable"), f"cannot be nullable when {LIST_TYPE} is {schema[LIST_TYPE]}")
     for key in (schema.get(LIST_KEYS) or ()) if schema[LIST_TYPE] == "map" else ():

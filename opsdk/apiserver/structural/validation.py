@@ -64,7 +64,7 @@ class ValidationResult:
         return not self._told
 
     def add(self, error: FieldError) -> None:
-        """Add an error; what is told already, by another alternative perhaps, is not told again."""
+        """Add an error unless the result contains it, for example from another alternative."""
         self._told.setdefault((error.type, error.field, error.detail), error)
 
     def merge(self, other: ValidationResult) -> None:

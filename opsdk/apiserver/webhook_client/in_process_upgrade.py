@@ -45,7 +45,7 @@ class _Wire:
         await self.flowing.wait()
 
     def hold(self, *, reading: bool) -> None:
-        """See `BidirectionalStream`: whoever sends to us waits, or goes on."""
+        """See `BidirectionalStream`: pause or resume the sender."""
         assert self.back is not None
         if reading:
             self.back.flowing.set()

@@ -113,7 +113,7 @@ class _Mutator:
 
 
 def _checked(model: ResourceModel, after: JsonObject) -> JsonObject:
-    """A patched object that still is what it was; a patch that breaks it is the policy's fault, and told as such."""
+    """Decode the patched object; an invalid one is an error of the policy."""
     try:
         decoded = model.decode(after)
     except DecodeError as error:
