@@ -334,7 +334,7 @@ class ExtensionServer:
         if served is None:
             raise api_errors.not_found(defined.served[info.version, ""].info, info.name)
         self._warn(call, defined)
-        return await dispatch.direct(call, served, self._admission)
+        return await dispatch.dispatch(call, served, self._admission)
 
     @staticmethod
     def _warn(call: Call, defined: _Defined) -> None:

@@ -1,4 +1,7 @@
-"""The answers "no" of an API server, in its own words."""
+"""`ApiError` values with kube-apiserver's messages.
+
+Upstream: k8s.io/apimachinery/pkg/api/errors/errors.go (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -84,7 +87,7 @@ def forbidden(info: ResourceInfo, name: str, why: str, *, causes: tuple[Cause, .
 
 
 def plain(text: str) -> ApiError:
-    """An error without a reason: the server's own failure, told as it is."""
+    """Return a 500 error without a reason."""
     return ApiError(text, code=500, reason="")
 
 

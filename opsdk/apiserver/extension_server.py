@@ -1,4 +1,7 @@
-"""A server behind another one: kinds of one's own, users and rights as the server in front knows them."""
+"""An extension API server: custom kinds with delegated authentication and authorization.
+
+Upstream: k8s.io/apiserver/pkg/server/genericapiserver.go (v1.36).
+"""
 
 from __future__ import annotations
 

@@ -1,15 +1,19 @@
-"""Invalid fields, and the answer 422 that lists them, in the server's words."""
+"""Field errors and the 422 response that lists them.
+
+Upstream: k8s.io/apimachinery/pkg/util/validation/field/errors.go (v1.36).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final
+from typing import Final
 
 from opsdk.errors import Cause, Details, InvalidError
 from opsdk.structured_merge.go_format import go_json, go_quote, go_scalar
 from opsdk.structured_merge.paths import FieldPath
+from opsdk.structured_merge.value import JsonValue
 
 NO_PATH: Final = "<nil>"
 """How the server prints the path of an error that has none."""
@@ -83,7 +87,7 @@ class FieldError:
 
     type: FieldErrorType
     field: str
-    value: Any = None
+    value: JsonValue = None
     detail: str = ""
 
     @property
@@ -105,7 +109,7 @@ class FieldError:
         return Cause(reason=self.type.value, message=self.body, field=self.field)
 
 
-def _show(value: Any) -> str:
+def _show(value: JsonValue) -> str:
     if value is None:
         return "null"
     if isinstance(value, AsShown):
@@ -133,28 +137,28 @@ def required(field: Path, detail: str = "") -> FieldError:
     return FieldError(FieldErrorType.REQUIRED, str(field), "", detail)
 
 
-def invalid(field: Path, value: Any, detail: str) -> FieldError:
+def invalid(field: Path, value: JsonValue, detail: str) -> FieldError:
     """The field must not have this value."""
     return FieldError(FieldErrorType.INVALID, str(field), value, detail)
 
 
-def type_invalid(field: Path, value: Any, detail: str) -> FieldError:
+def type_invalid(field: Path, value: JsonValue, detail: str) -> FieldError:
     """The field must not have a value of this type."""
     return FieldError(FieldErrorType.TYPE_INVALID, str(field), value, detail)
 
 
-def not_supported(field: Path, value: Any, supported: Iterable[str]) -> FieldError:
+def not_supported(field: Path, value: JsonValue, supported: Iterable[str]) -> FieldError:
     """The field must have one of the `supported` values."""
     listed = ", ".join(map(go_quote, supported))
     return FieldError(FieldErrorType.NOT_SUPPORTED, str(field), value, f"supported values: {listed}" if listed else "")
 
 
-def not_found(field: Path, value: Any) -> FieldError:
+def not_found(field: Path, value: JsonValue) -> FieldError:
     """What the field names does not exist."""
     return FieldError(FieldErrorType.NOT_FOUND, str(field), value)
 
 
-def duplicate(field: Path, value: Any) -> FieldError:
+def duplicate(field: Path, value: JsonValue) -> FieldError:
     """The value occurs before."""
     return FieldError(FieldErrorType.DUPLICATE, str(field), value)
 
@@ -178,10 +182,10 @@ def too_many(field: Path, count: int, limit: int) -> FieldError:
 
 def invalid_error(kind: str, group: str, name: str, errors: Iterable[FieldError]) -> InvalidError:
     """The 422 for these errors: each text once in the message, every error in the causes."""
-    found = list(errors)
-    texts = list(dict.fromkeys(map(str, found)))
+    causes = list(errors)
+    texts = list(dict.fromkeys(map(str, causes)))
     listed = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     qualified = f"{kind}.{group}" if group else kind
     message = f"{qualified} {go_quote(name)} is invalid" + (f": {listed}" if texts else "")
-    details = Details(name=name, group=group, kind=kind, causes=tuple(error.cause for error in found))
+    details = Details(name=name, group=group, kind=kind, causes=tuple(error.cause for error in causes))
     return InvalidError(message, details=details)

@@ -1,4 +1,4 @@
-"""What is served: names of a resource and what endpoints must know of its kind."""
+"""Resource names and what endpoints need to know about a kind."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
 def group_version(group: str, version: str) -> str:
@@ -106,7 +106,7 @@ class Printer(Protocol):
         """The columns."""
         ...
 
-    def cells(self, obj: JsonObject, now: float) -> list[Any]:
+    def cells(self, obj: JsonObject, now: float) -> list[JsonValue]:
         """One row; `now` is the time of day in Unix seconds, for ages."""
         ...
 

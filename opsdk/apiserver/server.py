@@ -1,7 +1,8 @@
-"""Servers, one delegating to the next: aggregator -> core -> extensions -> not found.
+"""The delegation chain: aggregator -> core -> extensions -> not found.
 
-Only the outermost server runs the filters. Discovery, OpenAPI and the listed paths of the inner ones are merged
-upwards, so the outermost answers for all.
+Only the outermost server runs the filters. It also merges discovery, OpenAPI and the paths of the inner servers.
+
+Upstream: k8s.io/apiserver/pkg/server/genericapiserver.go (v1.36).
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ class ResourceServer:
         served = self.find(info.group, info.version, info.resource, info.subresource)
         if served is None:
             raise api_errors.no_such_resource()
-        return await dispatch.direct(call, served, self._admission)
+        return await dispatch.dispatch(call, served, self._admission)
 
     def groups(self) -> Sequence[ServedGroup]:
         """See `Delegate`."""

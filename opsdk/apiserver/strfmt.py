@@ -1,4 +1,7 @@
-"""String formats that schemas may ask for; unknown ones are not checked."""
+"""String formats of OpenAPI schemas; the validation ignores unknown formats.
+
+Upstream: k8s.io/kube-openapi/pkg/validation/strfmt (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -23,10 +26,10 @@ def _matches(pattern: str) -> Callable[[str], bool]:
 
 def is_date(text: str) -> bool:
     """A day, as in RFC 3339."""
-    found = re.fullmatch(r"([0-9]{4})-([0-9]{2})-([0-9]{2})", text)
-    if found is None:
+    match = re.fullmatch(r"([0-9]{4})-([0-9]{2})-([0-9]{2})", text)
+    if match is None:
         return False
-    year, month, day = map(int, found.groups())
+    year, month, day = map(int, match.groups())
     # Years before the first have as many days as four centuries later.
     return 1 <= month <= 12 and 1 <= day <= calendar.monthrange(year + 400, month)[1]
 
@@ -38,10 +41,10 @@ _TIME: Final = re.compile(r"([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|[+-][0-
 def is_date_time(text: str) -> bool:
     """A moment with its time zone, as in RFC 3339."""
     date, _, time = text.lower().partition("t")
-    found = _TIME.fullmatch(time)
-    if found is None or not is_date(date):
+    match = _TIME.fullmatch(time)
+    if match is None or not is_date(date):
         return False
-    return int(found[1]) < 24 and int(found[2]) < 60 and int(found[3]) < 60
+    return int(match[1]) < 24 and int(match[2]) < 60 and int(match[3]) < 60
 
 
 _GO_DURATION: Final = re.compile(r"[-+]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:ns|us|µs|μs|ms|s|m|h))+|[-+]?0")
@@ -54,8 +57,8 @@ def is_duration(text: str) -> bool:
     """A duration of Go (``1h30m``), or any number with a unit behind it (``in 2 days``)."""
     if _GO_DURATION.fullmatch(text):
         return True
-    found = _WORD_DURATION.findall(text)
-    return all(int(number) < 2**63 for number, _ in found) and any(_is_unit(unit.lower()) for _, unit in found)
+    parts = _WORD_DURATION.findall(text)
+    return all(int(number) < 2**63 for number, _ in parts) and any(_is_unit(unit.lower()) for _, unit in parts)
 
 
 def _is_unit(unit: str) -> bool:
@@ -142,25 +145,21 @@ _MAC: Final = re.compile(
 )
 
 
-def _digits(text: str) -> str:
-    return re.sub(r"[\s-]", "", text)
-
-
 def is_isbn10(text: str) -> bool:
     """An ISBN of ten digits, whose checksum is right."""
-    digits = _digits(text)
+    digits = re.sub(r"[\s-]", "", text)
     if not re.fullmatch(r"[0-9]{9}[0-9X]", digits):
         return False
     values = [10 if digit == "X" else int(digit) for digit in digits]
-    return sum((10 - at) * value for at, value in enumerate(values)) % 11 == 0
+    return sum((10 - position) * value for position, value in enumerate(values)) % 11 == 0
 
 
 def is_isbn13(text: str) -> bool:
     """An ISBN of thirteen digits, whose checksum is right."""
-    digits = _digits(text)
+    digits = re.sub(r"[\s-]", "", text)
     if not re.fullmatch(r"[0-9]{13}", digits):
         return False
-    return sum(int(digit) * (3 if at % 2 else 1) for at, digit in enumerate(digits)) % 10 == 0
+    return sum(int(digit) * (3 if position % 2 else 1) for position, digit in enumerate(digits)) % 10 == 0
 
 
 _CARDS: Final = re.compile(
@@ -172,7 +171,7 @@ _CARDS: Final = re.compile(
 def is_credit_card(text: str) -> bool:
     """A card number of the big issuers, whose checksum is right."""
     digits = re.sub(r"[^0-9]+", "", text)
-    doubled = [int(digit) * (1 + at % 2) for at, digit in enumerate(reversed(digits))]
+    doubled = [int(digit) * (1 + position % 2) for position, digit in enumerate(reversed(digits))]
     good = sum(value - 9 if value > 9 else value for value in doubled) % 10 == 0
     return good and _CARDS.fullmatch(digits) is not None
 

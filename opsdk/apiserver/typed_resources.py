@@ -1,5 +1,6 @@
-# ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
-"""Typed classes as resources of a server of one's own: their schema is what the class says."""
+"""Resources of an extension API server with typed classes; the class gives the schema."""
+
+# ruff: noqa: ARG002 - hooks receive all arguments of the store, and some kinds need none of them
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from opsdk.apiserver.structural.schema import StructuralSchema
 from opsdk.apiserver.structural.strategy import SchemaStrategy
 from opsdk.errors import DecodeError
 from opsdk.structured_merge.schema import Schema, structural_schema
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 Kind = type[Object[Any, Any]]
 _META_FIELDS = frozenset(ObjectMeta.__struct_encode_fields__)
@@ -50,19 +51,19 @@ class FieldPrinter(Printer):
 
     def __init__(self, *fields: tuple[str, str]) -> None:
         self._paths = [path.strip(".").split(".") for _, path in fields]
-        named = [TableColumn(name=name, description=f"The field {path}.") for name, path in fields]
+        columns = [TableColumn(name=name, description=f"The field {path}.") for name, path in fields]
         first = TableColumn(name="Name", format="name", description="The name of the object.")
         last = TableColumn(name="Created At", type="date", description="When the object was created.")
-        self.columns = [first, *named, last]
+        self.columns = [first, *columns, last]
 
-    def cells(self, obj: JsonObject, now: float) -> list[Any]:
+    def cells(self, obj: JsonObject, now: float) -> list[JsonValue]:
         """See `Printer`."""
         meta = obj.get("metadata") or {}
-        shown = [_at(obj, path) for path in self._paths]
-        return [meta.get("name", ""), *shown, meta.get("creationTimestamp")]
+        values = [_at(obj, path) for path in self._paths]
+        return [meta.get("name", ""), *values, meta.get("creationTimestamp")]
 
 
-def _at(obj: Any, path: Sequence[str]) -> Any:
+def _at(obj: JsonValue, path: Sequence[str]) -> JsonValue:
     for key in path:
         obj = obj.get(key) if isinstance(obj, dict) else None
     return obj
@@ -111,8 +112,8 @@ class KindModel:
 
     def default(self, obj: JsonObject, *, nulls: bool = False) -> JsonObject:
         """See `Model`."""
-        made: JsonObject = self.schema.default(obj, nulls=nulls)
-        return made
+        defaulted: JsonObject = self.schema.default(obj, nulls=nulls)
+        return defaulted
 
     def to_storage(self, obj: JsonObject) -> JsonObject:
         """See `Model`; what is served is what is stored."""
@@ -123,18 +124,18 @@ class KindModel:
         return obj
 
 
-def _metadata(found: Any) -> tuple[JsonObject, list[str]]:
-    """Metadata that is right, and the paths of what nobody knows."""
-    given = {} if found is None else found
-    if not isinstance(given, dict):
+def _metadata(found: JsonValue) -> tuple[JsonObject, list[str]]:
+    """Return the known metadata fields, and the paths of unknown ones."""
+    metadata = {} if found is None else found
+    if not isinstance(metadata, dict):
         raise DecodeError("json: cannot unmarshal metadata into Go struct field of type v1.ObjectMeta")
-    meta = {key: value for key, value in given.items() if value is not None}
+    meta = {key: value for key, value in metadata.items() if value is not None}
     try:
         msgspec.convert(meta, ObjectMeta)
     except msgspec.ValidationError as error:
         raise DecodeError(f"metadata: {error}") from None
-    known = {key: value for key, value in meta.items() if key in _META_FIELDS}
-    return known, sorted(f"metadata.{key}" for key in meta.keys() - known.keys())
+    known_fields = {key: value for key, value in meta.items() if key in _META_FIELDS}
+    return known_fields, sorted(f"metadata.{key}" for key in meta.keys() - known_fields.keys())
 
 
 class KindStrategy(SchemaStrategy):
@@ -153,10 +154,10 @@ def resources_of(
     model = KindModel(kind, printer=printer)
     rules = strategy or KindStrategy(kind)
     store = GenericStore(storage, info, rules)
-    made = [InstalledResource(info, store, model)]
+    installed = [InstalledResource(info, store, model)]
     if rules.has_status:
-        made.append(InstalledResource(replace(info, subresource="status"), StatusStore(store), model))
-    return made
+        installed.append(InstalledResource(replace(info, subresource="status"), StatusStore(store), model))
+    return installed
 
 
 class KindSchemas:

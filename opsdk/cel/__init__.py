@@ -1,5 +1,7 @@
-"""The Common Expression Language, as Kubernetes speaks it.
+"""The Common Expression Language with Kubernetes' libraries.
 
-``environment`` is the door: an `Environment` knows variables, types and functions; its `compile` gives a `Program`,
-which is evaluated as often as needed and says beforehand what it may cost at most.
+Start with `opsdk.cel.environment`: a `CelEnvironment` has variables, types and functions. Its `compile` returns a
+`Program`, which estimates its maximum cost and evaluates any number of times.
+
+Upstream: github.com/google/cel-go.
 """

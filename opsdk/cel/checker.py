@@ -1,4 +1,7 @@
-"""Types of expressions: what fits, and what each name and call refers to."""
+"""The type checker: resolves names and overloads, and infers the type of each expression.
+
+Upstream: github.com/google/cel-go/checker/checker.go.
+"""
 
 from __future__ import annotations
 
@@ -63,11 +66,11 @@ def check(tree: Expr, scope: CheckerScope) -> tuple[Checked, list[Issue]]:
     """What everything in the tree is, and what does not fit."""
     checker = _Checker(scope)
     checker.check(tree)
-    found = checker.found
-    found.types = {
-        id_: types.substitute(checker.bindings, type_, unknown_is_dyn=True) for id_, type_ in found.types.items()
+    type_errors = checker.found
+    type_errors.types = {
+        id_: types.substitute(checker.bindings, type_, unknown_is_dyn=True) for id_, type_ in type_errors.types.items()
     }
-    return found, checker.issues
+    return type_errors, checker.issues
 
 
 class _Checker:
@@ -81,9 +84,9 @@ class _Checker:
 
     def check(self, expr: Expr) -> Type:
         """The type of a node; all below are checked."""
-        found = self._type(expr)
-        self.found.types[expr.id] = found
-        return found
+        result_type = self._type(expr)
+        self.found.types[expr.id] = result_type
+        return result_type
 
     def _type(self, expr: Expr) -> Type:
         match expr:
@@ -150,9 +153,9 @@ class _Checker:
     def _select(self, node: Select) -> Type:
         qualified = qualified_name(node)
         if qualified is not None and not node.test:
-            known = self._lookup(node, qualified)
-            if known is not None:
-                return known
+            declared = self._lookup(node, qualified)
+            if declared is not None:
+                return declared
         return self._field(self.check(node.operand), node.field, node.at, test=node.test)
 
     def _field(self, operand: Type, name: str, at: int, *, test: bool = False, optional: bool = False) -> Type:
@@ -160,10 +163,10 @@ class _Checker:
         if types.is_optional(target):
             optional = True
             target = target.params[0]
-        found = self._field_of(target, name, at)
+        field_type = self._field_of(target, name, at)
         if test:
             return types.BOOL
-        return types.optional_of(found) if optional else found
+        return types.optional_of(field_type) if optional else field_type
 
     def _field_of(self, target: Type, name: str, at: int) -> Type:
         match target.kind:
@@ -188,7 +191,9 @@ class _Checker:
             return self._optional_select(node)
         arguments = [self.check(arg) for arg in node.args]
         if node.function in ("_&&_", "_||_"):
-            arguments = [self._bool(arg, found) for arg, found in zip(node.args, arguments, strict=True)]
+            arguments = [
+                self._bool(arg, argument_type) for arg, argument_type in zip(node.args, arguments, strict=True)
+            ]
         if node.target is None:
             overloads = self._scope.functions.get(node.function.removeprefix("."))
             if overloads is None:
@@ -232,10 +237,12 @@ class _Checker:
             if not self._fit_all(arguments, params):
                 continue
             chosen.append(overload)
-            found = types.substitute(self.bindings, outcome)
-            result = found if result is None or result == found else types.DYN
+            result_type = types.substitute(self.bindings, outcome)
+            result = result_type if result is None or result == result_type else types.DYN
         if result is None:
-            return self._no_overload(node.at, name, arguments, method=method)
+            type_names = [self._show(one) for one in arguments]
+            signature = f"{type_names[0]}.({', '.join(type_names[1:])})" if method else f"({', '.join(type_names)})"
+            return self._issue(node.at, f"found no matching overload for '{name}' applied to '{signature}'")
         self.found.overloads[node.id] = (name, tuple(chosen))
         return result
 
@@ -254,11 +261,6 @@ class _Checker:
         for one in type_.params:
             self._rename(one, names)
 
-    def _no_overload(self, at: int, name: str, arguments: list[Type], *, method: bool) -> Type:
-        shown = [self._show(one) for one in arguments]
-        signature = f"{shown[0]}.({', '.join(shown[1:])})" if method else f"({', '.join(shown)})"
-        return self._issue(at, f"found no matching overload for '{name}' applied to '{signature}'")
-
     # -------------------------------------------------------------- aggregates
     def _join(self, before: Type | None, current: Type) -> Type:
         if before is None:
@@ -267,15 +269,15 @@ class _Checker:
 
     def _content(self, expr: Expr, *, optional: bool) -> Type:
         """The type of an element; of an optional one, of its content."""
-        found = self.check(expr)
+        content_type = self.check(expr)
         if not optional:
-            return found
-        shown = types.substitute(self.bindings, found)
-        if types.is_optional(shown):
-            return shown.params[0]
-        if shown.kind in (TypeKind.DYN, TypeKind.ERROR):
-            return shown
-        return self._mismatch(expr.at, types.optional_of(shown), shown)
+            return content_type
+        content_text = types.substitute(self.bindings, content_type)
+        if types.is_optional(content_text):
+            return content_text.params[0]
+        if content_text.kind in (TypeKind.DYN, TypeKind.ERROR):
+            return content_text
+        return self._mismatch(expr.at, types.optional_of(content_text), content_text)
 
     def _mismatch(self, at: int, expected: Type, actual: Type) -> Type:
         return self._issue(at, f"expected type '{self._show(expected)}' but found '{self._show(actual)}'")
@@ -310,9 +312,9 @@ class _Checker:
         assert isinstance(entry.key, str)
         value = self.check(entry.value)
         expected = owner.fields.get(entry.key) or self._issue(entry.at, f"undefined field '{entry.key}'")
-        wanted = types.optional_of(expected) if entry.optional else expected
-        if not self._fits(wanted, value):
-            text = f"expected type of field '{entry.key}' is '{self._show(wanted)}' but provided type is"
+        expected_value = types.optional_of(expected) if entry.optional else expected
+        if not self._fits(expected_value, value):
+            text = f"expected type of field '{entry.key}' is '{self._show(expected_value)}' but provided type is"
             self._issue(entry.at, f"{text} '{self._show(value)}'")
 
     # -------------------------------------------------------------- folds
@@ -344,9 +346,9 @@ class _Checker:
         return types.ERROR, types.ERROR
 
     def _expect(self, expr: Expr, wanted: Type) -> None:
-        found = self.check(expr)
-        if not self._fits(wanted, found):
-            self._mismatch(expr.at, wanted, found)
+        actual = self.check(expr)
+        if not self._fits(wanted, actual):
+            self._mismatch(expr.at, wanted, actual)
 
 
 def qualified_name(expr: Expr) -> str | None:

@@ -1,4 +1,7 @@
-"""What libraries declare: functions with their overloads, what they do and what they cost."""
+"""Declarations of libraries: functions, overloads, implementations and costs.
+
+Upstream: github.com/google/cel-go/common/decls/decls.go.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import Any, Final, Protocol
 
 from opsdk.cel.macros import Macros
 from opsdk.cel.syntax import Expr
-from opsdk.cel.types import Type
+from opsdk.cel.types import Type, Value
 
 MOST: Final = 2**64 - 1
 """What counts as without bound."""
@@ -107,7 +110,7 @@ class CallEstimate:
 Estimate = Callable[[Sizes, Sequence[Operand]], CallEstimate | None]
 """Estimates a call; a method's target is the first operand."""
 
-Cost = Callable[[Sequence[Any], Any], int]
+Cost = Callable[[Sequence[Value], Value], int]
 """The cost of a call by its arguments and its result."""
 
 
@@ -129,7 +132,7 @@ class Overload:
     id: str
     params: tuple[Type, ...]
     result: Type
-    call: Callable[..., Any]
+    call: Callable[..., Value]
     method: bool = False
     cost: Cost | None = None
     estimate: Estimate | None = None

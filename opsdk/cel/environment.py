@@ -1,11 +1,14 @@
-"""The door: environments compile expressions, programs evaluate them."""
+"""`CelEnvironment` compiles expressions, and `Program` evaluates them.
+
+Upstream: github.com/google/cel-go/cel/env.go, cel/program.go.
+"""
 
 from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 from opsdk.cel.checker import Checked, CheckerScope, check
 from opsdk.cel.declarations import MOST, Library, Range, merged
@@ -16,7 +19,7 @@ from opsdk.cel.macros import STANDARD
 from opsdk.cel.parser import MAX_DEPTH, parse
 from opsdk.cel.source import NOWHERE, ExpressionSource, Issue
 from opsdk.cel.syntax import Expr
-from opsdk.cel.types import Type
+from opsdk.cel.types import Type, Value
 from opsdk.errors import CelCompileError, CelEvaluationError
 
 
@@ -24,7 +27,7 @@ from opsdk.errors import CelCompileError, CelEvaluationError
 class EvaluationResult:
     """How an evaluation ended: with a value or an error, and what it cost until then."""
 
-    value: Any
+    value: Value
     error: CelEvaluationError | None
     cost: int
 
@@ -54,7 +57,7 @@ class Program:
         self.type: Type = checked.types[tree.id]
         self.variables = frozenset(checked.variables.values())
 
-    def evaluate(self, variables: Mapping[str, Any]) -> Any:
+    def evaluate(self, variables: Mapping[str, Value]) -> Value:
         """The value of the expression.
 
         Raises:
@@ -65,7 +68,7 @@ class Program:
             raise outcome.error
         return outcome.value
 
-    def run(self, variables: Mapping[str, Any], *, limit: int = MOST) -> EvaluationResult:
+    def run(self, variables: Mapping[str, Value], *, limit: int = MOST) -> EvaluationResult:
         """Evaluate; cancelled when it costs more than `limit`."""
         frame = Frame(variables, self._slots, limit, self._construct)
         try:
@@ -122,8 +125,8 @@ class CelEnvironment:
     ) -> None:
         self._library = merged(libraries)
         self._macros = {**STANDARD, **self._library.macros}
-        known = _joined({} if types is None else types, self._library.types)
-        self._scope = CheckerScope(variables or {}, known, self._library.functions)
+        known_types = _joined({} if types is None else types, self._library.types)
+        self._scope = CheckerScope(variables or {}, known_types, self._library.functions)
         self._construct = construct
 
     def extend(
@@ -155,16 +158,13 @@ class CelEnvironment:
             CelCompileError: it does not parse or does not fit; the message shows where.
         """
         try:
-            return self._compile(text, accept)
+            tree = parse(text, self._macros)
+            checked, issues = check(tree, self._scope)
+            issues = issues or list(check_literals(tree, checked))
+            if issues:
+                raise CelCompileError(ExpressionSource(text).report(issues))
+            accept(checked.types[tree.id])
+            return Program(tree, checked, self._construct)
         except RecursionError:
             issue = Issue(NOWHERE, f"expression recursion limit exceeded: {MAX_DEPTH}")
             raise CelCompileError(ExpressionSource(text).report([issue])) from None
-
-    def _compile(self, text: str, accept: Callable[[Type], None]) -> Program:
-        tree = parse(text, self._macros)
-        checked, issues = check(tree, self._scope)
-        issues = issues or list(check_literals(tree, checked))
-        if issues:
-            raise CelCompileError(ExpressionSource(text).report(issues))
-        accept(checked.types[tree.id])
-        return Program(tree, checked, self._construct)

@@ -1,4 +1,7 @@
-"""What an expression may cost at most, before it is evaluated on anything."""
+"""Estimates the cost range of an expression before its evaluation.
+
+Upstream: github.com/google/cel-go/checker/cost.go.
+"""
 
 from __future__ import annotations
 
@@ -120,9 +123,10 @@ class _Estimator:
         cost: Range | None = None
         size: Range | None = None
         for overload in overloads:
-            estimate = self._overload(overload, operands)
-            found = estimate.cost + together
-            cost = found if cost is None else cost | found
+            estimated = overload.estimate(self, operands) if overload.estimate is not None else None
+            estimate = estimated if estimated is not None else CallEstimate(ONE)
+            total = estimate.cost + together
+            cost = total if cost is None else cost | total
             if estimate.size is not None:
                 size = estimate.size if size is None else size | estimate.size
             size = self._indexed(node, overload, size)
@@ -131,10 +135,6 @@ class _Estimator:
         if size is not None:
             self._sizes[node.id] = size
         return extra + (cost if cost is not None else together + ONE)
-
-    def _overload(self, overload: Overload, operands: Sequence[Operand]) -> CallEstimate:
-        found = overload.estimate(self, operands) if overload.estimate is not None else None
-        return found if found is not None else CallEstimate(ONE)
 
     def _indexed(self, node: CallNode, overload: Overload, size: Range | None) -> Range | None:
         """An index leads on to the elements."""
@@ -147,8 +147,8 @@ class _Estimator:
 
     def logic(self, _: CallNode, costs: Sequence[Range]) -> Range:
         """The right side may never be reached."""
-        left, right = costs
-        return Range(left.least, (left + right).most)
+        first, right = costs
+        return Range(first.least, (first + right).most)
 
     def choice(self, node: CallNode, costs: Sequence[Range]) -> Range:
         """The condition and one of the two."""
@@ -162,17 +162,17 @@ class _Estimator:
 
     def plus(self, node: CallNode, costs: Sequence[Range]) -> Range:
         """Strings are copied, lists are not."""
-        left, right = node.args
+        first, right = node.args
         _, overloads = self._checked.overloads[node.id]
         cost: Range | None = None
         size: Range | None = None
         for overload in overloads:
             own = ONE
             if overload.id in ("add_string", "add_bytes", "add_list"):
-                total = self.known_size(left) + self.known_size(right)
+                total = self.known_size(first) + self.known_size(right)
                 size = total if size is None else size | total
                 own = ONE if overload.id == "add_list" else total.scaled(0.1)
-                contents = self._contained(left)
+                contents = self._contained(first)
                 both = contents.union(self._contained(right)) if contents is not None else None
                 if both is not None:
                     self._contents[node.id] = both
@@ -270,8 +270,8 @@ class _Estimator:
 
     def _operand(self, node: Expr) -> Operand:
         path = self._path(node)
-        known = () if path and path[0] == ACCUMULATOR else path
-        return Operand(known, self._type(node), node, self._size(node))
+        known_path = () if path and path[0] == ACCUMULATOR else path
+        return Operand(known_path, self._type(node), node, self._size(node))
 
     def known_size(self, node: Expr) -> Range:
         """The size of a node; anything if nothing is known."""
@@ -292,9 +292,9 @@ class _Estimator:
         return local.path if local is not None else self._paths.get(node.id, ())
 
     def _size(self, node: Expr) -> Range | None:
-        known = self._sizes.get(node.id) or _written_size(node)
-        if known is not None:
-            return known
+        size = self._sizes.get(node.id) or _written_size(node)
+        if size is not None:
+            return size
         path = self._path(node)
         hinted = self._hint(path) if path else None
         if hinted is not None:
@@ -306,9 +306,9 @@ class _Estimator:
         return local.size if local is not None else None
 
     def _contained(self, node: Expr) -> _Contents | None:
-        known = self._contents.get(node.id)
-        if known is not None:
-            return known
+        content = self._contents.get(node.id)
+        if content is not None:
+            return content
         local = self._local(node)
         return local.contents if local is not None else None
 

@@ -1,12 +1,14 @@
-"""Evaluation: the tree becomes functions once, which are then called as often as needed.
+"""The evaluator: it compiles the syntax tree to Python functions once.
 
-Each function counts what it costs; an evaluation that costs more than it may is cancelled.
+Each function counts its cost. An evaluation stops when it exceeds its cost limit.
+
+Upstream: github.com/google/cel-go/interpreter.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from opsdk.cel.checker import Checked
 from opsdk.cel.declarations import LIST_COST, MAP_COST, STRUCT_COST, Overload
@@ -25,7 +27,7 @@ from opsdk.cel.syntax import (
     Select,
     StructNode,
 )
-from opsdk.cel.types import Type, TypeKind
+from opsdk.cel.types import Type, TypeKind, Value
 from opsdk.cel.values import (
     Listed,
     Mapped,
@@ -46,7 +48,7 @@ from opsdk.cel.values import (
 from opsdk.errors import CelBudgetError, CelCompileError, CelEvaluationError, UsageError
 from opsdk.structured_merge.value import JsonObject
 
-Construct = Callable[[Type, JsonObject], Any]
+Construct = Callable[[Type, JsonObject], Value]
 """Makes an object of a type from the values of its fields."""
 
 
@@ -55,9 +57,9 @@ class Frame:
 
     __slots__ = ("construct", "cost", "limit", "locals", "variables")
 
-    def __init__(self, variables: Mapping[str, Any], slots: int, limit: int, construct: Construct | None) -> None:
+    def __init__(self, variables: Mapping[str, Value], slots: int, limit: int, construct: Construct | None) -> None:
         self.variables = variables
-        self.locals: list[Any] = [None] * slots
+        self.locals: list[Value] = [None] * slots
         self.cost = 0
         self.limit = limit
         self.construct = construct
@@ -73,11 +75,11 @@ class Frame:
             raise CelBudgetError("operation cancelled: actual cost limit exceeded")
 
 
-Code = Callable[[Frame], Any]
+Code = Callable[[Frame], Value]
 
 
 class _Raised:
-    """What a fold gathers when a step fails: raised by whoever asks for it."""
+    """The error of a failed comprehension step; the reader of the result raises it."""
 
     __slots__ = ("error",)
 
@@ -112,7 +114,12 @@ class _Compiler:
             case Literal():
                 return _constant(node.value)
             case Ident():
-                return self._ident(node)
+                slot = self._slot(node.name)
+                if slot is not None:
+                    return _local(slot)
+                constant = self._named(node)
+                assert constant is not None
+                return constant
             case Select():
                 return self._select(node)
             case CallNode():
@@ -124,7 +131,11 @@ class _Compiler:
             case StructNode():
                 return self._struct(node)
             case Comprehension():
-                return self._bind(node) if _is_bind(node) else self._fold(node)
+                return (
+                    self._bind(node)
+                    if (node.variable == BIND_RANGE and node.accumulator != ACCUMULATOR)
+                    else self._fold(node)
+                )
 
     # -------------------------------------------------------------- names and fields
     def _slot(self, name: str) -> int | None:
@@ -141,24 +152,16 @@ class _Compiler:
         variable = self._checked.variables.get(node.id)
         return None if variable is None else _variable(variable)
 
-    def _ident(self, node: Ident) -> Code:
-        slot = self._slot(node.name)
-        if slot is not None:
-            return _local(slot)
-        named = self._named(node)
-        assert named is not None
-        return named
-
     def _select(self, node: Select) -> Code:
-        named = self._named(node)
-        if named is not None:
-            return named
+        constant = self._named(node)
+        if constant is not None:
+            return constant
         operand, name = self.code(node.operand), node.field
         if node.test:
             return lambda frame: _test(operand(frame), name)
         cost = 1 if _is_path(node.operand) else 2
 
-        def select(frame: Frame) -> Any:
+        def select(frame: Frame) -> Value:
             value = operand(frame)
             frame.cost += cost
             if isinstance(value, Optional):
@@ -187,23 +190,23 @@ class _Compiler:
             return _constant(_folded(called, arguments[0].value))
         return _invoke(called, overloads[0].cost if len(overloads) == 1 else _cost_of_first(overloads), codes)
 
-    def _dispatch(self, name: str, overloads: Sequence[Overload], arguments: Sequence[Expr]) -> Callable[..., Any]:
+    def _dispatch(self, name: str, overloads: Sequence[Overload], arguments: Sequence[Expr]) -> Callable[..., Value]:
         """The function to call; where types are only known at run time, the one that then fits."""
-        if len(overloads) == 1 and not any(self._is_dyn(argument) for argument in arguments):
+        if len(overloads) == 1 and not any(
+            (self._checked.types[argument.id].kind in (TypeKind.DYN, TypeKind.ERROR, TypeKind.PARAM))
+            for argument in arguments
+        ):
             return _guarded(name, overloads[0])
 
         guarded = [(overload.params, _guarded(name, overload)) for overload in overloads]
 
-        def choose(*values: Any) -> Any:
+        def choose(*values: Value) -> Value:
             for params, call in guarded:
                 if all(map(_fits, params, values)):
                     return call(*values)
             raise mismatch(name, values)
 
         return choose
-
-    def _is_dyn(self, node: Expr) -> bool:
-        return self._checked.types[node.id].kind in (TypeKind.DYN, TypeKind.ERROR, TypeKind.PARAM)
 
     def logic(self, left: Expr, right: Expr, *, decisive: bool) -> Code:
         """``&&`` and ``||``: one side may decide, even if the other has no value."""
@@ -243,10 +246,10 @@ class _Compiler:
     def _aside(self, node: Expr) -> Code:
         """The function for a node that, if it is a path, does not count its variable."""
         code = self.code(node)
-        if not _is_path(node) or _is_choice(node):
+        if not _is_path(node) or (isinstance(node, CallNode) and node.function == "_?_:_"):
             return code
 
-        def evaluate(frame: Frame) -> Any:
+        def evaluate(frame: Frame) -> Value:
             frame.cost -= 1
             return code(frame)
 
@@ -285,12 +288,12 @@ class _Compiler:
         first, second = self.code(container), self._aside(key)
         cost = 1 if _is_path(container) else 2
 
-        def get(frame: Frame) -> Any:
-            value, at = first(frame), second(frame)
+        def get(frame: Frame) -> Value:
+            value, key = first(frame), second(frame)
             frame.charge(cost)
             if isinstance(value, Optional):
-                return find_index(value.value, at) if value.has_value else value
-            return index(value, at)
+                return find_index(value.value, key) if value.has_value else value
+            return index(value, key)
 
         return get
 
@@ -302,15 +305,15 @@ class _Compiler:
         """A field, if it is there."""
         return self._optional(operand, name, find_field)
 
-    def _optional(self, container: Expr, key: Expr, find: Callable[[Any, Any], Optional]) -> Code:
+    def _optional(self, container: Expr, key: Expr, find: Callable[[Value, Value], Optional]) -> Code:
         first, second = self.code(container), self.code(key)
 
         def get(frame: Frame) -> Optional:
-            value, at = first(frame), second(frame)
+            value, key = first(frame), second(frame)
             frame.charge(1)
             if isinstance(value, Optional):
-                return find(value.value, at) if value.has_value else value
-            return find(value, at)
+                return find(value.value, key) if value.has_value else value
+            return find(value, key)
 
         return get
 
@@ -320,7 +323,7 @@ class _Compiler:
             return None
         gathered, codes = self.code(left), [self.code(one) for one in right.elements]
 
-        def append(frame: Frame) -> Any:
+        def append(frame: Frame) -> Value:
             list_ = gathered(frame)
             added = [code(frame) for code in codes]
             frame.charge(LIST_COST + 1)
@@ -333,10 +336,10 @@ class _Compiler:
     def _list(self, node: ListOf) -> Code:
         if not node.optional and all(isinstance(one, Literal) for one in node.elements):
             return _constant([one.value for one in node.elements if isinstance(one, Literal)])
-        codes = [(self.code(one), at in node.optional) for at, one in enumerate(node.elements)]
+        codes = [(self.code(one), index in node.optional) for index, one in enumerate(node.elements)]
 
-        def build(frame: Frame) -> list[Any]:
-            built: list[Any] = []
+        def build(frame: Frame) -> list[Value]:
+            built: list[Value] = []
             for code, optional in codes:
                 value = code(frame)
                 if not optional:
@@ -355,8 +358,8 @@ class _Compiler:
             if not isinstance(entry.key, str)
         ]
 
-        def build(frame: Frame) -> dict[Any, Any]:
-            built: dict[Any, Any] = {}
+        def build(frame: Frame) -> dict[Value, Value]:
+            built: dict[Value, Value] = {}
             for key_code, code, optional in codes:
                 key, value = key_code(frame), code(frame)
                 if not optional:
@@ -375,7 +378,7 @@ class _Compiler:
         type_ = self._checked.structs[node.id]
         codes = [(_field_name(entry), self.code(entry.value), entry.optional) for entry in node.entries]
 
-        def build(frame: Frame) -> Any:
+        def build(frame: Frame) -> Value:
             values: JsonObject = {}
             for name, code, optional in codes:
                 value = code(frame)
@@ -404,7 +407,7 @@ class _Compiler:
         result = self.code(node.result)
         self._scopes.pop()
 
-        def evaluate(frame: Frame) -> Any:
+        def evaluate(frame: Frame) -> Value:
             frame.locals[slot] = value(frame)
             return result(frame)
 
@@ -427,7 +430,7 @@ class _Compiler:
         pairs = _singles if second is None else _pairs
         second_slot = first if second is None else second
 
-        def evaluate(frame: Frame) -> Any:
+        def evaluate(frame: Frame) -> Value:
             container = over(frame)
             gathered = init(frame)
             local = frame.locals
@@ -452,10 +455,6 @@ class _Compiler:
         return evaluate
 
 
-def _is_choice(node: Expr) -> bool:
-    return isinstance(node, CallNode) and node.function == "_?_:_"
-
-
 def _is_path(node: Expr) -> bool:
     """Whether it leads from a variable to what is in it: such a path counts its variable and each of its steps.
 
@@ -471,15 +470,11 @@ def _is_path(node: Expr) -> bool:
     return False
 
 
-def _is_bind(node: Comprehension) -> bool:
-    return node.variable == BIND_RANGE and node.accumulator != ACCUMULATOR
-
-
-def _singles(container: Any) -> Any:
+def _singles(container: Value) -> Value:
     return ((value, value) for value in elements(container))
 
 
-def _pairs(container: Any) -> Any:
+def _pairs(container: Value) -> Value:
     if isinstance(container, Listed):
         return enumerate(container)
     if isinstance(container, Mapped):
@@ -487,12 +482,12 @@ def _pairs(container: Any) -> Any:
     raise not_iterable(container)
 
 
-def _constant(value: Any) -> Code:
+def _constant(value: Value) -> Code:
     return lambda _: value
 
 
 def _variable(name: str) -> Code:
-    def get(frame: Frame) -> Any:
+    def get(frame: Frame) -> Value:
         frame.cost += 1
         try:
             return frame.variables[name]
@@ -503,7 +498,7 @@ def _variable(name: str) -> Code:
 
 
 def _local(slot: int) -> Code:
-    def get(frame: Frame) -> Any:
+    def get(frame: Frame) -> Value:
         frame.cost += 1
         value = frame.locals[slot]
         if type(value) is _Raised:
@@ -513,19 +508,19 @@ def _local(slot: int) -> Code:
     return get
 
 
-def _test(value: Any, name: str) -> bool:
+def _test(value: Value, name: str) -> bool:
     if isinstance(value, Optional):
         return value.has_value and find_field(value.value, name).has_value
     return find_field(value, name).has_value
 
 
-def _boolean(value: Any) -> bool:
+def _boolean(value: Value) -> bool:
     if not isinstance(value, bool):
         raise no_such_overload()
     return value
 
 
-def _content(value: Any) -> Optional:
+def _content(value: Value) -> Optional:
     if not isinstance(value, Optional):
         raise CelEvaluationError(f"cannot initialize optional entry from non-optional value {show(value)}")
     return value
@@ -536,7 +531,7 @@ def _field_name(entry: MapEntryNode) -> str:
     return entry.key
 
 
-def insert(entries: dict[Any, Any], key: Any, value: Any) -> None:
+def insert(entries: dict[Value, Value], key: Value, value: Value) -> None:
     """Add an entry.
 
     Raises:
@@ -547,7 +542,7 @@ def insert(entries: dict[Any, Any], key: Any, value: Any) -> None:
     _put(entries, key, value)
 
 
-def _put(entries: dict[Any, Any], key: Any, value: Any) -> None:
+def _put(entries: dict[Value, Value], key: Value, value: Value) -> None:
     """Add an entry, or give one that is there another value."""
     if kind_of(key) not in _KEYS:
         raise CelEvaluationError(f"unsupported key type: {type_of(key).runtime_name}")
@@ -557,19 +552,19 @@ def _put(entries: dict[Any, Any], key: Any, value: Any) -> None:
 _KEYS: Final = frozenset({TypeKind.BOOL, TypeKind.INT, TypeKind.UINT, TypeKind.STRING, TypeKind.DOUBLE})
 
 
-def _fits(param: Type, value: Any) -> bool:
+def _fits(param: Type, value: Value) -> bool:
     if param.kind in (TypeKind.DYN, TypeKind.PARAM):
         return True
-    found = type_of(value)
-    return found.kind is param.kind and (param.kind is not TypeKind.OPAQUE or found.name == param.name)
+    actual = type_of(value)
+    return actual.kind is param.kind and (param.kind is not TypeKind.OPAQUE or actual.name == param.name)
 
 
-def _guarded(name: str, overload: Overload) -> Callable[..., Any]:
+def _guarded(name: str, overload: Overload) -> Callable[..., Value]:
     """The function; types were checked, but a variable may be null, and elements may be anything."""
     call, params = overload.call, overload.params
     nested = any(param.params for param in params)
 
-    def attempt(*values: Any) -> Any:
+    def attempt(*values: Value) -> Value:
         try:
             return call(*values)
         except (TypeError, AttributeError):
@@ -583,25 +578,25 @@ def _guarded(name: str, overload: Overload) -> Callable[..., Any]:
 _SEARCHES: Final = frozenset({"find", "findAll"})
 
 
-def _read_regex(pattern: Any) -> None:
+def _read_regex(pattern: Value) -> None:
     try:
         compile_regex(pattern)
     except UsageError as error:
         raise CelEvaluationError(str(error)) from error
 
 
-def _folded(call: Callable[..., Any], value: Any) -> Any:
+def _folded(call: Callable[..., Value], value: Value) -> Value:
     try:
         return call(value)
     except CelEvaluationError as error:
         raise CelCompileError(f"program instantiation failed: {error}") from error
 
 
-def _cost_of_first(overloads: Sequence[Overload]) -> Callable[[Sequence[Any], Any], int] | None:
+def _cost_of_first(overloads: Sequence[Overload]) -> Callable[[Sequence[Value], Value], int] | None:
     if not any(overload.cost for overload in overloads):
         return None
 
-    def cost(values: Sequence[Any], result: Any) -> int:
+    def cost(values: Sequence[Value], result: Value) -> int:
         for overload in overloads:
             if all(map(_fits, overload.params, values)):
                 return overload.cost(values, result) if overload.cost is not None else 1
@@ -610,12 +605,14 @@ def _cost_of_first(overloads: Sequence[Overload]) -> Callable[[Sequence[Any], An
     return cost
 
 
-def _invoke(call: Callable[..., Any], cost: Callable[[Sequence[Any], Any], int] | None, codes: Sequence[Code]) -> Code:
+def _invoke(
+    call: Callable[..., Value], cost: Callable[[Sequence[Value], Value], int] | None, codes: Sequence[Code]
+) -> Code:
     """Call with the values of the arguments, and count it."""
     if cost is None and len(codes) == 1:
         (only,) = codes
 
-        def unary(frame: Frame) -> Any:
+        def unary(frame: Frame) -> Value:
             value = only(frame)
             frame.charge(1)
             return call(value)
@@ -624,14 +621,14 @@ def _invoke(call: Callable[..., Any], cost: Callable[[Sequence[Any], Any], int] 
     if cost is None and len(codes) == 2:
         first, second = codes
 
-        def binary(frame: Frame) -> Any:
-            left, right = first(frame), second(frame)
+        def binary(frame: Frame) -> Value:
+            first_value, right = first(frame), second(frame)
             frame.charge(1)
-            return call(left, right)
+            return call(first_value, right)
 
         return binary
 
-    def general(frame: Frame) -> Any:
+    def general(frame: Frame) -> Value:
         values = [code(frame) for code in codes]
         result = call(*values)
         frame.charge(1 if cost is None else cost(values, result))

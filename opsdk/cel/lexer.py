@@ -1,4 +1,7 @@
-"""Tokens of an expression."""
+"""The lexer of CEL.
+
+Upstream: github.com/google/cel-go/parser/gen/CEL.g4.
+"""
 
 from __future__ import annotations
 
@@ -86,19 +89,19 @@ def tokenize(text: str) -> tuple[list[Token], list[Issue]]:
 
 
 def _tokens(text: str, issues: list[Issue]) -> Iterator[Token]:
-    at = 0
-    while at < len(text):
-        found = _TOKEN.match(text, at)
-        if found is None:
-            wrong = _unknown(text, at)
-            issues.append(Issue(at, f"Syntax error: token recognition error at: '{wrong}'"))
-            at += len(wrong)
+    position = 0
+    while position < len(text):
+        match = _TOKEN.match(text, position)
+        if match is None:
+            wrong = _unknown(text, position)
+            issues.append(Issue(position, f"Syntax error: token recognition error at: '{wrong}'"))
+            position += len(wrong)
             continue
-        name = found.lastgroup
+        name = match.lastgroup
         assert name is not None
         if name != "SPACE":
-            yield Token(TokenKind.SYMBOL if found[0] in _WORDS else TokenKind[name], found[0], at)
-        at = found.end()
+            yield Token(TokenKind.SYMBOL if match[0] in _WORDS else TokenKind[name], match[0], position)
+        position = match.end()
 
 
 _OPEN: Final = re.compile(
@@ -115,9 +118,9 @@ _OPEN: Final = re.compile(
 
 def _unknown(text: str, at: int) -> str:
     """What might have become a token, with the character that spoilt it."""
-    found = _OPEN.match(text, at)
-    assert found is not None
-    return text[at : found.end() + 1]
+    match = _OPEN.match(text, at)
+    assert match is not None
+    return text[at : match.end() + 1]
 
 
 # ------------------------------------------------------------------ what literals mean

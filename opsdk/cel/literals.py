@@ -1,10 +1,13 @@
-"""What is checked after the types: constants that can never be right, and aggregates of mixed types."""
+"""Validators that run after the type check: constant arguments and homogeneous aggregate literals.
+
+Upstream: github.com/google/cel-go/cel/validator.go.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import count
-from typing import Any, Final
+from typing import Final
 
 from opsdk.cel.checker import Checked
 from opsdk.cel.library.formatting import CLAUSE, read_clause, refused
@@ -12,11 +15,11 @@ from opsdk.cel.regex import compile_regex
 from opsdk.cel.source import Issue
 from opsdk.cel.syntax import CallNode, Comprehension, Expr, ListOf, Literal, MapOf, Select, StructNode
 from opsdk.cel.times import is_moment, parse_duration, parse_timestamp
-from opsdk.cel.types import Type, TypeKind
+from opsdk.cel.types import Type, TypeKind, Value
 from opsdk.errors import CelEvaluationError, UsageError
 
 
-def _is_regex(value: Any) -> bool:
+def _is_regex(value: Value) -> bool:
     try:
         compile_regex(value)
     except UsageError:
@@ -24,13 +27,13 @@ def _is_regex(value: Any) -> bool:
     return True
 
 
-def _is_moment(value: Any) -> bool:
+def _is_moment(value: Value) -> bool:
     if isinstance(value, str):
         return parse_timestamp(value) is not None
     return isinstance(value, bool) or not isinstance(value, int) or is_moment(value)
 
 
-_ARGUMENTS: Final[dict[str, Callable[[Any], bool]]] = {
+_ARGUMENTS: Final[dict[str, Callable[[Value], bool]]] = {
     "duration": lambda value: not isinstance(value, str) or parse_duration(value) is not None,
     "timestamp": _is_moment,
     "matches": lambda value: not isinstance(value, str) or _is_regex(value),
@@ -91,7 +94,7 @@ def _format(node: CallNode, form: str, given: ListOf, checked: Checked) -> Itera
     """The first thing that is wrong with a form and what is given for it."""
     places = count()
     try:
-        clauses = [read_clause(found) for found in CLAUSE.finditer(form)]
+        clauses = [read_clause(clause_match) for clause_match in CLAUSE.finditer(form)]
     except CelEvaluationError as error:
         yield Issue(node.at, str(error))
         return
@@ -150,13 +153,13 @@ _FORMATTED: Final = {
 def _list(node: ListOf, checked: Checked) -> Iterator[Issue]:
     first: Type | None = None
     for index, element in enumerate(node.elements):
-        found = checked.types[element.id]
-        if index in node.optional and found.params:
-            found = found.params[0]
+        list_type = checked.types[element.id]
+        if index in node.optional and list_type.params:
+            list_type = list_type.params[0]
         if first is None:
-            first = found
-        elif not _same(first, found):
-            yield _mismatch(element.at, first, found)
+            first = list_type
+        elif not _same(first, list_type):
+            yield _mismatch(element.at, first, list_type)
             return
 
 

@@ -1,14 +1,17 @@
-"""Macros: calls that the parser writes out as other expressions."""
+"""Macros: the parser expands these calls.
+
+Upstream: github.com/google/cel-go/parser/macro.go.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import count
-from typing import Any, Final
+from typing import Final
 
 from opsdk.cel.syntax import CallNode, Comprehension, Expr, Ident, ListOf, Literal, MapEntryNode, MapOf, Select
-from opsdk.cel.types import BOOL, INT, Type
+from opsdk.cel.types import BOOL, INT, Type, Value
 
 ACCUMULATOR: Final = "@result"
 """The name of what a fold gathers; no expression can spell it."""
@@ -33,7 +36,7 @@ class Builder:
         self._ids = ids
         self.at = at
 
-    def literal(self, value: Any, type_: Type) -> Literal:
+    def literal(self, value: Value, type_: Type) -> Literal:
         """A constant."""
         return Literal(value, type_, id=next(self._ids), at=self.at)
 

@@ -1,11 +1,14 @@
-"""How operations fail that do not take what they are given, where types are only known at run time."""
+"""``No such overload`` errors of operations on dynamic types.
+
+Upstream: github.com/google/cel-go/common/types/err.go.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
-from opsdk.cel.types import TypeKind
+from opsdk.cel.types import TypeKind, Value
 from opsdk.cel.values import kind_of, type_of
 from opsdk.errors import CelEvaluationError
 
@@ -31,7 +34,7 @@ _METHODICAL: Final = frozenset({TypeKind.STRING, TypeKind.DURATION, TypeKind.TIM
 _TERSE: Final = frozenset({"contains", "startsWith", "endsWith", "matches"})
 
 
-def mismatch(name: str, values: Sequence[Any]) -> CelEvaluationError:
+def mismatch(name: str, values: Sequence[Value]) -> CelEvaluationError:
     """The error of an operation that takes no such values.
 
     >>> str(mismatch("_+_", [None, 1])), str(mismatch("_+_", ["a", 1])), str(mismatch("join", [1, "a"]))

@@ -1,10 +1,13 @@
-"""From text to a syntax tree, by descending through the grammar."""
+"""The parser of CEL: recursive descent to a syntax tree.
+
+Upstream: github.com/google/cel-go/parser/parser.go.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import count
-from typing import Final, Never
+from typing import Final
 
 from opsdk.cel.lexer import Token, TokenKind, tokenize, unquote, unquote_bytes
 from opsdk.cel.macros import STANDARD, Builder, Key, MacroError, Macros
@@ -108,9 +111,9 @@ class _Parser:
         return self._advance() if self._token.is_(*symbols) else None
 
     def _expect(self, symbol: str) -> Token:
-        found = self._accept(symbol)
-        if found is not None:
-            return found
+        token = self._accept(symbol)
+        if token is not None:
+            return token
         if self._peek().is_(symbol):
             self._syntax(f"extraneous input {_shown(self._token)} expecting '{symbol}'")
             self._advance()
@@ -146,12 +149,6 @@ class _Parser:
     def _issue(self, at: int, message: str) -> None:
         self._issues.append(Issue(at, message))
 
-    def _deeper(self) -> None:
-        self._depth += 1
-        if self._depth > MAX_DEPTH:
-            self._issues.append(_too_deep())
-            raise _StoppedError
-
     def _check_length(self, length: int) -> None:
         """A chain of operators or fields, each above the one before, makes the tree as deep as it is long."""
         if self._depth + length > MAX_DEPTH + 1:
@@ -170,12 +167,15 @@ class _Parser:
     def _within(self, *closers: str) -> Expr:
         """An expression within something that goes on or ends with one of these."""
         self._closers.append(closers)
-        found = self._expr()
+        expr = self._expr()
         self._closers.pop()
-        return found
+        return expr
 
     def _expr(self) -> Expr:
-        self._deeper()
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            self._issues.append(_too_deep())
+            raise _StoppedError
         condition = self._balanced("||", lambda: self._balanced("&&", lambda: self._binary(0)))
         mark = self._accept("?")
         if mark is not None:
@@ -204,29 +204,26 @@ class _Parser:
 
     def _binary(self, level: int) -> Expr:
         if level == len(_LEVELS):
-            return self._unary()
-        left = self._binary(level + 1)
+            token = self._token
+            if token.is_("-") and self._peek().kind in (TokenKind.INT, TokenKind.FLOAT):
+                return self._member()
+            if not token.is_("!", "-"):
+                return self._member()
+            times, last = 0, token
+            while self._token.is_(token.text):
+                last = self._advance()
+                times += 1
+            if not _starts(self._token):
+                self._nothing_after(last)
+            operand = self._member()
+            return operand if times % 2 == 0 else self._call(token.at, f"{token.text}_", operand)
+        expr = self._binary(level + 1)
         length = 0
         while mark := self._accept(*_LEVELS[level]):
             length += 1
             self._check_length(length)
-            left = self._call(mark.at, _OPERATORS.get(mark.text, f"_{mark.text}_"), left, self._binary(level + 1))
-        return left
-
-    def _unary(self) -> Expr:
-        token = self._token
-        if token.is_("-") and self._peek().kind in (TokenKind.INT, TokenKind.FLOAT):
-            return self._member()
-        if not token.is_("!", "-"):
-            return self._member()
-        times, last = 0, token
-        while self._token.is_(token.text):
-            last = self._advance()
-            times += 1
-        if not _starts(self._token):
-            self._nothing_after(last)
-        operand = self._member()
-        return operand if times % 2 == 0 else self._call(token.at, f"{token.text}_", operand)
+            expr = self._call(mark.at, _OPERATORS.get(mark.text, f"_{mark.text}_"), expr, self._binary(level + 1))
+        return expr
 
     def _nothing_after(self, sign: Token) -> None:
         if sign.is_("-"):
@@ -276,16 +273,12 @@ class _Parser:
     def _no_name(self, dot: Token, *, optional: bool = False) -> None:
         """Complain that no name follows a dot; before ``in``, which goes on as an operator, that is all."""
         if self._token.text in _LITERALS:
-            wanted = "{IDENTIFIER, ESC_IDENTIFIER}" if optional else "IDENTIFIER"
-            self._syntax(f"mismatched input {_shown(self._token)} expecting {wanted}")
+            expected = "{IDENTIFIER, ESC_IDENTIFIER}" if optional else "IDENTIFIER"
+            self._syntax(f"mismatched input {_shown(self._token)} expecting {expected}")
         else:
             self._no_way_on(dot)
         if not self._token.is_("in"):
             raise _StoppedError
-
-    def _mismatched(self, expected: str) -> Never:
-        self._syntax(f"mismatched input {_shown(self._token)} expecting {{{expected}}}")
-        raise _StoppedError
 
     def _arguments(self) -> tuple[Expr, ...]:
         """After the opening parenthesis, to the closing one."""
@@ -307,7 +300,18 @@ class _Parser:
             self._expect(")")
             return inner
         if token.is_("["):
-            return self._list()
+            opening = self._advance()
+            elements: list[Expr] = []
+            optional: set[int] = set()
+            self._instead = "],?"
+            more = not self._token.is_("]") and not self._accept(",")
+            while more:
+                if self._accept("?"):
+                    optional.add(len(elements))
+                elements.append(self._within(",", "]"))
+                more = self._another("]") and (_starts(self._token) or self._token.is_("?"))
+            self._expect("]")
+            return ListOf(tuple(elements), frozenset(optional), id=next(self._ids), at=opening.at)
         if token.is_("{"):
             return self._map()
         if token.kind is TokenKind.IDENTIFIER or (token.is_(".") and self._peek().kind is TokenKind.IDENTIFIER):
@@ -316,20 +320,6 @@ class _Parser:
             self._no_name(self._advance())
             return self._literal(token.at, "")
         return self._constant()
-
-    def _list(self) -> Expr:
-        opening = self._advance()
-        elements: list[Expr] = []
-        optional: set[int] = set()
-        self._instead = "],?"
-        more = not self._token.is_("]") and not self._accept(",")
-        while more:
-            if self._accept("?"):
-                optional.add(len(elements))
-            elements.append(self._within(",", "]"))
-            more = self._another("]") and (_starts(self._token) or self._token.is_("?"))
-        self._expect("]")
-        return ListOf(tuple(elements), frozenset(optional), id=next(self._ids), at=opening.at)
 
     def _map(self) -> Expr:
         opening = self._advance()
@@ -361,13 +351,13 @@ class _Parser:
 
     def _struct_name(self, name: str) -> str | None:
         """The type's name if this is the construction of an object; then the next token is its brace."""
-        at = self._next
-        while self._tokens[at].is_(".") and self._tokens[at + 1].kind is TokenKind.IDENTIFIER:
-            name = f"{name}.{self._tokens[at + 1].text}"
-            at += 2
-        if not self._tokens[at].is_("{"):
+        position = self._next
+        while self._tokens[position].is_(".") and self._tokens[position + 1].kind is TokenKind.IDENTIFIER:
+            name = f"{name}.{self._tokens[position + 1].text}"
+            position += 2
+        if not self._tokens[position].is_("{"):
             return None
-        self._next = at
+        self._next = position
         return name
 
     def _struct(self, name: str) -> Expr:
@@ -378,7 +368,9 @@ class _Parser:
             optional = self._accept("?") is not None
             field = self._token
             if field.kind not in _FIELDS:
-                self._mismatched(("" if optional else "'}', ',', '?', ") + "IDENTIFIER, ESC_IDENTIFIER")
+                expected = ("" if optional else "'}', ',', '?', ") + "IDENTIFIER, ESC_IDENTIFIER"
+                self._syntax(f"mismatched input {_shown(self._token)} expecting {{{expected}}}")
+                raise _StoppedError
             self._advance()
             colon = self._expect(":")
             key = field.text.strip("`")
@@ -392,32 +384,28 @@ class _Parser:
         minus = self._accept("-")
         token = self._token
         sign = "-" if minus else ""
-        at = (minus or token).at
+        position = (minus or token).at
         match token.kind:
             case TokenKind.INT:
-                return self._int(self._advance(), sign, at)
+                return self._int(self._advance(), sign, position)
             case TokenKind.FLOAT:
-                return Literal(float(sign + self._advance().text), DOUBLE, id=next(self._ids), at=at)
+                return Literal(float(sign + self._advance().text), DOUBLE, id=next(self._ids), at=position)
             case TokenKind.UINT:
                 return self._uint(self._advance())
             case TokenKind.STRING | TokenKind.BYTES:
                 return self._string(self._advance())
         word = self._accept("true", "false")
         if word is not None:
-            return Literal(word.text == "true", BOOL, id=next(self._ids), at=at)
+            return Literal(word.text == "true", BOOL, id=next(self._ids), at=position)
         if self._accept("null"):
-            return Literal(None, NULL, id=next(self._ids), at=at)
-        self._no_operand()
-        return self._primary()
-
-    def _no_operand(self) -> None:
-        """Complain; if it would be right without this token, go on without it."""
+            return Literal(None, NULL, id=next(self._ids), at=position)
         starts = _starts(self._peek()) and self._token.kind is not TokenKind.END
         kind = "extraneous" if starts else "mismatched"
         self._syntax(f"{kind} input {_shown(self._token)} expecting {{{self._expected()}}}")
         if kind == "mismatched":
             raise _StoppedError
         self._advance()
+        return self._primary()
 
     def _expected(self) -> str:
         """What could stand here: an operand, or what ends the list that just began."""

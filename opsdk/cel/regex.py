@@ -1,4 +1,4 @@
-"""Regular expressions of RE2: their time is linear in the text, so they may come from strangers."""
+"""RE2 regular expressions, whose run time is linear in the text."""
 
 from __future__ import annotations
 
@@ -50,31 +50,27 @@ def compile_regex(pattern: str) -> Pattern:
     try:
         compiled: Pattern = re2.compile(pattern, options)
     except re2.error as error:
-        raise UsageError(_message(error)) from error
+        raw = error.args[0] if error.args else ""
+        text = raw.decode(errors="replace") if isinstance(raw, bytes) else str(raw)
+        reason, _, where = text.partition(": ")
+        reason = _MESSAGES.get(reason, reason)
+        raise UsageError(f"error parsing regexp: {reason}: `{where}`") from error
     except UnicodeError as error:
         raise UsageError("error parsing regexp: invalid UTF-8") from error
     return compiled
 
 
-def _message(error: Exception) -> str:
-    raw = error.args[0] if error.args else ""
-    text = raw.decode(errors="replace") if isinstance(raw, bytes) else str(raw)
-    reason, _, where = text.partition(": ")
-    reason = _MESSAGES.get(reason, reason)
-    return f"error parsing regexp: {reason}: `{where}`"
-
-
 def find(pattern: str, text: str) -> str:
     """The first match, or nothing."""
-    found = compile_regex(pattern).search(text)
-    return str(found[0]) if found else ""
+    match = compile_regex(pattern).search(text)
+    return str(match[0]) if match else ""
 
 
 def find_all(pattern: str, text: str, limit: int = -1) -> Sequence[str]:
     """The matches, at most `limit` unless it is negative."""
-    found: list[str] = []
+    matches: list[str] = []
     for match in compile_regex(pattern).finditer(text):
-        if 0 <= limit <= len(found):
+        if 0 <= limit <= len(matches):
             break
-        found.append(match[0])
-    return found
+        matches.append(match[0])
+    return matches

@@ -1,4 +1,7 @@
-"""Where in an expression something is wrong, and how that is shown."""
+"""Source positions and the snippets that error messages show.
+
+Upstream: github.com/google/cel-go/common/source.go.
+"""
 
 from __future__ import annotations
 

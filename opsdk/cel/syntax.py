@@ -1,11 +1,13 @@
-"""The syntax tree of an expression. Nodes are equal if they mean the same, wherever they stand."""
+"""The syntax tree. Node equality ignores positions.
+
+Upstream: github.com/google/cel-go/common/ast/expr.go.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
-from opsdk.cel.types import Type
+from opsdk.cel.types import Type, Value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +27,7 @@ class Node:
 class Literal(Node):
     """A constant."""
 
-    value: Any
+    value: Value
     type: Type
 
 

@@ -1,4 +1,7 @@
-"""Durations and timestamps as text, in Go's forms."""
+"""Durations and timestamps as text, in Go's formats.
+
+Upstream: Go time/format.go.
+"""
 
 from __future__ import annotations
 
@@ -78,10 +81,10 @@ def parse_timestamp(text: str) -> Timestamp | None:
     >>> parse_timestamp("1970-01-01T01:00:00.5+01:00")
     Timestamp(nanoseconds=500000000)
     """
-    found = read_moment(text)
-    if found is None or not _FIRST <= found // _SECOND <= _LAST:
+    timestamp = read_moment(text)
+    if timestamp is None or not _FIRST <= timestamp // _SECOND <= _LAST:
         return None
-    return Timestamp(found, read_offset(text))
+    return Timestamp(timestamp, read_offset(text))
 
 
 def read_offset(text: str) -> int:
@@ -94,23 +97,23 @@ def read_offset(text: str) -> int:
 
 def read_moment(text: str) -> int | None:
     """Nanoseconds since 1970 of a text as in RFC 3339, in any year; None if there is no such moment."""
-    found = _RFC3339.fullmatch(text)
-    if found is None:
+    match = _RFC3339.fullmatch(text)
+    if match is None:
         return None
-    year, month, day, hour, minute, second = map(int, found.groups()[:6])
+    year, month, day, hour, minute, second = map(int, match.groups()[:6])
     offset = 0
-    if found[8]:
-        hours, minutes = int(found[9]), int(found[10])
+    if match[8]:
+        hours, minutes = int(match[9]), int(match[10])
         if hours > 24 or minutes > 60:  # whole days and hours are written, too
             return None
-        offset = (hours * 3600 + minutes * 60) * (1 if found[8] == "+" else -1)
+        offset = (hours * 3600 + minutes * 60) * (1 if match[8] == "+" else -1)
     try:
         # The calendar comes back every 400 years; Python's begins with the year 1.
         moment = dt.datetime(year or 400, month, day, hour, minute, second, tzinfo=dt.UTC)
     except ValueError:
         return None
     seconds = (moment - _EPOCH) // dt.timedelta(seconds=1) - offset - (0 if year else _ERA)
-    return seconds * _SECOND + int(((found[7] or "") + "0" * 9)[:9])
+    return seconds * _SECOND + int(((match[7] or "") + "0" * 9)[:9])
 
 
 def is_moment(seconds: int) -> bool:
@@ -163,10 +166,10 @@ def in_zone(timestamp: Timestamp, zone: str) -> dt.datetime:
 
 def _zone(name: str) -> dt.tzinfo:
     if ":" in name:
-        found = _OFFSET.fullmatch(name)
-        if found is None or len(name) > _LONGEST:
+        match = _OFFSET.fullmatch(name)
+        if match is None or len(name) > _LONGEST:
             raise CelEvaluationError(f'strconv.Atoi: parsing "{name.partition(":")[0]}": invalid syntax')
-        minutes = (int(found[2]) * 60 + int(found[3])) * (-1 if found[1] == "-" else 1)
+        minutes = (int(match[2]) * 60 + int(match[3])) * (-1 if match[1] == "-" else 1)
         if abs(minutes) >= 24 * 60:
             raise CelEvaluationError(f"unknown time zone {name}")
         return dt.timezone(dt.timedelta(minutes=minutes))

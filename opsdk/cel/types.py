@@ -1,11 +1,17 @@
-"""Types of expressions and of values."""
+"""Types of expressions and values.
+
+Upstream: github.com/google/cel-go/common/types/types.go.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final
+from typing import Any, Final, TypeAlias
+
+Value: TypeAlias = Any
+"""A CEL value at run time: a Python scalar, a list, a mapping, or an object of `opsdk.cel.values`."""
 
 
 class TypeKind(Enum):
@@ -190,17 +196,17 @@ def _bind(bindings: Bindings, type_: Type, parameter: Type) -> tuple[bool, bool]
     """Whether the parameter can stand for the type, and whether it stood for something before."""
     if type_ == parameter:
         return True, True
-    known = bindings.get(parameter.name)
-    if known is None:
+    bound = bindings.get(parameter.name)
+    if bound is None:
         if _occurs(bindings, parameter, type_):
             return False, False
         bindings[parameter.name] = type_
         return True, False
-    if type_ == known:
+    if type_ == bound:
         return True, True
-    if not assignable(bindings, type_, known):
+    if not assignable(bindings, type_, bound):
         return False, True
-    general = more_general(type_, known)
+    general = more_general(type_, bound)
     if not _occurs(bindings, parameter, general):
         bindings[parameter.name] = general
     return True, True
@@ -211,8 +217,8 @@ def _occurs(bindings: Bindings, parameter: Type, type_: Type) -> bool:
     if type_ == parameter:
         return True
     if type_.kind is TypeKind.PARAM:
-        known = bindings.get(type_.name)
-        return known is not None and _occurs(bindings, parameter, known)
+        bound = bindings.get(type_.name)
+        return bound is not None and _occurs(bindings, parameter, bound)
     return any(_occurs(bindings, parameter, one) for one in type_.params)
 
 
@@ -236,9 +242,9 @@ def _at_least_as_general(left: Type, right: Type) -> bool:
 def substitute(bindings: Bindings, type_: Type, *, unknown_is_dyn: bool = False) -> Type:
     """The type with what its parameters stand for."""
     if type_.kind is TypeKind.PARAM:
-        known = bindings.get(type_.name)
-        if known is not None:
-            return substitute(bindings, known, unknown_is_dyn=unknown_is_dyn)
+        bound = bindings.get(type_.name)
+        if bound is not None:
+            return substitute(bindings, bound, unknown_is_dyn=unknown_is_dyn)
         return DYN if unknown_is_dyn else type_
     if not type_.params:
         return type_

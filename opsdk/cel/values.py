@@ -1,6 +1,8 @@
-"""Values: Python's own where they fit, and what CEL has beyond them.
+"""CEL values: Python's own types and the types that Python lacks.
 
-bool, int, float, str, bytes, None, lists and dicts stand for themselves; an integer is signed unless it is a `UInt`.
+bool, int, float, str, bytes, None, list and dict represent themselves. An integer is signed unless it is a `UInt`.
+
+Upstream: github.com/google/cel-go/common/types.
 """
 
 from __future__ import annotations
@@ -10,10 +12,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as attribute
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from opsdk.cel import types
-from opsdk.cel.types import Type, TypeKind
+from opsdk.cel.types import Type, TypeKind, Value
 from opsdk.errors import CelEvaluationError
 
 
@@ -50,11 +52,11 @@ class Optional:
 
     __slots__ = ("_value",)
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: Value) -> None:
         self._value = value
 
     @classmethod
-    def of(cls, value: Any) -> Optional:
+    def of(cls, value: Value) -> Optional:
         """With a value."""
         return cls(value)
 
@@ -69,7 +71,7 @@ class Optional:
         return self._value is not _NOTHING
 
     @property
-    def value(self) -> Any:
+    def value(self) -> Value:
         """The value.
 
         Raises:
@@ -90,7 +92,7 @@ class Opaque(ABC):
     cel_type: ClassVar[Type]
 
     @abstractmethod
-    def equals(self, other: Any) -> bool:
+    def equals(self, other: Value) -> bool:
         """Whether the other is the same value."""
 
 
@@ -109,7 +111,7 @@ class CelObject(ABC):
         """The value of a field, if it is there."""
 
     @abstractmethod
-    def equals(self, other: Any) -> bool:
+    def equals(self, other: Value) -> bool:
         """Whether the other has the same fields with the same values."""
 
     @abstractmethod
@@ -117,21 +119,21 @@ class CelObject(ABC):
         """How many fields are set."""
 
 
-class ListView(Sequence[Any]):
+class ListView(Sequence[Value]):
     """A list with an equality or an addition of its own."""
 
     __slots__ = ()
 
     @abstractmethod
-    def equals(self, other: Any) -> bool:
+    def equals(self, other: Value) -> bool:
         """Whether the other counts as the same."""
 
     @abstractmethod
-    def plus(self, other: Sequence[Any]) -> Sequence[Any]:
+    def plus(self, other: Sequence[Value]) -> Sequence[Value]:
         """This and the other list."""
 
 
-class MapView(Mapping[Any, Any]):
+class MapView(Mapping[Value, Value]):
     """A map that reads its entries only when asked."""
 
     __slots__ = ()
@@ -162,15 +164,15 @@ _TYPES: Final[dict[type, Type]] = {
 }
 
 
-def type_of(value: Any) -> Type:
+def type_of(value: Value) -> Type:
     """The type of a value, without what it contains.
 
     >>> type_of(1).name, type_of(UInt(1)).name, type_of([1]).name
     ('int', 'uint', 'list')
     """
-    known = _TYPES.get(type(value))
-    if known is not None:
-        return known
+    known_type = _TYPES.get(type(value))
+    if known_type is not None:
+        return known_type
     if isinstance(value, Opaque | CelObject):
         return value.cel_type
     if isinstance(value, ListView):
@@ -183,10 +185,10 @@ def type_of(value: Any) -> Type:
 _KINDS: Final[dict[type, TypeKind]] = {python: cel.kind for python, cel in _TYPES.items()}
 
 
-def kind_of(value: Any) -> TypeKind:
+def kind_of(value: Value) -> TypeKind:
     """The sort of a value's type."""
-    known = _KINDS.get(type(value))
-    return known if known is not None else type_of(value).kind
+    known_kind = _KINDS.get(type(value))
+    return known_kind if known_kind is not None else type_of(value).kind
 
 
 NUMERIC: Final = frozenset({TypeKind.INT, TypeKind.UINT, TypeKind.DOUBLE})
@@ -194,7 +196,7 @@ _COMPARABLE: Final = frozenset({TypeKind.BOOL, TypeKind.STRING, TypeKind.BYTES, 
 
 
 # ------------------------------------------------------------------ equality and order
-def equal(left: Any, right: Any) -> bool:
+def equal(left: Value, right: Value) -> bool:
     """Whether two values are the same; numbers are compared by what they mean, all else must have the same type.
 
     >>> equal(1, 1.0), equal(1, True), equal([1], [UInt(1)]), equal("1", 1)
@@ -218,12 +220,12 @@ def equal(left: Any, right: Any) -> bool:
     return bool(left == right)
 
 
-def _equal_maps(left: Mapping[Any, Any], right: Mapping[Any, Any]) -> bool:
+def _equal_maps(left: Mapping[Value, Value], right: Mapping[Value, Value]) -> bool:
     if len(left) != len(right):
         return False
     for key, value in left.items():
-        found = find_key(right, key)
-        if not found.has_value or not equal(value, found.value):
+        entry = find_key(right, key)
+        if not entry.has_value or not equal(value, entry.value):
             return False
     return True
 
@@ -234,7 +236,7 @@ def _equal_optionals(left: Optional, right: Optional) -> bool:
     return equal(left.value, right.value)
 
 
-def compare(left: Any, right: Any) -> int:
+def compare(left: Value, right: Value) -> int:
     """-1, 0 or 1.
 
     Raises:
@@ -259,7 +261,7 @@ def no_such_overload() -> CelEvaluationError:
 _BOOLEAN_LIKE: Final = frozenset({0, 1})
 
 
-def find_key(entries: Mapping[Any, Any], key: Any) -> Optional:
+def find_key(entries: Mapping[Value, Value], key: Value) -> Optional:
     """The value of a key, if it is there: numbers are the same key if they are equal, booleans are no numbers."""
     if isinstance(key, (list, dict, ListView, MapView, CelObject, Opaque, Optional)):
         return Optional.none()
@@ -272,25 +274,25 @@ def find_key(entries: Mapping[Any, Any], key: Any) -> Optional:
     return _NONE if value is _NOTHING else Optional.of(value)
 
 
-def index(container: Any, key: Any) -> Any:
+def index(container: Value, key: Value) -> Value:
     """An element by its index, or a value by its key.
 
     Raises:
         CelEvaluationError: it is not there.
     """
-    found = find_index(container, key)
-    if found.has_value:
-        return found.value
+    result = find_index(container, key)
+    if result.has_value:
+        return result.value
     if isinstance(container, Listed):
         raise CelEvaluationError(f"index out of bounds: {show(key)}")
     raise CelEvaluationError(f"no such key: {show(key)}")
 
 
-def find_index(container: Any, key: Any) -> Optional:
+def find_index(container: Value, key: Value) -> Optional:
     """An element by its index or a value by its key, if it is there; what has neither has none."""
     if isinstance(container, Listed):
-        at = _as_index(key)
-        return Optional.of(container[at]) if 0 <= at < len(container) else Optional.none()
+        position = _as_index(key)
+        return Optional.of(container[position]) if 0 <= position < len(container) else Optional.none()
     if isinstance(container, Mapped):
         return find_key(container, key)
     if isinstance(container, CelObject) and isinstance(key, str):
@@ -298,7 +300,7 @@ def find_index(container: Any, key: Any) -> Optional:
     return Optional.none()
 
 
-def _as_index(key: Any) -> int:
+def _as_index(key: Value) -> int:
     if isinstance(key, bool) or not isinstance(key, int | float):
         raise CelEvaluationError(f"unsupported index type '{type_of(key).runtime_name}' in list")
     if isinstance(key, float):
@@ -308,7 +310,7 @@ def _as_index(key: Any) -> int:
     return int(key)
 
 
-def find_field(operand: Any, name: str) -> Optional:
+def find_field(operand: Value, name: str) -> Optional:
     """A field of an object or the value of a map's key, if it is there."""
     if isinstance(operand, CelObject):
         return operand.find(name)
@@ -318,19 +320,19 @@ def find_field(operand: Any, name: str) -> Optional:
     return find_index(operand, name)
 
 
-def field(operand: Any, name: str) -> Any:
+def field(operand: Value, name: str) -> Value:
     """A field of an object or the value of a map's key.
 
     Raises:
         CelEvaluationError: it is not there.
     """
-    found = find_field(operand, name)
-    if not found.has_value:
+    result = find_field(operand, name)
+    if not result.has_value:
         raise CelEvaluationError(f"no such key: {name}")
-    return found.value
+    return result.value
 
 
-def contains(container: Any, value: Any) -> bool:
+def contains(container: Value, value: Value) -> bool:
     """Whether a list has an element, or a map a key."""
     if isinstance(container, Listed):
         return any(equal(value, element) for element in container)
@@ -341,19 +343,19 @@ def contains(container: Any, value: Any) -> bool:
     raise no_such_overload()
 
 
-def size(value: Any) -> int | None:
+def size(value: Value) -> int | None:
     """What ``size`` says: code points, bytes, elements or entries; None for what has no size."""
     return len(value) if isinstance(value, (str, bytes, *Listed, *Mapped)) else None
 
 
-def elements(container: Any) -> Iterator[Any]:
+def elements(container: Value) -> Iterator[Value]:
     """What a fold goes over: elements of a list, keys of a map."""
     if isinstance(container, (*Listed, *Mapped)):
         return iter(container)
     raise not_iterable(container)
 
 
-def not_iterable(value: Any) -> CelEvaluationError:
+def not_iterable(value: Value) -> CelEvaluationError:
     """A fold cannot go over this."""
     kind = kind_of(value)
     name = _GO_NAMES.get(kind) or kind.value.capitalize()
@@ -367,7 +369,7 @@ _FIRST_MOMENT: Final = -62135596800 * 10**9
 """When the year 1 began."""
 
 
-def is_zero(value: Any) -> bool:
+def is_zero(value: Value) -> bool:
     """Whether a value is what its type has when nothing is said."""
     if isinstance(value, CelObject):
         return value.size() == 0
@@ -382,7 +384,7 @@ def is_zero(value: Any) -> bool:
     return not value
 
 
-def show(value: Any) -> str:
+def show(value: Value) -> str:
     """A value inside a message."""
     if isinstance(value, bool):
         return "true" if value else "false"

@@ -1,1 +1,4 @@
-"""Admission plugins: rules that hold across kinds."""
+"""Admission: attributes, the plugin chain, webhooks and policies.
+
+Upstream: k8s.io/apiserver/pkg/admission (v1.36).
+"""

@@ -1,4 +1,7 @@
-"""What expressions of admission see of a review."""
+"""The CEL variables of one admission request.
+
+Upstream: k8s.io/apiserver/pkg/admission/plugin/cel/activation.go (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ _HIDDEN = frozenset({"ownerReferences", "managedFields", "selfLink"})
 
 
 def inputs(
-    review: Attributes,
+    attributes: Attributes,
     seen: VersionedAttributes,
     asking: AuthorizerChecks,
     *,
@@ -27,10 +30,10 @@ def inputs(
         "object": seen.obj,
         "oldObject": seen.old,
         "namespaceObject": None if namespace is None else _shown(namespace),
-        "request": request_variable(question(review, seen, uid="", version="v1")["request"]),
+        "request": request_variable(question(attributes, seen, uid="", version="v1")["request"]),
         "params": params,
-        "authorizer": AuthorizerValue.of(asking.ask, review.user),
-        "authorizer.requestResource": ResourceCheck.of(asking.ask, _attributes(review)),
+        "authorizer": AuthorizerValue.of(asking.ask, attributes.user),
+        "authorizer.requestResource": ResourceCheck.of(asking.ask, _attributes(attributes)),
     }
 
 
@@ -45,14 +48,14 @@ def _shown(namespace: JsonObject) -> JsonObject:
     return {"metadata": meta, "spec": namespace.get("spec") or {}, "status": namespace.get("status") or {}}
 
 
-def _attributes(review: Attributes) -> AuthorizerAttributes:
+def _attributes(attributes: Attributes) -> AuthorizerAttributes:
     return AuthorizerAttributes(
-        user=review.user,
+        user=attributes.user,
         verb="",
-        group=review.resource.group,
-        version=review.resource.version,
-        resource=review.resource.resource,
-        subresource=review.subresource,
-        namespace=review.namespace,
-        name=review.name,
+        group=attributes.resource.group,
+        version=attributes.resource.version,
+        resource=attributes.resource.resource,
+        subresource=attributes.subresource,
+        namespace=attributes.namespace,
+        name=attributes.name,
     )

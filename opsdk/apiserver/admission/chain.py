@@ -47,11 +47,11 @@ PLUGIN_ORDER = (
 class AdmissionInterface(Protocol):
     """Rules across kinds."""
 
-    async def mutate(self, review: Attributes) -> None:
-        """Replace ``review.obj``, or raise to refuse."""
+    async def mutate(self, attributes: Attributes) -> None:
+        """Replace ``attributes.obj``, or raise to refuse."""
         ...
 
-    async def validate(self, review: Attributes) -> None:
+    async def validate(self, attributes: Attributes) -> None:
         """Raise to refuse."""
         ...
 
@@ -87,19 +87,19 @@ class Chain:
         self._named = dict(sorted(self._named.items(), key=lambda item: _place(item[0])))
         self._ordered = tuple(self._named.values())
 
-    async def mutate(self, review: Attributes) -> None:
+    async def mutate(self, attributes: Attributes) -> None:
         """Each in turn."""
         for plugin in self._ordered:
-            await plugin.mutate(review)
-        if review.reinvoke and not review.again:
-            review.again = True
+            await plugin.mutate(attributes)
+        if attributes.reinvoke and not attributes.again:
+            attributes.again = True
             for plugin in self._ordered:
-                await plugin.mutate(review)
+                await plugin.mutate(attributes)
 
-    async def validate(self, review: Attributes) -> None:
+    async def validate(self, attributes: Attributes) -> None:
         """Each in turn."""
         for plugin in self._ordered:
-            await plugin.validate(review)
+            await plugin.validate(attributes)
 
 
 def _place(name: str) -> int:

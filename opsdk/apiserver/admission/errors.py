@@ -1,4 +1,7 @@
-"""How plugins say no."""
+"""Errors that admission plugins return.
+
+Upstream: k8s.io/apiserver/pkg/admission/errors.go (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -9,18 +12,18 @@ from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.errors import Cause, ForbiddenError
 
 
-def name_of(review: Attributes) -> str:
+def name_of(attributes: Attributes) -> str:
     """The name as refusals show it; where the server makes one up, what it begins with."""
-    meta = (review.obj or {}).get("metadata") or {}
-    return review.name or meta.get("name") or meta.get("generateName") or "Unknown"
+    meta = (attributes.obj or {}).get("metadata") or {}
+    return attributes.name or meta.get("name") or meta.get("generateName") or "Unknown"
 
 
-def refused(review: Attributes, why: str, *, causes: tuple[Cause, ...] = ()) -> ForbiddenError:
+def refused(attributes: Attributes, why: str, *, causes: tuple[Cause, ...] = ()) -> ForbiddenError:
     """403 with the reason."""
-    return api_errors.forbidden(review.served.info, name_of(review), why, causes=causes)
+    return api_errors.forbidden(attributes.served.info, name_of(attributes), why, causes=causes)
 
 
 def together(texts: Sequence[str]) -> str:
     """Several reasons as one text, each once."""
-    found = list(dict.fromkeys(texts))
-    return found[0] if len(found) == 1 else f"[{', '.join(found)}]"
+    unique_texts = list(dict.fromkeys(texts))
+    return unique_texts[0] if len(unique_texts) == 1 else f"[{', '.join(unique_texts)}]"

@@ -1,4 +1,7 @@
-"""Nothing is created in namespaces that are missing or on their way out."""
+"""``NamespaceLifecycle``: rejects creation in missing and terminating namespaces.
+
+Upstream: k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle/admission.go (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -18,23 +21,23 @@ class NamespaceLifecycle:
         self._find = find
         self._info = namespaces
 
-    async def mutate(self, review: Attributes) -> None:
+    async def mutate(self, attributes: Attributes) -> None:
         """Refuse creations."""
-        info = review.served.info
-        if review.operation != "CREATE" or not info.namespaced or not review.namespace:
+        info = attributes.served.info
+        if attributes.operation != "CREATE" or not info.namespaced or not attributes.namespace:
             return
-        namespace = self._find(review.namespace)
+        namespace = self._find(attributes.namespace)
         if namespace is None:
-            raise api_errors.not_found(self._info, review.namespace)
+            raise api_errors.not_found(self._info, attributes.namespace)
         if (namespace.get("status") or {}).get("phase") != "Terminating":
             return
-        text = f"unable to create new content in namespace {review.namespace} because it is being terminated"
+        text = f"unable to create new content in namespace {attributes.namespace} because it is being terminated"
         cause = Cause(
             reason="NamespaceTerminating",
-            message=f"namespace {review.namespace} is being terminated",
+            message=f"namespace {attributes.namespace} is being terminated",
             field="metadata.namespace",
         )
-        raise api_errors.forbidden(info, review.name, text, causes=(cause,))
+        raise api_errors.forbidden(info, attributes.name, text, causes=(cause,))
 
-    async def validate(self, review: Attributes) -> None:
+    async def validate(self, attributes: Attributes) -> None:
         """Everything was said before."""

@@ -1,4 +1,7 @@
-"""Which requests a rule means; pure. Webhooks and admission policies share it."""
+"""Match rules and selectors that webhooks and admission policies share. Pure.
+
+Upstream: k8s.io/apiserver/pkg/admission/plugin/webhook/predicates (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -58,13 +61,13 @@ class RequestAttributes:
     namespace: str = ""
 
     @classmethod
-    def of(cls, review: Attributes) -> Self:
-        """The same of a review."""
+    def of(cls, attributes: Attributes) -> Self:
+        """Return the attributes of a request that rules match."""
         return cls(
-            operation=review.operation,
-            resource=review.resource,
-            subresource=review.subresource,
-            namespace=review.namespace,
+            operation=attributes.operation,
+            resource=attributes.resource,
+            subresource=attributes.subresource,
+            namespace=attributes.namespace,
         )
 
     @property
@@ -137,28 +140,30 @@ def rules_of(trees: Sequence[JsonObject] | None) -> tuple[RuleWithOperations, ..
 # ------------------------------------------------------------------ selectors
 def selector_of(tree: JsonObject | None) -> Selector:
     """A label selector that passed validation; none at all selects everything."""
-    given = {key: value for key, value in (tree or {}).items() if value is not None}
-    return Selector.of(msgspec.convert(given, LabelSelector))
+    selector = {key: value for key, value in (tree or {}).items() if value is not None}
+    return Selector.of(msgspec.convert(selector, LabelSelector))
 
 
-def selects_object(selector: Selector, review: Attributes) -> bool:
+def selects_object(selector: Selector, attributes: Attributes) -> bool:
     """Whether the new object or the old one is selected."""
     return not selector.requirements or any(
         obj is not None and "metadata" in obj and selector.matches(obj["metadata"].get("labels") or {})
-        for obj in (review.obj, review.old)
+        for obj in (attributes.obj, attributes.old)
     )
 
 
-def selected_labels(review: Attributes) -> JsonObject | None:
+def selected_labels(attributes: Attributes) -> JsonObject | None:
     """The labels that a namespace selector looks at where the request brings them itself: it writes a namespace."""
-    if review.resource.resource != "namespaces" or review.resource.group or review.subresource:
+    if attributes.resource.resource != "namespaces" or attributes.resource.group or attributes.subresource:
         return None
-    if review.operation not in ("CREATE", "UPDATE") or review.obj is None:
+    if attributes.operation not in ("CREATE", "UPDATE") or attributes.obj is None:
         return None
-    labels: JsonObject = review.obj["metadata"].get("labels") or {}
+    labels: JsonObject = attributes.obj["metadata"].get("labels") or {}
     return labels
 
 
-def in_some_namespace(review: Attributes) -> bool:
+def in_some_namespace(attributes: Attributes) -> bool:
     """Whether a namespace selector has anything to look at; what is in no namespace is always selected."""
-    return bool(review.namespace) or (review.resource.resource == "namespaces" and not review.resource.group)
+    return bool(attributes.namespace) or (
+        attributes.resource.resource == "namespaces" and not attributes.resource.group
+    )

@@ -1,4 +1,4 @@
-"""Objects that plugins go by, at hand without a search: taken in once, then kept up by the storage's changes."""
+"""Caches of the stored objects that plugins look up; storage changes keep them current."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class ObjectCache:
 
     def of(self, namespace: str = "") -> Sequence[JsonObject]:
         """Those of a namespace (or the cluster's), by name."""
-        found = self._all().get(namespace)
-        if found is None:
+        namespace_object = self._all().get(namespace)
+        if namespace_object is None:
             return ()
         listed = self._sorted.get(namespace)
         if listed is None:
-            listed = self._sorted[namespace] = tuple(found[name] for name in sorted(found))
+            listed = self._sorted[namespace] = tuple(namespace_object[name] for name in sorted(namespace_object))
         return listed
 
     def get(self, name: str, namespace: str = "") -> JsonObject | None:
@@ -53,9 +53,9 @@ class ObjectCache:
         if value is not None:
             self._found.setdefault(namespace, {})[name] = value
             return
-        left = self._found.get(namespace, {})
-        left.pop(name, None)
-        if not left:
+        entries = self._found.get(namespace, {})
+        entries.pop(name, None)
+        if not entries:
             self._found.pop(namespace, None)
 
     def _changed(self, change: StorageChange) -> None:

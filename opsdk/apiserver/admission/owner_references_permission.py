@@ -1,4 +1,7 @@
-"""``OwnerReferencesPermissionEnforcement``: who makes something go with an owner could have deleted it anyway."""
+"""``OwnerReferencesPermissionEnforcement``: checks that the user may delete the object and update the owner.
+
+Upstream: k8s.io/kubernetes/plugin/pkg/admission/gc/gc_admission.go (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -26,56 +29,53 @@ class OwnerReferencesPermissionEnforcement(Plugin):
         self._authorizer = authorizer
         self._resources = resources
 
-    async def validate(self, review: Attributes) -> None:
+    async def validate(self, attributes: Attributes) -> None:
         """Changed owners."""
-        if review.operation not in ("CREATE", "UPDATE") or review.obj is None:
+        if attributes.operation not in ("CREATE", "UPDATE") or attributes.obj is None:
             return
-        if review.served.info.path == "pods/status" or _owners(review.obj) == _owners(review.old):
+        if attributes.served.info.path == "pods/status" or _owners(attributes.obj) == _owners(attributes.old):
             return
-        info = review.served.info
+        info = attributes.served.info
         own = GroupVersionResource(info.group, info.version, info.resource)
-        why = await self._refusal(review, "delete", own, info.subresource, review.name)
-        if why is not None:
-            raise refused(review, f"cannot set an ownerRef on a resource you can't delete: {why}, <nil>")
-        for owner in _blocking(review):
-            await self._check_owner(review, owner)
+        reason = await self._refusal(attributes, "delete", own, info.subresource, attributes.name)
+        if reason is not None:
+            raise refused(attributes, f"cannot set an ownerRef on a resource you can't delete: {reason}, <nil>")
+        before = {o.get("uid") for o in _owners(attributes.old) if o.get("blockOwnerDeletion")}
+        for owner in [o for o in _owners(attributes.obj) if o.get("blockOwnerDeletion") and o.get("uid") not in before]:
+            await self._check_owner(attributes, owner)
 
-    async def _check_owner(self, review: Attributes, owner: JsonObject) -> None:
+    async def _check_owner(self, attributes: Attributes, owner: JsonObject) -> None:
         version, kind = owner.get("apiVersion", ""), owner.get("kind", "")
-        found = self._resources(version, kind)
-        if not found:
+        resources = self._resources(version, kind)
+        if not resources:
             text = "cannot set blockOwnerDeletion in this case because cannot find RESTMapping for APIVersion"
-            raise refused(review, f'{text} {version} Kind {kind}: no matches for kind "{kind}" in version "{version}"')
-        for resource in found:
-            why = await self._refusal(review, "update", resource, "finalizers", owner.get("name", ""))
-            if why is not None:
+            raise refused(
+                attributes, f'{text} {version} Kind {kind}: no matches for kind "{kind}" in version "{version}"'
+            )
+        for resource in resources:
+            reason = await self._refusal(attributes, "update", resource, "finalizers", owner.get("name", ""))
+            if reason is not None:
                 text = "cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set"
-                raise refused(review, f"{text} finalizers on: {why}, <nil>")
+                raise refused(attributes, f"{text} finalizers on: {reason}, <nil>")
 
     async def _refusal(
-        self, review: Attributes, verb: str, resource: GroupVersionResource, subresource: str, name: str
+        self, attributes: Attributes, verb: str, resource: GroupVersionResource, subresource: str, name: str
     ) -> str | None:
         """Why the user may not; None where they may."""
-        asked = AuthorizerAttributes(
-            user=review.user,
+        authorizer_attributes = AuthorizerAttributes(
+            user=attributes.user,
             verb=verb,
             group=resource.group,
             version=resource.version,
             resource=resource.resource,
             subresource=subresource,
-            namespace=review.namespace,
+            namespace=attributes.namespace,
             name=name,
         )
-        decision = await self._authorizer.authorize(asked)
+        decision = await self._authorizer.authorize(authorizer_attributes)
         return None if decision.allowed else decision.reason
 
 
 def _owners(obj: JsonObject | None) -> Sequence[JsonObject]:
-    found: Sequence[JsonObject] = ((obj or {}).get("metadata") or {}).get("ownerReferences") or []
-    return found
-
-
-def _blocking(review: Attributes) -> list[JsonObject]:
-    """References that block the deletion of the owner, and did not before."""
-    before = {o.get("uid") for o in _owners(review.old) if o.get("blockOwnerDeletion")}
-    return [o for o in _owners(review.obj) if o.get("blockOwnerDeletion") and o.get("uid") not in before]
+    references: Sequence[JsonObject] = ((obj or {}).get("metadata") or {}).get("ownerReferences") or []
+    return references

@@ -1,4 +1,7 @@
-"""What most plugins have in common: they take part in one of the two rounds, and in few requests."""
+"""Base classes of mutating and of validating plugins.
+
+Upstream: k8s.io/apiserver/pkg/admission/handler.go (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -11,18 +14,18 @@ class Plugin:
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"
 
-    async def mutate(self, review: Attributes) -> None:
+    async def mutate(self, attributes: Attributes) -> None:
         """See `AdmissionInterface`."""
 
-    async def validate(self, review: Attributes) -> None:
+    async def validate(self, attributes: Attributes) -> None:
         """See `AdmissionInterface`."""
 
 
-def writes(review: Attributes, path: str, *operations: str) -> bool:
+def writes(attributes: Attributes, path: str, *operations: str) -> bool:
     """Whether a request is one of some operations on ``resource``, ``resource/subresource`` or those of a group.
 
-    >>> # writes(review, "pods", "CREATE"), writes(review, "certificates.k8s.io/certificatesigningrequests", "UPDATE")
+    For example ``writes(attributes, "pods", "CREATE")``.
     """
-    info = review.served.info
-    shown = f"{info.group}/{info.path}" if info.group else info.path
-    return shown == path and review.operation in operations
+    info = attributes.served.info
+    resource_text = f"{info.group}/{info.path}" if info.group else info.path
+    return resource_text == path and attributes.operation in operations

@@ -1,4 +1,7 @@
-"""What the first mutating round leaves to the second."""
+"""State for the second mutating round: which webhooks and policies run again.
+
+Upstream: k8s.io/apiserver/pkg/admission/plugin/webhook/mutating/reinvocationcontext.go (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -24,10 +27,10 @@ class Reinvocation:
     again: set[str] = field(default_factory=set)
 
     @classmethod
-    def of(cls, review: Attributes, plugin: str) -> Reinvocation:
+    def of(cls, attributes: Attributes, plugin: str) -> Reinvocation:
         """Those of a plugin; what happened to the object between the rounds counts as a change."""
-        rounds: Reinvocation = review.notes.setdefault(plugin, cls())
-        if review.again and not deep_equal(rounds.last, review.obj):
+        rounds: Reinvocation = attributes.notes.setdefault(plugin, cls())
+        if attributes.again and not deep_equal(rounds.last, attributes.obj):
             rounds.changed()
         return rounds
 

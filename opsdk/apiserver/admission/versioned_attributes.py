@@ -1,4 +1,7 @@
-"""Which version of a request somebody sees: the one that its rules mean, with the objects converted to it."""
+"""Attributes with the objects converted to the version that a webhook or policy matches.
+
+Upstream: k8s.io/apiserver/pkg/admission/conversion.go (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ class Namespaces(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionedAttributes:
-    """How somebody sees a review: of which version, with which objects."""
+    """The objects of a request in the version that a webhook or policy matches."""
 
     kind: GroupVersionKind
     resource: GroupVersionResource
@@ -47,11 +50,11 @@ class VersionedAttributes:
 class VersionedAttributesAccessor:
     """The versions of one review."""
 
-    def __init__(self, review: Attributes, equivalents: Equivalents, namespace: Namespaces) -> None:
-        self._review = review
+    def __init__(self, attributes: Attributes, equivalents: Equivalents, namespace: Namespaces) -> None:
+        self._review = attributes
         self._equivalents = equivalents
         self._namespace = namespace
-        self._asked = RequestAttributes.of(review)
+        self._asked = RequestAttributes.of(attributes)
         self._others: Sequence[InstalledResource] | None = None
         self._old: dict[int, JsonObject | None] = {}
 

@@ -1,1 +1,4 @@
-"""Group versions that other servers serve: who they are, whether they can be reached, requests and documents."""
+"""APIServices of other servers: availability, proxying, merged discovery and OpenAPI.
+
+Upstream: k8s.io/kube-aggregator (v1.36).
+"""

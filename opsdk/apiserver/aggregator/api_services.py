@@ -1,4 +1,7 @@
-"""What an ``APIService`` says; pure."""
+"""Reads the spec and the conditions of an ``APIService``. Pure.
+
+Upstream: k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -53,7 +56,7 @@ def remote_of(obj: JsonObject) -> RemoteService | None:
     service = spec.get("service")
     if service is None:
         return None
-    found = available(obj)
+    condition = available(obj)
     return RemoteService(
         name=obj["metadata"]["name"],
         group=spec.get("group") or "",
@@ -63,7 +66,7 @@ def remote_of(obj: JsonObject) -> RemoteService | None:
         port=service.get("port") or 443,
         ca=_decoded(spec.get("caBundle") or ""),
         insecure=bool(spec.get("insecureSkipTLSVerify")),
-        available=found is not None and found.get("status") == "True",
+        available=condition is not None and condition.get("status") == "True",
         priority=spec.get("groupPriorityMinimum") or 0,
         rank=spec.get("versionPriority") or 0,
     )
@@ -80,7 +83,7 @@ def _decoded(bundle: str) -> bytes:
 def available(obj: JsonObject) -> JsonObject | None:
     """The condition of that type."""
     conditions = (obj.get("status") or {}).get("conditions") or ()
-    return next((found for found in conditions if found.get("type") == AVAILABLE), None)
+    return next((condition for condition in conditions if condition.get("type") == AVAILABLE), None)
 
 
 @dataclass(frozen=True, slots=True)

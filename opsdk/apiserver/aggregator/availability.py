@@ -1,4 +1,7 @@
-"""Whether a Service can be reached at all, by the objects alone; pure."""
+"""Checks that the Service of an ``APIService`` exists and has endpoints. Pure.
+
+Upstream: k8s.io/kube-aggregator/pkg/controllers/status/remote/remote_available_controller.go (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -13,15 +16,15 @@ SLICE_OF = "kubernetes.io/service-name"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
-    """What is known of a Service: the object (None: there is none), its slices, and its Endpoints."""
+    """The stored objects of a Service: itself (None if absent), its EndpointSlices and its Endpoints."""
 
     service: JsonObject | None
     slices: Sequence[JsonObject] = ()
     endpoints: JsonObject | None = None
 
 
-def obstacle(remote: RemoteService, network: Network) -> Availability | None:
-    """Why nobody can answer; None where it is worth trying."""
+def unavailable_reason(remote: RemoteService, network: Network) -> Availability | None:
+    """Return why the service is unavailable, or None if a probe may succeed."""
     where = f'service/{remote.service} in "{remote.namespace}"'
     if network.service is None:
         return Availability("False", "ServiceNotFound", f"{where} is not present")
@@ -35,8 +38,8 @@ def obstacle(remote: RemoteService, network: Network) -> Availability | None:
         return Availability("False", "EndpointsNotFound", f"cannot find endpointslices for {where}")
     name = port.get("name") or ""
     if not any(True for _ in _addresses(network, name)):
-        why = f'endpointslices for {where} have no addresses with port name "{name}"'
-        return Availability("False", "MissingEndpoints", why)
+        reason = f'endpointslices for {where} have no addresses with port name "{name}"'
+        return Availability("False", "MissingEndpoints", reason)
     return None
 
 

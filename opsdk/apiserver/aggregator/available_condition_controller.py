@@ -1,4 +1,7 @@
-"""Keeps the ``Available`` condition of each remote ``APIService``: a task for each, and none without."""
+"""Maintains the ``Available`` condition of each remote ``APIService``, with one task for each.
+
+Upstream: k8s.io/kube-aggregator/pkg/controllers/status/remote/remote_available_controller.go (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -66,20 +69,18 @@ class AvailableConditionController(Closing):
                 if self._rounds.find(name) is not None:
                     await self._rounds.write(remote, verdict)
                 failing = tried and not verdict.good
-                await self._pause(touched, wait if failing else REFRESH)
+                seconds = wait if failing else REFRESH
+                alarm = Alarm(self._clock, self._clock.now() + seconds)
+                waiting = asyncio.ensure_future(touched.wait())
+                try:
+                    await asyncio.wait((waiting, alarm.future), return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    alarm.cancel()
+                    waiting.cancel()
+                    await asyncio.gather(waiting, return_exceptions=True)
                 wait = min(wait * 2, REFRESH) if failing else _FIRST_RETRY
         finally:
             del self._touched[name]
-
-    async def _pause(self, touched: asyncio.Event, seconds: float) -> None:
-        alarm = Alarm(self._clock, self._clock.now() + seconds)
-        waiting = asyncio.ensure_future(touched.wait())
-        try:
-            await asyncio.wait((waiting, alarm.future), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            alarm.cancel()
-            waiting.cancel()
-            await asyncio.gather(waiting, return_exceptions=True)
 
     async def aclose(self) -> None:
         """End; idempotent."""

@@ -1,4 +1,7 @@
-"""Which groups and versions come first in discovery, by the numbers of APIServices; pure."""
+"""Orders groups and versions in discovery by the priorities of APIServices. Pure.
+
+Upstream: k8s.io/kube-aggregator/pkg/apiserver/handler_apis.go (v1.36).
+"""
 
 from __future__ import annotations
 

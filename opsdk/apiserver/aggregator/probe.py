@@ -1,11 +1,14 @@
-"""Asks another server whether it serves its group version, and for its documents."""
+"""Fetches discovery documents from other servers and checks that they serve their group version.
+
+Upstream: k8s.io/apiserver/pkg/endpoints/discovery/aggregated (v1.36).
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from opsdk.apiserver.aggregator.api_services import PASSED, Availability, RemoteService
 from opsdk.apiserver.aggregator.proxy import AggregatorProxy, UnreachableError, user_headers
@@ -16,7 +19,7 @@ from opsdk.apiserver.webhook_client.client import WebhookCallError
 from opsdk.apiserver.webhook_client.connection_pools import Endpoint
 from opsdk.apiserver.webhook_client.endpoint import ClientConfigError
 from opsdk.errors import OpsdkError
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 TIMEOUT: Final = 5.0
 """Seconds for one answer: what kube-aggregator gives a server before it counts as gone."""
@@ -94,17 +97,17 @@ def _failed(why: str) -> Availability:
 
 def _tree(raw: bytes) -> JsonObject:
     try:
-        found = json.loads(raw)
+        document = json.loads(raw)
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def stale(version: str, known: RemoteDocuments | None) -> RemoteDocuments:
     """What is shown of a server that does not answer: what it said last, if anything."""
     document = {"version": version} if known is None else known.document
-    made = {**document, "freshness": "Stale"}
-    return RemoteDocuments(document=made) if known is None else replace(known, document=made)
+    document_copy = {**document, "freshness": "Stale"}
+    return RemoteDocuments(document=document_copy) if known is None else replace(known, document=document_copy)
 
 
 def _found(groups: JsonObject, remote: RemoteService) -> JsonObject | None:
@@ -120,14 +123,14 @@ def _found(groups: JsonObject, remote: RemoteService) -> JsonObject | None:
 def _converted(resources: JsonObject, remote: RemoteService) -> JsonObject:
     """The same from the older document."""
     main: dict[str, JsonObject] = {}
-    for found in resources.get("resources") or ():
-        name, _, subresource = str(found.get("name", "")).partition("/")
+    for resource in resources.get("resources") or ():
+        name, _, subresource = str(resource.get("name", "")).partition("/")
         kind = {
-            "group": found.get("group") or remote.group,
-            "version": found.get("version") or remote.version,
-            "kind": found.get("kind", ""),
+            "group": resource.get("group") or remote.group,
+            "version": resource.get("version") or remote.version,
+            "kind": resource.get("kind", ""),
         }
-        verbs: Any = found.get("verbs") or []
+        verbs: JsonValue = resource.get("verbs") or []
         if subresource:
             part = {"subresource": subresource, "responseKind": kind, "verbs": verbs}
             main.setdefault(name, {"resource": name}).setdefault("subresources", []).append(part)
@@ -135,10 +138,10 @@ def _converted(resources: JsonObject, remote: RemoteService) -> JsonObject:
         main[name] = {
             "resource": name,
             "responseKind": kind,
-            "scope": "Namespaced" if found.get("namespaced") else "Cluster",
-            "singularResource": found.get("singularName", ""),
+            "scope": "Namespaced" if resource.get("namespaced") else "Cluster",
+            "singularResource": resource.get("singularName", ""),
             "verbs": verbs,
-            **{key: found[key] for key in ("shortNames", "categories") if found.get(key)},
+            **{key: resource[key] for key in ("shortNames", "categories") if resource.get(key)},
             **{key: value for key, value in main.get(name, {}).items() if key == "subresources"},
         }
     return {"version": remote.version, "resources": list(main.values()), "freshness": "Current"}

@@ -1,4 +1,7 @@
-"""Passes requests on to other servers, as the user who asks."""
+"""Forwards requests to other servers with the user's identity in headers.
+
+Upstream: k8s.io/kube-aggregator/pkg/apiserver/handler_proxy.go (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -90,7 +93,18 @@ class AggregatorProxy:
         headers = [*_forwarded(call.http, place), ("Audit-Id", call.audit_id), *user_headers(call.user)]
         try:
             if call.http.upgrade is not None:
-                return await self._switch(place, call.http, target, headers)
+                request = call.http
+                upgrade_header = request.header("upgrade")
+                pairs = [("Host", place.joined), *headers, ("Connection", "Upgrade"), ("Upgrade", upgrade_header)]
+                try:
+                    far = await self._lines.switch(place, request.method, target, pairs)
+                except OpsdkError as error:
+                    raise UnreachableError(failure(error.__cause__ or error, place.joined, place.host)) from error
+                if far.status != SWITCHING:
+                    return await _answer(far, request.method)
+                back = [(name, value) for name, value in far.headers.items() if name not in _NOT_BACK]
+                protocol = far.headers.get("upgrade", upgrade_header)
+                return UpgradeResponse(SWITCHING, back, protocol=protocol, run=partial(_join, far), release=far.abort)
             body = await call.http.body(MAX_BODY)
             exchange = await self.ask(place, call.http.method, target, headers, body)
         except ClientConfigError as error:
@@ -100,22 +114,6 @@ class AggregatorProxy:
             return _plain(f"error trying to reach service: {error}")
         return await _answer(exchange, call.http.method)
 
-    async def _switch(
-        self, place: Endpoint, request: HttpRequest, target: str, headers: list[tuple[str, str]]
-    ) -> HttpResponse:
-        """Ask the other server to go over to another protocol; bytes then pass unread in both directions."""
-        asked = request.header("upgrade")
-        pairs = [("Host", place.joined), *headers, ("Connection", "Upgrade"), ("Upgrade", asked)]
-        try:
-            far = await self._lines.switch(place, request.method, target, pairs)
-        except OpsdkError as error:
-            raise UnreachableError(failure(error.__cause__ or error, place.joined, place.host)) from error
-        if far.status != SWITCHING:
-            return await _answer(far, request.method)
-        back = [(name, value) for name, value in far.headers.items() if name not in _NOT_BACK]
-        protocol = far.headers.get("upgrade", asked)
-        return UpgradeResponse(SWITCHING, back, protocol=protocol, run=partial(_join, far), release=far.abort)
-
 
 def unavailable() -> HttpResponse:
     """The answer for a server that cannot be reached."""
@@ -123,9 +121,9 @@ def unavailable() -> HttpResponse:
 
 
 def _plain(text: str) -> HttpResponse:
-    made = text_response(f"{text}\n", status=503)
-    made.add_header("x-content-type-options", "nosniff")
-    return made
+    response = text_response(f"{text}\n", status=503)
+    response.add_header("x-content-type-options", "nosniff")
+    return response
 
 
 def user_headers(user: User) -> Iterator[tuple[str, str]]:
@@ -145,9 +143,9 @@ def _one_line(text: str) -> str:
 
 
 def _forwarded(request: HttpRequest, place: Endpoint) -> Iterator[tuple[str, str]]:
-    named = {name.strip().lower() for name in request.header("connection").split(",")}
+    hop_headers = {name.strip().lower() for name in request.header("connection").split(",")}
     for name in request.headers:
-        dropped = name in _OURS or name in named or name.startswith(("x-remote-", "impersonate-", "audit-id"))
+        dropped = name in _OURS or name in hop_headers or name.startswith(("x-remote-", "impersonate-", "audit-id"))
         for value in () if dropped else request.texts(name):
             yield name, value
     before = request.header("x-forwarded-for")
@@ -189,7 +187,7 @@ async def _answer(exchange: ResponseStream, method: str) -> HttpResponse:
 
 
 class _Body(AsyncGenerator[bytes, None]):
-    """The answer's body; closes the exchange, also where nobody began to read."""
+    """The response body; closes the exchange, also without a read."""
 
     def __init__(self, exchange: ResponseStream) -> None:
         self._exchange = exchange

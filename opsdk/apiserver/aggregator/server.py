@@ -1,4 +1,7 @@
-"""`Aggregator`: the first server of the chain. What is served elsewhere goes there, the rest to the delegate."""
+"""`Aggregator`: the first server of the delegation chain. It proxies remote groups and delegates the others.
+
+Upstream: k8s.io/kube-aggregator/pkg/apiserver/apiserver.go (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from dataclasses import dataclass, replace
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.closing import Closing
 from opsdk.apiserver.aggregator.api_services import Availability, RemoteService, judged, remote_of
-from opsdk.apiserver.aggregator.availability import SLICE_OF, Network, obstacle
+from opsdk.apiserver.aggregator.availability import SLICE_OF, Network, unavailable_reason
 from opsdk.apiserver.aggregator.available_condition_controller import AvailableConditionController
 from opsdk.apiserver.aggregator.group_priorities import GroupPriorities
 from opsdk.apiserver.aggregator.probe import Probe, stale
@@ -107,7 +110,12 @@ class Aggregator(Closing):
         if key.startswith(self._store.prefix):
             self._take_service(key.removeprefix(self._store.prefix), change)
         elif self._remotes:
-            self._touch_those_of(change)
+            value = change.value or change.previous or {}
+            meta = value.get("metadata") or {}
+            names = {meta.get("name"), (meta.get("labels") or {}).get(SLICE_OF)}
+            for remote in list(self._remotes.values()):
+                if remote.namespace == meta.get("namespace") and remote.service in names:
+                    self._keeper.touch(remote.name)
 
     def _take_service(self, name: str, change: StorageChange) -> None:
         value = change.value if change.kind is ChangeType.PUT else None
@@ -129,14 +137,6 @@ class Aggregator(Closing):
         self._known.pop(old.name, None)
         self._keeper.touch(old.name)
 
-    def _touch_those_of(self, change: StorageChange) -> None:
-        value = change.value or change.previous or {}
-        meta = value.get("metadata") or {}
-        names = {meta.get("name"), (meta.get("labels") or {}).get(SLICE_OF)}
-        for remote in list(self._remotes.values()):
-            if remote.namespace == meta.get("namespace") and remote.service in names:
-                self._keeper.touch(remote.name)
-
     # -------------------------------------------------------------- what the keeper asks
     def find(self, name: str) -> RemoteService | None:
         """See `AvailabilityChecks`."""
@@ -146,12 +146,12 @@ class Aggregator(Closing):
         """See `AvailabilityChecks`."""
         verdict = None
         if not self._lines.inside(f"{remote.host}:{remote.port}"):
-            verdict = obstacle(remote, self._around.network(remote.namespace, remote.service))
+            verdict = unavailable_reason(remote, self._around.network(remote.namespace, remote.service))
         if verdict is not None:
             self._learn(remote, None)
             return verdict, False
-        verdict, known = await self._probe.check(remote)
-        self._learn(remote, known)
+        verdict, documents = await self._probe.check(remote)
+        self._learn(remote, documents)
         return verdict, True
 
     def _learn(self, remote: RemoteService, known: RemoteDocuments | None) -> None:
@@ -170,8 +170,8 @@ class Aggregator(Closing):
             status = judged(old, verdict, now)
             if status == old:
                 return current
-            wanted: JsonObject = copy_tree({**current, "status": status})
-            return owners.update(current, wanted, manager="kube-apiserver", now=now)
+            desired: JsonObject = copy_tree({**current, "status": status})
+            return owners.update(current, desired, manager="kube-apiserver", now=now)
 
         try:
             await self._store.storage.guaranteed_update(self._store.key("", remote.name), put)
@@ -202,8 +202,8 @@ class Aggregator(Closing):
         groups = {served.group: list(served.versions) for served in self._delegate.groups()}
         for remote in self._remotes.values():
             versions = [v for v in groups.get(remote.group, ()) if v.version != remote.version]
-            known = self._known.get(remote.name) or stale(remote.version, None)
-            versions.append(ServedVersion(remote.version, (), known))
+            documents = self._known.get(remote.name) or stale(remote.version, None)
+            versions.append(ServedVersion(remote.version, (), documents))
             groups[remote.group] = self._ranks.sorted(remote.group, versions)
         return [ServedGroup(group, groups[group]) for group in sorted(groups, key=self._ranks.place)]
 

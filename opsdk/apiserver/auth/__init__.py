@@ -1,1 +1,4 @@
-"""Who asks, and may they: users, authenticators, the authorizer port."""
+"""Authentication and authorization: users, authenticators, the authorizer port, RBAC, tokens.
+
+Upstream: k8s.io/apiserver/pkg/authentication, k8s.io/apiserver/pkg/authorization (v1.36).
+"""

@@ -1,7 +1,9 @@
 """Authenticators: from a request's credentials to a user.
 
-An authenticator returns a user, or None when the request carries nothing it understands, or raises
-`UnauthorizedError` when it carries something that is wrong.
+An authenticator returns a user. It returns None when the request has no credentials of its type, and raises
+`UnauthorizedError` when the credentials are invalid.
+
+Upstream: k8s.io/apiserver/pkg/authentication/authenticator/interfaces.go (v1.36).
 """
 
 from __future__ import annotations
@@ -82,23 +84,23 @@ class BearerAuthenticator:
         self.audiences = tuple(audiences)
 
     async def authenticate(self, request: HttpRequest) -> User | None:
-        """See `Authenticator`; a token that nobody accepts is wrong."""
+        """See `Authenticator`; a token that no checker accepts is invalid."""
         scheme, *rest = request.header("authorization").strip().split(" ", 2)
         if scheme.lower() != "bearer" or not rest or not rest[0]:
             return None
         return (await self.check(rest[0], self.audiences)).user
 
     async def check(self, token: str, audiences: Sequence[str]) -> Authenticated:
-        """Whose token it is; `UnauthorizedError` says why it is nobody's."""
+        """Return the user of a token; raise `UnauthorizedError` for an invalid one."""
         reasons = [_NOT_KNOWN]
         for checker in self._checkers:
             try:
-                found = await checker.check(token, audiences)
+                user = await checker.check(token, audiences)
             except UnauthorizedError as error:
                 reasons.append(error.message)
                 continue
-            if found is not None:
-                return Authenticated(authenticated(found.user), found.audiences)
+            if user is not None:
+                return Authenticated(authenticated(user.user), user.audiences)
         raise UnauthorizedError(reasons[0] if len(reasons) == 1 else f"[{', '.join(reasons)}]")
 
 
@@ -120,7 +122,7 @@ class UnionAuthenticator:
         self._anonymous = anonymous
 
     async def authenticate(self, request: HttpRequest) -> User:
-        """The user; `UnauthorizedError` for credentials that nobody accepts."""
+        """Return the user; raise `UnauthorizedError` for credentials that no authenticator accepts."""
         refused = not self._anonymous
         for authenticator in self._authenticators:
             try:

@@ -1,4 +1,7 @@
-"""What a server behind another one is told: by whose certificates it knows clients, and the proxy in front of it."""
+"""Reads client CA and request header settings from ``extension-apiserver-authentication``.
+
+Upstream: k8s.io/apiserver/pkg/server/options/authentication_dynamic_request_header.go (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -55,12 +58,12 @@ class ClientAuthenticationConfig:
 
 def _listed(data: Mapping[str, str], key: str) -> tuple[str, ...]:
     try:
-        found = json.loads(data.get(key) or "[]")
+        items = json.loads(data.get(key) or "[]")
     except ValueError:
-        found = None
-    if not isinstance(found, list) or not all(isinstance(text, str) for text in found):
+        items = None
+    if not isinstance(items, list) or not all(isinstance(text, str) for text in items):
         raise ConfigError(f"{NAMESPACE}/{NAME}: {key} is no list of strings in JSON: {data.get(key)!r}")
-    return tuple(found)
+    return tuple(items)
 
 
 def _lowered(data: Mapping[str, str], key: str) -> tuple[str, ...]:

@@ -1,12 +1,16 @@
-"""The authorizer port, and the simplest authorizer."""
+"""The authorizer port and the union authorizer.
+
+Upstream: k8s.io/apiserver/pkg/authorization/authorizer/interfaces.go (v1.36).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from opsdk.apiserver.auth.user import MASTERS, UNAUTHENTICATED, User
+from opsdk.structured_merge.value import JsonValue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +49,7 @@ class Decision:
 class ResolvedRules:
     """What a user may do in a namespace, as far as it can be listed; rules are in the form that roles have."""
 
-    rules: Sequence[Mapping[str, Any]] = ()
+    rules: Sequence[Mapping[str, JsonValue]] = ()
     incomplete: bool = False
     error: str = ""
 
@@ -60,7 +64,7 @@ class Authorizer(Protocol):
 
 @runtime_checkable
 class RuleResolver(Protocol):
-    """An authorizer that can list what somebody may do."""
+    """An authorizer that lists the rules of a user."""
 
     async def rules_for(self, user: User, namespace: str) -> ResolvedRules:
         """The user's rules in a namespace, those for everywhere among them."""
@@ -85,7 +89,7 @@ class UnionAuthorizer:
         return f"<UnionAuthorizer of {', '.join(map(repr, self._authorizers))}>"
 
     async def authorize(self, attributes: AuthorizerAttributes) -> Decision:
-        """See the class; where nobody has an opinion, all reasons and errors are told."""
+        """See the class; without an opinion, the decision joins all reasons and errors."""
         reasons: list[str] = []
         errors: list[str] = []
         for authorizer in self._authorizers:
@@ -98,11 +102,11 @@ class UnionAuthorizer:
 
     async def rules_for(self, user: User, namespace: str) -> ResolvedRules:
         """What all that can list rules know together."""
-        found = [await a.rules_for(user, namespace) for a in self._authorizers if isinstance(a, RuleResolver)]
+        answers = [await a.rules_for(user, namespace) for a in self._authorizers if isinstance(a, RuleResolver)]
         return ResolvedRules(
-            rules=[rule for rules in found for rule in rules.rules],
-            incomplete=any(rules.incomplete for rules in found),
-            error=", ".join(rules.error for rules in found if rules.error),
+            rules=[rule for rules in answers for rule in rules.rules],
+            incomplete=any(rules.incomplete for rules in answers),
+            error=", ".join(rules.error for rules in answers if rules.error),
         )
 
 

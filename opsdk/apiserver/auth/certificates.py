@@ -1,4 +1,7 @@
-"""Client certificates: the common name is the user, the organisations are its groups."""
+"""Client certificate authentication: the common name is the user, each organisation is a group.
+
+Upstream: k8s.io/apiserver/pkg/authentication/request/x509/x509.go (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -40,8 +43,8 @@ def issuer_of(der: bytes) -> str:
     from cryptography import x509  # noqa: PLC0415 - as below
     from cryptography.x509.oid import NameOID  # noqa: PLC0415
 
-    found = x509.load_der_x509_certificate(der).issuer.get_attributes_for_oid(NameOID.COMMON_NAME)
-    return str(found[0].value) if found else ""
+    names = x509.load_der_x509_certificate(der).issuer.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return str(names[0].value) if names else ""
 
 
 @lru_cache(maxsize=256)
@@ -52,10 +55,10 @@ def signed_by(der: bytes, issuer: str | bytes) -> bool:
     from cryptography import x509  # noqa: PLC0415 - as below
     from cryptography.exceptions import InvalidSignature  # noqa: PLC0415
 
-    found = x509.load_der_x509_certificate(der)
+    certificate = x509.load_der_x509_certificate(der)
     for authority in x509.load_pem_x509_certificates(issuer):
         try:
-            found.verify_directly_issued_by(authority)
+            certificate.verify_directly_issued_by(authority)
         except (ValueError, TypeError, InvalidSignature):
             continue
         return True

@@ -1,18 +1,21 @@
-"""Users and their rights as another API server knows them: how aggregated servers ask the one in front of them."""
+"""Delegated authentication and authorization with TokenReview and SubjectAccessReview.
+
+Upstream: k8s.io/apiserver/plugin/pkg/authenticator/token/webhook, plugin/pkg/authorizer/webhook (v1.36).
+"""
 
 from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Sequence
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.apiserver.auth.authentication import Authenticated
 from opsdk.apiserver.auth.authorization import AuthorizerAttributes, Decision, is_public
 from opsdk.apiserver.auth.user import MASTERS, User
 from opsdk.errors import OpsdkError, UnauthorizedError
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 Ask = Callable[[JsonObject], Awaitable[JsonObject]]
 """Creates a review; the object that the server answers with, or an `OpsdkError`."""
@@ -31,8 +34,8 @@ class _Memory(Generic[T]):
         self._kept: OrderedDict[Hashable, tuple[float, T]] = OrderedDict()
 
     def get(self, key: Hashable) -> T | None:
-        found = self._kept.get(key)
-        return found[1] if found is not None and self._clock.now() < found[0] else None
+        entry = self._kept.get(key)
+        return entry[1] if entry is not None and self._clock.now() < entry[0] else None
 
     def put(self, key: Hashable, answer: T) -> None:
         self._kept[key] = (self._clock.now() + REMEMBERED, answer)
@@ -67,8 +70,8 @@ class DelegatedTokens:
             answer = await self._ask({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec})
         except OpsdkError as error:
             raise UnauthorizedError(f"the token cannot be checked: {error}") from error
-        found: JsonObject = answer.get("status") or {}
-        return found
+        status: JsonObject = answer.get("status") or {}
+        return status
 
 
 def user_of(found: JsonObject) -> User:
@@ -95,9 +98,9 @@ class DelegatedAuthorizer:
             return Decision(allowed=True)
         spec = access_of(attributes)
         key = _frozen(spec)
-        found = self._memory.get(key)
-        if found is not None:
-            return found
+        cached = self._memory.get(key)
+        if cached is not None:
+            return cached
         review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
         try:
             status: JsonObject = (await self._ask(review)).get("status") or {}
@@ -140,7 +143,7 @@ def _said(tree: JsonObject) -> JsonObject:
     return {key: value for key, value in tree.items() if value}
 
 
-def _frozen(value: Any) -> Hashable:
+def _frozen(value: JsonValue) -> Hashable:
     if isinstance(value, dict):
         return tuple((key, _frozen(part)) for key, part in sorted(value.items()))
     return tuple(_frozen(part) for part in value) if isinstance(value, list) else value

@@ -1,4 +1,7 @@
-"""Users that a trusted proxy vouches for: aggregated servers and API servers know them by headers."""
+"""Request header authentication: a trusted front proxy sends the user in headers.
+
+Upstream: k8s.io/apiserver/pkg/authentication/request/headerrequest/requestheader.go (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ NAME = "front-proxy-client"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeaderNames:
-    """Where proxies say who asks, in lower case; `extra` are beginnings of names."""
+    """Names of the request headers with the user, in lower case; `extra` are prefixes."""
 
     user: tuple[str, ...] = ("x-remote-user",)
     uid: tuple[str, ...] = ("x-remote-uid",)

@@ -1,7 +1,9 @@
-"""Signed tokens (JWT), and the key they are signed with.
+"""Signed tokens (JWT) and their signing key.
 
-A key that is made here is an RSA key, as kube-apiserver's usually are; it can be seen in tokens and in
-``/openid/v1/jwks``. Making it takes a while, so it is made when the first token is asked for.
+A generated key is an RSA key, as usual for kube-apiserver. Tokens and ``/openid/v1/jwks`` show its type. Generation is
+slow, so the first token triggers it.
+
+Upstream: k8s.io/kubernetes/pkg/serviceaccount/jwt.go (v1.36).
 """
 
 from __future__ import annotations
@@ -12,11 +14,11 @@ import os
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from opsdk.apiserver.auth.signing_keys import RSA, PrivateKey, PublicKey, read_private, read_public
 from opsdk.errors import UnauthorizedError
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
@@ -99,15 +101,15 @@ class SigningKey:
 
     def public(self) -> list[dict[str, str]]:
         """The keys whose tokens are good, as JSON web keys."""
-        found = {key.key_id: key for key in (self._key.public, *self._more())}
-        return [key.web_key() for key in found.values()]
+        keys = {key.key_id: key for key in (self._key.public, *self._more())}
+        return [key.web_key() for key in keys.values()]
 
     def _more(self) -> list[PublicKey]:
         if self._others is None:
             self._others = [key for path in self._also for key in read_public(path)]
         return self._others
 
-    def sign(self, claims: Mapping[str, Any]) -> str:
+    def sign(self, claims: Mapping[str, JsonValue]) -> str:
         """A token that says `claims`."""
         return self._key.sign(_json(claims))
 
@@ -124,7 +126,7 @@ class SigningKey:
 _BAD_SIGNATURE = "go-jose/go-jose: error in cryptographic primitive"
 
 
-def _json(value: Mapping[str, Any]) -> bytes:
+def _json(value: Mapping[str, JsonValue]) -> bytes:
     return json.dumps(value, separators=(",", ":"), sort_keys=True, ensure_ascii=False).encode()
 
 
@@ -141,17 +143,15 @@ def _new() -> RSAPrivateKey:
 
 
 def _load_or_create(path: Path) -> PrivateKey:
-    from cryptography.hazmat.primitives import serialization  # noqa: PLC0415
+    from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - slow to import
 
     if path.exists():
         return read_private(path)
-    made = _new()
-    raw = made.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
+    key = _new()
+    raw = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(raw)
     temporary.replace(path)
-    return PrivateKey(made)
+    return PrivateKey(key)

@@ -1,7 +1,7 @@
-"""What users really do, and the smallest roles that let them: learned from an authorizer's questions.
+"""The requests that users send, and the smallest RBAC roles that allow them.
 
-The core is a set of uses; `ObservingAuthorizer` fills it. Names of objects are not kept: a role that lists names
-breaks with the next name.
+`ObservingAuthorizer` records each authorization request. Object names are not recorded, because a role with names fails
+for the next object.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from opsdk.apiserver.auth.authorization import Authorizer, AuthorizerAttributes, Decision, ResolvedRules, RuleResolver
 from opsdk.apiserver.auth.rbac import SERVICE_ACCOUNT, PolicyRule
 from opsdk.apiserver.auth.user import User
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _LIMIT = 10_000
 _GROUP = "rbac.authorization.k8s.io"
@@ -68,8 +68,8 @@ def minimal_rules(uses: Iterable[ObservedUse]) -> list[PolicyRule]:
     for use in uses:
         verbs.setdefault((use.group, use.resource, use.path), set()).add(use.verb)
     together: dict[tuple[str, bool, tuple[str, ...]], list[str]] = {}
-    for (group, resource, path), found in sorted(verbs.items()):
-        together.setdefault((group, bool(path), tuple(sorted(found))), []).append(path or resource)
+    for (group, resource, path), verb_set in sorted(verbs.items()):
+        together.setdefault((group, bool(path), tuple(sorted(verb_set))), []).append(path or resource)
     return [
         PolicyRule(verbs=words, paths=tuple(names))
         if is_path
@@ -103,15 +103,15 @@ class UserRules:
 
     def manifests(self, name: str) -> list[JsonObject]:
         """Roles and their bindings for all that was done, to be applied as they are."""
-        made: list[JsonObject] = []
+        manifests: list[JsonObject] = []
         for namespace in self.namespaces:
             role = self.role(name, namespace) if namespace else self.cluster_role(name)
             ref = {"apiGroup": _GROUP, "kind": role["kind"], "name": name}
             content = {"roleRef": ref, "subjects": [_subject(self.user)]}
-            made += [role, _object(f"{role['kind']}Binding", name, namespace, **content)]
-        return made
+            manifests += [role, _object(f"{role['kind']}Binding", name, namespace, **content)]
+        return manifests
 
-    def exceeds(self, rules: Iterable[Mapping[str, Any]]) -> list[ObservedUse]:
+    def exceeds(self, rules: Iterable[Mapping[str, JsonValue]]) -> list[ObservedUse]:
         """What was done that these rules of a role do not allow, namespaces aside: empty where they are enough."""
         owned = [PolicyRule.of(rule) for rule in rules]
         asker = User(name=self.user)
@@ -182,9 +182,9 @@ class ObservingAuthorizer:
 
     def of(self, user: str) -> UserRules:
         """What one user did up to now."""
-        mine = {use: allowed for use, allowed in self._seen.items() if use.user == user}
+        user_rules = {use: allowed for use, allowed in self._seen.items() if use.user == user}
         return UserRules(
             user=user,
-            allowed=frozenset(use for use, allowed in mine.items() if allowed),
-            denied=frozenset(use for use, allowed in mine.items() if not allowed),
+            allowed=frozenset(use for use, allowed in user_rules.items() if allowed),
+            denied=frozenset(use for use, allowed in user_rules.items() if not allowed),
         )

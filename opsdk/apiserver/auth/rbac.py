@@ -1,15 +1,17 @@
-"""Rules of roles: what they allow, and whether some cover others. Pure."""
+"""RBAC rules: what a rule allows and which rules cover others. Pure.
+
+Upstream: k8s.io/component-helpers/auth/rbac/validation/policy_comparator.go (v1.36).
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from opsdk.apiserver.auth.authorization import AuthorizerAttributes
 from opsdk.apiserver.auth.user import User
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 ALL = "*"
 SERVICE_ACCOUNT = "system:serviceaccount:"
@@ -26,7 +28,7 @@ class PolicyRule:
     paths: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, tree: Mapping[str, Any]) -> PolicyRule:
+    def of(cls, tree: Mapping[str, JsonValue]) -> PolicyRule:
         """From the form that roles have it in."""
         return cls(
             verbs=tuple(tree.get("verbs") or ()),
@@ -38,24 +40,24 @@ class PolicyRule:
 
     def wire(self) -> JsonObject:
         """The form that roles have it in."""
-        found = {
+        fields = {
             "verbs": self.verbs,
             "apiGroups": self.groups,
             "resources": self.resources,
             "resourceNames": self.names,
             "nonResourceURLs": self.paths,
         }
-        return {key: list(value) for key, value in found.items() if value}
+        return {key: list(value) for key, value in fields.items() if value}
 
     def __str__(self) -> str:
-        named = {
+        fields = {
             "APIGroups": self.groups,
             "Resources": self.resources,
             "NonResourceURLs": self.paths,
             "ResourceNames": self.names,
             "Verbs": self.verbs,
         }
-        return "{" + ", ".join(f"{key}:{quoted(value)}" for key, value in named.items() if value) + "}"
+        return "{" + ", ".join(f"{key}:{quoted(value)}" for key, value in fields.items() if value) + "}"
 
     def allows(self, asked: AuthorizerAttributes) -> bool:
         """Whether the rule permits this request."""
@@ -82,7 +84,7 @@ class PolicyRule:
             _has_all(self.verbs, other.verbs)
             and _has_all(self.groups, other.groups)
             and self._covers_resources(other.resources)
-            and all(any(_path_covers(mine, path) for mine in self.paths) for path in other.paths)
+            and all(any(_path_covers(own_path, path) for own_path in self.paths) for path in other.paths)
             and (not self.names or (bool(other.names) and set(other.names) <= set(self.names)))
         )
 
@@ -95,15 +97,12 @@ class PolicyRule:
                 return False
         return True
 
-    def _single_names(self) -> list[tuple[str, ...]]:
-        return [(name,) for name in self.names] if self.names else [()]
-
     def parts(self) -> Iterator[PolicyRule]:
         """The smallest rules that together are this one."""
         for group in self.groups:
             for resource in self.resources:
                 for verb in self.verbs:
-                    for names in self._single_names():
+                    for names in [(name,) for name in self.names] if self.names else [()]:
                         yield PolicyRule(verbs=(verb,), groups=(group,), resources=(resource,), names=names)
         for path in self.paths:
             for verb in self.verbs:
@@ -125,7 +124,9 @@ def _path_covers(owned: str, wanted: str) -> bool:
 
 def missing(owned: Sequence[PolicyRule], wanted: Iterable[PolicyRule]) -> list[PolicyRule]:
     """The smallest parts of `wanted` that no rule of `owned` covers."""
-    return [part for rule in wanted for part in rule.parts() if not any(mine.covers(part) for mine in owned)]
+    return [
+        part for rule in wanted for part in rule.parts() if not any(owned_rule.covers(part) for owned_rule in owned)
+    ]
 
 
 def compact(rules: Iterable[PolicyRule]) -> list[PolicyRule]:
@@ -168,7 +169,7 @@ class Subject:
     namespace: str = ""
 
     @classmethod
-    def of(cls, tree: Mapping[str, Any]) -> Subject:
+    def of(cls, tree: Mapping[str, JsonValue]) -> Subject:
         """From the form that bindings have it in."""
         return cls(kind=tree.get("kind", ""), name=tree.get("name", ""), namespace=tree.get("namespace", ""))
 
@@ -195,7 +196,7 @@ class RbacBinding:
     subjects: tuple[Subject, ...] = ()
 
     @classmethod
-    def of(cls, tree: Mapping[str, Any]) -> RbacBinding:
+    def of(cls, tree: Mapping[str, JsonValue]) -> RbacBinding:
         """From a RoleBinding or a ClusterRoleBinding."""
         meta, ref = tree["metadata"], tree.get("roleRef") or {}
         return cls(
@@ -208,8 +209,8 @@ class RbacBinding:
 
     def subject_for(self, user: User) -> Subject | None:
         """The first subject that is the user, or one of its groups."""
-        mine = keys_of(user)
-        return next((s for s in self.subjects if s.key(self.namespace) in mine), None)
+        subject_keys = keys_of(user)
+        return next((s for s in self.subjects if s.key(self.namespace) in subject_keys), None)
 
     def describe(self, subject: Subject) -> str:
         """As the reason for a yes names it."""

@@ -1,4 +1,7 @@
-"""Authorization by the stored roles and bindings."""
+"""The RBAC authorizer for stored roles and bindings.
+
+Upstream: k8s.io/kubernetes/plugin/pkg/auth/authorizer/rbac/rbac.go (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ _BINDINGS = (f"{_GROUP}rolebindings/", f"{_GROUP}clusterrolebindings/")
 
 
 class RbacAuthorizer:
-    """Decides by what `storage` holds: read once, when somebody first asks, and kept up by every write after that."""
+    """Authorizes by the roles and bindings in `storage`: the first decision reads them, and each write updates them."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage

@@ -1,4 +1,7 @@
-"""All roles and bindings, arranged so that a decision looks only at the bindings of the one who asks. Pure."""
+"""Indexes roles and bindings by subject, so that a decision reads only the user's bindings. Pure.
+
+Upstream: k8s.io/kubernetes/pkg/registry/rbac/validation/rule.go (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -70,13 +73,13 @@ class RbacPolicy:
     def grants(self, user: User, namespace: str) -> tuple[Grant, ...]:
         """What bindings give a user: those for everywhere, then those of the namespace, each by name."""
         key = (user.name, user.groups, namespace)
-        found = self._found.get(key)
-        if found is None:
+        grants = self._found.get(key)
+        if grants is None:
             if len(self._found) >= _CACHE_LIMIT:
                 self._found.clear()
             places = ("", namespace) if namespace else ("",)
-            found = self._found[key] = tuple(g for place in places for g in self._in(place, user))
-        return found
+            grants = self._found[key] = tuple(g for place in places for g in self._in(place, user))
+        return grants
 
     def _in(self, namespace: str, user: User) -> Iterator[Grant]:
         names: set[str] = set()

@@ -1,11 +1,13 @@
-"""Tokens of service accounts: what they claim, and whether that still holds. The rules are pure."""
+"""Service account tokens: claims, and their validation against stored objects.
+
+Upstream: k8s.io/kubernetes/pkg/serviceaccount/claims.go, legacy.go (v1.36).
+"""
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from opsdk.aio.clock import Clock
 from opsdk.apiserver.auth.authentication import Authenticated
@@ -13,7 +15,7 @@ from opsdk.apiserver.auth.jwt import SigningKey, unverified
 from opsdk.apiserver.auth.rbac import SERVICE_ACCOUNT, quoted
 from opsdk.apiserver.auth.user import User
 from opsdk.errors import UnauthorizedError
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 ISSUER = "https://kubernetes.default.svc"
 KEPT_ISSUER = "kubernetes/serviceaccount"
@@ -97,11 +99,11 @@ def claims_of(
 
 def _reference(obj: JsonObject) -> dict[str, str]:
     meta = obj["metadata"]
-    found = {"name": meta["name"], "uid": meta.get("uid", "")}
-    return {key: value for key, value in found.items() if value}
+    reference = {"name": meta["name"], "uid": meta.get("uid", "")}
+    return {key: value for key, value in reference.items() if value}
 
 
-def check_times(claims: Mapping[str, Any], now: int) -> None:
+def check_times(claims: Mapping[str, JsonValue], now: int) -> None:
     """Raise where the token is too old or too young."""
     if now - LEEWAY > _number(claims, "exp"):
         raise UnauthorizedError("service account token has expired")
@@ -111,22 +113,22 @@ def check_times(claims: Mapping[str, Any], now: int) -> None:
         raise UnauthorizedError("service account token is issued in the future")
 
 
-def _number(claims: Mapping[str, Any], key: str) -> float:
+def _number(claims: Mapping[str, JsonValue], key: str) -> float:
     value = claims.get(key)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise UnauthorizedError("service account token claims could not be validated")
     return value
 
 
-def user_of(claims: Mapping[str, Any], find: Find) -> User:
+def user_of(claims: Mapping[str, JsonValue], find: Find) -> User:
     """Whose token it is; raises where the account or what the token is bound to is gone or another one."""
     private = _mapping(claims.get(_PRIVATE))
     namespace, account = str(private.get("namespace", "")), _mapping(private.get("serviceaccount"))
     name = str(account.get("name", ""))
-    found = find("serviceaccounts", namespace, name)
-    if found is None:
+    account_object = find("serviceaccounts", namespace, name)
+    if account_object is None:
         raise UnauthorizedError(f'serviceaccounts "{name}" not found')
-    _same_uid(found, account, "service account UID ({}) does not match claim ({})")
+    _same_uid(account_object, account, "service account UID ({}) does not match claim ({})")
     secret, pod, node = (_mapping(private.get(k)) for k in ("secret", "pod", "node"))
     if secret:
         _still_there(find("secrets", namespace, str(secret.get("name"))), secret, "secret", "secret")
@@ -140,7 +142,9 @@ def user_of(claims: Mapping[str, Any], find: Find) -> User:
             if ref.get(part):
                 extra[f"{_EXTRA}{word}-{part}"] = (str(ref[part]),)
     username = f"{SERVICE_ACCOUNT}{namespace}:{name}"
-    return User(name=username, uid=found["metadata"].get("uid", ""), groups=account_groups(namespace), extra=extra)
+    return User(
+        name=username, uid=account_object["metadata"].get("uid", ""), groups=account_groups(namespace), extra=extra
+    )
 
 
 def kept_claims(account: JsonObject, secret: JsonObject) -> JsonObject:
@@ -156,7 +160,7 @@ def kept_claims(account: JsonObject, secret: JsonObject) -> JsonObject:
     }
 
 
-def user_of_kept(claims: Mapping[str, Any], token: str, find: Find) -> User:
+def user_of_kept(claims: Mapping[str, JsonValue], token: str, find: Find) -> User:
     """Whose kept token it is; raises unless the secret still holds it and the account is the same."""
     place, secret, name, uid = (
         str(claims.get(_KEPT + part, ""))
@@ -164,9 +168,12 @@ def user_of_kept(claims: Mapping[str, Any], token: str, find: Find) -> User:
     )
     if claims.get("sub") != f"{SERVICE_ACCOUNT}{place}:{name}":
         raise UnauthorizedError("sub claim is invalid")
-    found = find("secrets", place, secret)
-    if found is None or (found.get("data") or {}).get("token") != base64.b64encode(token.encode()).decode():
-        raise UnauthorizedError("token does not match server's copy" if found else "token has been invalidated")
+    secret_object = find("secrets", place, secret)
+    if (
+        secret_object is None
+        or (secret_object.get("data") or {}).get("token") != base64.b64encode(token.encode()).decode()
+    ):
+        raise UnauthorizedError("token does not match server's copy" if secret_object else "token has been invalidated")
     account = find("serviceaccounts", place, name)
     if account is None:
         raise UnauthorizedError(f'serviceaccounts "{name}" not found')
@@ -174,28 +181,30 @@ def user_of_kept(claims: Mapping[str, Any], token: str, find: Find) -> User:
     return User(name=f"{SERVICE_ACCOUNT}{place}:{name}", uid=uid, groups=account_groups(place))
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
+def _mapping(value: JsonValue) -> Mapping[str, JsonValue]:
     return value if isinstance(value, dict) else {}
 
 
-def _still_there(found: JsonObject | None, ref: Mapping[str, Any], word: str, claim: str) -> None:
+def _still_there(found: JsonObject | None, ref: Mapping[str, JsonValue], word: str, claim: str) -> None:
     if found is None:
         raise UnauthorizedError("service account token has been invalidated")
     _same_uid(found, ref, f"{word} UID ({{}}) does not match service account {claim} ref claim ({{}})")
 
 
-def _same_uid(found: JsonObject, ref: Mapping[str, Any], text: str) -> None:
+def _same_uid(found: JsonObject, ref: Mapping[str, JsonValue], text: str) -> None:
     uid = found["metadata"].get("uid", "")
     if uid != ref.get("uid"):
         raise UnauthorizedError(text.format(uid, ref.get("uid", "")))
 
 
 def good_for(
-    claims: Mapping[str, Any], wanted: Sequence[str], *, unless_said: Sequence[str] = (ISSUER,)
+    claims: Mapping[str, JsonValue], wanted: Sequence[str], *, unless_said: Sequence[str] = (ISSUER,)
 ) -> tuple[str, ...]:
     """The wanted audiences that the token is for; raises where there is none."""
-    given = claims.get("aud") or unless_said
-    audiences = [given] if isinstance(given, str) else [a for a in given if isinstance(a, str)]
+    audience_claim = claims.get("aud") or unless_said
+    audiences = (
+        [audience_claim] if isinstance(audience_claim, str) else [a for a in audience_claim if isinstance(a, str)]
+    )
     both = tuple(a for a in audiences if a in wanted)
     if not both:
         text = f"token audiences {quoted(audiences)} is invalid for the target audiences {quoted(wanted)}"
@@ -217,8 +226,8 @@ class ServiceAccountTokens:
 
     async def check(self, token: str, audiences: Sequence[str]) -> Authenticated | None:
         """See `TokenChecker`."""
-        found = unverified(token)
-        if found is None or found.get("iss") not in (*self._names.issuers, KEPT_ISSUER):
+        claims = unverified(token)
+        if claims is None or claims.get("iss") not in (*self._names.issuers, KEPT_ISSUER):
             return None
         claims = self._key.verify(token)
         if claims["iss"] == KEPT_ISSUER:

@@ -1,7 +1,9 @@
-"""Keys that sign tokens and check them: RSA (RS256) and elliptic curves (ES256, ES384, ES512).
+"""Keys that sign and verify tokens: RSA (RS256) and elliptic curves (ES256, ES384, ES512).
 
-PyJWT signs, checks and writes web keys. It and ``cryptography`` are loaded when a key is first used: together they
-take about 0.15 s, and most servers never see a signed token.
+PyJWT signs, verifies and writes JWKS. It and ``cryptography`` are imported when a key is first used: together they take
+about 0.15 s, and most servers never see a signed token.
+
+Upstream: k8s.io/kubernetes/pkg/serviceaccount/openidmetadata.go (v1.36).
 """
 
 from __future__ import annotations
@@ -65,8 +67,8 @@ class PublicKey:
     def web_key(self) -> dict[str, str]:
         """The key as a JSON web key."""
         algorithm = _jws().get_algorithm_by_name(self.algorithm)
-        found = {k: v for k, v in algorithm.to_jwk(self.key, as_dict=True).items() if k != "key_ops"}
-        return {"use": "sig", "kid": self.key_id, "alg": self.algorithm, **found}
+        fields = {k: v for k, v in algorithm.to_jwk(self.key, as_dict=True).items() if k != "key_ops"}
+        return {"use": "sig", "kid": self.key_id, "alg": self.algorithm, **fields}
 
     def payload(self, token: str) -> bytes | None:
         """The payload of a token that this key signed; None for any other token."""
@@ -102,10 +104,10 @@ def read_private(path: Path) -> PrivateKey:
     from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - as above
 
     try:
-        found = serialization.load_pem_private_key(_pem(path), password=None)
+        key = serialization.load_pem_private_key(_pem(path), password=None)
     except (ValueError, TypeError) as error:
         raise ConfigError(f"cannot read the key {path}: {error}; remove it to have a new one made") from error
-    return PrivateKey(_usable(found, path))
+    return PrivateKey(_usable(key, path))
 
 
 def read_public(path: Path) -> list[PublicKey]:
@@ -113,24 +115,28 @@ def read_public(path: Path) -> list[PublicKey]:
     from cryptography import x509  # noqa: PLC0415 - as above
     from cryptography.hazmat.primitives import serialization  # noqa: PLC0415
 
-    made = []
-    for name, block in _blocks(_pem(path)):
+    keys = []
+    text = _pem(path)
+    import re  # noqa: PLC0415 - only where keys are given
+
+    blocks = re.finditer(rb"-----BEGIN ([A-Z0-9 ]+)-----.*?-----END \1-----", text, re.DOTALL)
+    for name, block in [(match[1].decode(), match[0] + b"\n") for match in blocks]:
         try:
-            found: Any
+            key: Any
             if name == "CERTIFICATE":
-                found = x509.load_pem_x509_certificate(block).public_key()
+                key = x509.load_pem_x509_certificate(block).public_key()
             elif name.endswith("PRIVATE KEY"):
-                found = serialization.load_pem_private_key(block, password=None).public_key()
+                key = serialization.load_pem_private_key(block, password=None).public_key()
             elif name.endswith("PUBLIC KEY"):
-                found = serialization.load_pem_public_key(block)
+                key = serialization.load_pem_public_key(block)
             else:
                 continue
         except (ValueError, TypeError) as error:
             raise ConfigError(f"cannot read a key of {path}: {error}") from error
-        made.append(PublicKey(_usable(found, path)))
-    if not made:
+        keys.append(PublicKey(_usable(key, path)))
+    if not keys:
         raise ConfigError(f"{path} holds no key: it takes PEM blocks of public keys, certificates or private keys")
-    return made
+    return keys
 
 
 def _pem(path: Path) -> bytes:
@@ -138,13 +144,6 @@ def _pem(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise ConfigError(f"cannot read the key {path}: {error}") from error
-
-
-def _blocks(text: bytes) -> list[tuple[str, bytes]]:
-    import re  # noqa: PLC0415 - only where keys are given
-
-    found = re.finditer(rb"-----BEGIN ([A-Z0-9 ]+)-----.*?-----END \1-----", text, re.DOTALL)
-    return [(match[1].decode(), match[0] + b"\n") for match in found]
 
 
 def _usable(key: Any, path: Path) -> Any:

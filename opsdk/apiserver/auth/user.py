@@ -1,4 +1,7 @@
-"""Who asks."""
+"""`User`: name, UID, groups and extra values of an authenticated user.
+
+Upstream: k8s.io/apiserver/pkg/authentication/user/user.go (v1.36).
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,4 @@
-"""HTTP in front of registries: request info, filters, negotiation, one handler for each verb, discovery, OpenAPI."""
+"""HTTP endpoints: request info, filters, negotiation, handlers, discovery, OpenAPI.
+
+Upstream: k8s.io/apiserver/pkg/endpoints (v1.36).
+"""

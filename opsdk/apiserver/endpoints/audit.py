@@ -1,4 +1,7 @@
-"""What was asked of a server, by whom, with which outcome: a bounded log in the shape of ``audit.k8s.io/v1``."""
+"""A bounded audit log with ``audit.k8s.io/v1`` events.
+
+Upstream: k8s.io/apiserver/pkg/audit (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -55,7 +58,7 @@ class AuditEvent:
 
     def event(self) -> JsonObject:
         """An ``Event`` of ``audit.k8s.io/v1``, of level Metadata."""
-        made: JsonObject = {
+        fields: JsonObject = {
             "kind": "Event",
             "apiVersion": "audit.k8s.io/v1",
             "level": "Metadata",
@@ -66,41 +69,34 @@ class AuditEvent:
             "user": _user(self.user),
         }
         if self.acting_as is not None:
-            made["impersonatedUser"] = _user(self.acting_as)
+            fields["impersonatedUser"] = _user(self.acting_as)
         if self.source:
-            made["sourceIPs"] = [self.source]
+            fields["sourceIPs"] = [self.source]
         if self.user_agent:
-            made["userAgent"] = self.user_agent
+            fields["userAgent"] = self.user_agent
         if self.info.is_resource:
-            made["objectRef"] = _object_ref(self.info)
-        made["responseStatus"] = {"metadata": {}, "code": self.code}
-        made["requestReceivedTimestamp"] = _stamp(self.received)
-        made["stageTimestamp"] = _stamp(self.answered)
+            info = self.info
+            reference = {
+                "resource": info.resource,
+                "namespace": info.namespace,
+                "name": info.name,
+                "apiGroup": info.group,
+                "apiVersion": info.version,
+                "subresource": info.subresource,
+            }
+            fields["objectRef"] = {key: value for key, value in reference.items() if value}
+        fields["responseStatus"] = {"metadata": {}, "code": self.code}
+        fields["requestReceivedTimestamp"] = self.received.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        fields["stageTimestamp"] = self.answered.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         if self.annotations:
-            made["annotations"] = dict(self.annotations)
-        return made
-
-
-def _stamp(when: datetime) -> str:
-    return when.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+            fields["annotations"] = dict(self.annotations)
+        return fields
 
 
 def _user(user: User) -> JsonObject:
     extra = {key: list(values) for key, values in user.extra.items()}
-    found = {"username": user.name, "uid": user.uid, "groups": list(user.groups), "extra": extra}
-    return {key: value for key, value in found.items() if value}
-
-
-def _object_ref(info: RequestInfo) -> JsonObject:
-    found = {
-        "resource": info.resource,
-        "namespace": info.namespace,
-        "name": info.name,
-        "apiGroup": info.group,
-        "apiVersion": info.version,
-        "subresource": info.subresource,
-    }
-    return {key: value for key, value in found.items() if value}
+    fields = {"username": user.name, "uid": user.uid, "groups": list(user.groups), "extra": extra}
+    return {key: value for key, value in fields.items() if value}
 
 
 class AuditLog:

@@ -1,4 +1,7 @@
-"""Authorization of calls: what they want in an authorizer's words, and the answer to those who may not."""
+"""Authorizes requests: attributes of a request and the 403 response.
+
+Upstream: k8s.io/apiserver/pkg/endpoints/filters/authorization.go (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -56,16 +59,16 @@ def denial(asked: AuthorizerAttributes, reason: str = "") -> ForbiddenError:
         return ForbiddenError(f"{text}: {reason}" if reason else text, details=api_errors.EMPTY)
     path = f"{asked.resource}/{asked.subresource}" if asked.subresource else asked.resource
     where = f'in the namespace "{asked.namespace}"' if asked.namespace else "at the cluster scope"
-    why = f'User "{user}" cannot {asked.verb} resource "{path}" in API group "{asked.group}" {where}'
-    return refusal(asked, f"{why}: {reason}" if reason else why)
+    message = f'User "{user}" cannot {asked.verb} resource "{path}" in API group "{asked.group}" {where}'
+    return refusal(asked, f"{message}: {reason}" if reason else message)
 
 
 def refusal(asked: AuthorizerAttributes, why: str) -> ForbiddenError:
     """The 403 that names the object; `why` is what follows."""
     what = f"{asked.resource}.{asked.group}" if asked.group else asked.resource
-    named = f'{what} "{asked.name}"' if asked.name else what
+    resource_text = f'{what} "{asked.name}"' if asked.name else what
     details = Details(name=asked.name, group=asked.group, kind=asked.resource)
-    return ForbiddenError(f"{named} is forbidden: {why}", details=details)
+    return ForbiddenError(f"{resource_text} is forbidden: {why}", details=details)
 
 
 def denied(call: Call, asked: AuthorizerAttributes, reason: str = "") -> HttpResponse:
@@ -77,13 +80,13 @@ def denied(call: Call, asked: AuthorizerAttributes, reason: str = "") -> HttpRes
 
 async def check(call: Call, authorizer: Authorizer) -> HttpResponse | None:
     """The answer to a call that may not go on; None where it may."""
-    asked = attributes_of(call)
-    decision = await authorizer.authorize(asked)
+    attributes = attributes_of(call)
+    decision = await authorizer.authorize(attributes)
     if decision.allowed:
         return None
     if decision.error:
         return error_response(api_errors.internal(decision.error))
-    return denied(call, asked, decision.reason)
+    return denied(call, attributes, decision.reason)
 
 
 async def check_create(call: Call) -> None:
@@ -91,7 +94,7 @@ async def check_create(call: Call) -> None:
     if call.authorizer is None:
         return
     info = call.info
-    asked = AuthorizerAttributes(
+    attributes = AuthorizerAttributes(
         user=call.user,
         verb="create",
         group=info.group,
@@ -102,9 +105,9 @@ async def check_create(call: Call) -> None:
         name=info.name,
         path=info.path,
     )
-    decision = await call.authorizer.authorize(asked)
+    decision = await call.authorizer.authorize(attributes)
     if decision.allowed:
         return
     if decision.error:
         raise api_errors.internal(decision.error)
-    raise refusal(asked, decision.reason)
+    raise refusal(attributes, decision.reason)

@@ -1,4 +1,7 @@
-"""Request bodies: bytes to trees, strictly or not."""
+"""Reads and decodes request bodies with field validation.
+
+Upstream: k8s.io/apiserver/pkg/endpoints/handlers/rest.go (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -41,8 +44,8 @@ def media_type(call: Call) -> str:
     header = call.http.header("content-type")
     if not header or header == JSON:
         return JSON
-    found = _MEDIA.fullmatch(header)
-    return found[1].lower() if found else ""
+    match = _MEDIA.fullmatch(header)
+    return match[1].lower() if match else ""
 
 
 _MEDIA = re.compile(
@@ -135,39 +138,39 @@ def type_named(tree: object) -> tuple[str, str]:
 def check_kind(served: InstalledResource, parsed: ParsedDocument) -> None:
     """Fill in apiVersion and kind, or refuse other ones."""
     tree, info = parsed.tree, served.info
-    wanted = info.kind_api_version
+    expected = info.kind_api_version
     try:
-        found, kind = type_named(tree)
+        api_version, kind = type_named(tree)
     except ApiError as error:
         raise unrecognized(info.kind, error.message, parsed.raw) from None
     if served.model.typed:
-        found, kind = found or wanted, kind or info.kind
-        if (found, kind) != (wanted, info.kind):
-            _refuse_type(served, found, kind)
+        api_version, kind = api_version or expected, kind or info.kind
+        if (api_version, kind) != (expected, info.kind):
+            _refuse_type(served, api_version, kind)
     elif not kind:
-        shown = parsed.raw.decode(errors="replace")
-        raise unrecognized(info.kind, f"Object 'Kind' is missing in '{shown}'", parsed.raw)
-    if found != wanted:
-        found = found.strip("/") and found
+        body_text = parsed.raw.decode(errors="replace")
+        raise unrecognized(info.kind, f"Object 'Kind' is missing in '{body_text}'", parsed.raw)
+    if api_version != expected:
+        api_version = api_version.strip("/") and api_version
         raise api_errors.bad_request(
-            f"the API version in the data ({found}) does not match the expected API version ({wanted})"
+            f"the API version in the data ({api_version}) does not match the expected API version ({expected})"
         )
     # The kind of custom objects is their schema's to check.
-    tree["apiVersion"], tree["kind"] = wanted, kind
+    tree["apiVersion"], tree["kind"] = expected, kind
 
 
 def _refuse_type(served: InstalledResource, found: str, kind: str) -> None:
     """A built-in type that is no version of the wanted one cannot be converted to it."""
     info = served.info
-    known = served.model.type_named(found, kind)
+    type_text = served.model.type_named(found, kind)
     group = info.kind_api_version.rpartition("/")[0]
-    if known and kind == info.kind and found.rpartition("/")[0] == group:
+    if type_text and kind == info.kind and found.rpartition("/")[0] == group:
         return
-    why = unregistered(served, found, kind)
-    if known:
-        why = f"converting ({known}) to ({group.partition('.')[0] or 'core'}.{info.kind}): unknown conversion"
+    reason = unregistered(served, found, kind)
+    if type_text:
+        reason = f"converting ({type_text}) to ({group.partition('.')[0] or 'core'}.{info.kind}): unknown conversion"
     version = found.rpartition("/")[2]
-    raise api_errors.bad_request(f'{kind} in version "{version}" cannot be handled as a {info.kind}: {why}')
+    raise api_errors.bad_request(f'{kind} in version "{version}" cannot be handled as a {info.kind}: {reason}')
 
 
 def unregistered(served: InstalledResource, version: str, kind: str) -> str:

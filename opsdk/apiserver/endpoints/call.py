@@ -1,4 +1,4 @@
-"""One request on its way through filters to a handler."""
+"""`Call`: one request with its info, user and deadline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Large answers, smaller on the wire."""
+"""Compresses large responses with gzip.
+
+Upstream: k8s.io/apiserver/pkg/endpoints/handlers/responsewriters/writers.go (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,9 @@ _GZIP = 31
 
 def compressed(call: Call, response: HttpResponse) -> HttpResponse:
     """The answer as gzip, where it is large and the client names gzip without any conditions."""
-    asked = call.http.header("accept-encoding").split(",")
+    encodings = call.http.header("accept-encoding").split(",")
     whole = not isinstance(response, StreamResponse) and len(response.body) > THRESHOLD
-    if whole and any(token.strip() == "gzip" for token in asked):
+    if whole and any(token.strip() == "gzip" for token in encodings):
         packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
         response.body = packer.compress(response.body) + packer.flush()
         response.headers += [("content-encoding", "gzip"), ("vary", "Accept-Encoding")]

@@ -1,4 +1,7 @@
-"""Discovery documents, made from what is installed: they cannot disagree with the routes."""
+"""Discovery documents of the installed resources.
+
+Upstream: k8s.io/apiserver/pkg/endpoints/discovery (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -77,12 +80,12 @@ def api_group_list(groups: Iterable[ServedGroup]) -> JsonObject:
 def api_resource_list(group: str, served: ServedVersion) -> JsonObject:
     """The document at ``/apis/<group>/<version>``."""
     resources = sorted(served.resources, key=_places(served.resources))
-    made = [_api_resource(r) for r in resources]
+    entries = [_api_resource(r) for r in resources]
     return {
         "kind": "APIResourceList",
         "apiVersion": "v1",
         "groupVersion": group_version(group, served.version),
-        "resources": made,
+        "resources": entries,
     }
 
 
@@ -104,22 +107,22 @@ def _places(resources: Sequence[InstalledResource]) -> Callable[[InstalledResour
 
 def _api_resource(served: InstalledResource) -> JsonObject:
     info = served.info
-    found: JsonObject = {
+    entry: JsonObject = {
         "name": info.path,
         "singularName": "" if info.subresource else info.singular,
         "namespaced": info.namespaced,
     }
     if info.kind_group is not None:
-        found |= {"group": info.kind_group, "version": info.kind_version or info.version}
-        found = {k: v for k, v in found.items() if v or k != "group"}
-    found |= {"kind": info.kind, "verbs": list(served.verbs)}
+        entry |= {"group": info.kind_group, "version": info.kind_version or info.version}
+        entry = {k: v for k, v in entry.items() if v or k != "group"}
+    entry |= {"kind": info.kind, "verbs": list(served.verbs)}
     if info.short_names and not info.subresource:
-        found["shortNames"] = list(info.short_names)
+        entry["shortNames"] = list(info.short_names)
     if info.categories and not info.subresource:
-        found["categories"] = list(info.categories)
+        entry["categories"] = list(info.categories)
     if not info.subresource and "get" in served.verbs and "list" in served.verbs:
-        found["storageVersionHash"] = _hash(info.group, served.storage_version or info.version, info.kind)
-    return found
+        entry["storageVersionHash"] = _hash(info.group, served.storage_version or info.version, info.kind)
+    return entry
 
 
 # ------------------------------------------------------------------ aggregated
@@ -170,7 +173,7 @@ def _response_kind(served: InstalledResource, group: str) -> JsonObject:
 
 def _resource(group: str, served: InstalledResource, subresources: Sequence[InstalledResource]) -> JsonObject:
     info = served.info
-    found: JsonObject = {
+    entry: JsonObject = {
         "resource": info.resource,
         "responseKind": _response_kind(served, group),
         "scope": "Namespaced" if info.namespaced else "Cluster",
@@ -178,11 +181,11 @@ def _resource(group: str, served: InstalledResource, subresources: Sequence[Inst
         "verbs": list(served.verbs),
     }
     if info.short_names:
-        found["shortNames"] = list(info.short_names)
+        entry["shortNames"] = list(info.short_names)
     if info.categories:
-        found["categories"] = list(info.categories)
+        entry["categories"] = list(info.categories)
     if subresources:
-        found["subresources"] = [
+        entry["subresources"] = [
             {
                 "subresource": s.info.subresource,
                 "responseKind": _response_kind(s, group),
@@ -190,4 +193,4 @@ def _resource(group: str, served: InstalledResource, subresources: Sequence[Inst
             }
             for s in sorted(subresources, key=_places([served]))
         ]
-    return found
+    return entry

@@ -1,4 +1,7 @@
-"""From a call to the handler of its verb, for the groups that one server has installed."""
+"""Dispatches a request to the handler of its verb, for the groups of one server.
+
+Upstream: k8s.io/apiserver/pkg/endpoints/installer.go (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -26,8 +29,8 @@ from opsdk.apiserver.resources import InstalledResource
 from opsdk.http.server.response import HttpResponse
 
 
-async def direct(call: Call, served: InstalledResource, admission: AdmissionInterface) -> HttpResponse:
-    """Answer by the handler of the verb; what the resource cannot do is a 405."""
+async def dispatch(call: Call, served: InstalledResource, admission: AdmissionInterface) -> HttpResponse:
+    """Call the handler of the verb; an unsupported verb is a 405."""
     info = call.info
     check_route(info, served)
     if served.info.deprecation:
@@ -63,10 +66,10 @@ _CONNECTERS: dict[type, bool] = {}
 
 def _connects(storage: object) -> bool:
     """Whether it is a `Connecter`; asked once for each class, because asking a protocol takes long."""
-    found = _CONNECTERS.get(type(storage))
-    if found is None:
-        found = _CONNECTERS[type(storage)] = isinstance(storage, Connecter)
-    return found
+    is_connecter = _CONNECTERS.get(type(storage))
+    if is_connecter is None:
+        is_connecter = _CONNECTERS[type(storage)] = isinstance(storage, Connecter)
+    return is_connecter
 
 
 def check_route(info: RequestInfo, served: InstalledResource) -> None:

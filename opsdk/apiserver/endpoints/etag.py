@@ -1,4 +1,7 @@
-"""Documents that clients keep: an ETag, and 304 where they have it already."""
+"""Cached documents with an ETag and the 304 response.
+
+Upstream: k8s.io/apiserver/pkg/endpoints/discovery/aggregated/etag.go (v1.36).
+"""
 
 from __future__ import annotations
 

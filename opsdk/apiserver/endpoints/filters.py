@@ -1,4 +1,7 @@
-"""What every request passes, in order, by name: recovery, log, headers, who asks, as whom, and may they."""
+"""The filter chain: recovery, log, headers, authentication, impersonation, authorization.
+
+Upstream: k8s.io/apiserver/pkg/server/config.go (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -63,8 +66,8 @@ class FilterChain:
 
     def wrap(self, handler: Handler) -> Handler:
         """The handler behind all filters."""
-        for named in reversed(self._filters):
-            handler = partial(_pass, named.filter, handler)
+        for filter_name in reversed(self._filters):
+            handler = partial(_pass, filter_name.filter, handler)
         return handler
 
 
@@ -115,7 +118,7 @@ def request_log(hooks: Sequence[Hook]) -> Filter:
 
 
 def authenticate(authenticator: UnionAuthenticator) -> Filter:
-    """Find out who asks; wrong credentials are a 401."""
+    """Authenticate the request; invalid credentials are a 401."""
 
     async def authn(call: Call, handler: Handler) -> HttpResponse:
         try:

@@ -43,17 +43,17 @@ def wanted_user(request: HttpRequest) -> User | None:
         if name.startswith(_EXTRA):
             key = unquote(name.removeprefix(_EXTRA)).lower()
             extra[key] = (*extra.get(key, ()), *request.texts(name))
-    wanted = User(
+    user = User(
         name="".join(request.texts("impersonate-user")[:1]),
         uid="".join(request.texts("impersonate-uid")[:1]),
         groups=tuple(request.texts("impersonate-group")),
         extra=extra,
     )
-    if wanted.name:
-        return wanted
-    if wanted == User(name=""):
+    if user.name:
+        return user
+    if user == User(name=""):
         return None
-    raise api_errors.bad_request(f"requested {_shown(wanted)} without impersonating a user name")
+    raise api_errors.bad_request(f"requested {_shown(user)} without impersonating a user name")
 
 
 def _shown(user: User) -> str:
@@ -76,12 +76,12 @@ def _words(texts: Sequence[str]) -> str:
 
 def impersonated(wanted: User, groups: Sequence[str] = ()) -> User:
     """The user that requests are then made as; `groups` count where none are given, others come by themselves."""
-    mine = wanted.groups or tuple(groups)
+    member_groups = wanted.groups or tuple(groups)
     if wanted.name == ANONYMOUS.name:
-        mine = mine if UNAUTHENTICATED in mine else (*mine, UNAUTHENTICATED)
-    elif AUTHENTICATED not in mine and UNAUTHENTICATED not in mine:
-        mine = (*mine, AUTHENTICATED)
-    return replace(wanted, groups=mine)
+        member_groups = member_groups if UNAUTHENTICATED in member_groups else (*member_groups, UNAUTHENTICATED)
+    elif AUTHENTICATED not in member_groups and UNAUTHENTICATED not in member_groups:
+        member_groups = (*member_groups, AUTHENTICATED)
+    return replace(wanted, groups=member_groups)
 
 
 # ------------------------------------------------------------------ the ways
@@ -194,7 +194,7 @@ MODES = (
 
 
 class Impersonation:
-    """The filter: lets those who may be somebody else be that."""
+    """The impersonation filter."""
 
     def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
@@ -202,20 +202,20 @@ class Impersonation:
 
     async def __call__(self, call: Call, handler: Handler) -> HttpResponse:
         """See `Filter`."""
-        wanted = wanted_user(call.http)
-        if wanted is None:
+        target = wanted_user(call.http)
+        if target is None:
             return await handler(call)
-        asked = attributes_of(call)
+        attributes = attributes_of(call)
         refused: tuple[AuthorizerAttributes, str] | None = None
         key = (call.user.name, call.user.groups)
         for number in self._order(key):
             mode = MODES[number]
-            if not mode.fits(call.user, wanted):
+            if not mode.fits(call.user, target):
                 continue
-            no = await self._refused(mode, asked, wanted)
+            no = await self._refused(mode, attributes, target)
             if no is None:
                 self._worked[key] = number
-                call.impersonator, call.user = call.user, impersonated(wanted, mode.groups(wanted))
+                call.impersonator, call.user = call.user, impersonated(target, mode.groups(target))
                 return await handler(call)
             refused = refused or no
         assert refused is not None, "the last way fits everybody"

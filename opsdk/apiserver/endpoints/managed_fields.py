@@ -1,10 +1,12 @@
-"""Who owns which field: managedFields on every write."""
+"""Updates ``metadata.managedFields`` on every write.
+
+Upstream: k8s.io/apiserver/pkg/endpoints/handlers/fieldmanager (v1.36).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any
 
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.fieldmanager.field_manager import FieldManager
@@ -13,7 +15,7 @@ from opsdk.apiserver.resources import InstalledResource
 from opsdk.errors import ApiError
 from opsdk.http.server.response import encode_json
 from opsdk.structured_merge.fieldpath import FieldSet, field_element
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
 def manager_name(call: Call, asked: str) -> str:
@@ -35,17 +37,12 @@ def field_manager(served: InstalledResource, convert: Convert | None = None) -> 
         api_version=served.info.kind_api_version,
         subresource=served.info.subresource,
         reset_fields=reset_fields(served),
-        reset_in=_reset_in(served),
+        reset_in=None if served.model.typed or served.info.subresource else served.info.kind_api_version,
         convert=convert,
         shapes=None if versions is None else versions.shapes,
         loose=not served.model.typed,
         unconvertible=served.custom and served.info.subresource == "scale",
     )
-
-
-def _reset_in(served: InstalledResource) -> str | None:
-    """Custom objects, but not their status, name those fields for the version of the request only."""
-    return None if served.model.typed or served.info.subresource else served.info.kind_api_version
 
 
 def reset_fields(served: InstalledResource) -> FieldSet | None:
@@ -69,16 +66,18 @@ async def owned(served: InstalledResource, write: Callable[[FieldManager], JsonO
     versions = served.versions
     if versions is None or not versions.remote:
         return write(field_manager(served))
-    known: dict[tuple[bytes, str], JsonObject | ApiError] = {}
+    conversions: dict[tuple[bytes, str], JsonObject | ApiError] = {}
 
-    def convert(obj: Mapping[str, Any], wanted: str) -> Mapping[str, Any]:
+    def convert(obj: Mapping[str, JsonValue], wanted: str) -> Mapping[str, JsonValue]:
         key = (encode_json(obj), wanted)
-        if key not in known:
+        if key not in conversions:
             raise _NeededError(key, dict(obj))
-        found = known[key]
-        if isinstance(found, ApiError):
-            raise ApiError(found.message, code=found.code, reason=found.reason, details=found.details)
-        return found
+        conversion = conversions[key]
+        if isinstance(conversion, ApiError):
+            raise ApiError(
+                conversion.message, code=conversion.code, reason=conversion.reason, details=conversion.details
+            )
+        return conversion
 
     manager = field_manager(served, convert)
     while True:
@@ -86,13 +85,13 @@ async def owned(served: InstalledResource, write: Callable[[FieldManager], JsonO
             return write(manager)
         except _NeededError as needed:
             try:
-                known[needed.key] = await versions.convert(needed.obj, needed.key[1])
+                conversions[needed.key] = await versions.convert(needed.obj, needed.key[1])
             except ApiError as error:
-                known[needed.key] = error
+                conversions[needed.key] = error
 
 
 class _NeededError(Exception):
-    """A conversion that nobody has done yet."""
+    """Raised for a conversion that is not in the cache."""
 
     def __init__(self, key: tuple[bytes, str], obj: JsonObject) -> None:
         self.key = key

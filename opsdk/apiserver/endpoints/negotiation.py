@@ -1,4 +1,7 @@
-"""Which form of answer a client accepts. Pure."""
+"""Content negotiation of responses. Pure.
+
+Upstream: k8s.io/apiserver/pkg/endpoints/handlers/negotiation/negotiate.go (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -95,8 +98,8 @@ def _serves(clause: AcceptedMediaType, kinds: Kinds, binary: frozenset[str]) -> 
         return False
     if not clause.kind:
         return not clause.group and not clause.version
-    known = kinds.get(clause.kind)
-    return known is not None and clause.group == known[0] and clause.version in known[1]
+    versions = kinds.get(clause.kind)
+    return versions is not None and clause.group == versions[0] and clause.version in versions[1]
 
 
 NOTHING: frozenset[str] = frozenset()

@@ -1,4 +1,7 @@
-"""Query options of requests: read, checked, refused in the server's words."""
+"""Parses and validates query options of requests.
+
+Upstream: k8s.io/apimachinery/pkg/apis/meta/internalversion/validation, pkg/apis/meta/v1/validation (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -37,12 +40,14 @@ def number(query: Query, key: str) -> int | None:
 
 def resource_version(text: str) -> int:
     """A revision; what is no number is the server's plain error."""
-    shown = api_errors.quoted(text)
-    why = "" if re.fullmatch(r"[0-9]+", text) else "invalid syntax"
-    if not why and (len(text) > _DIGITS or int(text) >= 2**64):
-        why = "value out of range"
-    if why:
-        raise api_errors.plain(f"resourceVersion: Invalid value: {shown}: strconv.ParseUint: parsing {shown}: {why}")
+    quoted_text = api_errors.quoted(text)
+    reason = "" if re.fullmatch(r"[0-9]+", text) else "invalid syntax"
+    if not reason and (len(text) > _DIGITS or int(text) >= 2**64):
+        reason = "value out of range"
+    if reason:
+        raise api_errors.plain(
+            f"resourceVersion: Invalid value: {quoted_text}: strconv.ParseUint: parsing {quoted_text}: {reason}"
+        )
     return int(text)
 
 
@@ -80,10 +85,10 @@ def list_options(query: Query, *, name: str = "") -> ListQueryOptions:
 
 def _of_one(fields: FieldSelector, name: str) -> FieldSelector:
     """What selects the object that the path names; who selects anything must select that one too."""
-    wanted = FieldRequirement("metadata.name", name)
-    if fields.requirements and wanted not in fields.requirements:
+    requirement = FieldRequirement("metadata.name", name)
+    if fields.requirements and requirement not in fields.requirements:
         raise api_errors.bad_request("fieldSelector metadata.name doesn't match requested name")
-    return fields if fields.requirements else FieldSelector((wanted,))
+    return fields if fields.requirements else FieldSelector((requirement,))
 
 
 def _forbidden(field: str, why: str) -> Cause:
@@ -92,47 +97,47 @@ def _forbidden(field: str, why: str) -> Cause:
 
 def check_list(options: ListQueryOptions) -> None:
     """Combinations that a list refuses."""
-    found: list[Cause] = []
+    causes: list[Cause] = []
     match = options.match
     if match:
         if not options.version:
-            found.append(
+            causes.append(
                 _forbidden(
                     "resourceVersionMatch", "resourceVersionMatch is forbidden unless resourceVersion is provided"
                 )
             )
         if options.token:
-            found.append(
+            causes.append(
                 _forbidden("resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided")
             )
         if match not in ("Exact", "NotOlderThan"):
-            found.append(api_errors.unsupported("resourceVersionMatch", match, ["Exact", "NotOlderThan", ""]))
+            causes.append(api_errors.unsupported("resourceVersionMatch", match, ["Exact", "NotOlderThan", ""]))
         if match == "Exact" and options.version == "0":
-            found.append(
+            causes.append(
                 _forbidden("resourceVersionMatch", 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"')
             )
     if options.initial_events is not None:
-        found.append(_forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
-    if found:
-        raise api_errors.invalid_options("ListOptions", tuple(found))
+        causes.append(_forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
+    if causes:
+        raise api_errors.invalid_options("ListOptions", tuple(causes))
 
 
 def check_watch(options: ListQueryOptions) -> None:
     """Combinations that a watch refuses."""
-    found: list[Cause] = []
+    causes: list[Cause] = []
     field = "resourceVersionMatch"
     if options.token:
-        found.append(_forbidden(field, "resourceVersionMatch is forbidden when continue is provided"))
+        causes.append(_forbidden(field, "resourceVersionMatch is forbidden when continue is provided"))
     if options.initial_events is not None and options.match != "NotOlderThan":
         text = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-        found.append(_forbidden(field, text))
+        causes.append(_forbidden(field, text))
     if options.initial_events is None and options.match:
         text = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
-        found.append(_forbidden(field, text))
+        causes.append(_forbidden(field, text))
     if options.match and options.match != "NotOlderThan":
-        found.append(api_errors.unsupported(field, options.match, ["NotOlderThan"]))
-    if found:
-        raise api_errors.invalid_options("ListOptions", tuple(found))
+        causes.append(api_errors.unsupported(field, options.match, ["NotOlderThan"]))
+    if causes:
+        raise api_errors.invalid_options("ListOptions", tuple(causes))
 
 
 # ------------------------------------------------------------------ continue tokens
@@ -157,10 +162,20 @@ class ContinueToken:
             raise _bad_token(f"illegal base64 data at input byte {good if good < len(token) else good - 1}")
         raw = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
         try:
-            found = json.loads(raw)
+            fields = json.loads(raw)
         except ValueError:
             raise _bad_token(first_fault(raw) or "unexpected end of JSON input") from None
-        return cls._checked(_members({} if found is None else found))
+        found = {} if fields is None else fields
+        if not isinstance(found, dict):
+            raise _bad_token(f"json: cannot unmarshal {json_kind(found)} into Go value of type storage.continueToken")
+        members: JsonObject = {}
+        for key, (go_type, json_type, zero) in _MEMBERS.items():
+            value = found.get(key)
+            if value is not None and type(value) is not json_type:
+                where = f"Go struct field continueToken.{key} of type {go_type}"
+                raise _bad_token(f"json: cannot unmarshal {json_kind(value)} into {where}")
+            members[key] = zero if value is None else value
+        return cls._checked(members)
 
     @classmethod
     def _checked(cls, found: JsonObject) -> ContinueToken:
@@ -178,20 +193,6 @@ class ContinueToken:
 
 _DIGITS_64 = re.compile(r"[A-Za-z0-9_-]*")
 _MEMBERS = {"v": ("string", str, ""), "rv": ("int64", int, 0), "start": ("string", str, "")}
-
-
-def _members(found: object) -> JsonObject:
-    """The members of a token, as the server's decoder reads them."""
-    if not isinstance(found, dict):
-        raise _bad_token(f"json: cannot unmarshal {json_kind(found)} into Go value of type storage.continueToken")
-    made: JsonObject = {}
-    for key, (go_type, wanted, zero) in _MEMBERS.items():
-        value = found.get(key)
-        if value is not None and type(value) is not wanted:
-            where = f"Go struct field continueToken.{key} of type {go_type}"
-            raise _bad_token(f"json: cannot unmarshal {json_kind(value)} into {where}")
-        made[key] = zero if value is None else value
-    return made
 
 
 def _bad_token(why: str) -> ApiError:
@@ -213,40 +214,36 @@ class WriteQueryOptions:
 
 def write_options(query: Query, kind: str, *, wrong: Sequence[Cause] = ()) -> WriteQueryOptions:
     """Read and check; `kind` is that of the options object, for messages. `wrong` is what is so in any case."""
-    found = list(wrong)
+    causes = list(wrong)
     dry_runs = query.all("dryRun")
-    found.extend(dry_run_problems(dry_runs))
+    causes.extend(dry_run_problems(dry_runs))
     manager = query.get("fieldManager")
     if len(manager) > 128:
-        found.append(api_errors.too_long("fieldManager", 128))
+        causes.append(api_errors.too_long("fieldManager", 128))
     for index, char in enumerate(manager):
         if not char.isprintable():
             text = f"invalid character U+{ord(char):04X} (at position {index})"
-            found.append(api_errors.invalid_value("fieldManager", manager, text))
+            causes.append(api_errors.invalid_value("fieldManager", manager, text))
             break
     validation = query.get("fieldValidation") or "Warn"
     if validation not in ("Ignore", "Warn", "Strict"):
-        found.append(api_errors.unsupported("fieldValidation", validation, ["", "Ignore", "Strict", "Warn"]))
-    if found:
-        raise api_errors.invalid_options(kind, tuple(found))
+        causes.append(api_errors.unsupported("fieldValidation", validation, ["", "Ignore", "Strict", "Warn"]))
+    if causes:
+        raise api_errors.invalid_options(kind, tuple(causes))
     force = query.get("force")
+    tree: JsonObject = {"kind": kind, "apiVersion": "meta.k8s.io/v1"}
+    if query.get("dryRun"):
+        tree["dryRun"] = query.all("dryRun")
+    if kind == "PatchOptions" and query.get("force"):
+        tree["force"] = is_true(query.get("force"))
+    tree.update({key: query.get(key) for key in ("fieldManager", "fieldValidation") if query.get(key)})
     return WriteQueryOptions(
         dry_run=bool(dry_runs),
         field_manager=manager,
         validation=validation,
         force=is_true(force) if force else None,
-        tree=_options_tree(query, kind),
+        tree=tree,
     )
-
-
-def _options_tree(query: Query, kind: str) -> JsonObject:
-    found: JsonObject = {"kind": kind, "apiVersion": "meta.k8s.io/v1"}
-    if query.get("dryRun"):
-        found["dryRun"] = query.all("dryRun")
-    if kind == "PatchOptions" and query.get("force"):
-        found["force"] = is_true(query.get("force"))
-    found.update({key: query.get(key) for key in ("fieldManager", "fieldValidation") if query.get(key)})
-    return found
 
 
 def dry_run_problems(values: list[str]) -> list[Cause]:

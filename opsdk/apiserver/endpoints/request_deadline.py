@@ -1,4 +1,7 @@
-"""How long a request may take: what the client says in ``timeout``, and never longer than the server's own limits."""
+"""The deadline of a request: its ``timeout`` parameter, limited by the server.
+
+Upstream: k8s.io/apiserver/pkg/endpoints/filters/request_deadline.go (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -37,21 +40,21 @@ def read_duration(text: str) -> float:
     rest = text[1:] if text[:1] in ("-", "+") else text
     if rest == "0":
         return 0.0
-    shown = api_errors.quoted(text)
+    quoted_text = api_errors.quoted(text)
     total = Fraction(0)
     while rest or not total:
-        found = _PART.match(rest)
-        whole, _, part, unit = found.groups() if found else ("", "", "", "")
+        match = _PART.match(rest)
+        whole, _, part, unit = match.groups() if match else ("", "", "", "")
         if not rest or not (whole or part):
-            raise ValueError(f"time: invalid duration {shown}")
+            raise ValueError(f"time: invalid duration {quoted_text}")
         if not unit:
-            raise ValueError(f"time: missing unit in duration {shown}")
+            raise ValueError(f"time: missing unit in duration {quoted_text}")
         if unit not in _UNITS:
-            raise ValueError(f"time: unknown unit {api_errors.quoted(unit)} in duration {shown}")
+            raise ValueError(f"time: unknown unit {api_errors.quoted(unit)} in duration {quoted_text}")
         total += Fraction(f"{whole or 0}.{part or 0}") * _UNITS[unit]
         if total > _MOST:
-            raise ValueError(f"time: invalid duration {shown}")
-        rest = rest[len(whole) + len(part) + len(unit) + (1 if found and found[2] else 0) :]
+            raise ValueError(f"time: invalid duration {quoted_text}")
+        rest = rest[len(whole) + len(part) + len(unit) + (1 if match and match[2] else 0) :]
         if not rest:
             break
     return sign * float(total)
@@ -69,10 +72,10 @@ def seconds_of(call: Call) -> float:
     if not text:
         return most
     try:
-        asked = read_duration(text)
+        timeout = read_duration(text)
     except ValueError as error:
         raise api_errors.bad_request(f"invalid timeout specified in the request URL - {error}") from None
-    return min(asked, most) if asked > 0 else most
+    return min(timeout, most) if timeout > 0 else most
 
 
 async def deadline(call: Call, handler: Handler) -> HttpResponse:
@@ -95,9 +98,9 @@ async def deadline(call: Call, handler: Handler) -> HttpResponse:
         if not late or task.uncancel() > 0:
             raise
         writing = call.info.is_resource and call.info.verb in _WRITES
-        why = "requested timeout - context deadline exceeded" if writing else "the allotted timeout"
+        reason = "requested timeout - context deadline exceeded" if writing else "the allotted timeout"
         raise ServerTimeoutError(
-            f"Timeout: request did not complete within {why}", code=504, reason="Timeout"
+            f"Timeout: request did not complete within {reason}", code=504, reason="Timeout"
         ) from None
     finally:
         timer.cancel()

@@ -1,4 +1,7 @@
-"""What a request is about, from its method, path and query alone: the contract between filters and handlers. Pure."""
+"""Request info from method, path and query. Pure.
+
+Upstream: k8s.io/apiserver/pkg/endpoints/request/requestinfo.go (v1.36).
+"""
 
 from __future__ import annotations
 

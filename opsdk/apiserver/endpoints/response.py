@@ -1,11 +1,14 @@
-"""Objects and lists in the form that the client asked for: as they are, as tables, as metadata."""
+"""Encodes objects and lists as objects, Tables or PartialObjectMetadata.
+
+Upstream: k8s.io/apiserver/pkg/endpoints/handlers/response.go (v1.36).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import yaml
@@ -33,7 +36,7 @@ from opsdk.apiserver.resources import InstalledResource
 from opsdk.apiserver.serializer.documents import AMBIGUOUS
 from opsdk.errors import ApiError, NotAcceptableError
 from opsdk.http.server.response import HttpResponse, encode_json
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
 class _Dumper(yaml.SafeDumper):
@@ -113,9 +116,9 @@ def in_order(served: InstalledResource, accepted: AcceptedMediaType) -> bool:
 
 def wants_pretty(call: Call) -> bool:
     """Whether a person reads the answer."""
-    asked = call.http.query.get("pretty")
-    if asked:
-        return asked in ("1", "t", "T", "TRUE", "true", "True")
+    pretty = call.http.query.get("pretty")
+    if pretty:
+        return pretty in ("1", "t", "T", "TRUE", "true", "True")
     return call.http.header("user-agent").startswith(("curl", "Wget", "Mozilla/5.0"))
 
 
@@ -148,8 +151,8 @@ def accepted_for(call: Call, served: InstalledResource) -> AcceptedMediaType:
         return accepted
     include = call.http.query.get("includeObject")
     if accepted.kind == "Table" and include not in ("", "None", "Object", "Metadata"):
-        why = f"includeObject: Invalid value: {api_errors.quoted(include)}"
-        text = f"Unable to convert to Table as requested: {why}: must be 'Metadata', 'Object', 'None', or empty"
+        reason = f"includeObject: Invalid value: {api_errors.quoted(include)}"
+        text = f"Unable to convert to Table as requested: {reason}: must be 'Metadata', 'Object', 'None', or empty"
         raise api_errors.bad_request(text)
     return accepted
 
@@ -215,13 +218,13 @@ def shape_list(
     if not served.model.typed:
         # Lists of custom resources always say whether there is more.
         meta = {"continue": "", **meta}
-    items = [_without_kind(obj) for obj in visible] if served.model.typed else list(visible)
+    items = (
+        [{k: v for k, v in obj.items() if k not in ("kind", "apiVersion")} for obj in visible]
+        if served.model.typed
+        else list(visible)
+    )
     kind = info.list_kind or f"{info.kind}List"
     return {"kind": kind, "apiVersion": info.api_version, "metadata": meta, "items": items}
-
-
-def _without_kind(obj: JsonObject) -> JsonObject:
-    return {k: v for k, v in obj.items() if k not in ("kind", "apiVersion")}
 
 
 def partial(obj: JsonObject, *, version: str = "v1") -> JsonObject:
@@ -284,7 +287,7 @@ def table(
     }
 
 
-def _row_object(obj: JsonObject, include: str, version: str) -> Any:
+def _row_object(obj: JsonObject, include: str, version: str) -> JsonValue:
     match include:
         case "None":
             return None

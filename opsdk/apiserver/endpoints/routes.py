@@ -1,4 +1,7 @@
-"""Paths that are no resources: health, version, discovery, OpenAPI, the list of paths."""
+"""Non-resource paths: health, version, discovery, OpenAPI, the list of paths.
+
+Upstream: k8s.io/apiserver/pkg/server/routes (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -66,8 +69,8 @@ class NonResourceRoutes:
 
     def _custom(self, parts: Sequence[str]) -> bool:
         """Whether these are documents of custom resources, which are served whatever the method is."""
-        named = [group for group in self._groups() if parts[0] == "apis" and group.group in parts[1:2]]
-        return bool(named) and not any(map(_built_in, named))
+        groups = [group for group in self._groups() if parts[0] == "apis" and group.group in parts[1:2]]
+        return bool(groups) and not any(map(_built_in, groups))
 
     def _handler(self, parts: Sequence[str]) -> Callable[[Call, Sequence[str]], HttpResponse | None] | None:
         match parts[0] if parts else "":
@@ -103,12 +106,12 @@ class NonResourceRoutes:
             if accepted is not None:
                 return self._aggregated(call, groups, accepted)
             return self._legacy(call, discovery.api_group_list(groups))
-        named = [g for g in groups if g.group == rest[0]]
-        if not named:
+        matching_groups = [g for g in groups if g.group == rest[0]]
+        if not matching_groups:
             return None
         if len(rest) == 1:
-            return self._legacy(call, discovery.api_group(named[0]))
-        return self._resources(call, named, rest[1])
+            return self._legacy(call, discovery.api_group(matching_groups[0]))
+        return self._resources(call, matching_groups, rest[1])
 
     def _resources(self, call: Call, groups: Sequence[ServedGroup], version: str) -> HttpResponse | None:
         for group in groups:
@@ -178,7 +181,7 @@ class NonResourceRoutes:
 
 
 def _plain(text: str, *, status: int = 200) -> HttpResponse:
-    """What nobody is to take for anything but text."""
+    """Return a plain text response with ``nosniff``."""
     response = text_response(text, status=status)
     response.add_header("x-content-type-options", "nosniff")
     return response

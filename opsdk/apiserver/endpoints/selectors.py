@@ -1,4 +1,7 @@
-"""Selectors from queries, refused in the server's words."""
+"""Parses label and field selectors of queries.
+
+Upstream: k8s.io/apimachinery/pkg/labels/selector.go, pkg/fields/selector.go (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -52,17 +55,17 @@ class _LabelParser:
         return bool(word) and word not in _MARKS
 
     def parse(self) -> list[Requirement]:
-        found: list[Requirement] = []
+        requirements: list[Requirement] = []
         while True:
             word = self._peek()
             if not word:
-                return found
+                return requirements
             if word != "!" and not self._word(word):
                 raise _bad(f"found '{word}', expected: !, identifier, or 'end of string'")
-            found.append(self._requirement())
+            requirements.append(self._requirement())
             word = self._take()
             if not word:
-                return found
+                return requirements
             if word != ",":
                 raise _bad(f"found '{word}', expected: ',' or 'end of string'")
             after = self._peek()
@@ -76,7 +79,9 @@ class _LabelParser:
         key = self._take()
         if not self._word(key):
             raise _bad(f"{_PREFIX}found '{key}', expected: identifier")
-        _check_key(key)
+        wrong = validation.qualified_name(key)
+        if wrong:
+            raise _bad(f"{_PREFIX}<nil>: Invalid value: {api_errors.quoted(key)}: {'; '.join(wrong)}")
         if negated:
             return Requirement(key, SelectorOperator.DOES_NOT_EXIST)
         if self._peek() in ("", ","):
@@ -102,41 +107,37 @@ class _LabelParser:
         word = self._take()
         if word != "(":
             raise _bad(f"{_PREFIX}found '{word}' expected: '('")
-        found: set[str] = set()
+        values: set[str] = set()
         first = self._peek()
         if not self._word(first) and first not in (",", ")"):
             raise _bad(f"{_PREFIX}found '{first}', expected: ',', ')' or identifier")
         while True:
-            found.add(self._take() if self._word(self._peek()) else "")
+            values.add(self._take() if self._word(self._peek()) else "")
             word = self._take()
             if word == ")":
-                return tuple(sorted(found))
+                return tuple(sorted(values))
             if word != ",":
                 raise _bad(f"{_PREFIX}found '{word}', expected: ',' or ')'")
 
 
-def _check_key(key: str) -> None:
-    wrong = validation.qualified_name(key)
-    if wrong:
-        raise _bad(f"{_PREFIX}<nil>: Invalid value: {api_errors.quoted(key)}: {'; '.join(wrong)}")
-
-
 def _check_values(key: str, operator: SelectorOperator, values: tuple[str, ...]) -> None:
-    found = []
+    invalid_values = []
     if operator in (SelectorOperator.GREATER_THAN, SelectorOperator.LESS_THAN):
-        why = "for 'Gt', 'Lt' operators, the value must be an integer"
-        found += [(f"values[{i}]", value, why) for i, value in enumerate(values) if not _is_int64(value)]
+        reason = "for 'Gt', 'Lt' operators, the value must be an integer"
+        invalid_values += [
+            (f"values[{i}]", value, reason)
+            for i, value in enumerate(values)
+            if not (bool(re.fullmatch(r"[-+]?[0-9]{1,19}", value)) and -(2**63) <= int(value) < 2**63)
+        ]
     for index, value in enumerate(values):
         wrong = validation.label_value(value)
         if wrong:
-            found.append((f"values[{index}][{key}]", value, "; ".join(wrong)))
-    told = [f"{at}: Invalid value: {api_errors.quoted(value)}: {why}" for at, value, why in found]
-    if told:
-        raise _bad(f"{_PREFIX}{told[0] if len(told) == 1 else '[' + ', '.join(told) + ']'}")
-
-
-def _is_int64(text: str) -> bool:
-    return bool(re.fullmatch(r"[-+]?[0-9]{1,19}", text)) and -(2**63) <= int(text) < 2**63
+            invalid_values.append((f"values[{index}][{key}]", value, "; ".join(wrong)))
+    messages = [
+        f"{location}: Invalid value: {api_errors.quoted(value)}: {reason}" for location, value, reason in invalid_values
+    ]
+    if messages:
+        raise _bad(f"{_PREFIX}{messages[0] if len(messages) == 1 else '[' + ', '.join(messages) + ']'}")
 
 
 _TERM = re.compile(r"(.*?)(!=|==|=)(.*)", re.DOTALL)
@@ -145,15 +146,15 @@ _ESCAPED = re.compile(r"\\(.?)|([,=])", re.DOTALL)
 
 def parse_fields(text: str) -> FieldSelector:
     """A field selector; what cannot be read is a 400. Its terms are looked at in their order as texts."""
-    found: list[FieldRequirement] = []
+    requirements: list[FieldRequirement] = []
     for part in sorted(re.findall(r"(?:\\.|[^,\\]|\\$)+", text, re.DOTALL)):
         match = _TERM.fullmatch(part)
         if match is None:
             raise _bad(f"invalid selector: '{text}'; can't understand '{part}'")
         key, mark, value = match[1], match[2], _ESCAPED.sub(_unescaped, match[3])
         if key or value:
-            found.append(FieldRequirement(key, value, mark == "!="))
-    return FieldSelector(tuple(found))
+            requirements.append(FieldRequirement(key, value, mark == "!="))
+    return FieldSelector(tuple(requirements))
 
 
 def _unescaped(match: re.Match[str]) -> str:

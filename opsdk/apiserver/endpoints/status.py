@@ -1,4 +1,7 @@
-"""Errors as ``Status`` objects."""
+"""Encodes errors as ``Status`` objects.
+
+Upstream: k8s.io/apiserver/pkg/endpoints/handlers/responsewriters/status.go (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ def status_of(error: ApiError) -> JsonObject:
 
 
 def _details(details: Details) -> JsonObject:
-    found: JsonObject = {}
+    fields: JsonObject = {}
     for key, value in (
         ("name", details.name),
         ("group", details.group),
@@ -33,13 +36,13 @@ def _details(details: Details) -> JsonObject:
         ("retryAfterSeconds", details.retry_after_seconds),
     ):
         if value:
-            found[key] = value
-    return found
+            fields[key] = value
+    return fields
 
 
 def _cause(cause: Cause) -> JsonObject:
-    found = {"reason": cause.reason, "message": cause.message, "field": cause.field}
-    return {k: v for k, v in found.items() if v}
+    fields = {"reason": cause.reason, "message": cause.message, "field": cause.field}
+    return {k: v for k, v in fields.items() if v}
 
 
 def success(group: str, resource: str, name: str, uid: str) -> JsonObject:

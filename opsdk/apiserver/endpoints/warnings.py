@@ -1,4 +1,7 @@
-"""Warnings as header lines; pure."""
+"""Encodes warnings as ``Warning`` headers. Pure.
+
+Upstream: k8s.io/apiserver/pkg/endpoints/filters/warning.go (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,12 @@ def warning_headers(texts: Iterable[str]) -> list[str]:
     >>> warning_headers(["old", "new\tone", ""])
     ['299 - "old"']
     """
-    return [f'299 - "{_escaped(text)}"' for text in _fitting([text for text in texts if _sound(text)])]
+    return [
+        f'299 - "{_escaped(text)}"'
+        for text in _fitting(
+            [text for text in texts if (bool(text) and not any(unicodedata.category(char) == "Cc" for char in text))]
+        )
+    ]
 
 
 def _fitting(texts: list[str]) -> list[str]:
@@ -26,18 +34,14 @@ def _fitting(texts: list[str]) -> list[str]:
 
 
 def _first(texts: list[str], most: int) -> list[str]:
-    """Those that are told until there are enough; the last may go beyond."""
-    told: list[str] = []
+    """Return the first warnings up to the size limit; the last one may exceed it."""
+    selected: list[str] = []
     for text in texts:
         if most <= 0:
             break
-        told.append(text)
+        selected.append(text)
         most -= len(text)
-    return told
-
-
-def _sound(text: str) -> bool:
-    return bool(text) and not any(unicodedata.category(char) == "Cc" for char in text)
+    return selected
 
 
 def _escaped(text: str) -> str:

@@ -1,1 +1,4 @@
-"""CEL as the API server uses it: its libraries, and types and values made from schemas."""
+"""Kubernetes' CEL: its libraries, and types and values from schemas.
+
+Upstream: k8s.io/apiserver/pkg/cel (v1.36).
+"""

@@ -1,17 +1,20 @@
-"""Evaluations that share variables and a budget: how policies and match conditions run their expressions."""
+"""Evaluates the expressions of a policy with shared variables and one cost budget.
+
+Upstream: k8s.io/apiserver/pkg/admission/plugin/cel/condition.go (v1.36).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from opsdk.apiserver.expressions.admission import admission_environment, compile_typed
 from opsdk.apiserver.expressions.authorizer_checks import AuthorizerChecks
 from opsdk.apiserver.expressions.environment import PER_CALL_LIMIT
 from opsdk.cel.environment import CelEnvironment, Program
-from opsdk.cel.types import DYN, Type, TypeKind, list_of, map_of, object_of
+from opsdk.cel.types import DYN, Type, TypeKind, Value, list_of, map_of, object_of
 from opsdk.cel.values import CelObject, Optional
 from opsdk.errors import CelEvaluationError
 from opsdk.structured_merge.value import JsonObject
@@ -57,26 +60,23 @@ class PolicyCompiler:
 
     def variable(self, name: str, text: str) -> CompiledExpression:
         """Compile the next variable."""
-        found = self.compile(text, ())
-        self._types[name] = DYN if isinstance(found.program, str) else _declared(found.program.type)
-        self.variables[name] = found
-        return found
+        program = self.compile(text, ())
+        self._types[name] = DYN if isinstance(program.program, str) else _declared(program.program.type)
+        self.variables[name] = program
+        return program
 
     def compile(
         self, text: str, wanted: tuple[Type, ...], *, authorizer: bool = True, patches: bool = False
     ) -> CompiledExpression:
         """Compile an expression that gives one of these types."""
-        return CompiledExpression(text, compile_typed(self._environment(authorizer, patches), text, wanted))
-
-    def _environment(self, authorizer: bool, patches: bool) -> CelEnvironment:
-        known = self._environments.get((authorizer, patches))
-        if known is None:
-            known = admission_environment(params=self._params, authorizer=authorizer, patches=patches)
+        environment = self._environments.get((authorizer, patches))
+        if environment is None:
+            environment = admission_environment(params=self._params, authorizer=authorizer, patches=patches)
             if self._composed is not None:
                 types = {self._composed.name: self._composed}
-                known = known.extend(variables={"variables": self._composed}, types=types)
-            self._environments[authorizer, patches] = known
-        return known
+                environment = environment.extend(variables={"variables": self._composed}, types=types)
+            self._environments[authorizer, patches] = environment
+        return CompiledExpression(text, compile_typed(environment, text, wanted))
 
 
 _PLAIN: Final = frozenset(
@@ -137,7 +137,7 @@ class _Variables(CelObject):
         """See `CelObject`."""
         return len(self._variables)
 
-    def equals(self, other: Any) -> bool:
+    def equals(self, other: Value) -> bool:
         """See `CelObject`."""
         return self is other
 
@@ -155,7 +155,7 @@ class Activation:
     def __init__(
         self,
         asking: AuthorizerChecks,
-        values: Mapping[str, Any],
+        values: Mapping[str, Value],
         variables: Mapping[str, CompiledExpression] | None = None,
         *,
         budget: int,
@@ -165,7 +165,7 @@ class Activation:
         self._composed = 0
         self.budget = budget
 
-    def compose(self, name: str, compiled: CompiledExpression) -> Any:
+    def compose(self, name: str, compiled: CompiledExpression) -> Value:
         """The value of a variable, or why it has none; its cost is added to that of the expression that asks."""
         if isinstance(compiled.program, str):
             return CelEvaluationError(f'composited variable "{name}" fails to compile: {compiled.program}')
@@ -178,7 +178,7 @@ class Activation:
             return CelEvaluationError(f'composited variable "{name}" fails to evaluate: {outcome.error}')
         return outcome.value
 
-    async def evaluate(self, compiled: CompiledExpression) -> Any:
+    async def evaluate(self, compiled: CompiledExpression) -> Value:
         """The value of an expression.
 
         Raises:
@@ -200,12 +200,12 @@ class Activation:
 
 async def judge(activation: Activation, conditions: list[CompiledExpression]) -> list[bool | str]:
     """What each match condition says: true, false, or what went wrong; only the latter where the budget runs out."""
-    said: list[bool | str] = []
+    results: list[bool | str] = []
     for condition in conditions:
         try:
-            said.append(await activation.evaluate(condition) is True)
+            results.append(await activation.evaluate(condition) is True)
         except CelEvaluationError as error:
-            said.append(str(error))
+            results.append(str(error))
         except OutOfBudgetError as error:
             return [str(error)]
-    return said
+    return results

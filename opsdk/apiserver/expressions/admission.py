@@ -1,4 +1,7 @@
-"""What expressions of admission may refer to: the object, the old one, the request, the authorizer."""
+"""The CEL environment of admission: object, oldObject, request, params, authorizer.
+
+Upstream: k8s.io/apiserver/pkg/admission/plugin/cel/compile.go (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -78,10 +81,10 @@ def admission_environment(*, params: bool = False, authorizer: bool = True, patc
         variables["params"] = DYN
     if authorizer:
         variables |= {"authorizer": AUTHORIZER, "authorizer.requestResource": RESOURCE_CHECK}
-    made = kubernetes_environment().extend(variables=variables, types={type_.name: type_ for type_ in _TYPES})
+    environment = kubernetes_environment().extend(variables=variables, types={type_.name: type_ for type_ in _TYPES})
     if not patches:
-        return made
-    return made.extend(types=MUTATION_TYPES, construct=construct, libraries=[JSON_PATCH_LIBRARY])
+        return environment
+    return environment.extend(types=MUTATION_TYPES, construct=construct, libraries=[JSON_PATCH_LIBRARY])
 
 
 def compile_typed(environment: CelEnvironment, expression: str, wanted: tuple[Type, ...]) -> Program | str:
@@ -93,11 +96,11 @@ def compile_typed(environment: CelEnvironment, expression: str, wanted: tuple[Ty
     try:
         program = environment.compile(expression)
     except CelCompileError as error:
-        found = str(error)
-        return found if found.startswith("program instantiation") else f"compilation failed: {found}"
+        problem = str(error)
+        return problem if problem.startswith("program instantiation") else f"compilation failed: {problem}"
     if wanted and program.type not in wanted:
-        shown = [runtime_text(one) for one in wanted]
-        text = shown[0] if len(shown) == 1 else f"one of [{' '.join(shown)}]"
+        type_names = [runtime_text(one) for one in wanted]
+        text = type_names[0] if len(type_names) == 1 else f"one of [{' '.join(type_names)}]"
         return f"must evaluate to {text} but got {runtime_text(program.type)}"
     return program
 

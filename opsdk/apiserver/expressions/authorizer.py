@@ -1,4 +1,7 @@
-"""``authorizer``: expressions of admission ask what somebody may do."""
+"""The ``authorizer`` variable and its functions.
+
+Upstream: k8s.io/apiserver/pkg/cel/library/authz.go (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from opsdk.apiserver.auth.authorization import AuthorizerAttributes, Decision
 from opsdk.apiserver.auth.user import User
 from opsdk.cel.declarations import CallEstimate, Library, Operand, Overload, Range, Sizes, exactly, method
 from opsdk.cel.library.costs import estimate_unit, unit
-from opsdk.cel.types import BOOL, STRING, Type, opaque
+from opsdk.cel.types import BOOL, STRING, Type, Value, opaque
 from opsdk.cel.values import Opaque
 from opsdk.errors import CelEvaluationError
 from opsdk.structured_merge.value import JsonObject
@@ -39,7 +42,7 @@ class _Question(Opaque):
         self.ask = ask
         self.attributes = attributes
 
-    def equals(self, other: Any) -> bool:
+    def equals(self, other: Value) -> bool:
         """The same question."""
         return type(self) is type(other) and self.attributes == other.attributes
 
@@ -91,7 +94,7 @@ class DecisionValue(Opaque):
     def __init__(self, decision: Decision) -> None:
         self.decision = decision
 
-    def equals(self, other: Any) -> bool:
+    def equals(self, other: Value) -> bool:
         """The same answer."""
         return isinstance(other, DecisionValue) and self.decision == other.decision
 
@@ -133,7 +136,7 @@ def _check(question: _Question, verb: str) -> DecisionValue:
     return DecisionValue(question.ask(replace(question.attributes, verb=verb, version="*")))
 
 
-def _check_cost(_: Sequence[Any], __: Any) -> int:
+def _check_cost(_: Sequence[Value], __: Value) -> int:
     return CHECK_COST
 
 
@@ -149,7 +152,7 @@ def _selector_range(size: Range) -> Range:
     return exactly(10) + size.scaled(0.1) + size.scaled(0.5).scaled(_PER_REQUIREMENT)
 
 
-def _selector_cost(args: Sequence[Any], _: Any) -> int:
+def _selector_cost(args: Sequence[Value], _: Value) -> int:
     return _selector_range(exactly(len(args[1]))).most
 
 
@@ -166,7 +169,7 @@ def _refining(name: str, attribute: str, **costs: Any) -> list[Overload]:
     return [method(f"resourcecheck_{name}", (RESOURCE_CHECK, STRING), RESOURCE_CHECK, _setting(attribute), **costs)]
 
 
-def _answer(name: str, result: Type, read: Callable[[Decision], Any]) -> list[Overload]:
+def _answer(name: str, result: Type, read: Callable[[Decision], Value]) -> list[Overload]:
     return [method(f"decision_{name}", (DECISION,), result, lambda value: read(value.decision), **_UNIT)]
 
 

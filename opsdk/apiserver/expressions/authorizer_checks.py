@@ -1,4 +1,4 @@
-"""Questions to an authorizer, which takes waiting, from expressions, which cannot wait."""
+"""Answers authorizer checks from synchronous expressions: it awaits missing decisions, then evaluates again."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class AuthorizerChecks:
 
     def ask(self, attributes: AuthorizerAttributes) -> Decision:
         """The answer, if there is one yet."""
-        for asked, decision in self._known:
-            if asked == attributes:
+        for known_attributes, decision in self._known:
+            if known_attributes == attributes:
                 return decision
         raise _UnansweredError(attributes)
 

@@ -1,4 +1,7 @@
-"""The environment that all of the server's expressions have."""
+"""The base CEL environment with cost limits.
+
+Upstream: k8s.io/apiserver/pkg/cel/environment/base.go (v1.36).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Names of properties as expressions can write them."""
+"""Escapes property names that are not CEL identifiers.
+
+Upstream: k8s.io/apiserver/pkg/cel/escaping.go (v1.36).
+"""
 
 from __future__ import annotations
 

@@ -1,15 +1,18 @@
-"""Named formats: ``format.dns1123Label().validate(name)``."""
+"""Named formats: ``format.dns1123Label().validate(name)``.
+
+Upstream: k8s.io/apiserver/pkg/cel/library/format.go (v1.36).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from opsdk.apimachinery import validation
 from opsdk.apiserver.strfmt import FORMATS
 from opsdk.cel.declarations import CallEstimate, Library, Operand, Sizes, function, method
 from opsdk.cel.library.costs import estimate_unit, regex_cost, unit
-from opsdk.cel.types import STRING, Type, list_of, opaque, optional_of
+from opsdk.cel.types import STRING, Type, Value, list_of, opaque, optional_of
 from opsdk.cel.values import Opaque, Optional
 
 FORMAT: Final = opaque("kubernetes.NamedFormat")
@@ -29,7 +32,7 @@ class FormatValue(Opaque):
         self.check = check
         self.regex_size = regex_size
 
-    def equals(self, other: Any) -> bool:
+    def equals(self, other: Value) -> bool:
         """The same format."""
         return isinstance(other, FormatValue) and self.name == other.name
 
@@ -61,8 +64,8 @@ _NAMED: Final = {
 
 
 def _named(name: str) -> Optional:
-    found = _NAMED.get(name)
-    return Optional.none() if found is None else Optional.of(found)
+    format_ = _NAMED.get(name)
+    return Optional.none() if format_ is None else Optional.of(format_)
 
 
 def _validate(form: FormatValue, text: str) -> Optional:
@@ -70,7 +73,7 @@ def _validate(form: FormatValue, text: str) -> Optional:
     return Optional.of(faults) if faults else Optional.none()
 
 
-def _cost(args: Sequence[Any], _: Any) -> int:
+def _cost(args: Sequence[Value], _: Value) -> int:
     return regex_cost(len(args[1]), args[0].regex_size)
 
 
@@ -78,7 +81,7 @@ def _estimate(sizes: Sizes, operands: Sequence[Operand]) -> CallEstimate:
     return CallEstimate(sizes.size(operands[1]).scaled(0.1).scaled(_LONGEST_REGEX * 0.25))
 
 
-def _constant(name: str, value: FormatValue) -> Any:
+def _constant(name: str, value: FormatValue) -> Value:
     return function(f"const_{name}", (), FORMAT, lambda: value)
 
 

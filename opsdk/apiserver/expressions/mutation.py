@@ -1,14 +1,17 @@
-"""``Object{...}`` and ``JSONPatch{...}``: what expressions of mutating policies are made of."""
+"""``Object{...}`` and ``JSONPatch{...}`` values of mutating policies.
+
+Upstream: k8s.io/apiserver/pkg/cel/mutation (v1.36).
+"""
 
 from __future__ import annotations
 
 import base64
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from opsdk.cel.times import show_timestamp
-from opsdk.cel.types import DYN, STRING, Type, object_of, opaque
+from opsdk.cel.types import DYN, STRING, Type, Value, object_of, opaque
 from opsdk.cel.values import CelObject, Duration, Listed, Mapped, Opaque, Optional, Timestamp, equal, type_of
 from opsdk.errors import CelEvaluationError, PatchError
 from opsdk.structured_merge.value import JsonObject
@@ -36,7 +39,7 @@ OBJECT: Final = object_of(_OBJECT, _ANY_FIELD)
 class _PatchFields(dict[str, Type]):
     """Other fields may be given, but are of a type without a name, which nothing that is known fits."""
 
-    def get(self, name: str, default: Any = None) -> Any:
+    def get(self, name: str, default: Value = None) -> Value:
         return super().get(name, default or opaque(""))
 
 
@@ -68,7 +71,7 @@ class ConstructedObject(CelObject):
 
     __slots__ = ("_type", "fields")
 
-    def __init__(self, type_: Type, fields: Mapping[str, Any]) -> None:
+    def __init__(self, type_: Type, fields: Mapping[str, Value]) -> None:
         self._type = type_
         self.fields = fields
 
@@ -85,7 +88,7 @@ class ConstructedObject(CelObject):
         """See `CelObject`."""
         return len(self.fields)
 
-    def equals(self, other: Any) -> bool:
+    def equals(self, other: Value) -> bool:
         """See `CelObject`."""
         if (
             not isinstance(other, ConstructedObject)
@@ -106,7 +109,7 @@ def construct(type_: Type, fields: JsonObject) -> ConstructedObject:
 
 
 # ------------------------------------------------------------------ what becomes of them
-def misnamed(value: Any, path: str) -> Iterator[str]:
+def misnamed(value: Value, path: str) -> Iterator[str]:
     """Where an object stands whose type is named after another place; lists and maps on the way do not count."""
     if isinstance(value, ConstructedObject):
         name = value.cel_type.name
@@ -123,18 +126,18 @@ def misnamed(value: Any, path: str) -> Iterator[str]:
             yield from misnamed(below, path)
 
 
-def check_names(value: Any) -> None:
+def check_names(value: Value) -> None:
     """See that the types of objects within an object are named after their places.
 
     Raises:
         PatchError: they are not.
     """
-    found = list(misnamed(value, value.cel_type.name)) if isinstance(value, ConstructedObject) else []
-    if found:
-        raise PatchError("type mismatch: " + "\n".join(found))
+    misnamed_fields = list(misnamed(value, value.cel_type.name)) if isinstance(value, ConstructedObject) else []
+    if misnamed_fields:
+        raise PatchError("type mismatch: " + "\n".join(misnamed_fields))
 
 
-def as_tree(value: Any) -> Any:
+def as_tree(value: Value) -> Value:
     """What an apply configuration sets, as a tree.
 
     Raises:
@@ -143,7 +146,7 @@ def as_tree(value: Any) -> Any:
     return _tree(value, _key, _plain)
 
 
-def as_json(value: Any) -> Any:
+def as_json(value: Value) -> Value:
     """The value of an operation of a JSON patch: whole numbers that floats do not hold become texts.
 
     Raises:
@@ -157,7 +160,7 @@ def as_json(value: Any) -> Any:
         ) from None
 
 
-def _tree(value: Any, key: Callable[[Any], str], scalar: Callable[[Any], Any]) -> Any:
+def _tree(value: Value, key: Callable[[Value], str], scalar: Callable[[Value], Value]) -> Value:
     if isinstance(value, ConstructedObject):
         return {name: _tree(below, key, scalar) for name, below in value.fields.items()}
     if isinstance(value, Listed):
@@ -169,13 +172,13 @@ def _tree(value: Any, key: Callable[[Any], str], scalar: Callable[[Any], Any]) -
     return scalar(value)
 
 
-def _key(key: Any) -> str:
+def _key(key: Value) -> str:
     if not isinstance(key, str):
         raise PatchError(f"map key {key!r} is not a string")
     return key
 
 
-def _json_key(key: Any) -> str:
+def _json_key(key: Value) -> str:
     if isinstance(key, bool):
         raise PatchError("type conversion error from bool to 'string'")
     if not isinstance(key, str):
@@ -183,7 +186,7 @@ def _json_key(key: Any) -> str:
     return key
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Value) -> Value:
     if value is None or isinstance(value, bool | str | float):
         return value
     if isinstance(value, int):
@@ -201,13 +204,13 @@ _SAFE: Final = 2**53
 """Whole numbers below are exact as floats."""
 
 
-def _json_scalar(value: Any) -> Any:
+def _json_scalar(value: Value) -> Value:
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= _SAFE:
         return str(value)
     if isinstance(value, float) and not math.isfinite(value):
         what = "NaN" if math.isnan(value) else f"{'+' if value > 0 else '-'}Inf"
-        why = f"proto: google.protobuf.Value.number_value: invalid {what} value"
-        raise PatchError(f"json: error calling MarshalJSON for type *structpb.Value: {why}")
+        reason = f"proto: google.protobuf.Value.number_value: invalid {what} value"
+        raise PatchError(f"json: error calling MarshalJSON for type *structpb.Value: {reason}")
     if isinstance(value, Type):
         raise PatchError("type conversion not supported for 'type'")
     if isinstance(value, Opaque):

@@ -1,17 +1,21 @@
-"""Types made from schemas: what expressions may ask of a value, and how large it can be."""
+"""CEL types of schemas, with size bounds for cost estimation.
+
+Upstream: k8s.io/apiserver/pkg/cel/common/schemas.go (v1.36).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from opsdk.apiserver.expressions.escaping import escape, spellings
 from opsdk.cel import types
 from opsdk.cel.declarations import Range
 from opsdk.cel.types import Type
+from opsdk.structured_merge.value import JsonValue
 
-Schema = Mapping[str, Any]
+Schema = Mapping[str, JsonValue]
 
 MAX_REQUEST: Final = 3 * 1024 * 1024
 """The bytes that a request can have, and so the most of anything in it."""
@@ -40,17 +44,17 @@ class SchemaDeclarations:
 
     def size(self, path: tuple[str, ...]) -> Range | None:
         """The size of what a path, after the variable's name, leads to."""
-        found: SchemaDeclarations | None = self
+        declarations: SchemaDeclarations | None = self
         for step in path[1:]:
-            if found is None:
+            if declarations is None:
                 return None
             if step in ("@items", "@values"):
-                found = found.element
+                declarations = declarations.element
             elif step == "@keys":
-                found = _KEY if found.element is not None else None
+                declarations = _KEY if declarations.element is not None else None
             else:
-                found = found.fields.get(step)
-        return None if found is None else Range(0, found.most)
+                declarations = declarations.fields.get(step)
+        return None if declarations is None else Range(0, declarations.most)
 
 
 _KEY: Final = SchemaDeclarations(types.STRING, 0, 2)
@@ -115,13 +119,13 @@ def _object(schema: Schema, name: str) -> SchemaDeclarations:
     required = schema.get("required") or ()
     for key, below in (schema.get("properties") or {}).items():
         escaped = escape(key)
-        found = declare(below, f"{name}.{escaped or key}")
-        if found is None:
+        declaration = declare(below, f"{name}.{escaped or key}")
+        if declaration is None:
             continue
-        fields.update(dict.fromkeys(spellings(key), found))
+        fields.update(dict.fromkeys(spellings(key), declaration))
         if key in required and below.get("default") is None:
-            least += len(key.encode()) + found.least_bytes + 4
-    type_ = types.object_of(name, {key: found.type for key, found in fields.items()})
+            least += len(key.encode()) + declaration.least_bytes + 4
+    type_ = types.object_of(name, {key: declaration.type for key, declaration in fields.items()})
     return SchemaDeclarations(type_, 0, least, None, fields)
 
 
@@ -134,9 +138,9 @@ _FORMATS: Final = {
 
 def _string(schema: Schema) -> SchemaDeclarations:
     form = schema.get("format")
-    known = _FORMATS.get(form or "")
-    if known is not None:
-        return SchemaDeclarations(*known)
+    declared_type = _FORMATS.get(form or "")
+    if declared_type is not None:
+        return SchemaDeclarations(*declared_type)
     longest = schema.get("maxLength")
     if form == "byte":
         return SchemaDeclarations(types.BYTES, MAX_REQUEST - 2 if longest is None else max(int(longest), 0), 2)

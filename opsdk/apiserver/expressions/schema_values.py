@@ -1,4 +1,7 @@
-"""Values bound to their schemas: JSON trees as expressions see them, converted only where they are looked at."""
+"""CEL values of JSON trees, converted lazily by their schema.
+
+Upstream: k8s.io/apiserver/pkg/cel/common (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -6,18 +9,19 @@ import base64
 import binascii
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, overload
+from typing import Final, overload
 
 from opsdk.apiserver.expressions.escaping import escape, spellings
 from opsdk.apiserver.expressions.schema_types import Schema, with_metadata
 from opsdk.cel.times import parse_duration, parse_timestamp
-from opsdk.cel.types import Type
+from opsdk.cel.types import Type, Value
 from opsdk.cel.values import CelObject, Duration, Listed, ListView, MapView, Optional, contains, equal, find_field
 from opsdk.errors import CelEvaluationError
 from opsdk.structured_merge.equality import deep_equal
 from opsdk.structured_merge.go_format import go_typename
+from opsdk.structured_merge.value import JsonValue
 
-Convert = Callable[[Any], Any]
+Convert = Callable[[Value], Value]
 """Makes a value of a JSON tree."""
 
 
@@ -26,7 +30,7 @@ class SchemaObject(CelObject):
 
     __slots__ = ("_shape", "tree")
 
-    def __init__(self, tree: Mapping[str, Any], shape: _ObjectShape) -> None:
+    def __init__(self, tree: Mapping[str, Value], shape: _ObjectShape) -> None:
         self.tree = tree
         self._shape = shape
 
@@ -37,10 +41,10 @@ class SchemaObject(CelObject):
 
     def find(self, field: str) -> Optional:
         """See `CelObject`; null is nothing."""
-        known = self._shape.fields.get(field)
-        if known is None:
+        field_shape = self._shape.fields.get(field)
+        if field_shape is None:
             return Optional.none()
-        name, convert = known
+        name, convert = field_shape
         value = self.tree.get(name)
         return Optional.none() if value is None else Optional.of(convert(value))
 
@@ -48,7 +52,7 @@ class SchemaObject(CelObject):
         """See `CelObject`."""
         return len(self.tree)
 
-    def equals(self, other: Any) -> bool:
+    def equals(self, other: Value) -> bool:
         """See `CelObject`: declared fields by their values, others by their JSON."""
         if not isinstance(other, SchemaObject) or len(self.tree) != len(other.tree):
             return False
@@ -86,15 +90,15 @@ class SchemaList(ListView):
 
     __slots__ = ("_convert", "tree")
 
-    def __init__(self, tree: Sequence[Any], convert: Convert) -> None:
+    def __init__(self, tree: Sequence[JsonValue], convert: Convert) -> None:
         self.tree = tree
         self._convert = convert
 
     @overload
-    def __getitem__(self, at: int) -> Any: ...
+    def __getitem__(self, at: int) -> Value: ...
     @overload
-    def __getitem__(self, at: slice) -> Sequence[Any]: ...
-    def __getitem__(self, at: int | slice) -> Any:
+    def __getitem__(self, at: slice) -> Sequence[Value]: ...
+    def __getitem__(self, at: int | slice) -> Value:
         if isinstance(at, slice):
             return [self._convert(one) for one in self.tree[at]]
         return self._convert(self.tree[at])
@@ -102,14 +106,14 @@ class SchemaList(ListView):
     def __len__(self) -> int:
         return len(self.tree)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Value]:
         return map(self._convert, self.tree)
 
-    def equals(self, other: Any) -> bool:
+    def equals(self, other: Value) -> bool:
         """See `ListView`: element by element."""
         return isinstance(other, Listed) and len(self) == len(other) and all(map(equal, self, other))
 
-    def plus(self, other: Sequence[Any]) -> Sequence[Any]:
+    def plus(self, other: Sequence[Value]) -> Sequence[Value]:
         """See `ListView`: one after the other."""
         return [*self, *other]
 
@@ -119,11 +123,11 @@ class SchemaSet(SchemaList):
 
     __slots__ = ()
 
-    def equals(self, other: Any) -> bool:
+    def equals(self, other: Value) -> bool:
         """The same elements in any order."""
         return isinstance(other, Listed) and len(self) == len(other) and all(contains(other, one) for one in self)
 
-    def plus(self, other: Sequence[Any]) -> Sequence[Any]:
+    def plus(self, other: Sequence[Value]) -> Sequence[Value]:
         """These, and those of the other that are not among them."""
         return SchemaSet([*self, *(one for one in other if not contains(self, one))], _itself)
 
@@ -133,38 +137,38 @@ class SchemaMapList(SchemaList):
 
     __slots__ = ("_keys",)
 
-    def __init__(self, tree: Sequence[Any], convert: Convert, keys: Sequence[str]) -> None:
+    def __init__(self, tree: Sequence[JsonValue], convert: Convert, keys: Sequence[str]) -> None:
         super().__init__(tree, convert)
         self._keys = keys
 
-    def _key(self, element: Any) -> list[Any]:
+    def _key(self, element: Value) -> list[Value]:
         return [find_field(element, key) for key in self._keys]
 
-    def _find(self, elements: Sequence[Any], wanted: Any) -> int | None:
+    def _find(self, elements: Sequence[Value], wanted: Value) -> int | None:
         key = self._key(wanted)
-        return next((at for at, one in enumerate(elements) if equal(self._key(one), key)), None)
+        return next((index for index, one in enumerate(elements) if equal(self._key(one), key)), None)
 
-    def equals(self, other: Any) -> bool:
+    def equals(self, other: Value) -> bool:
         """The same elements by the same keys, in any order."""
         if not isinstance(other, Listed) or len(self) != len(other):
             return False
         others = list(other)
         for element in self:
-            at = self._find(others, element)
-            if at is None or not equal(element, others[at]):
+            index = self._find(others, element)
+            if index is None or not equal(element, others[index]):
                 return False
         return True
 
-    def plus(self, other: Sequence[Any]) -> Sequence[Any]:
+    def plus(self, other: Sequence[Value]) -> Sequence[Value]:
         """Elements of the other take the places of those with the same keys; new ones follow."""
-        found = list(self)
+        merged = list(self)
         for element in other:
-            at = self._find(found, element)
-            if at is None:
-                found.append(element)
+            index = self._find(merged, element)
+            if index is None:
+                merged.append(element)
             else:
-                found[at] = element
-        return SchemaMapList(found, _itself, self._keys)
+                merged[index] = element
+        return SchemaMapList(merged, _itself, self._keys)
 
 
 class SchemaMap(MapView):
@@ -172,14 +176,14 @@ class SchemaMap(MapView):
 
     __slots__ = ("_convert", "tree")
 
-    def __init__(self, tree: Mapping[str, Any], convert: Convert) -> None:
+    def __init__(self, tree: Mapping[str, Value], convert: Convert) -> None:
         self.tree = tree
         self._convert = convert
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: Value) -> Value:
         return self._convert(self.tree[key])
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Value]:
         return iter(self.tree)
 
     def __len__(self) -> int:
@@ -211,12 +215,12 @@ def converter(schema: Schema, type_: Type, *, resource: bool = False) -> Convert
 
 
 def _object_converter(schema: Schema, type_: Type) -> Convert:
-    made: list[_ObjectShape] = []
+    shapes: list[_ObjectShape] = []
 
-    def convert(tree: Any) -> Any:
-        if not made:
-            made.append(_ObjectShape(schema, type_))
-        return SchemaObject(tree, made[0])
+    def convert(tree: JsonValue) -> JsonValue:
+        if not shapes:
+            shapes.append(_ObjectShape(schema, type_))
+        return SchemaObject(tree, shapes[0])
 
     return convert
 
@@ -234,7 +238,7 @@ def _list_converter(schema: Schema, type_: Type) -> Convert:
     return _itself if convert is _itself else lambda tree: SchemaList(tree, convert)
 
 
-def _itself(tree: Any) -> Any:
+def _itself(tree: JsonValue) -> JsonValue:
     return tree
 
 
@@ -245,11 +249,11 @@ def _only(python: type, convert: Convert) -> Convert:
     return lambda tree: convert(tree) if isinstance(tree, python) else tree
 
 
-def _integer(tree: Any) -> Any:
+def _integer(tree: JsonValue) -> JsonValue:
     return int(tree) if isinstance(tree, float) and tree.is_integer() else tree
 
 
-def _number(tree: Any) -> Any:
+def _number(tree: JsonValue) -> JsonValue:
     return float(tree) if isinstance(tree, int) and not isinstance(tree, bool) else tree
 
 
@@ -257,18 +261,18 @@ def _unparsed(text: str, layout: str) -> str:
     return f'parsing time "{text}" as "{layout}": cannot parse "{text}" as "2006"'
 
 
-def _timestamp(text: str) -> Any:
-    found = parse_timestamp(text.upper())
-    if found is None:
+def _timestamp(text: str) -> JsonValue:
+    timestamp = parse_timestamp(text.upper())
+    if timestamp is None:
         raise CelEvaluationError(f"Invalid date-time formatted string {text}: {_unparsed(text, '2006-01-02T15:04:05')}")
-    return found
+    return timestamp
 
 
-def _date(text: str) -> Any:
-    found = parse_timestamp(f"{text}T00:00:00Z")
-    if found is None:
+def _date(text: str) -> JsonValue:
+    timestamp = parse_timestamp(f"{text}T00:00:00Z")
+    if timestamp is None:
         raise CelEvaluationError(f"Invalid date formatted string {text}: {_unparsed(text, '2006-01-02')}")
-    return found
+    return timestamp
 
 
 _WORDS: Final = re.compile(r"([0-9]+)[\t\n\f\r ]*([A-Za-zµ]+)")
@@ -293,9 +297,9 @@ def _unit(name: str) -> int:
 
 
 def _duration(text: str) -> Duration:
-    found = parse_duration(text)
-    if found is not None:
-        return found
+    duration = parse_duration(text)
+    if duration is not None:
+        return duration
     pieces = _WORDS.findall(text) if len(text) <= _LONGEST else []
     sizes = [(int(count), _unit(unit.lower())) for count, unit in pieces]
     if not any(size for _, size in sizes):
@@ -311,9 +315,9 @@ def _bytes(text: str) -> bytes:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         strange = _NO_BASE64.search(text)
-        at = strange.start() if strange else len(text) // 4 * 4
-        why = f"illegal base64 data at input byte {at}"
-        raise CelEvaluationError(f"Invalid byte formatted string {text}: {why}") from None
+        offset = strange.start() if strange else len(text) // 4 * 4
+        reason = f"illegal base64 data at input byte {offset}"
+        raise CelEvaluationError(f"Invalid byte formatted string {text}: {reason}") from None
 
 
 _STRINGS: Final[dict[str, Convert]] = {
@@ -333,7 +337,7 @@ _SCALARS: Final[dict[str, tuple[str, tuple[type, ...]]]] = {
 }
 
 
-def misfit(tree: Any, schema: Schema) -> str:
+def misfit(tree: JsonValue, schema: Schema) -> str:
     """Why expressions cannot see a value, because it is not of the type that the schema says.
 
     >>> misfit(True, {"type": "string"})
@@ -348,8 +352,8 @@ def misfit(tree: Any, schema: Schema) -> str:
     elif kind == "array" and not isinstance(tree, list):
         return "invalid data, expected an array for the provided schema with type=array"
     elif kind in _SCALARS:
-        wanted, allowed = _SCALARS[kind]
+        expected, allowed = _SCALARS[kind]
         whole = kind == "integer" and isinstance(tree, float) and tree.is_integer()
         if type(tree) not in allowed and not whole:
-            return f"invalid data, expected {wanted}, got {go_typename(tree)}"
+            return f"invalid data, expected {expected}, got {go_typename(tree)}"
     return ""

@@ -1,5 +1,7 @@
-"""Who owns which field: the logic behind ``metadata.managedFields``.
+"""Field ownership: the logic of ``metadata.managedFields``.
 
-Pure: objects in, objects out, `now` as text. What happens before (decoding, defaulting) and after (admission,
-validation, storing) is the endpoints' and the registry's business.
+Pure: functions take objects and `now` as text. Endpoints decode and default before; the registry admits, validates and
+stores afterwards.
+
+Upstream: k8s.io/apimachinery/pkg/util/managedfields (v1.36).
 """

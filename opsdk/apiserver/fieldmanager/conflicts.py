@@ -1,4 +1,7 @@
-"""Conflicts of server-side apply, told as the server tells them."""
+"""Conflict errors of server-side apply.
+
+Upstream: k8s.io/apimachinery/pkg/util/managedfields/internal/conflict.go (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -36,16 +39,16 @@ def describe_manager(key: ManagerKey) -> str:
 
 def conflict_error(conflicts: Iterable[ApplyConflict]) -> ConflictError:
     """The 409 that lists these conflicts; clients read its causes."""
-    found = list(conflicts)
+    unique_conflicts = list(conflicts)
     causes = tuple(
         Cause(
             reason="FieldManagerConflict",
             message=f"conflict with {describe_manager(conflict.key)}",
             field=format_path(conflict.path),
         )
-        for conflict in found
+        for conflict in unique_conflicts
     )
-    return ConflictError(_message(found), details=Details(causes=causes))
+    return ConflictError(_message(unique_conflicts), details=Details(causes=causes))
 
 
 def _message(conflicts: list[ApplyConflict]) -> str:

@@ -1,10 +1,13 @@
-"""`FieldManager`: what a write does to ``metadata.managedFields``, and what an apply does to the object."""
+"""`FieldManager`: updates ``metadata.managedFields`` and applies configurations.
+
+Upstream: k8s.io/apimachinery/pkg/util/managedfields/internal/fieldmanager.go (v1.36).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from opsdk.apiserver.fieldmanager import last_applied
 from opsdk.apiserver.fieldmanager.managed_fields import (
@@ -18,14 +21,14 @@ from opsdk.apiserver.fieldmanager.managed_fields import (
     with_entries,
     without_entries,
 )
-from opsdk.apiserver.fieldmanager.updater import Updater
+from opsdk.apiserver.fieldmanager.updater import OwnershipUpdater
 from opsdk.apiserver.fieldmanager.version_converter import Convert, VersionConverter
 from opsdk.errors import ApiError, BadRequestError, DecodeError, PatchError
 from opsdk.structured_merge.fieldpath import EMPTY, FieldSet
 from opsdk.structured_merge.paths import get_path
 from opsdk.structured_merge.schema import Schema
 from opsdk.structured_merge.typed import check_typed
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 MAX_UPDATE_MANAGERS: Final = 10
 """More updaters than this are folded: an object must not grow with the number of its writers."""
@@ -38,7 +41,7 @@ ANCIENT_CHANGES: Final = "ancient-changes"
 
 _SMD: Final = " to smd typed"
 
-Object = Mapping[str, Any]
+Object = Mapping[str, JsonValue]
 
 
 class FieldManager:
@@ -77,7 +80,7 @@ class FieldManager:
         self._unconvertible = unconvertible
         self._loose = loose
         versions = VersionConverter(shape, api_version, convert=convert, shapes=shapes)
-        self._updater = Updater(versions, ignored=reset_fields, ignored_in=reset_in)
+        self._updater = OwnershipUpdater(versions, ignored=reset_fields, ignored_in=reset_in)
 
     def update(self, live: Object | None, new: Object, *, manager: str, now: str) -> JsonObject:
         """`new` with the owners it has after `manager` wrote it over `live` (None: created it).
@@ -119,7 +122,14 @@ class FieldManager:
             self._check_live(before, "failed to create typed live object")
         key = ManagerKey.of(manager, APPLY, self._api_version, self._subresource)
         result, owners = self._updater.apply(
-            before, config, managed, key, force=force, exempt=self._exempt(before, manager)
+            before,
+            config,
+            managed,
+            key,
+            force=force,
+            exempt=last_applied.own_fields(before, self._shape, self._api_version)
+            if manager == last_applied.MANAGER
+            else EMPTY,
         )
         if result is None:
             applied = with_entries(before, owners)
@@ -134,7 +144,7 @@ class FieldManager:
 
     # -------------------------------------------------------------- pieces
     def _check_live(self, live: Object, prefix: str, suffix: str = "") -> None:
-        """What was stored under another schema may not fit the type, and then nobody can say whose it is."""
+        """Raise a 500 error if the live object does not fit its schema, for example after a schema change."""
         try:
             check_typed(live, self._shape, allow_duplicates=True)
         except PatchError as error:
@@ -143,15 +153,9 @@ class FieldManager:
 
     def _check_convertible(self, obj: Object, prefix: str) -> None:
         if self._unconvertible:
-            why = f"request to convert CR to an invalid group/version: {self._api_version}"
-            text = f"{prefix} object ({describe_object(obj)}) to proper version: {why}"
+            reason = f"request to convert CR to an invalid group/version: {self._api_version}"
+            text = f"{prefix} object ({describe_object(obj)}) to proper version: {reason}"
             raise ApiError(text, code=500, reason="")
-
-    def _exempt(self, live: Object, manager: str) -> FieldSet:
-        """The fields about which this manager has no conflicts."""
-        return (
-            last_applied.own_fields(live, self._shape, self._api_version) if manager == last_applied.MANAGER else EMPTY
-        )
 
     def _record(self, before: Object, after: Object, managed: Managed, manager: str, now: str) -> Managed:
         key = ManagerKey.of(manager, UPDATE, self._api_version, self._subresource)

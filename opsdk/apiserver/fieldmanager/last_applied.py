@@ -1,20 +1,21 @@
-"""kubectl's move from client-side to server-side apply.
+"""Migrates ``kubectl apply`` from client-side to server-side apply.
 
-``kubectl apply`` used to keep what it applied in an annotation. When it applies by the server, conflicts about fields
-that the annotation accounts for are its own, and the annotation is kept current as long as it exists.
+Client-side apply stores the configuration in an annotation. On the first server-side apply, kubectl owns the fields of
+that annotation, so they cause no conflict. Later applies update the annotation while it exists.
+
+Upstream: k8s.io/apimachinery/pkg/util/managedfields/internal/lastappliedmanager.go, lastappliedupdater.go (v1.36).
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
 
 from opsdk.structured_merge.fieldpath import EMPTY, FieldSet
 from opsdk.structured_merge.paths import get_path
 from opsdk.structured_merge.schema import Schema
 from opsdk.structured_merge.typed import compare, to_field_set
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 MANAGER = "kubectl"
 """The only manager for which this is done."""
@@ -22,7 +23,7 @@ MANAGER = "kubectl"
 ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
 
 
-def last_applied(obj: Mapping[str, Any]) -> JsonObject | None:
+def last_applied(obj: Mapping[str, JsonValue]) -> JsonObject | None:
     """The configuration in the annotation, or None."""
     text = get_path(obj, ["metadata", "annotations", ANNOTATION], None)
     try:
@@ -32,7 +33,7 @@ def last_applied(obj: Mapping[str, Any]) -> JsonObject | None:
     return value if isinstance(value, dict) else None
 
 
-def own_fields(live: Mapping[str, Any], shape: Schema, api_version: str) -> FieldSet:
+def own_fields(live: Mapping[str, JsonValue], shape: Schema, api_version: str) -> FieldSet:
     """The fields that the annotation accounts for: set there, and still the same in the live object."""
     config = last_applied(live)
     if config is None or config.get("apiVersion") != api_version:
@@ -41,7 +42,7 @@ def own_fields(live: Mapping[str, Any], shape: Schema, api_version: str) -> Fiel
     return to_field_set(config, shape).difference(change.modified).difference(change.removed)
 
 
-def renew(obj: Mapping[str, Any], config: Mapping[str, Any]) -> JsonObject:
+def renew(obj: Mapping[str, JsonValue], config: Mapping[str, JsonValue]) -> JsonObject:
     """`obj` with `config` in the annotation, if it has the annotation."""
     annotations = get_path(obj, ["metadata", "annotations"], None)
     if not isinstance(annotations, dict) or ANNOTATION not in annotations:
@@ -50,7 +51,7 @@ def renew(obj: Mapping[str, Any], config: Mapping[str, Any]) -> JsonObject:
     return {**obj, "metadata": {**obj["metadata"], "annotations": {**annotations, ANNOTATION: text}}}
 
 
-def _bare(config: Mapping[str, Any]) -> JsonObject:
+def _bare(config: Mapping[str, JsonValue]) -> JsonObject:
     """What was applied, without the annotation that would contain itself."""
     metadata = dict(config.get("metadata") or {})
     annotations = metadata.get("annotations")

@@ -1,15 +1,18 @@
-"""``metadata.managedFields``: decoding, encoding and order of its entries."""
+"""Decodes, encodes and sorts ``metadata.managedFields``.
+
+Upstream: k8s.io/apimachinery/pkg/util/managedfields/internal/managedfields.go (v1.36).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from opsdk.errors import DecodeError
 from opsdk.structured_merge.equality import deep_equal
 from opsdk.structured_merge.fieldpath import FieldSet
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 APPLY = "Apply"
 UPDATE = "Update"
@@ -50,7 +53,7 @@ class ManagedFieldsEntry:
 Managed = dict[ManagerKey, ManagedFieldsEntry]
 
 
-def decode_entries(entries: Iterable[Any] | None) -> Managed:
+def decode_entries(entries: Iterable[JsonValue] | None) -> Managed:
     """The owners in a ``managedFields`` list.
 
     Raises:
@@ -63,7 +66,7 @@ def decode_entries(entries: Iterable[Any] | None) -> Managed:
     return managed
 
 
-def _decode(entry: Any) -> tuple[ManagerKey, ManagedFieldsEntry]:
+def _decode(entry: JsonValue) -> tuple[ManagerKey, ManagedFieldsEntry]:
     if not isinstance(entry, Mapping):
         raise DecodeError("managedFields: an entry is no object")
     operation = entry.get("operation") or ""
@@ -96,13 +99,13 @@ def _encode(key: ManagerKey, owner: ManagedFieldsEntry) -> JsonObject:
     return entry
 
 
-def entries_of(obj: Mapping[str, Any]) -> list[Any] | None:
+def entries_of(obj: Mapping[str, JsonValue]) -> list[JsonValue] | None:
     """The object's ``managedFields``; None when it says nothing about them."""
     entries = (obj.get("metadata") or {}).get("managedFields")
     return entries if isinstance(entries, list) else None
 
 
-def without_entries(obj: Mapping[str, Any]) -> JsonObject:
+def without_entries(obj: Mapping[str, JsonValue]) -> JsonObject:
     """The object without ``managedFields``."""
     metadata = obj.get("metadata")
     if not isinstance(metadata, Mapping) or "managedFields" not in metadata:
@@ -110,7 +113,7 @@ def without_entries(obj: Mapping[str, Any]) -> JsonObject:
     return {**obj, "metadata": {name: value for name, value in metadata.items() if name != "managedFields"}}
 
 
-def with_entries(obj: Mapping[str, Any], managed: Managed) -> JsonObject:
+def with_entries(obj: Mapping[str, JsonValue], managed: Managed) -> JsonObject:
     """The object with these owners, or without ``managedFields`` when there are none."""
     bare = without_entries(obj)
     if not managed:
@@ -123,7 +126,7 @@ _SERVER_SET = frozenset(
 )
 
 
-def keep_times(live: Mapping[str, Any], new: Mapping[str, Any]) -> JsonObject:
+def keep_times(live: Mapping[str, JsonValue], new: Mapping[str, JsonValue]) -> JsonObject:
     """`new`, with the times of `live` when nothing but times would change.
 
     Otherwise a write that changes nothing would still be a new revision, and wake every watcher.
@@ -135,11 +138,11 @@ def keep_times(live: Mapping[str, Any], new: Mapping[str, Any]) -> JsonObject:
     return {**new, "metadata": {**new["metadata"], "managedFields": before}}
 
 
-def _same_entry(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
+def _same_entry(a: Mapping[str, JsonValue], b: Mapping[str, JsonValue]) -> bool:
     return deep_equal({**a, "time": ""}, {**b, "time": ""})
 
 
-def _content(obj: Mapping[str, Any]) -> JsonObject:
+def _content(obj: Mapping[str, JsonValue]) -> JsonObject:
     """The object without what the server sets and what no client could mean."""
     metadata = {name: value for name, value in (obj.get("metadata") or {}).items() if name not in _SERVER_SET}
     return {**obj, "metadata": metadata}

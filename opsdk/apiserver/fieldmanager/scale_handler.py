@@ -1,17 +1,19 @@
-"""Owners seen through the scale subresource: of the whole object, a Scale shows one field.
+"""Maps managedFields between an object and its Scale.
 
-A write to a Scale is recorded on the Scale; then its owners are carried back to the object. Nobody's time changes by
-that, because the times belong to the object's entries.
+A Scale shows only the replicas of an object. A write to the Scale changes the Scale's managedFields, and this module
+copies the ownership of the replicas to the object. The entries of the object keep their times.
+
+Upstream: k8s.io/apimachinery/pkg/util/managedfields/scalehandler.go (v1.36).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from opsdk.apiserver.fieldmanager.managed_fields import Managed, ManagedFieldsEntry, decode_entries, encode_entries
 from opsdk.structured_merge.fieldpath import FieldSet, Path
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 SCALE_VERSION: Final = "autoscaling/v1"
 """The version of Scale objects."""
@@ -20,21 +22,24 @@ _REPLICAS: Final[Path] = ("f:spec", "f:replicas")
 _REPLICAS_IN_SCALE: Final = FieldSet.of(_REPLICAS)
 
 
-def owners_of_scale(entries: Iterable[Any] | None, replicas: Mapping[str, Path]) -> list[JsonObject]:
+def owners_of_scale(entries: Iterable[JsonValue] | None, replicas: Mapping[str, Path]) -> list[JsonObject]:
     """The ``managedFields`` of the Scale of an object with these `entries`.
 
     `replicas` is the path of the number of replicas in the object, by apiVersion.
     """
-    shown: Managed = {}
+    managed: Managed = {}
     for key, owner in decode_entries(entries).items():
         path = replicas.get(owner.api_version)
         if path is not None and owner.fields.contains(path):
-            shown[key] = ManagedFieldsEntry(fields=_REPLICAS_IN_SCALE, api_version=SCALE_VERSION, time=owner.time)
-    return encode_entries(shown)
+            managed[key] = ManagedFieldsEntry(fields=_REPLICAS_IN_SCALE, api_version=SCALE_VERSION, time=owner.time)
+    return encode_entries(managed)
 
 
 def owners_of_scaled(
-    entries: Iterable[Any] | None, scale_entries: Iterable[Any] | None, replicas: Mapping[str, Path], api_version: str
+    entries: Iterable[JsonValue] | None,
+    scale_entries: Iterable[JsonValue] | None,
+    replicas: Mapping[str, Path],
+    api_version: str,
 ) -> list[JsonObject]:
     """The object's ``managedFields`` after its Scale was written, through an object in `api_version`."""
     scaled = {key: owner for key, owner in decode_entries(scale_entries).items() if owner.fields.contains(_REPLICAS)}

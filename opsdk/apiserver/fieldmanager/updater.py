@@ -1,12 +1,13 @@
-"""Moving ownership: what a write takes from whom, and what an apply removes.
+"""Changes of ownership by updates and applies, and the fields that an apply removes.
 
-All functions work on objects without ``managedFields``.
+All functions take objects without ``managedFields``.
+
+Upstream: sigs.k8s.io/structured-merge-diff/merge/update.go.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from opsdk.apiserver.fieldmanager.conflicts import conflict_error, conflicts_of
 from opsdk.apiserver.fieldmanager.managed_fields import Managed, ManagedFieldsEntry, ManagerKey
@@ -21,11 +22,12 @@ from opsdk.structured_merge.typed import (
     remove_items,
     to_field_set,
 )
+from opsdk.structured_merge.value import JsonValue
 
-Object = Mapping[str, Any]
+Object = Mapping[str, JsonValue]
 
 
-class Updater:
+class OwnershipUpdater:
     """The rules, for one resource seen in one version."""
 
     def __init__(
@@ -42,7 +44,7 @@ class Updater:
         self._ignored_in = ignored_in
 
     def update(self, live: Object, new: Object, managed: Managed, key: ManagerKey, *, now: str) -> Managed:
-        """The owners after `key` made `new` of `live`: it owns what it changed, and nobody else does."""
+        """Return the owners after `key` updated `live` to `new`: it alone owns the changed fields."""
         self._check_versions(live, managed)
         rest, change = self._move(live, new, managed, skip=None, force=True)
         taken = change.modified.union(change.added).recursive_difference(self._ignored).difference(NEVER_OWNED)
@@ -69,10 +71,10 @@ class Updater:
         }
         result = self._prune(merged, claimed, last, applied)
         owners, _ = self._move(live, result, claimed, skip=key, force=force, exempt=exempt)
-        mine = owners[key].fields.difference(NEVER_OWNED) if key in owners else EMPTY
+        previous = owners[key].fields.difference(NEVER_OWNED) if key in owners else EMPTY
         owners = {name: owner for name, owner in owners.items() if name != key}
-        if mine:
-            owners[key] = claimed[key].with_fields(mine)
+        if previous:
+            owners[key] = claimed[key].with_fields(previous)
         return (None if deep_equal(live, result) else result), owners
 
     def _check_versions(self, live: Object, managed: Managed) -> None:
@@ -132,9 +134,9 @@ class Updater:
         dropped = ensure_named_fields_are_members(last.fields, shape)
         pruned = remove_items(whole, dropped, shape) or {}
         pruned = self._add_back_owned(whole, pruned, version, managed)
-        kept = ensure_named_fields_are_members(to_field_set(pruned, shape), shape)
+        pruned_fields = ensure_named_fields_are_members(to_field_set(pruned, shape), shape)
         everything = ensure_named_fields_are_members(to_field_set(whole, shape), shape)
-        pruned = remove_items(whole, everything.difference(kept).intersection(dropped), shape) or {}
+        pruned = remove_items(whole, everything.difference(pruned_fields).intersection(dropped), shape) or {}
         return self._versions.convert(pruned, version, self._version, "pruned object")
 
     def _claims_all_of(self, last: ManagedFieldsEntry, managed: Managed, applied: FieldSet) -> bool:
@@ -143,8 +145,8 @@ class Updater:
         It is not said of objects that are owned in several versions, whose conversion may fail.
         """
         versions = {owner.api_version for owner in managed.values()}
-        known = {version for version in versions if self._versions.known(version)} | {last.api_version}
-        return known == {self._version} and not last.fields.difference(applied)
+        known_versions = {version for version in versions if self._versions.known(version)} | {last.api_version}
+        return known_versions == {self._version} and not last.fields.difference(applied)
 
     def _add_back_owned(self, merged: Object, pruned: Object, pruned_in: str, managed: Managed) -> Object:
         """Give back what others, or the new configuration, own; first in the version that is at hand."""
@@ -160,8 +162,8 @@ class Updater:
             keep = ensure_named_fields_are_members(to_field_set(rest, shape), shape).union(
                 ensure_named_fields_are_members(owned[version], shape)
             )
-            kept = remove_items(whole, everything.difference(keep), shape) or {}
-            pruned = self._versions.convert(kept, version, pruned_in, "pruned object")
+            kept_value = remove_items(whole, everything.difference(keep), shape) or {}
+            pruned = self._versions.convert(kept_value, version, pruned_in, "pruned object")
         return pruned
 
 

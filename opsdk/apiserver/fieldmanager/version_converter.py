@@ -1,15 +1,18 @@
-"""Objects and owners in several API versions: what an owner's fields mean depends on its version."""
+"""Converts objects and field sets between API versions.
+
+Upstream: k8s.io/apimachinery/pkg/util/managedfields/internal/versionconverter.go (v1.36).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from opsdk.errors import ApiError, PatchError
 from opsdk.structured_merge.schema import Schema
 from opsdk.structured_merge.typed import check_typed
+from opsdk.structured_merge.value import JsonValue
 
-Convert = Callable[[Mapping[str, Any], str], Mapping[str, Any]]
+Convert = Callable[[Mapping[str, JsonValue], str], Mapping[str, JsonValue]]
 """Gives an object in another apiVersion."""
 
 
@@ -34,10 +37,10 @@ class VersionConverter:
         return api_version in self._shapes
 
     def gone(self, api_version: str) -> bool:
-        """Whether this version is certainly not served any more, so that nobody can own anything by it."""
+        """Whether this version is no longer served, so that its entries own nothing."""
         return self._complete and api_version not in self._shapes
 
-    def convert(self, obj: Mapping[str, Any], source: str, target: str, what: str) -> Mapping[str, Any]:
+    def convert(self, obj: Mapping[str, JsonValue], source: str, target: str, what: str) -> Mapping[str, JsonValue]:
         """`obj`, which is in `source`, in `target`; `what` says in an error which object it was, if anything.
 
         Raises:

@@ -1,1 +1,4 @@
-"""Objects with rules: capability protocols, strategies, and the generic store that applies them to a storage."""
+"""Registries: REST protocols, strategies and the generic store.
+
+Upstream: k8s.io/apiserver/pkg/registry (v1.36).
+"""

@@ -1,4 +1,4 @@
-"""What accompanies a call into a registry."""
+"""`RequestContext` of a registry call: namespace, user, options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Deleting in steps: marks, finalizers, grace. Pure."""
+"""Graceful deletion: deletion timestamp, finalizers, grace period. Pure.
+
+Upstream: k8s.io/apiserver/pkg/registry/rest/delete.go (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -34,9 +37,9 @@ def finished(obj: JsonObject, strategy: Strategy) -> bool:
 
 
 def _finalizers(current: list[str], propagation: str) -> list[str]:
-    kept = [f for f in current if f not in _FINALIZER_OF.values()] if propagation else list(current)
-    wanted = _FINALIZER_OF.get(propagation)
-    return [*kept, wanted] if wanted else kept
+    other_finalizers = [f for f in current if f not in _FINALIZER_OF.values()] if propagation else list(current)
+    finalizer = _FINALIZER_OF.get(propagation)
+    return [*other_finalizers, finalizer] if finalizer else other_finalizers
 
 
 def mark(

@@ -1,4 +1,7 @@
-"""The rules of ``metadata`` that hold for every kind. Pure."""
+"""Defaulting and validation of ``metadata`` for every kind. Pure.
+
+Upstream: k8s.io/apimachinery/pkg/api/validation/objectmeta.go (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -35,32 +38,32 @@ def validate(strategy: Strategy, meta: JsonObject, namespace: str) -> list[Cause
 
 def _validate_common(strategy: Strategy, meta: JsonObject) -> list[Cause]:
     finalizers: list[str] = meta.get("finalizers") or []
-    known = _known_finalizers(finalizers) if strategy.core_metadata else ()
-    return [*_validate_shared(meta), *_finalizers(finalizers), *known]
+    known_finalizers = _known_finalizers(finalizers) if strategy.core_metadata else ()
+    return [*_validate_shared(meta), *_finalizers(finalizers), *known_finalizers]
 
 
 def validate_embedded(meta: JsonObject) -> list[Cause]:
     """What is wrong with the metadata of an object inside of another, whose name may be anything in a path."""
-    found: list[Cause] = []
+    causes: list[Cause] = []
     for key in ("generateName", "name"):
         wrong = validation.path_segment(meta.get(key) or "", prefix=key != "name")
-        found += [api_errors.invalid_value(f"metadata.{key}", meta[key], text) for text in wrong]
+        causes += [api_errors.invalid_value(f"metadata.{key}", meta[key], text) for text in wrong]
     if meta.get("namespace"):
         wrong = validation.dns_label(meta["namespace"])
-        found += [api_errors.invalid_value("metadata.namespace", meta["namespace"], text) for text in wrong]
+        causes += [api_errors.invalid_value("metadata.namespace", meta["namespace"], text) for text in wrong]
     if meta.get("generation", 0) < 0:
         text = "must be greater than or equal to 0"
-        found.append(api_errors.invalid_value("metadata.generation", meta["generation"], text))
-    return [*found, *_validate_shared(meta), *_finalizers(meta.get("finalizers") or []), *_managers(meta)]
+        causes.append(api_errors.invalid_value("metadata.generation", meta["generation"], text))
+    return [*causes, *_validate_shared(meta), *_finalizers(meta.get("finalizers") or []), *_managers(meta)]
 
 
 def _managers(meta: JsonObject) -> Iterator[Cause]:
     for index, entry in enumerate(meta.get("managedFields") or []):
         field = f"metadata.managedFields[{index}]"
-        if (found := entry.get("operation") or "") not in ("Apply", "Update"):
-            yield api_errors.invalid_value(f"{field}.operation", found, "must be `Apply` or `Update`")
-        if (found := entry.get("fieldsType") or "FieldsV1") != "FieldsV1":
-            yield api_errors.invalid_value(f"{field}.fieldsType", found, "must be `FieldsV1`")
+        if (entry_value := entry.get("operation") or "") not in ("Apply", "Update"):
+            yield api_errors.invalid_value(f"{field}.operation", entry_value, "must be `Apply` or `Update`")
+        if (entry_value := entry.get("fieldsType") or "FieldsV1") != "FieldsV1":
+            yield api_errors.invalid_value(f"{field}.fieldsType", entry_value, "must be `FieldsV1`")
 
 
 def _validate_shared(meta: JsonObject) -> list[Cause]:
@@ -167,7 +170,7 @@ def validate_update(strategy: Strategy, meta: JsonObject, old: JsonObject) -> li
 
     The server checks metadata once for all kinds and once or twice for each kind, and tells of all.
     """
-    found = [
+    causes = [
         api_errors.invalid_value(f"metadata.{key}", meta.get(key), "field is immutable")
         for key in ("name", "namespace", "uid", "deletionTimestamp", "deletionGracePeriodSeconds")
         if meta.get(key) != old.get(key)
@@ -180,10 +183,10 @@ def validate_update(strategy: Strategy, meta: JsonObject, old: JsonObject) -> li
                 "no new finalizers can be added if the object is being deleted, found new finalizers"
                 f" []string{{{listed}}}"
             )
-            found.append(api_errors.not_allowed("metadata.finalizers", text))
+            causes.append(api_errors.not_allowed("metadata.finalizers", text))
     if strategy.core_metadata:
-        return [*found, *_validate_common(strategy, meta) * 2] * 2
-    return [*found, *_validate_shared(meta)] * 2 + _validate_common(strategy, meta)
+        return [*causes, *_validate_common(strategy, meta) * 2] * 2
+    return [*causes, *_validate_shared(meta)] * 2 + _validate_common(strategy, meta)
 
 
 def duplicate_owners(meta: JsonObject, *, admitted: bool) -> list[str]:

@@ -1,4 +1,7 @@
-"""Capabilities of a storage, each a protocol: verbs, routes, discovery and OpenAPI follow from what it can do."""
+"""REST protocols of a storage; they decide its verbs, routes, discovery and OpenAPI.
+
+Upstream: k8s.io/apiserver/pkg/registry/rest/rest.go (v1.36).
+"""
 
 from __future__ import annotations
 

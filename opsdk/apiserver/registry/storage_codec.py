@@ -1,4 +1,7 @@
-"""Between the version that a store works in and the one that is kept."""
+"""Converts between the store's version and the storage version.
+
+Upstream: k8s.io/apiserver/pkg/server/storage/storage_codec.go (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -39,31 +42,31 @@ async def recall(codec: StorageCodec, objects: Sequence[JsonObject]) -> Sequence
 
     Who comes while another converts an object waits for that.
     """
-    seen = codec.seen
+    decoded = codec.seen
     while True:
-        found = [seen.get(obj) for obj in objects]
-        if running := [pending for pending in found if pending is not None and not pending.done()]:
+        futures = [decoded.get(obj) for obj in objects]
+        if running := [pending for pending in futures if pending is not None and not pending.done()]:
             await asyncio.wait(running)
             continue
-        lost = [i for i, known in enumerate(found) if known is None or known.cancelled()]
-        made = iter(await _read(codec, [objects[i] for i in lost]))
-        return [next(made) if known is None or known.cancelled() else known.result() for known in found]
+        lost = [i for i, future in enumerate(futures) if future is None or future.cancelled()]
+        read_objects = iter(await _read(codec, [objects[i] for i in lost]))
+        return [next(read_objects) if future is None or future.cancelled() else future.result() for future in futures]
 
 
 async def _read(codec: StorageCodec, objects: Sequence[JsonObject]) -> Sequence[JsonObject]:
     loop = asyncio.get_running_loop()
-    mine: list[asyncio.Future[JsonObject]] = [loop.create_future() for _ in objects]
-    for obj, pending in zip(objects, mine, strict=True):
+    own_futures: list[asyncio.Future[JsonObject]] = [loop.create_future() for _ in objects]
+    for obj, pending in zip(objects, own_futures, strict=True):
         codec.seen.put(obj, pending)
     try:
-        made = await codec.read(objects) if objects else ()
+        objects_read = await codec.read(objects) if objects else ()
     except BaseException:
-        for pending in mine:
+        for pending in own_futures:
             pending.cancel()
         raise
-    for pending, shown in zip(mine, made, strict=True):
-        pending.set_result(shown)
-    return made
+    for pending, read_object in zip(own_futures, objects_read, strict=True):
+        pending.set_result(read_object)
+    return objects_read
 
 
 class DecodingWatch:
@@ -86,11 +89,11 @@ class DecodingWatch:
         change = self._change
         objects = [obj for obj in (change.value, change.previous) if obj is not None]
         try:
-            made = iter(await recall(self._codec, objects))
+            objects_read = iter(await recall(self._codec, objects))
         except ApiError as error:
             raise UndecodableObjectError from error
         self._change = None
-        value, previous = (None if obj is None else next(made) for obj in (change.value, change.previous))
+        value, previous = (None if obj is None else next(objects_read) for obj in (change.value, change.previous))
         return replace(change, value=value, previous=previous)
 
     def ready(self, limit: int) -> list[StorageChange]:

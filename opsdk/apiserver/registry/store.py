@@ -1,7 +1,9 @@
 """The generic store: one storage, one strategy, every verb.
 
-PUT, PATCH and apply all call `GenericStore.update`; they differ only in the function from the stored object to the
-desired one. A dry run takes the same path and stops before the write.
+PUT, PATCH and apply call `GenericStore.update`; each passes its function from the stored object to the desired one. A
+dry run takes the same path and stops before the write.
+
+Upstream: k8s.io/apiserver/pkg/registry/generic/registry/store.go (v1.36).
 """
 
 from __future__ import annotations
@@ -86,8 +88,8 @@ class GenericStore:
     def key(self, namespace: str, name: str) -> str:
         """Where an object is kept; a name that is no part of a path is a 400."""
         if "%" in name or "/" in name or name in (".", ".."):
-            why = ";".join(validation.path_segment(name))
-            raise api_errors.bad_request(f"Name parameter invalid: {api_errors.quoted(name)}: {why}")
+            reason = ";".join(validation.path_segment(name))
+            raise api_errors.bad_request(f"Name parameter invalid: {api_errors.quoted(name)}: {reason}")
         return f"{self.prefix}{namespace}/{name}" if self.strategy.namespaced else f"{self.prefix}{name}"
 
     def key_prefix(self, namespace: str) -> str:
@@ -109,32 +111,32 @@ class GenericStore:
     async def get(self, context: Context, name: str) -> JsonObject:
         """See `Getter`."""
         try:
-            found = self.storage.get(self.key(context.namespace, name))
+            entry = self.storage.get(self.key(context.namespace, name))
         except KeyNotFoundError:
             raise api_errors.not_found(self.info, name) from None
-        return await self._read(found)
+        return await self._read(entry)
 
     async def list(self, context: Context, query: ListQuery) -> ListResult:
         """See `Lister`; raises `CompactedError` and `FutureRevisionError` of the storage as they are."""
         if self.codec is None:
             return self.list_now(context.namespace, query)
         self.check_fields(query.selection)
-        found: list[JsonObject] = []
+        objects: list[JsonObject] = []
         revision, prefix = query.revision, self.key_prefix(context.namespace)
         start = _start(prefix, query)
         while True:
             page = self.storage.list(prefix, revision=revision, start=start, limit=query.limit)
             revision, start = page.revision, page.next_key
-            kept = await recall(self.codec, [value for _, value in page.items])
+            decoded = await recall(self.codec, [value for _, value in page.items])
             if query.selection.everything:
-                return ListResult(kept, revision, _after(prefix, page), page.remaining)
-            for index, value in enumerate(kept):
+                return ListResult(decoded, revision, _after(prefix, page), page.remaining)
+            for index, value in enumerate(decoded):
                 if self.matches(query.selection, value):
-                    found.append(value)
-                    if len(found) == query.limit:
-                        return ListResult(found, revision, _rest(prefix, page, index))
+                    objects.append(value)
+                    if len(objects) == query.limit:
+                        return ListResult(objects, revision, _rest(prefix, page, index))
             if not start:
-                return ListResult(found, revision)
+                return ListResult(objects, revision)
 
     def list_now(self, namespace: str, query: ListQuery) -> ListResult:
         """The same without waiting, as the objects are kept."""
@@ -146,19 +148,19 @@ class GenericStore:
         return self._filtered(prefix, query)
 
     def _filtered(self, prefix: str, query: ListQuery) -> ListResult:
-        found: list[JsonObject] = []
+        matching: list[JsonObject] = []
         start, revision = _start(prefix, query), query.revision
         while True:
             page = self.storage.list(prefix, revision=revision, start=start, limit=_CHUNK if query.limit else 0)
             revision = page.revision
             for index, (_, value) in enumerate(page.items):
                 if self.matches(query.selection, value):
-                    found.append(value)
-                    if len(found) == query.limit:
-                        return ListResult(found, revision, _rest(prefix, page, index))
+                    matching.append(value)
+                    if len(matching) == query.limit:
+                        return ListResult(matching, revision, _rest(prefix, page, index))
             start = page.next_key
             if not start:
-                return ListResult(found, revision)
+                return ListResult(matching, revision)
 
     def check_fields(self, selection: Selection) -> None:
         """Refuse field selectors that the kind does not know."""
@@ -215,8 +217,8 @@ class GenericStore:
         if generated:
             return api_errors.generated_name_taken(self.info, name)
         error = api_errors.already_exists(self.info, name)
-        found = self.storage.get(self.key(context.namespace, name))
-        if found["metadata"].get("deletionTimestamp"):
+        existing = self.storage.get(self.key(context.namespace, name))
+        if existing["metadata"].get("deletionTimestamp"):
             error.message = f"object is being deleted: {error.message}"
         return error
 
@@ -271,9 +273,9 @@ class GenericStore:
         self._check_free(key)
         if context.dry_run:
             return await self._read(await self._write(obj))
-        kept = await self._write(obj)
+        stored_object = await self._write(obj)
         self.strategy.before_create(context, obj)
-        stored = self.storage.create(key, kept)
+        stored = self.storage.create(key, stored_object)
         await self.strategy.after_create(context, stored)
         return await self._recall(stored)
 
@@ -306,12 +308,12 @@ class GenericStore:
                 raise api_errors.not_found(self.info, name)
             if current is not None and uid:
                 self._check_uid(name, uid, current)
-            shown = None if current is None else await self._recall(current)
-            wanted = await transform(shown)
+            existing = None if current is None else await self._recall(current)
+            desired = await transform(existing)
             outcome = await (
-                self._step_create(context, name, wanted, validate)
-                if shown is None
-                else self._step_update(context, name, wanted, self.strategy.as_read(shown), validate)
+                self._step_create(context, name, desired, validate)
+                if existing is None
+                else self._step_update(context, name, desired, self.strategy.as_read(existing), validate)
             )
             if context.dry_run:
                 raise _DryRunStop(outcome.last if isinstance(outcome, Remove) else outcome)
@@ -338,10 +340,10 @@ class GenericStore:
 
     def _exists(self, context: Context, obj: JsonObject) -> bool:
         try:
-            found = self.storage.get(self.key(context.namespace, obj["metadata"]["name"]))
+            existing = self.storage.get(self.key(context.namespace, obj["metadata"]["name"]))
         except KeyNotFoundError:
             return False
-        return bool(found["metadata"].get("uid") == obj["metadata"].get("uid"))
+        return bool(existing["metadata"].get("uid") == obj["metadata"].get("uid"))
 
     async def _step_create(self, context: Context, name: str, obj: JsonObject, validate: Validate) -> JsonObject:
         meta = obj.setdefault("metadata", {})
@@ -383,15 +385,15 @@ class GenericStore:
 
     def _check_uid(self, name: str, uid: str, current: JsonObject) -> None:
         old_meta = current["metadata"]
-        shown = shown_prefix(self.info.group, self.info.resource, custom=self.strategy.custom)
-        where = f"/registry/{shown}{self.key(old_meta.get('namespace', ''), name).removeprefix(self.prefix)}"
+        resource_prefix = shown_prefix(self.info.group, self.info.resource, custom=self.strategy.custom)
+        where = f"/registry/{resource_prefix}{self.key(old_meta.get('namespace', ''), name).removeprefix(self.prefix)}"
         if uid != old_meta.get("uid"):
-            why = (
+            reason = (
                 f"StorageError: invalid object, Code: 4, Key: {where},"
                 f" ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid},"
                 f" UID in object meta: {old_meta.get('uid', '')}"
             )
-            raise api_errors.conflict(self.info, name, why)
+            raise api_errors.conflict(self.info, name, reason)
 
     def _check_version(self, name: str, obj: JsonObject, current: JsonObject) -> None:
         meta, old_meta = obj.setdefault("metadata", {}), current["metadata"]
@@ -428,10 +430,10 @@ class GenericStore:
                 options.preconditions.check(current)
             except PreconditionError as error:
                 raise api_errors.precondition_failed(self.info, name, str(error)) from None
-            shown = await self._read(current)
-            self.strategy.check_delete(context, shown)
-            await validate(shown, shown)
-            outcome = deletion.mark(context, self.strategy, shown, options)
+            existing = await self._read(current)
+            self.strategy.check_delete(context, existing)
+            await validate(existing, existing)
+            outcome = deletion.mark(context, self.strategy, existing, options)
             gone = isinstance(outcome, Remove)
             if context.dry_run:
                 raise _DryRunStop(outcome.last if isinstance(outcome, Remove) else outcome)
@@ -458,9 +460,9 @@ class GenericStore:
 
         Objects that vanish meanwhile are passed over.
         """
-        found = await self.list(context, query)
+        listing = await self.list(context, query)
         deleted: list[JsonObject] = []
-        for obj in found.items:
+        for obj in listing.items:
             meta = obj["metadata"]
             inner = deletion.in_namespace(context, meta.get("namespace", ""))
             try:
@@ -468,7 +470,7 @@ class GenericStore:
                 deleted.append(obj)
             except NotFoundError:
                 continue
-        return ListResult(deleted, found.revision, found.next_key, found.remaining)
+        return ListResult(deleted, listing.revision, listing.next_key, listing.remaining)
 
 
 def _start(prefix: str, query: ListQuery) -> str:

@@ -1,5 +1,9 @@
-# ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
-"""What distinguishes one kind from another, as plain objects with defaults."""
+"""Strategies: the differences between kinds, with defaults.
+
+Upstream: k8s.io/apiserver/pkg/registry/rest/create.go, update.go, delete.go (v1.36).
+"""
+
+# ruff: noqa: ARG002 - hooks receive all arguments of the store, and some kinds need none of them
 
 from __future__ import annotations
 
@@ -175,8 +179,8 @@ class StatusStrategy(Strategy):
         obj.update({k: v for k, v in old.items() if k not in (self.field, "metadata")})
         meta, old_meta = obj["metadata"], old["metadata"]
         if self.custom:
-            kept = {k: meta[k] for k in ("managedFields", "resourceVersion") if k in meta}
-            obj["metadata"] = {**{k: v for k, v in old_meta.items() if k != "managedFields"}, **kept}
+            kept_meta = {k: meta[k] for k in ("managedFields", "resourceVersion") if k in meta}
+            obj["metadata"] = {**{k: v for k, v in old_meta.items() if k != "managedFields"}, **kept_meta}
         else:
             for key in ("deletionTimestamp", "deletionGracePeriodSeconds", *self.main.status_keeps):
                 meta.pop(key, None)

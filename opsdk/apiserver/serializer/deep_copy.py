@@ -1,13 +1,14 @@
-"""Copies of JSON trees: stored objects are never changed, so whoever changes one takes a copy first."""
+"""Deep copies of JSON trees. Stored objects are immutable, so a writer copies first."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from opsdk.apiserver.serializer.raw import RawExtension
+from opsdk.structured_merge.value import JsonValue
 
 
-def copy_tree(value: Any) -> Any:
+def copy_tree(value: JsonValue) -> JsonValue:
     """A deep copy of dicts and lists; several times faster than `copy.deepcopy`."""
     if isinstance(value, dict):
         return {k: v if type(v) in _PLAIN else copy_tree(v) for k, v in value.items()}

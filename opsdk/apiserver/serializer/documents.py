@@ -19,7 +19,7 @@ import yaml
 from opsdk.apiserver.serializer.json_errors import first_fault
 from opsdk.apiserver.serializer.yaml_errors import utf8_words, yaml_words
 from opsdk.structured_merge.go_format import go_float, go_scalar, go_syntax, whole_numbers
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 MAX_DEPTH: Final = 200
 """Objects and lists inside one another. The real server goes deeper; no API has such objects."""
@@ -48,7 +48,7 @@ class ParsedDocument:
         raw: the bytes that were read, where somebody may want to show them.
     """
 
-    tree: Any
+    tree: JsonValue
     complaints: tuple[str, ...] = ()
     yaml: bool = False
     raw: bytes = b""
@@ -61,7 +61,7 @@ class ParsedDocument:
         return ("\n  ".join(("yaml: unmarshal errors:", *self.complaints)),)
 
 
-def json_kind(value: Any) -> str:
+def json_kind(value: JsonValue) -> str:
     """The decoder's word for the type of a JSON value."""
     if isinstance(value, bool):
         return "bool"
@@ -73,7 +73,7 @@ def json_kind(value: Any) -> str:
 
 
 # ------------------------------------------------------------------ JSON
-class _Pairs(list[tuple[str, Any]]):
+class _Pairs(list[tuple[str, JsonValue]]):
     """An object with all its keys, also those that stand twice."""
 
 
@@ -82,11 +82,11 @@ def parse_json(raw: bytes) -> ParsedDocument:
     _check_depth(raw)
     repeated = False
 
-    def pairs(found: list[tuple[str, Any]]) -> JsonObject:
+    def pairs(found: list[tuple[str, JsonValue]]) -> JsonObject:
         nonlocal repeated
-        made: JsonObject = dict(found)
-        repeated = repeated or len(made) != len(found)
-        return made
+        tree: JsonObject = dict(found)
+        repeated = repeated or len(tree) != len(found)
+        return tree
 
     careful: Any = {"parse_int": _integer, "parse_float": _float} if _LONG_NUMBER.search(raw) else {}
     # Bytes that are no UTF-8 become replacement characters, as with the real decoder.
@@ -115,7 +115,7 @@ def _check_depth(raw: bytes) -> None:
             depth -= 1
 
 
-def _no_constant(name: str) -> Any:
+def _no_constant(name: str) -> JsonValue:
     raise ValueError(f"{name} is no JSON")
 
 
@@ -131,24 +131,24 @@ def _float(text: str) -> float:
     return number
 
 
-def _repeated(value: Any, path: str = "") -> Iterator[str]:
+def _repeated(value: JsonValue, path: str = "") -> Iterator[str]:
     """The paths of keys that stand twice, in the order of the document."""
     if isinstance(value, _Pairs):
-        seen: set[str] = set()
-        told: set[str] = set()
+        keys: set[str] = set()
+        reported: set[str] = set()
         for key, part in value:
-            at = f"{path}.{key}" if path else key
-            if key in seen and key not in told:
-                told.add(key)
-                yield f'duplicate field "{at}"'
-            seen.add(key)
-            yield from _repeated(part, at)
+            field_path = f"{path}.{key}" if path else key
+            if key in keys and key not in reported:
+                reported.add(key)
+                yield f'duplicate field "{field_path}"'
+            keys.add(key)
+            yield from _repeated(part, field_path)
     elif isinstance(value, list):
         for index, part in enumerate(value):
             yield from _repeated(part, f"{path}[{index}]")
 
 
-def _without_surrogates(value: Any) -> Any:
+def _without_surrogates(value: JsonValue) -> JsonValue:
     """Halves of characters, which escapes can write, become replacement characters."""
     if isinstance(value, str):
         return value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
@@ -221,24 +221,24 @@ class _Loader(yaml.SafeLoader):
         finally:
             self._depth -= 1
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[JsonValue, JsonValue]:
         """With text for keys, as JSON has it: 1 and true are two of them."""
         self.flatten_mapping(node)
-        made: dict[Any, Any] = {}
+        mapping: dict[JsonValue, JsonValue] = {}
         for key_node, value_node in node.value:
             key = self._key(key_node, value_node)
-            if key in made:
+            if key in mapping:
                 self.repeated.append(f"line {key_node.start_mark.line + 1}: key {json.dumps(key)} already set in map")
-            made[key] = self.construct_object(value_node, deep=deep)
-        return made
+            mapping[key] = self.construct_object(value_node, deep=deep)
+        return mapping
 
     def _key(self, node: yaml.Node, value: yaml.Node) -> str:
         key = self.construct_object(node, deep=True)
         if isinstance(key, (dict, list)):
             raise yaml.YAMLError(f"invalid map key: {go_syntax(key)}")
         if key is None:
-            shown = go_syntax(self.construct_object(value, deep=True))
-            text = f"unsupported map key of type: %!s(<nil>), key: <nil>, value: {shown}"
+            key_text = go_syntax(self.construct_object(value, deep=True))
+            text = f"unsupported map key of type: %!s(<nil>), key: <nil>, value: {key_text}"
             raise SyntaxProblemError(text)
         return key if isinstance(key, str) else go_scalar(key)
 
@@ -256,8 +256,8 @@ class _Loader(yaml.SafeLoader):
         except ValueError:
             raise yaml.YAMLError("!!binary value contains invalid base64 data") from None
 
-    def construct_untagged(self, node: yaml.Node) -> Any:
-        """A tag that nobody knows means nothing."""
+    def construct_untagged(self, node: yaml.Node) -> JsonValue:
+        """Ignore an unknown tag."""
         if isinstance(node, yaml.ScalarNode):
             tag = self.resolve(yaml.ScalarNode, node.value, (True, False))  # type: ignore[no-untyped-call]
             return self.construct_object(yaml.ScalarNode(tag, node.value, node.start_mark, node.end_mark), deep=True)
@@ -269,14 +269,14 @@ class _Loader(yaml.SafeLoader):
 def _resolvers(loader: type[yaml.SafeLoader]) -> dict[str, list[tuple[str, re.Pattern[str]]]]:
     """Which plain scalars are what: numbers and truth values as the server reads them; times are text."""
     changed = {f"{_TAG}{name}" for name in ("timestamp", *(name for name, _, _ in _SCALARS))}
-    made = {
-        first: [(tag, pattern) for tag, pattern in found if tag not in changed]
-        for first, found in loader.yaml_implicit_resolvers.items()
+    resolvers = {
+        first: [(tag, pattern) for tag, pattern in candidates if tag not in changed]
+        for first, candidates in loader.yaml_implicit_resolvers.items()
     }
     for name, firsts, pattern in _SCALARS:
         for first in firsts:
-            made.setdefault(first, []).append((f"{_TAG}{name}", pattern))
-    return made
+            resolvers.setdefault(first, []).append((f"{_TAG}{name}", pattern))
+    return resolvers
 
 
 _TAG: Final = "tag:yaml.org,2002:"
@@ -311,7 +311,7 @@ class _Plain:
     def __init__(self, most: int) -> None:
         self._left = most
 
-    def of(self, value: Any) -> Any:
+    def of(self, value: JsonValue) -> JsonValue:
         """A copy that shares nothing within itself."""
         self._left -= 1
         if self._left < 0:

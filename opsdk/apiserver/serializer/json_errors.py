@@ -1,6 +1,8 @@
-"""What is wrong with a text that is no JSON, in the words of the server's scanner. Pure.
+"""Error messages of Go's JSON scanner for invalid JSON. Pure.
 
-The scanner stops at the first byte that cannot follow, and says what it was doing there.
+The scanner stops at the first invalid byte and names the token that it was reading.
+
+Upstream: sigs.k8s.io/json/internal/golang/encoding/json/scanner.go.
 """
 
 from __future__ import annotations
@@ -43,9 +45,9 @@ def quote_byte(byte: int) -> str:
         return r"'\''"
     if char == '"':
         return "'\"'"
-    named = {"\a": r"\a", "\b": r"\b", "\f": r"\f", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\v": r"\v", "\\": r"\\"}
-    if char in named:
-        return f"'{named[char]}'"
+    escapes = {"\a": r"\a", "\b": r"\b", "\f": r"\f", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\v": r"\v", "\\": r"\\"}
+    if char in escapes:
+        return f"'{escapes[char]}'"
     return f"'{char}'" if char.isprintable() and byte < 0x80 else f"'\\x{byte:02x}'"
 
 
@@ -78,7 +80,21 @@ class _Scanner:
         if first == ord('"'):
             self._string()
         elif first in b"-0123456789":
-            self._number()
+            match = _NUMBER.match(self._raw, self._at)
+            if match is None:
+                self._at += 1
+                self._byte()
+                raise self._wrong("in numeric literal")
+            self._at = match.end()
+            rest = self._raw[self._at : self._at + 2]
+            if rest[:1] == b"." and b"." not in match.group() and b"e" not in match.group().lower():
+                self._at += 1
+                self._byte()
+                raise self._wrong("after decimal point in numeric literal")
+            if rest[:1] in (b"e", b"E") and b"e" not in match.group().lower():
+                self._at += 2 if rest[1:] in (b"+", b"-") else 1
+                self._byte()
+                raise self._wrong("in exponent of numeric literal")
         elif first in b"tfn":
             self._literal({ord("t"): b"true", ord("f"): b"false", ord("n"): b"null"}[first])
         else:
@@ -140,23 +156,6 @@ class _Scanner:
             if self._byte() not in b"0123456789abcdefABCDEF":
                 raise self._wrong("in \\u hexadecimal character escape")
             self._at += 1
-
-    def _number(self) -> None:
-        found = _NUMBER.match(self._raw, self._at)
-        if found is None:
-            self._at += 1
-            self._byte()
-            raise self._wrong("in numeric literal")
-        self._at = found.end()
-        rest = self._raw[self._at : self._at + 2]
-        if rest[:1] == b"." and b"." not in found.group() and b"e" not in found.group().lower():
-            self._at += 1
-            self._byte()
-            raise self._wrong("after decimal point in numeric literal")
-        if rest[:1] in (b"e", b"E") and b"e" not in found.group().lower():
-            self._at += 2 if rest[1:] in (b"+", b"-") else 1
-            self._byte()
-            raise self._wrong("in exponent of numeric literal")
 
     def _literal(self, word: bytes) -> None:
         for expected in word:

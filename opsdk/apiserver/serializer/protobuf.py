@@ -1,7 +1,8 @@
-"""Reads Kubernetes' protobuf bodies into JSON trees, by tables of messages. Pure.
+"""Decodes Kubernetes protobuf bodies to JSON trees, by tables of messages. Pure.
 
-A body is four magic bytes and a ``runtime.Unknown``: the kind, and the bytes of the object. Go's typed clients send
-protobuf bodies; responses may be JSON.
+A body is four magic bytes and a ``runtime.Unknown``, which holds the kind and the bytes of the object.
+
+Upstream: k8s.io/apimachinery/pkg/runtime/serializer/protobuf/protobuf.go (v1.36).
 """
 
 from __future__ import annotations
@@ -12,10 +13,9 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from opsdk.errors import DecodeError
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 MAGIC = b"k8s\x00"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -63,43 +63,43 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         shift += 7
 
 
-def _parts(data: bytes) -> Iterator[tuple[int, int, Any]]:
+def _parts(data: bytes) -> Iterator[tuple[int, int, JsonValue]]:
     """Field number, wire type and value of each part."""
-    at = 0
-    while at < len(data):
-        tag, at = _varint(data, at)
+    position = 0
+    while position < len(data):
+        tag, position = _varint(data, position)
         number, wire = tag >> 3, tag & 7
-        value: Any
+        value: JsonValue
         match wire:
             case 0:
-                value, at = _varint(data, at)
+                value, position = _varint(data, position)
             case 1:
-                value, at = data[at : at + 8], at + 8
+                value, position = data[position : position + 8], position + 8
             case 2:
-                size, at = _varint(data, at)
-                value, at = data[at : at + size], at + size
+                size, position = _varint(data, position)
+                value, position = data[position : position + size], position + size
                 if len(value) != size:
                     raise DecodeError("proto: unexpected end of a field")
             case 5:
-                value, at = data[at : at + 4], at + 4
+                value, position = data[position : position + 4], position + 4
             case _:
                 raise DecodeError(f"proto: illegal wire type {wire}")
         yield number, wire, value
 
 
-def _chunk(value: Any, field: str) -> bytes:
+def _chunk(value: JsonValue, field: str) -> bytes:
     """A part that must be bytes."""
     if isinstance(value, bytes):
         return value
     raise DecodeError(f"proto: wrong wireType = 0 for field {field}")
 
 
-def _text(value: Any, field: str) -> str:
+def _text(value: JsonValue, field: str) -> str:
     # Whatever the bytes are: Go's strings may hold anything, and what is no UTF-8 is replaced when it is written.
     return _chunk(value, field).decode(errors="replace")
 
 
-def _number(value: Any, field: str) -> int:
+def _number(value: JsonValue, field: str) -> int:
     """A part that must be a number; big ones are negative."""
     if isinstance(value, int):
         return value - (1 << 64) if value >= 1 << 63 else value
@@ -140,9 +140,9 @@ def _stamp(data: bytes, *, micro: bool) -> str | None:
     return f"{text}.{nanos // 1000:06d}Z" if micro else f"{text}Z"
 
 
-def _int_or_string(data: bytes) -> Any:
-    found = {number: value for number, _, value in _parts(data)}
-    return _text(found.get(3, b""), "StrVal") if found.get(1) == 1 else _number(found.get(2, 0), "IntVal")
+def _int_or_string(data: bytes) -> JsonValue:
+    fields = {number: value for number, _, value in _parts(data)}
+    return _text(fields.get(3, b""), "StrVal") if fields.get(1) == 1 else _number(fields.get(2, 0), "IntVal")
 
 
 def _shown(value: float) -> float | int:
@@ -154,7 +154,7 @@ def _first_text(data: bytes) -> str:
     return next((_text(value, "String_") for number, _, value in _parts(data) if number == 1), "")
 
 
-def _raw_json(data: bytes) -> Any:
+def _raw_json(data: bytes) -> JsonValue:
     raw = next((value for number, _, value in _parts(data) if number == 1), b"")
     try:
         return json.loads(_chunk(raw, "Raw")) if raw else None
@@ -166,7 +166,7 @@ def _items(data: bytes) -> list[str]:
     return [_text(value, "Items") for number, _, value in _parts(data) if number == 1]
 
 
-_SPECIAL: Mapping[str, Callable[[bytes], Any]] = {
+_SPECIAL: Mapping[str, Callable[[bytes], JsonValue]] = {
     f"{META}.Time": lambda data: _stamp(data, micro=False),
     f"{META}.MicroTime": lambda data: _stamp(data, micro=True),
     f"{META}.Verbs": _items,
@@ -206,35 +206,35 @@ class ProtobufReader:
         fields = self._messages(message)
         if fields is None:
             raise DecodeError(f"proto: unknown message {message}")
-        made: JsonObject = {}
+        tree: JsonObject = {}
         for number, wire, raw in _parts(data):
-            known = fields.get(number)
-            if known is None:
+            field = fields.get(number)
+            if field is None:
                 continue
-            if known.map:
-                key, value = self._entry(_chunk(raw, known.name), known.type)
-                made.setdefault(known.name, {})[key] = value
-            elif known.repeated:
-                made.setdefault(known.name, []).extend(self._values(raw, wire, known))
-            elif known.inline:
-                made.update(self._read(_chunk(raw, known.name), known.type))
+            if field.map:
+                key, value = self._entry(_chunk(raw, field.name), field.type)
+                tree.setdefault(field.name, {})[key] = value
+            elif field.repeated:
+                tree.setdefault(field.name, []).extend(self._values(raw, wire, field))
+            elif field.inline:
+                tree.update(self._read(_chunk(raw, field.name), field.type))
             else:
-                value = self._value(raw, known.type, known.name)
-                if value or isinstance(value, (dict, str)) or not self._is_plain(message, known.name):
-                    made[known.name] = value
-        return made
+                value = self._value(raw, field.type, field.name)
+                if value or isinstance(value, (dict, str)) or not self._is_plain(message, field.name):
+                    tree[field.name] = value
+        return tree
 
-    def _values(self, raw: Any, wire: int, known: ProtobufField) -> Iterator[Any]:
+    def _values(self, raw: JsonValue, wire: int, known: ProtobufField) -> Iterator[JsonValue]:
         """One element, or several numbers packed into one field."""
         if wire != 2 or known.type not in VARINTS:
             yield self._value(raw, known.type, known.name)
             return
-        at = 0
-        while at < len(raw):
-            value, at = _varint(raw, at)
+        position = 0
+        while position < len(raw):
+            value, position = _varint(raw, position)
             yield self._value(value, known.type, known.name)
 
-    def _entry(self, raw: bytes, types: str) -> tuple[str, Any]:
+    def _entry(self, raw: bytes, types: str) -> tuple[str, JsonValue]:
         _, _, kind = types.partition(",")
         key: str = ""
         value = self._value(0 if kind in VARINTS else b"", kind, "value")
@@ -245,7 +245,7 @@ class ProtobufReader:
                 value = self._value(part, kind, "value")
         return key, value
 
-    def _value(self, raw: Any, kind: str, field: str) -> Any:
+    def _value(self, raw: JsonValue, kind: str, field: str) -> JsonValue:
         if kind in VARINTS:
             return bool(_number(raw, field)) if kind == "bool" else _number(raw, field)
         data = _chunk(raw, field)
@@ -261,7 +261,7 @@ class ProtobufReader:
         special = _SPECIAL.get(kind)
         return special(data) if special is not None else self._message(data, kind)
 
-    def _message(self, raw: bytes, kind: str) -> Any:
+    def _message(self, raw: bytes, kind: str) -> JsonValue:
         short = kind.rpartition(".")[2]
         if short == "JSON":
             return _raw_json(raw)
@@ -269,14 +269,14 @@ class ProtobufReader:
             return _items(raw)
         if not short.startswith("JSONSchemaPropsOr"):
             return self._read(raw, kind)
-        found = list(_parts(raw))
+        parts = list(_parts(raw))
         props = kind.replace(short, "JSONSchemaProps")
-        schemas = [_chunk(v, "Schema") for n, _, v in found if n == (2 if short == "JSONSchemaPropsOrBool" else 1)]
+        schemas = [_chunk(v, "Schema") for n, _, v in parts if n == (2 if short == "JSONSchemaPropsOrBool" else 1)]
         match short:
             case "JSONSchemaPropsOrBool":
-                return self._read(schemas[0], props) if schemas else any(v for n, _, v in found if n == 1)
+                return self._read(schemas[0], props) if schemas else any(v for n, _, v in parts if n == 1)
             case "JSONSchemaPropsOrArray":
-                many: list[Any] = [self._read(_chunk(v, "JSONSchemas"), props) for n, _, v in found if n == 2]
+                many: list[JsonValue] = [self._read(_chunk(v, "JSONSchemas"), props) for n, _, v in parts if n == 2]
             case _:
-                many = [_text(v, "Property") for n, _, v in found if n == 2]
+                many = [_text(v, "Property") for n, _, v in parts if n == 2]
         return many or self._read(schemas[0] if schemas else b"", props)

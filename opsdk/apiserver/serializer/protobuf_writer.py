@@ -1,6 +1,8 @@
-"""Writes JSON values as Kubernetes protobuf, by tables of messages. Pure.
+"""Encodes JSON values as Kubernetes protobuf, by tables of messages. Pure.
 
-What is nothing in a tree is not written. Readers take a field that is missing for its zero, so they see the same.
+The encoder omits absent fields; a reader takes the zero value for them.
+
+Upstream: k8s.io/apimachinery/pkg/runtime/serializer/protobuf/protobuf.go (v1.36).
 """
 
 from __future__ import annotations
@@ -11,21 +13,21 @@ import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 from opsdk.apiserver.serializer.protobuf import MAGIC, META, VARINTS, Messages, ProtobufField
 from opsdk.errors import EncodeError
+from opsdk.structured_merge.value import JsonValue
 
 
 def varint(value: int) -> bytes:
     """Seven bits to a byte; what is negative counts from 2**64 down."""
     value &= (1 << 64) - 1
-    made = bytearray()
+    encoded = bytearray()
     while value > 0x7F:
-        made.append(value & 0x7F | 0x80)
+        encoded.append(value & 0x7F | 0x80)
         value >>= 7
-    made.append(value)
-    return bytes(made)
+    encoded.append(value)
+    return bytes(encoded)
 
 
 _SMALL = [bytes([n]) for n in range(128)]
@@ -63,11 +65,11 @@ def _stamp(text: str) -> bytes:
 
 def _int_or_string(value: int | str) -> bytes:
     number = isinstance(value, int)
-    shown = varint(1 << 3) + varint(0 if number else 1) + varint(2 << 3) + varint(int(value) if number else 0)
-    return shown + _text(3, "" if number else str(value))
+    encoded = varint(1 << 3) + varint(0 if number else 1) + varint(2 << 3) + varint(int(value) if number else 0)
+    return encoded + _text(3, "" if number else str(value))
 
 
-def _raw_json(value: Any) -> bytes:
+def _raw_json(value: JsonValue) -> bytes:
     # Null is no text to Go.
     return b"" if value is None else _text(1, json.dumps(value, separators=(",", ":"), ensure_ascii=False))
 
@@ -76,7 +78,7 @@ def _items(value: list[str]) -> bytes:
     return b"".join(_text(1, item) for item in value)
 
 
-_SPECIAL: Mapping[str, Callable[[Any], bytes]] = {
+_SPECIAL: Mapping[str, Callable[[JsonValue], bytes]] = {
     f"{META}.Time": _stamp,
     f"{META}.MicroTime": _stamp,
     f"{META}.Verbs": _items,
@@ -85,10 +87,10 @@ _SPECIAL: Mapping[str, Callable[[Any], bytes]] = {
     "k8s.io.apimachinery.pkg.util.intstr.IntOrString": _int_or_string,
     "k8s.io.apimachinery.pkg.runtime.RawExtension": _raw_json,
 }
-_SPECIAL_SHORT: Mapping[str, Callable[[Any], bytes]] = {"JSON": _raw_json, "ExtraValue": _items}
+_SPECIAL_SHORT: Mapping[str, Callable[[JsonValue], bytes]] = {"JSON": _raw_json, "ExtraValue": _items}
 
 
-Encode = Callable[[Any], bytes]
+Encode = Callable[[JsonValue], bytes]
 """A value as a field, or as all the elements of one."""
 
 
@@ -99,26 +101,26 @@ class ProtobufWriter:
         self._messages = messages
         self._known: dict[str, _Message] = {}
 
-    def write(self, tree: Mapping[str, Any], message: str) -> bytes:
+    def write(self, tree: Mapping[str, JsonValue], message: str) -> bytes:
         """The bytes of one message, fields in the order of their numbers.
 
         Raises:
             EncodeError: the table does not know the message, or a value does not fit its field.
         """
-        known = self._known.get(message)
-        if known is None:
-            known = self._known[message] = self._compiled(message)
-        made = [(number, chunk(number, self.write(tree, kind))) for number, kind in known.inline]
-        fields = known.fields
+        compiled = self._known.get(message)
+        if compiled is None:
+            compiled = self._known[message] = self._compiled(message)
+        chunks = [(number, chunk(number, self.write(tree, kind))) for number, kind in compiled.inline]
+        fields = compiled.fields
         for name, value in tree.items():
             field = fields.get(name)
             if field is not None and value is not None:
                 try:
-                    made.append((field[0], field[1](value)))
+                    chunks.append((field[0], field[1](value)))
                 except (TypeError, ValueError, AttributeError) as error:
                     raise EncodeError(f"proto: {message}.{name} cannot be {value!r}") from error
-        made.sort()
-        return b"".join([part for _, part in made])
+        chunks.sort()
+        return b"".join([part for _, part in chunks])
 
     def _compiled(self, message: str) -> _Message:
         table = self._messages(message)
@@ -140,7 +142,7 @@ class ProtobufWriter:
         # What is null in a map is there all the same, and empty.
         empty = varint(2 << 3) + varint(0) if kind in VARINTS else chunk(2, b"")
 
-        def write(value: Mapping[str, Any]) -> bytes:
+        def write(value: Mapping[str, JsonValue]) -> bytes:
             parts = ((key, value[key]) for key in sorted(value))
             return b"".join(chunk(number, _text(1, k) + (empty if v is None else one(v))) for k, v in parts)
 
@@ -169,7 +171,7 @@ class ProtobufWriter:
             return lambda value: self._either(f"{package}.JSONSchemaProps", short, value)
         return lambda value: self.write(value, kind)
 
-    def _either(self, props: str, short: str, value: Any) -> bytes:
+    def _either(self, props: str, short: str, value: JsonValue) -> bytes:
         match value:
             case bool():
                 return varint(1 << 3) + varint(value)

@@ -1,6 +1,8 @@
-"""Fields that the real server keeps as the text in which they came (``RawExtension``). Pure.
+"""``RawExtension`` fields, which keep the JSON text of the request. Pure.
 
-Two objects that differ in white space alone differ there, and a patch writes everything anew without white space.
+Two such values differ when only their white space differs. A patch rewrites them without white space.
+
+Upstream: k8s.io/apimachinery/pkg/runtime/extension.go (v1.36).
 """
 
 from __future__ import annotations
@@ -8,16 +10,15 @@ from __future__ import annotations
 import json
 import re
 from json.decoder import JSONDecoder
-from typing import Any
 
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _DECODER = JSONDecoder()
 _HTML = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
 
 
-class RawExtension(dict[str, Any]):
+class RawExtension(JsonObject):
     """An object that knows its text. Nobody changes it in place; copies may share it."""
 
     def __init__(self, value: JsonObject, text: str) -> None:
@@ -31,26 +32,26 @@ def member(document: str, key: str) -> str | None:
     >>> member('{"a": 1, "b": {"c": [1, 2]}}', "b")
     '{"c": [1, 2]}'
     """
-    found = None
-    at = _after_space(document, 0)
-    if document[at : at + 1] != "{":
+    value = None
+    position = _after_space(document, 0)
+    if document[position : position + 1] != "{":
         return None
-    at = _after_space(document, at + 1)
-    while document[at : at + 1] == '"':
-        name, at = _DECODER.raw_decode(document, at)
-        start = _after_space(document, _after_space(document, at) + 1)
+    position = _after_space(document, position + 1)
+    while document[position : position + 1] == '"':
+        name, position = _DECODER.raw_decode(document, position)
+        start = _after_space(document, _after_space(document, position) + 1)
         _, end = _DECODER.raw_decode(document, start)
         if name == key:
-            found = document[start:end]
-        at = _after_space(document, end)
-        if document[at : at + 1] == ",":
-            at = _after_space(document, at + 1)
-    return found
+            value = document[start:end]
+        position = _after_space(document, end)
+        if document[position : position + 1] == ",":
+            position = _after_space(document, position + 1)
+    return value
 
 
 def _after_space(text: str, at: int) -> int:
-    found = _SPACE.match(text, at)
-    return at if found is None else found.end()
+    match = _SPACE.match(text, at)
+    return at if match is None else match.end()
 
 
 def keep_text(tree: JsonObject, key: str, body: bytes) -> None:
@@ -71,7 +72,7 @@ def forget_text(tree: JsonObject, key: str, before: JsonObject | None) -> None:
     tree[key] = dict(value) if same else json.loads(json.dumps(value, sort_keys=True))
 
 
-def raw_text(value: Any) -> str:
+def raw_text(value: JsonValue) -> str:
     """The text that is compared."""
     if isinstance(value, RawExtension):
         return value.text

@@ -1,4 +1,7 @@
-"""What is wrong with a text that is no YAML, in the words of the server's parser. Pure."""
+"""Error messages of Go's YAML parser. Pure.
+
+Upstream: sigs.k8s.io/yaml/goyaml.v2.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where objects are kept: a store-wide revision, snapshots, compare-and-swap writes, watches.
+"""Storage with a global revision, snapshots, compare-and-swap writes and watches.
 
-Knows keys and JSON trees; nothing of kinds, selectors or HTTP.
+Upstream: k8s.io/apiserver/pkg/storage (v1.36).
 """

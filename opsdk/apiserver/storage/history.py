@@ -1,7 +1,9 @@
-"""What happened in one bucket: a window of changes, pure.
+"""The history of one bucket: a window of changes. Pure.
 
-A window knows a *floor*: every change after the floor is in it, so a watch may start at any revision from the floor on,
-and the state at such a revision can be computed by undoing what came later.
+The window contains every change after its *floor*. A watch may start at any revision from the floor on. The state at
+such a revision follows from undoing later changes.
+
+Upstream: k8s.io/apiserver/pkg/storage/cacher/watch_cache.go (v1.36).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The storage in memory; also the front of the durable ones, which hear of each commit before it is visible."""
+"""In-memory storage. A durable storage receives each commit before it is visible."""
 
 from __future__ import annotations
 
@@ -130,11 +130,11 @@ class MemoryStorage:
 
     def _bucket(self, key: str) -> _Bucket:
         name = bucket_of(key)
-        found = self._buckets.get(name)
-        if found is None:
-            found = _Bucket(History(floor=self._floor, limit=self.history_limit))
-            self._buckets[name] = found
-        return found
+        bucket = self._buckets.get(name)
+        if bucket is None:
+            bucket = _Bucket(History(floor=self._floor, limit=self.history_limit))
+            self._buckets[name] = bucket
+        return bucket
 
     # -------------------------------------------------------------- reads
     def get(self, key: str) -> JsonObject:
@@ -147,17 +147,17 @@ class MemoryStorage:
     def list(self, prefix: str, *, revision: int | None = None, start: str = "", limit: int = 0) -> StoragePage:
         """See `Storage.list`."""
         bucket = self._bucket(prefix)
-        at = self._revision if revision is None else revision
-        bucket.history.check(at, self._revision)
+        revision_read = self._revision if revision is None else revision
+        bucket.history.check(revision_read, self._revision)
         objects, keys = bucket.objects, bucket.keys
-        if any(True for _ in bucket.history.since(at)):
-            objects = bucket.history.undo(objects, at)
+        if any(True for _ in bucket.history.since(revision_read)):
+            objects = bucket.history.undo(objects, revision_read)
             keys = sorted(objects)
         first = bisect.bisect_left(keys, max(prefix, start))
         end = bisect.bisect_left(keys, prefix[:-1] + chr(ord(prefix[-1]) + 1))
         last = min(end, first + limit) if limit else end
         items = [(key, objects[key]) for key in keys[first:last]]
-        return StoragePage(items, at, keys[last] if last < end else "", max(end - last, 0))
+        return StoragePage(items, revision_read, keys[last] if last < end else "", max(end - last, 0))
 
     # -------------------------------------------------------------- writes
     def create(self, key: str, value: JsonObject) -> JsonObject:
@@ -170,16 +170,16 @@ class MemoryStorage:
         """See `Storage.guaranteed_update`."""
         while True:
             current = self._bucket(key).objects.get(key)
-            wanted = await update(current)
+            desired = await update(current)
             if self._bucket(key).objects.get(key) is not current:
                 continue
-            if isinstance(wanted, Remove):
+            if isinstance(desired, Remove):
                 if current is None:
                     raise KeyNotFoundError(key)
                 return self._remove(key, current)
-            if current is not None and same_but_revision(current, wanted):
+            if current is not None and same_but_revision(current, desired):
                 return current
-            return self._put(key, wanted, current)
+            return self._put(key, desired, current)
 
     def delete(self, key: str, preconditions: StoragePreconditions | None = None) -> JsonObject:
         """See `Storage.delete`."""
@@ -265,11 +265,11 @@ class MemoryStorage:
     @classmethod
     def of(cls, snapshot: Snapshot) -> MemoryStorage:
         """A new storage that begins where a snapshot was taken."""
-        made = MemoryStorage(revision=snapshot.revision)
-        made._floor = snapshot.revision
+        storage = MemoryStorage(revision=snapshot.revision)
+        storage._floor = snapshot.revision
         for name, held in snapshot.buckets.items():
-            made._bucket(f"{name}/").hold(held, floor=snapshot.revision, limit=made.history_limit)
-        return made
+            storage._bucket(f"{name}/").hold(held, floor=snapshot.revision, limit=storage.history_limit)
+        return storage
 
     def restore(self, snapshot: Snapshot, *, reset: bool = False) -> Sequence[StorageChange]:
         """See `Snapshots`."""

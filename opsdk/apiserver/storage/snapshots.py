@@ -1,4 +1,4 @@
-"""All objects as they were at one revision, shared with the storage until either side changes."""
+"""Snapshots of all objects at one revision; the storage copies on write."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opsdk.structured_merge.value import JsonObject
 
 @dataclass(frozen=True, slots=True)
 class SnapshotEntry:
-    """The objects of one bucket and their keys in order; nobody changes them any more."""
+    """The objects of one bucket and their sorted keys; immutable."""
 
     objects: dict[str, JsonObject] = field(default_factory=dict)
     keys: list[str] = field(default_factory=list)

@@ -1,7 +1,7 @@
 """A durable storage: memory in front, SQLite behind.
 
-Every change is committed to the write-ahead log before it is visible, so an acknowledged write survives ``kill -9``.
-Objects are loaded when it is opened; the history of changes is not kept: watches from before a restart list again.
+Each change is in the write-ahead log before it is visible, so an acknowledged write survives ``kill -9``. Opening loads
+the objects but no history, so watches from before a restart must list again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,14 @@ class SqliteStorage(MemoryStorage):
     def __init__(self, path: Path, *, history_limit: int = 10_000, watch_limit: int = 10_000) -> None:
         self._path = path
         try:
-            self._db: sqlite3.Connection | None = _open(path)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            db = sqlite3.connect(path, isolation_level=None, timeout=2)
+            db.execute("PRAGMA journal_mode = WAL")
+            db.execute("PRAGMA synchronous = NORMAL")
+            # One server for one file: a second one would hand out the same revisions.
+            db.execute("PRAGMA locking_mode = EXCLUSIVE")
+            db.executescript(_SCHEMA)
+            self._db: sqlite3.Connection | None = db
         except sqlite3.Error as error:
             raise ConfigError(f"cannot open the database {path}: {error}; is another server using it?") from error
         revision = int(self._db.execute("SELECT number FROM revision").fetchone()[0])
@@ -58,14 +65,3 @@ class SqliteStorage(MemoryStorage):
         db, self._db = self._db, None
         if db is not None:
             db.close()
-
-
-def _open(path: Path) -> sqlite3.Connection:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    db = sqlite3.connect(path, isolation_level=None, timeout=2)
-    db.execute("PRAGMA journal_mode = WAL")
-    db.execute("PRAGMA synchronous = NORMAL")
-    # One server for one file: a second one would hand out the same revisions.
-    db.execute("PRAGMA locking_mode = EXCLUSIVE")
-    db.executescript(_SCHEMA)
-    return db

@@ -1,4 +1,7 @@
-"""A watcher with a bounded queue."""
+"""A storage watch with a bounded queue.
+
+Upstream: k8s.io/apiserver/pkg/storage/cacher/cache_watcher.go (v1.36).
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,4 @@
-"""Several streams over one WebSocket, as kubectl and others speak it to pods."""
+"""Exec, attach and port-forward over WebSocket and SPDY.
+
+Upstream: k8s.io/apimachinery/pkg/util/httpstream (v1.36).
+"""

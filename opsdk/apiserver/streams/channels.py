@@ -1,7 +1,9 @@
-"""The messages of remote commands: a channel's number, and bytes. Pure.
+"""Messages of exec, attach and port-forward over WebSocket: a channel number and bytes. Pure.
 
-The versions differ in how a message is written (binary, or base64 in text), in how the end is told (in words, or with a
-Status), and in whether a client can end one stream alone.
+The protocol versions differ in the encoding (binary or base64), in the final status (text or ``Status``), and in the
+ability to close one stream.
+
+Upstream: k8s.io/apimachinery/pkg/util/remotecommand/constants.go (v1.36).
 """
 
 from __future__ import annotations
@@ -120,7 +122,7 @@ def told(status: JsonObject, *, whole: bool) -> bytes:
 def read_size(data: bytes) -> tuple[int, int] | None:
     """Columns and rows from a message on the channel for them; None where it says something else."""
     try:
-        found = json.loads(data)
-        return int(found["Width"]), int(found["Height"])
+        size = json.loads(data)
+        return int(size["Width"]), int(size["Height"])
     except (ValueError, KeyError, TypeError):
         return None

@@ -1,4 +1,4 @@
-"""What whoever plays a container, or listens on its port, reads and writes."""
+"""Byte pipes between a client and a simulated container or port."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ class Pipe:
         """What has come since; waits for something. Empty at the end."""
         async with self._changed:
             await self._changed.wait_for(lambda: self._waiting or self._ended)
-            found = bytes(self._waiting)
+            data = bytes(self._waiting)
             self._waiting.clear()
             self._changed.notify_all()
-            return found
+            return data
 
     async def read_all(self) -> bytes:
         """Everything up to the end."""
-        found = bytearray()
+        data = bytearray()
         while piece := await self.read():
-            found += piece
-        return bytes(found)
+            data += piece
+        return bytes(data)
 
     async def write(self, data: bytes | str) -> None:
-        """To the standard output, or to whoever has connected to the port."""
+        """Write to the standard output, or to the client of the port."""
         await self._send(self._out, data.encode() if isinstance(data, str) else data)
 
     async def write_error(self, data: bytes | str) -> None:

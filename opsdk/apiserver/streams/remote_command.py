@@ -1,6 +1,8 @@
-"""Commands and ports, over whatever a client speaks.
+"""Exec, attach and port-forward, independent of the client's protocol.
 
-Whoever plays the container reads and writes, and is cancelled when nobody listens any more.
+A responder simulates the container. The server cancels it when the client disconnects.
+
+Upstream: k8s.io/kubelet/pkg/cri/streaming/remotecommand (v1.36).
 """
 
 from __future__ import annotations
@@ -131,7 +133,7 @@ async def ports(line: RemoteCommandStream, run: Callable[[int, Pipe], Awaitable[
 
 
 async def forward(run: Callable[[int, Pipe], Awaitable[None]], number: int, pipe: Pipe) -> None:
-    """One connection to a port; what its listener raises is told on the stream for errors."""
+    """Serve one connection to a port; the error stream reports exceptions of the listener."""
     try:
         await run(number, pipe)
     except ConnectionLostError:

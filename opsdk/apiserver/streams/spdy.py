@@ -1,6 +1,8 @@
-"""The frames of SPDY/3.1, which older clients of remote commands speak, and all clients of forwarded ports. Pure.
+"""SPDY/3.1 frames, which old exec clients and all port-forward clients use. Pure.
 
-Windows and priorities are left out, as the clients of Kubernetes do.
+Flow-control windows and priorities are not implemented, as in Kubernetes' clients.
+
+Upstream: github.com/moby/spdystream/spdy.
 """
 
 from __future__ import annotations
@@ -161,19 +163,19 @@ class SpdyReader:
 
 
 def _number(body: bytes) -> int:
-    found: int = _WORD.unpack_from(body)[0]
-    return found & ~_CONTROL
+    number: int = _WORD.unpack_from(body)[0]
+    return number & ~_CONTROL
 
 
 def _texts(plain: bytes) -> Iterator[str]:
     (count,) = _WORD.unpack_from(plain)
-    at = _WORD.size
+    offset = _WORD.size
     for _ in range(2 * count):
-        (size,) = _WORD.unpack_from(plain, at)
-        at += _WORD.size + size
-        if at > len(plain):
+        (size,) = _WORD.unpack_from(plain, offset)
+        offset += _WORD.size + size
+        if offset > len(plain):
             raise struct.error(f"a text of {size} bytes is cut short")
-        yield plain[at - size : at].decode()
+        yield plain[offset - size : offset].decode()
 
 
 class SpdyWriter:
@@ -199,7 +201,7 @@ class SpdyWriter:
 def carry(stream: int, data: bytes = b"", *, ends: bool = False) -> bytes:
     """Bytes of a stream, in frames of a size that clients take; with `ends`, it is over."""
     step = 32 << 10
-    pieces = [data[at : at + step] for at in range(0, len(data), step)] or [b""]
+    pieces = [data[offset : offset + step] for offset in range(0, len(data), step)] or [b""]
     frames = [_HEAD.pack(stream, len(piece)) + piece for piece in pieces[:-1]]
     last = pieces[-1]
     return b"".join(frames) + _HEAD.pack(stream, (_FIN if ends else 0) << 24 | len(last)) + last

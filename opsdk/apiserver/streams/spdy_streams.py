@@ -1,4 +1,7 @@
-"""Commands and ports over SPDY: a stream for each channel, begun by the client and named by its headers."""
+"""Exec, attach and port-forward over SPDY, with one stream for each channel.
+
+Upstream: k8s.io/kubelet/pkg/cri/streaming/remotecommand/httpstream.go (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -29,8 +32,8 @@ def stream_types(version: str, *, stdin: bool, stdout: bool, stderr: bool, tty: 
     >>> sorted(stream_types("v4.channel.k8s.io", stdin=False, stdout=True, stderr=False, tty=True))
     ['error', 'resize', 'stdout']
     """
-    asked = {"stdin": stdin, "stdout": stdout, "stderr": stderr, "resize": tty and version in _SIZED, "error": True}
-    return frozenset(name for name, wanted in asked.items() if wanted)
+    enabled = {"stdin": stdin, "stdout": stdout, "stderr": stderr, "resize": tty and version in _SIZED, "error": True}
+    return frozenset(name for name, is_enabled in enabled.items() if is_enabled)
 
 
 class SpdyConnection:
@@ -148,7 +151,7 @@ class SpdyStream:
     async def receive(self) -> Piece | None:
         """See `RemoteCommandStream`."""
         channels = {stream: channel for channel, stream in self._streams.items()}
-        while (event := await self._next()) is not None:
+        while (event := (self._early.popleft() if self._early else await self._connection.receive())) is not None:
             match event:
                 case spdy.Data(stream=stream, data=data, ends=ends) if stream in channels:
                     return Piece(channel=channels[stream], data=data, ends=ends)
@@ -159,9 +162,6 @@ class SpdyStream:
                 case _:
                     continue
         return None
-
-    async def _next(self) -> spdy.Event | None:
-        return self._early.popleft() if self._early else await self._connection.receive()
 
     async def close(self) -> None:
         """See `RemoteCommandStream`."""
@@ -222,14 +222,14 @@ class Forwarding:
             return
         if not await self._connection.accept(event.stream):
             return
-        asked = event.headers.get("requestid", port)
-        pair = self._pairs.setdefault(asked, _Pair(int(port)))
+        request_id = event.headers.get("requestid", port)
+        pair = self._pairs.setdefault(request_id, _Pair(int(port)))
         if kind == "data":
             pair.data = event.stream
         else:
             pair.error = event.stream
         if pair.data and pair.error:
-            del self._pairs[asked]
+            del self._pairs[request_id]
             pipe = self._pipes[pair.data] = Pipe(self._connection.send, out=pair.data, errors=pair.error)
             self._tasks[pair.data] = asyncio.create_task(self._connect(pair, pipe))
 

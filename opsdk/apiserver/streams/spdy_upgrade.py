@@ -1,4 +1,7 @@
-"""Answers that go on with SPDY/3.1: for commands and ports, on the connection itself or inside a WebSocket."""
+"""Upgrades to SPDY/3.1, on the connection itself or inside a WebSocket.
+
+Upstream: k8s.io/apimachinery/pkg/util/httpstream/spdy (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -87,9 +90,12 @@ def _chosen(request: HttpRequest, spoken: Sequence[str]) -> str | None:
 
 
 def _refused(request: HttpRequest, spoken: Sequence[str]) -> HttpResponse:
-    asked = " ".join(_asked(request))
-    said = f"unable to upgrade: unable to negotiate protocol: client supports [{asked}], server accepts {list(spoken)}"
-    response = text_response(said, status=403)
+    client_protocols = " ".join(_asked(request))
+    message = (
+        "unable to upgrade: unable to negotiate protocol: "
+        f"client supports [{client_protocols}], server accepts {list(spoken)}"
+    )
+    response = text_response(message, status=403)
     for version in spoken:
         response.add_header("x-accepted-stream-protocol-versions", version)
     return response

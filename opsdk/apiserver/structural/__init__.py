@@ -1,5 +1,6 @@
-"""Structural schemas: what a CustomResourceDefinition says of its objects, and doing what it says.
+"""Structural schemas of CustomResourceDefinitions: pruning, defaulting, validation.
 
-Pure: a schema is compiled once, then prunes, defaults and validates trees. Serving, storing and CEL rules are
-elsewhere; rules come in as a callable.
+Pure: a schema is compiled once and then applied to JSON trees. Rules are CEL and load lazily.
+
+Upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/schema (v1.36).
 """

@@ -1,9 +1,11 @@
-"""Defaults inside a CRD's schema: they must be what the schema itself allows."""
+"""Validates the defaults of a CRD's schema.
+
+Upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting/validation.go (v1.36).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
 from opsdk.apiserver.field_errors import OMITTED, FieldError, FieldErrorType, invalid
 from opsdk.apiserver.structural.embedded import change_embedded, check_types, check_values
@@ -13,9 +15,9 @@ from opsdk.apiserver.structural.rule_locations import has_rules
 from opsdk.apiserver.structural.validation import Validator
 from opsdk.errors import Cause
 from opsdk.structured_merge.paths import FieldPath
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
-Schema = Mapping[str, Any]
+Schema = Mapping[str, JsonValue]
 _OWNED = frozenset({"apiVersion", "kind", "metadata"})
 
 
@@ -28,7 +30,7 @@ def check_defaults(schema: Schema, path: FieldPath) -> Iterator[FieldError]:
 
 
 def _check(
-    schema: Schema, path: FieldPath, *, resource: bool = False, around: Callable[[Any], Any] | None = None
+    schema: Schema, path: FieldPath, *, resource: bool = False, around: Callable[[JsonValue], JsonValue] | None = None
 ) -> Iterator[FieldError]:
     """`around` makes of a value that is a part of them the type and metadata of an object."""
     embedded = bool(schema.get("x-kubernetes-embedded-resource"))
@@ -45,25 +47,21 @@ def _check(
             above = None if around is None else _under(name, around)
             yield from _check(schema["properties"][name], path.child("properties").key(name), around=above)
     if isinstance(schema.get("items"), Mapping):
-        above = None if around is None else _among(around)
+        above = None if around is None else (lambda value: around([value]))
         yield from _check(schema["items"], path.child("items"), around=above)
 
 
-def _under(name: str, around: Callable[[Any], Any] | None = None) -> Callable[[Any], Any]:
+def _under(name: str, around: Callable[[JsonValue], JsonValue] | None = None) -> Callable[[JsonValue], JsonValue]:
     return lambda value: {name: value} if around is None else around({name: value})
 
 
-def _among(around: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda value: around([value])
-
-
-def _check_part(schema: Schema, path: FieldPath, around: Callable[[Any], Any]) -> Iterator[FieldError]:
+def _check_part(schema: Schema, path: FieldPath, around: Callable[[JsonValue], JsonValue]) -> Iterator[FieldError]:
     default = schema["default"]
     obj = around(default)
-    found = list(check_types(obj)) or list(check_values(obj))
-    for cause in found:
+    causes = list(check_types(obj)) or list(check_values(obj))
+    for cause in causes:
         yield invalid(path, default, f"must result in valid metadata: {cause.field}: {cause.message}")
-    if not found:
+    if not causes:
         yield from Validator(str(path)).validate(default, SchemaNode(schema, mixed=True), "").errors
 
 
@@ -71,21 +69,21 @@ def _check_default(schema: Schema, path: FieldPath, *, resource: bool) -> Iterat
     default = schema["default"]
     node = SchemaNode({**schema, "x-kubernetes-embedded-resource": resource}, mixed=True)
     objects: JsonObject = {}
-    shown = change_embedded(default, node, lambda obj, place: _noted(obj, place, objects), str(path))
+    pruned = change_embedded(default, node, lambda obj, place: _noted(obj, place, objects), str(path))
     pruner = Pruner()
-    pruner.prune(shown, node, resource=resource)
+    pruner.prune(pruned, node, resource=resource)
     if pruner.unknown:
-        yield invalid(path, shown, "must not have unknown fields")
+        yield invalid(path, pruned, "must not have unknown fields")
     if mistyped := [cause for place, obj in objects.items() for cause in check_types(obj, place)]:
         yield from map(_told, mistyped)
         return
     errors = Validator(str(path)).validate(default, node, "").errors
     types = {f"{place}.{key}" for place in objects for key in ("apiVersion", "kind")}
     # Where an object does not say what it is, nothing else is asked of it.
-    found = [error for error in errors if error.type is FieldErrorType.REQUIRED and error.field in types]
-    found += [_told(cause) for place, obj in objects.items() for cause in check_values(obj, place)]
-    if found or pruner.unknown:
-        yield from found
+    causes = [error for error in errors if error.type is FieldErrorType.REQUIRED and error.field in types]
+    causes += [_told(cause) for place, obj in objects.items() for cause in check_values(obj, place)]
+    if causes or pruner.unknown:
+        yield from causes
         return
     yield from errors
     if not errors and has_rules(schema):
@@ -96,12 +94,12 @@ def _check_default(schema: Schema, path: FieldPath, *, resource: bool) -> Iterat
 
 def _noted(obj: JsonObject, place: str, objects: JsonObject) -> JsonObject:
     """Note an object, as it is without what no metadata has."""
-    kept: JsonObject = obj
+    pruned_object: JsonObject = obj
     if isinstance(obj.get("metadata"), dict):
         pruned = Pruner().prune({"metadata": obj["metadata"]}, None, resource=True)
-        kept = {**obj, "metadata": pruned["metadata"]}
-    objects[place] = kept
-    return kept
+        pruned_object = {**obj, "metadata": pruned["metadata"]}
+    objects[place] = pruned_object
+    return pruned_object
 
 
 def _told(cause: Cause) -> FieldError:

@@ -1,24 +1,26 @@
-"""Filling in what the schema says an absent field has."""
+"""Applies the defaults of a schema.
+
+Upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting/algorithm.go (v1.36).
+"""
 
 from __future__ import annotations
 
 import copy
 from operator import is_
-from typing import Any
 
 from opsdk.apiserver.structural.node import SchemaNode
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
-def apply_defaults(value: Any, node: SchemaNode | None) -> Any:
+def apply_defaults(value: JsonValue, node: SchemaNode | None) -> JsonValue:
     """`value` with defaults, where a field is absent, or null without being nullable; it shares what stays."""
     if node is None or not node.fills:
         return value
     if isinstance(value, dict):
         return _object(value, node)
     if isinstance(value, list) and node.items is not None:
-        made = [_entry(item, node.items) for item in value]
-        return value if all(map(is_, made, value)) else made
+        items = [_entry(item, node.items) for item in value]
+        return value if all(map(is_, items, value)) else items
     return value
 
 
@@ -26,28 +28,24 @@ def _object(value: JsonObject, node: SchemaNode) -> JsonObject:
     missing = {
         name: copy.deepcopy(below.default)
         for name, below in node.properties.items()
-        if below.has_default and (name not in value or _unwanted_null(value[name], below))
+        if below.has_default and (name not in value or (value[name] is None and not below.nullable))
     }
     filled = {**value, **missing} if missing else value
-    made = {name: _entry(item, node.entry(name)) for name, item in filled.items()}
-    return filled if all(map(is_, made.values(), filled.values())) else made
+    entries = {name: _entry(item, node.entry(name)) for name, item in filled.items()}
+    return filled if all(map(is_, entries.values(), filled.values())) else entries
 
 
-def _entry(item: Any, node: SchemaNode | None) -> Any:
+def _entry(item: JsonValue, node: SchemaNode | None) -> JsonValue:
     return apply_defaults(_replaced(item, node), node)
 
 
-def _replaced(item: Any, node: SchemaNode | None) -> Any:
-    if node is not None and node.has_default and _unwanted_null(item, node):
+def _replaced(item: JsonValue, node: SchemaNode | None) -> JsonValue:
+    if node is not None and node.has_default and (item is None and not node.nullable):
         return copy.deepcopy(node.default)
     return item
 
 
-def _unwanted_null(item: Any, node: SchemaNode) -> bool:
-    return item is None and not node.nullable
-
-
-def drop_nulls(value: Any, node: SchemaNode | None) -> Any:
+def drop_nulls(value: JsonValue, node: SchemaNode | None) -> JsonValue:
     """`value` without the nulls of fields that are not nullable: a null that no default replaced means absent.
 
     What stays is shared, so most often the result is `value` itself.
@@ -55,14 +53,14 @@ def drop_nulls(value: Any, node: SchemaNode | None) -> Any:
     if node is None:
         return value
     if isinstance(value, dict):
-        kept = {}
+        entries = {}
         for name, item in value.items():
             if isinstance(item, dict | list):
-                kept[name] = drop_nulls(item, node.entry(name))
+                entries[name] = drop_nulls(item, node.entry(name))
             elif item is not None or (below := node.entry(name)) is None or below.nullable:
-                kept[name] = item
-        return value if len(kept) == len(value) and all(map(is_, kept.values(), value.values())) else kept
+                entries[name] = item
+        return value if len(entries) == len(value) and all(map(is_, entries.values(), value.values())) else entries
     if isinstance(value, list):
-        made = [drop_nulls(item, node.items) for item in value]
-        return value if all(map(is_, made, value)) else made
+        items = [drop_nulls(item, node.items) for item in value]
+        return value if all(map(is_, items, value)) else items
     return value

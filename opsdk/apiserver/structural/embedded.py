@@ -1,11 +1,14 @@
-"""Objects inside of objects: what holds for every object holds for them, too. Pure."""
+"""Coerces and validates embedded objects (``x-kubernetes-embedded-resource``). Pure.
+
+Upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/schema/objectmeta (v1.36).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from operator import is_
-from typing import Any, Final
+from typing import Final
 
 from opsdk.apimachinery import validation
 from opsdk.apiserver import api_errors
@@ -13,24 +16,26 @@ from opsdk.apiserver.registry import metadata
 from opsdk.apiserver.serializer.documents import json_kind
 from opsdk.apiserver.structural.node import SchemaNode
 from opsdk.errors import Cause
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 Change = Callable[[JsonObject, str], JsonObject]
 """An object at a place, and what it becomes."""
 
 
-def change_embedded(value: Any, node: SchemaNode | None, change: Change, place: str = "") -> Any:
+def change_embedded(value: JsonValue, node: SchemaNode | None, change: Change, place: str = "") -> JsonValue:
     """`value` with other objects in it, from the innermost outwards; what stays is shared."""
     if node is None or not node.nests:
         return value
     if isinstance(value, list):
-        items = [change_embedded(one, node.items, change, f"{place}[{at}]") for at, one in enumerate(value)]
+        items = [change_embedded(one, node.items, change, f"{place}[{index}]") for index, one in enumerate(value)]
         return value if all(map(is_, items, value)) else items
     if not isinstance(value, dict):
         return value
-    made = {key: change_embedded(one, node.entry(key), change, _below(place, key, node)) for key, one in value.items()}
-    kept = value if all(map(is_, made.values(), value.values())) else made
-    return change(kept, place) if node.embedded and place else kept
+    entries = {
+        key: change_embedded(one, node.entry(key), change, _below(place, key, node)) for key, one in value.items()
+    }
+    result = value if all(map(is_, entries.values(), value.values())) else entries
+    return change(result, place) if node.embedded and place else result
 
 
 def _below(place: str, key: str, node: SchemaNode) -> str:
@@ -39,16 +44,16 @@ def _below(place: str, key: str, node: SchemaNode) -> str:
     return f"{place}.{key}" if place else key
 
 
-def check_embedded(value: Any, node: SchemaNode) -> list[Cause]:
+def check_embedded(value: JsonValue, node: SchemaNode) -> list[Cause]:
     """What is wrong with the types and the metadata of objects in `value`."""
-    found: list[Cause] = []
+    causes: list[Cause] = []
 
     def look(obj: JsonObject, place: str) -> JsonObject:
-        found.extend(check_values(obj, place))
+        causes.extend(check_values(obj, place))
         return obj
 
     change_embedded(value, node, look)
-    return found
+    return causes
 
 
 _MEMBERS: Final[dict[str, tuple[type, str]]] = {
@@ -64,40 +69,40 @@ _MEMBERS: Final[dict[str, tuple[type, str]]] = {
 
 def check_types(obj: JsonObject, place: str = "") -> Iterator[Cause]:
     """What of an object at `place` is not of the type that every object has it in."""
-    at = f"{place}." if place else ""
+    prefix = f"{place}." if place else ""
     for key in ("apiVersion", "kind"):
         if obj.get(key) is not None and not isinstance(obj[key], str):
-            yield api_errors.invalid_value(f"{at}{key}", obj[key], "must be a string")
+            yield api_errors.invalid_value(f"{prefix}{key}", obj[key], "must be a string")
     meta = obj.get("metadata")
-    if meta is not None and (why := _misfit(meta)):
-        yield api_errors.invalid_value(f"{at}metadata", meta, f"json: cannot unmarshal {why}")
+    if meta is not None and (reason := _misfit(meta)):
+        yield api_errors.invalid_value(f"{prefix}metadata", meta, f"json: cannot unmarshal {reason}")
 
 
-def _misfit(meta: Any) -> str:
+def _misfit(meta: JsonValue) -> str:
     if not isinstance(meta, dict):
         return f"{json_kind(meta)} into Go value of type v1.ObjectMeta"
     for key, value in meta.items():
-        wanted, name = _MEMBERS.get(key, (object, ""))
+        expected_type, name = _MEMBERS.get(key, (object, ""))
         inner = value.values() if name == "map[string]string" and isinstance(value, dict) else ()
         strange = next((item for item in inner if item is not None and not isinstance(item, str)), None)
         if strange is not None:
             return f"{json_kind(strange)} into Go struct field ObjectMeta.{key} of type string"
-        if value is not None and not isinstance(value, wanted):
+        if value is not None and not isinstance(value, expected_type):
             return f"{json_kind(value)} into Go struct field ObjectMeta.{key} of type {name}"
     return ""
 
 
 def check_values(obj: JsonObject, place: str = "") -> Iterator[Cause]:
     """What is wrong with what an object at `place`, whose types are right, says of itself."""
-    at = f"{place}." if place else ""
+    prefix = f"{place}." if place else ""
     for key, rule in (("apiVersion", _version), ("kind", _kind)):
         if isinstance(obj.get(key), str):
             text = rule(obj[key]) if obj[key] else "must not be empty"
             if text:
-                yield api_errors.invalid_value(f"{at}{key}", obj[key], text)
+                yield api_errors.invalid_value(f"{prefix}{key}", obj[key], text)
     meta = obj.get("metadata")
     if isinstance(meta, dict):
-        yield from (replace(cause, field=f"{at}{cause.field}") for cause in metadata.validate_embedded(meta))
+        yield from (replace(cause, field=f"{prefix}{cause.field}") for cause in metadata.validate_embedded(meta))
 
 
 def _version(text: str) -> str:

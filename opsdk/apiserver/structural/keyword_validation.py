@@ -1,15 +1,19 @@
-"""The vocabulary of a CRD's schema: what each level may say, whether the schema is structural or not."""
+"""Validates the keywords of each level of a CRD's schema.
+
+Upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation/validation.go (v1.36).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from opsdk.apiserver.field_errors import FieldError, forbidden, invalid, not_supported, required
 from opsdk.apiserver.structural.rule_locations import RULES
 from opsdk.structured_merge.paths import FieldPath
+from opsdk.structured_merge.value import JsonValue
 
-Schema = Mapping[str, Any]
+Schema = Mapping[str, JsonValue]
 Errors = Iterator[FieldError]
 
 TYPES: Final = ("array", "boolean", "integer", "number", "object", "string")
@@ -118,8 +122,8 @@ def _check_extensions(schema: Schema, path: FieldPath) -> Errors:
             yield from _check_set(schema, path)
     if schema.get(LIST_KEYS) and list_type != "map":
         text = f"must be map if {LIST_KEYS} is non-empty"
-        at = path.child(LIST_TYPE)
-        yield required(at, text) if list_type is None else invalid(at, list_type, text)
+        list_type_path = path.child(LIST_TYPE)
+        yield required(list_type_path, text) if list_type is None else invalid(list_type_path, list_type, text)
     if list_type == "map":
         yield from _check_map(schema, path)
     if list_type in ("map", "set") and isinstance(schema.get("items"), Mapping):
@@ -142,22 +146,22 @@ def _check_set(schema: Schema, path: FieldPath) -> Errors:
         kind == "array" and items.get(LIST_TYPE) not in (None, "atomic")
     )
     if loose:
-        at = path.child("items").child(MAP_TYPE if kind == "object" else LIST_TYPE)
+        items_path = path.child("items").child(MAP_TYPE if kind == "object" else LIST_TYPE)
         # For objects, too, the list type is what the server shows.
-        yield invalid(at, items.get(LIST_TYPE), f"must be atomic as item of a list with {LIST_TYPE}=set")
+        yield invalid(items_path, items.get(LIST_TYPE), f"must be atomic as item of a list with {LIST_TYPE}=set")
 
 
 def _check_map(schema: Schema, path: FieldPath) -> Errors:
     keys = schema.get(LIST_KEYS) or []
     if not keys:
         yield required(path.child(LIST_KEYS), f"must not be empty if {LIST_TYPE} is map")
-    items, at = schema.get("items"), path.child("items")
+    items, items_path = schema.get("items"), path.child("items")
     if not isinstance(items, Mapping):
-        yield required(at, f"must have a schema if {LIST_TYPE} is map")
+        yield required(items_path, f"must have a schema if {LIST_TYPE} is map")
         return
     kind = items.get("type") or ""
     if kind != "object":
-        yield invalid(at.child("type"), kind, f"must be object if parent array's {LIST_TYPE} is map")
+        yield invalid(items_path.child("type"), kind, f"must be object if parent array's {LIST_TYPE} is map")
         return
     properties = items.get("properties") or {}
     for key in keys:
@@ -165,7 +169,7 @@ def _check_map(schema: Schema, path: FieldPath) -> Errors:
         if kind in ("array", "object"):
             text = f"must be a scalar type if parent array's {LIST_TYPE} is map"
             # What the element is, is what the server shows.
-            yield invalid(at.child("properties").key(key).child("type"), items["type"], text)
+            yield invalid(items_path.child("properties").key(key).child("type"), items["type"], text)
     if len(set(keys)) < len(keys):
         yield invalid(path.child(LIST_KEYS), keys, "must not contain duplicate entries")
     for key in keys:
@@ -174,7 +178,7 @@ def _check_map(schema: Schema, path: FieldPath) -> Errors:
 
 
 def _check_elements(items: Schema, schema: Schema, at: FieldPath) -> Errors:
-    """Elements can be told apart: they are there, and so are their keys."""
+    """Check that list items have their key fields."""
     if items.get("nullable"):
         yield forbidden(at.child("nullable"), f"cannot be nullable when {LIST_TYPE} is {schema[LIST_TYPE]}")
     for key in (schema.get(LIST_KEYS) or ()) if schema[LIST_TYPE] == "map" else ():

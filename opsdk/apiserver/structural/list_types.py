@@ -1,51 +1,54 @@
-"""Lists that are sets or maps: no element twice."""
+"""Validates lists of type ``set`` and ``map``: items are unique.
+
+Upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype/validation.go (v1.36).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from opsdk.apiserver.field_errors import FieldError, duplicate, invalid
 from opsdk.apiserver.structural.node import SchemaNode
 from opsdk.structured_merge.go_format import go_json
 from opsdk.structured_merge.paths import FieldPath
+from opsdk.structured_merge.value import JsonValue
 
 
-def check_lists(value: Any, node: SchemaNode | None, path: FieldPath) -> Iterator[FieldError]:
+def check_lists(value: JsonValue, node: SchemaNode | None, path: FieldPath) -> Iterator[FieldError]:
     """An error for each element that occurs twice, at its second place; a third place is no news."""
     if node is None or not node.unique:
         return
     if isinstance(value, dict):
         for name, item in value.items():
-            at = path.child(name) if name in node.properties else path.key(name)
-            yield from check_lists(item, node.entry(name), at)
+            field_path = path.child(name) if name in node.properties else path.key(name)
+            yield from check_lists(item, node.entry(name), field_path)
     if isinstance(value, list):
         yield from _duplicates(value, node, path)
         for index, item in enumerate(value):
             yield from check_lists(item, node.items, path.index(index))
 
 
-def _duplicates(items: list[Any], node: SchemaNode, path: FieldPath) -> Iterator[FieldError]:
+def _duplicates(items: list[JsonValue], node: SchemaNode, path: FieldPath) -> Iterator[FieldError]:
     if node.list_type not in ("set", "map"):
         return
-    seen: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for index, item in enumerate(items):
         if node.list_type == "map" and not isinstance(item, dict | None):
             yield invalid(path.index(index), item, "must be an object for an array of list-type map")
             return
         identity = _identity(item, node)
         text = go_json(identity)
-        seen[text] = seen.get(text, 0) + 1
-        if seen[text] == 2:
+        counts[text] = counts.get(text, 0) + 1
+        if counts[text] == 2:
             yield duplicate(path.index(index), identity)
 
 
-def _identity(item: Any, node: SchemaNode) -> Any:
+def _identity(item: JsonValue, node: SchemaNode) -> JsonValue:
     if node.list_type == "set":
         return item
     return {key: item[key] for key in node.list_keys if item and key in item}
 
 
-def element_key(item: Mapping[str, Any], keys: Sequence[str]) -> str:
+def element_key(item: Mapping[str, JsonValue], keys: Sequence[str]) -> str:
     """What tells an element of a map from the others."""
     return go_json([item.get(key) for key in keys])

@@ -1,12 +1,16 @@
-"""One level of a schema, compiled: what pruning, defaulting and validation look at."""
+"""One level of a compiled schema.
+
+Upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/schema/structural.go (v1.36).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from opsdk.apiserver.strfmt import is_known
 from opsdk.cel.regex import Pattern, compile_regex
+from opsdk.structured_merge.value import JsonValue
 
 META_FIELDS: Final = frozenset({"apiVersion", "kind", "metadata"})
 """What every object has, whatever its schema says."""
@@ -60,7 +64,7 @@ class SchemaNode:
         "unique",
     )
 
-    def __init__(self, schema: Mapping[str, Any], *, mixed: bool = False) -> None:
+    def __init__(self, schema: Mapping[str, JsonValue], *, mixed: bool = False) -> None:
         """Compile a schema and all below it; with `mixed`, integers or strings may be anything."""
         self.schema = schema
         self.types = _types(schema, mixed=mixed)
@@ -78,13 +82,13 @@ class SchemaNode:
         self.preserve = bool(schema.get("x-kubernetes-preserve-unknown-fields"))
         self.embedded = bool(schema.get("x-kubernetes-embedded-resource"))
         self.required: tuple[str, ...] = tuple(schema.get("required") or ())
-        self.enum: list[Any] = list(schema.get("enum") or ())
+        self.enum: list[JsonValue] = list(schema.get("enum") or ())
         self.list_type: str = schema.get("x-kubernetes-list-type") or ""
         self.list_keys: tuple[str, ...] = tuple(schema.get("x-kubernetes-list-map-keys") or ())
         self.map_type: str = schema.get("x-kubernetes-map-type") or ""
         default = schema.get("default")
         self.has_default = default is not None
-        self.default: Any = default
+        self.default: JsonValue = default
         below = [node for node in (*self.properties.values(), self.additional, self.items) if node is not None]
         self.fills: bool = self.has_default or any(node.fills for node in below)
         self.nests: bool = self.embedded or any(node.nests for node in below)
@@ -100,12 +104,12 @@ class SchemaNode:
         """The schema of an object's entry, if there is one."""
         return self.properties.get(name) or self.additional
 
-    def limit(self, keyword: str) -> Any:
+    def limit(self, keyword: str) -> JsonValue:
         """The value of a keyword such as ``maxLength``, or None."""
         return self.schema.get(keyword)
 
 
-def _types(schema: Mapping[str, Any], *, mixed: bool) -> tuple[str, ...]:
+def _types(schema: Mapping[str, JsonValue], *, mixed: bool) -> tuple[str, ...]:
     if schema.get("x-kubernetes-int-or-string"):
         return () if mixed else ("integer", "string")
     kind = schema.get("type")

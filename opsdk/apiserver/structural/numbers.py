@@ -1,4 +1,7 @@
-"""Numbers as the server judges them: their range, steps and bounds, and when a float counts as an integer. Pure."""
+"""Number validation: bounds, multiples, formats, and floats that are integers. Pure.
+
+Upstream: k8s.io/kube-openapi/pkg/validation/validate/values.go (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -75,15 +78,15 @@ class NumberRules:
             wrong = list(self._range(bound, what, name))
             yield from wrong
             exact = isinstance(value, int) and not wrong
-            found = check(value if exact else float(value), int(bound) if exact else float(bound), self.limit)
-            if found is not None:
-                shown, text = found
-                yield invalid(at, shown, text.replace("%s", name))
+            message = check(value if exact else float(value), int(bound) if exact else float(bound), self.limit)
+            if message is not None:
+                limit_text, text = message
+                yield invalid(at, limit_text, text.replace("%s", name))
 
     def _range(self, number: float, what: str, name: str) -> Iterator[str]:
         if not in_range(number, self.kind, self.form):
-            shown = f"with format {self.form}" if self.form else "(default format)"
-            yield f"{what} value must be of type {self.kind or 'number'} {shown} in {name}"
+            format_text = f"with format {self.form}" if self.form else "(default format)"
+            yield f"{what} value must be of type {self.kind or 'number'} {format_text} in {name}"
 
 
 _Found = tuple[float, str] | None

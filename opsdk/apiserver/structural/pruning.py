@@ -1,14 +1,17 @@
-"""Dropping what the schema does not know."""
+"""Prunes fields that the schema does not specify.
+
+Upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning/algorithm.go (v1.36).
+"""
 
 from __future__ import annotations
 
 from operator import is_
-from typing import Any, Final
+from typing import Final
 
 from opsdk.apiserver.structural.node import META_FIELDS, SchemaNode
 from opsdk.structured_merge.paths import FieldPath
 from opsdk.structured_merge.schema import OBJECT_META_SCHEMA
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _METADATA: Final = SchemaNode(
     {
@@ -39,7 +42,9 @@ class Pruner:
         """Nothing dropped yet."""
         self.unknown: list[str] = []
 
-    def prune(self, value: Any, node: SchemaNode | None, place: _Place | None = None, *, resource: bool) -> Any:
+    def prune(
+        self, value: JsonValue, node: SchemaNode | None, place: _Place | None = None, *, resource: bool
+    ) -> JsonValue:
         """`value` without unknown fields; `resource` says that it is an object with metadata.
 
         The result shares with `value` what stays as it is, so most often it is `value` itself.
@@ -47,28 +52,27 @@ class Pruner:
         if isinstance(value, dict):
             return self._object(value, node, place, resource=resource or (node is not None and node.embedded))
         if isinstance(value, list):
-            return self._list(value, node, place)
+            items = node.items if node is not None else None
+            if items is None and node is not None and node.preserve:
+                return value
+            pruned = [self.prune(item, items, (place, index), resource=False) for index, item in enumerate(value)]
+            return value if all(map(is_, pruned, value)) else pruned
         return value
-
-    def _list(self, value: list[Any], node: SchemaNode | None, place: _Place | None) -> list[Any]:
-        items = node.items if node is not None else None
-        if items is None and node is not None and node.preserve:
-            return value
-        kept = [self.prune(item, items, (place, at), resource=False) for at, item in enumerate(value)]
-        return value if all(map(is_, kept, value)) else kept
 
     def _object(
         self, value: JsonObject, node: SchemaNode | None, place: _Place | None, *, resource: bool
     ) -> JsonObject:
-        kept: JsonObject = {}
+        fields: JsonObject = {}
         for name, item in value.items():
             if resource and name in META_FIELDS:
-                kept[name] = self.prune(item, _METADATA, (place, name), resource=False) if name == "metadata" else item
+                fields[name] = (
+                    self.prune(item, _METADATA, (place, name), resource=False) if name == "metadata" else item
+                )
             elif node is not None and (name in node.properties or node.additional is not None or node.open):
                 deep = isinstance(item, dict | list)
-                kept[name] = self.prune(item, node.entry(name), (place, name), resource=False) if deep else item
+                fields[name] = self.prune(item, node.entry(name), (place, name), resource=False) if deep else item
             elif node is not None and node.preserve:
-                kept[name] = item
+                fields[name] = item
             else:
                 self.unknown.append(str(_written((place, name))))
-        return value if len(kept) == len(value) and all(map(is_, kept.values(), value.values())) else kept
+        return value if len(fields) == len(value) and all(map(is_, fields.values(), value.values())) else fields

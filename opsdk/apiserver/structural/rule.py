@@ -1,4 +1,7 @@
-"""One rule of ``x-kubernetes-validations``, compiled."""
+"""One compiled rule of ``x-kubernetes-validations``.
+
+Upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel/compilation.go (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 from opsdk.apiserver.expressions.environment import kubernetes_environment
 from opsdk.apiserver.expressions.schema_types import SchemaDeclarations
@@ -15,6 +18,7 @@ from opsdk.cel.environment import Program
 from opsdk.cel.types import Type, TypeKind, optional_of
 from opsdk.errors import CelCompileError, UsageError
 from opsdk.structured_merge.paths import FieldPath
+from opsdk.structured_merge.value import JsonValue
 
 REASONS: Final = {
     "FieldValueDuplicate": FieldErrorType.DUPLICATE,
@@ -35,15 +39,15 @@ class CompiledRule:
         schema: the schema that has the rule.
     """
 
-    written: Mapping[str, Any]
+    written: Mapping[str, JsonValue]
     declared: SchemaDeclarations
-    schema: Mapping[str, Any]
+    schema: Mapping[str, JsonValue]
 
     @property
     def text(self) -> str:
         """The expression."""
-        found: str = self.written.get("rule") or ""
-        return found
+        text: str = self.written.get("rule") or ""
+        return text
 
     @property
     def optional_old(self) -> bool:
@@ -88,19 +92,19 @@ class CompiledRule:
         old_type = optional_of(self_type) if self.optional_old else self_type
         environment = kubernetes_environment().extend(variables={"self": self_type, "oldSelf": old_type})
 
-        def accept(found: Type) -> None:
-            if found.kind is not kind:
+        def accept(problem: Type) -> None:
+            if problem.kind is not kind:
                 raise CelCompileError(wrong)
 
         try:
             return environment.compile(text, accept)
         except CelCompileError as error:
-            found = str(error)
-            if found == wrong:
-                return found
-            if found.startswith("program instantiation"):
-                return found.replace("program", prefix.strip() or "program", 1)
-            return f"{prefix}compilation failed: {found}"
+            problem = str(error)
+            if problem == wrong:
+                return problem
+            if problem.startswith("program instantiation"):
+                return problem.replace("program", prefix.strip() or "program", 1)
+            return f"{prefix}compilation failed: {problem}"
 
     @property
     def program(self) -> Program | None:
@@ -148,7 +152,7 @@ _TOKEN: Final = re.compile(r"'(?:[^'\\]|\\.)*'|[.\[\]]|[^.\[\]']+")
 _ESCAPES: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "'": "'", "\\": "\\"}
 
 
-def parse_field_path(text: str, schema: Mapping[str, Any]) -> FieldPath:
+def parse_field_path(text: str, schema: Mapping[str, JsonValue]) -> FieldPath:
     """The path that ``.field['key']`` means below a schema.
 
     Raises:
@@ -160,7 +164,7 @@ def parse_field_path(text: str, schema: Mapping[str, Any]) -> FieldPath:
     return follow_field_path(text, schema)[0]
 
 
-def follow_field_path(text: str, schema: Mapping[str, Any]) -> tuple[FieldPath, Mapping[str, Any]]:
+def follow_field_path(text: str, schema: Mapping[str, JsonValue]) -> tuple[FieldPath, Mapping[str, JsonValue]]:
     """As `parse_field_path`, and the schema that it leads to."""
     path = FieldPath()
     for name in _names(text):

@@ -1,18 +1,21 @@
-"""How the entries of ``x-kubernetes-validations`` are written, before anything is compiled."""
+"""Validates the fields of ``x-kubernetes-validations`` entries without compiling them.
+
+Upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation/validation.go (v1.36).
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from opsdk.apiserver.field_errors import FieldError, invalid, not_supported, required
 from opsdk.apiserver.structural.rule import REASONS, parse_field_path
 from opsdk.apiserver.structural.rule_locations import RULES
 from opsdk.errors import UsageError
 from opsdk.structured_merge.paths import FieldPath
+from opsdk.structured_merge.value import JsonValue
 
-Schema = Mapping[str, Any]
+Schema = Mapping[str, JsonValue]
 Errors = Iterator[FieldError]
 
 
@@ -26,7 +29,7 @@ def _breaks(text: str) -> bool:
     return bool(re.search(r"[\n\r]", text))
 
 
-def _check_texts(rule: Mapping[str, Any], schema: Schema, at: FieldPath) -> Errors:
+def _check_texts(rule: Mapping[str, JsonValue], schema: Schema, at: FieldPath) -> Errors:
     text, message = (rule.get("rule") or "").strip(), rule.get("message") or ""
     if not text:
         yield required(at.child("rule"), "rule is not specified")

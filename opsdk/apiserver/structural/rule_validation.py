@@ -1,10 +1,13 @@
-"""What ``x-kubernetes-validations`` in a CRD's schema may be."""
+"""Compiles and validates ``x-kubernetes-validations`` of a CRD's schema, with cost limits.
+
+Upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation/validation.go (v1.36).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 from opsdk.apiserver.expressions.schema_types import cardinality, declare
 from opsdk.apiserver.field_errors import FieldError, forbidden, internal, invalid
@@ -14,8 +17,9 @@ from opsdk.apiserver.structural.rule_locations import RULES, has_rules
 from opsdk.apiserver.structural.schema_format import shown_rule
 from opsdk.cel.declarations import MOST
 from opsdk.structured_merge.paths import FieldPath
+from opsdk.structured_merge.value import JsonValue
 
-Schema = Mapping[str, Any]
+Schema = Mapping[str, JsonValue]
 Errors = Iterator[FieldError]
 
 RULE_LIMIT: Final = 10_000_000
@@ -83,7 +87,7 @@ def check_rules(schema: Schema, path: FieldPath, *, doubtful: bool = False) -> l
     errors = list(_check(schema, _Place(path, resource=True, doubtful=doubtful), total))
     if total.cost > SCHEMA_LIMIT:
         text = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema"
-        errors += [forbidden(at, text) for _, at in total.expensive]
+        errors += [forbidden(rule_path, text) for _, rule_path in total.expensive]
         name = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema"
         errors.append(forbidden(path, _too_much(name, total.cost, SCHEMA_LIMIT)))
     return errors
@@ -91,29 +95,31 @@ def check_rules(schema: Schema, path: FieldPath, *, doubtful: bool = False) -> l
 
 def _check(schema: Schema, place: _Place, total: _Total) -> Errors:
     additional, items = schema.get("additionalProperties"), schema.get("items")
-    known = schema.get("x-kubernetes-map-type") in (None, "granular", "atomic")
+    is_known = schema.get("x-kubernetes-map-type") in (None, "granular", "atomic")
     if isinstance(additional, Mapping) and has_rules(additional):
-        at = place.path.child("additionalProperties")
-        yield from _check(additional, place.below(at, schema, limit="maxProperties", correlated=known), total)
+        child_path = place.path.child("additionalProperties")
+        yield from _check(
+            additional, place.below(child_path, schema, limit="maxProperties", correlated=is_known), total
+        )
     for name, below in sorted((schema.get("properties") or {}).items()):
         if has_rules(below):
-            at = place.path.child("properties").key(name)
-            yield from _check(below, place.below(at, schema, correlated=known), total)
+            child_path = place.path.child("properties").key(name)
+            yield from _check(below, place.below(child_path, schema, correlated=is_known), total)
     if isinstance(items, Mapping) and has_rules(items):
         correlated = schema.get("x-kubernetes-list-type") == "map"
-        at = place.path.child("items")
-        yield from _check(items, place.below(at, schema, limit="maxItems", correlated=correlated), total)
+        child_path = place.path.child("items")
+        yield from _check(items, place.below(child_path, schema, limit="maxItems", correlated=correlated), total)
     yield from _check_level(schema, place, total)
 
 
 def _check_level(schema: Schema, place: _Place, total: _Total) -> Errors:
-    written: Sequence[Mapping[str, Any]] = schema.get(RULES) or ()
+    written: Sequence[Mapping[str, JsonValue]] = schema.get(RULES) or ()
     if not written or (place.doubtful and any(check_vocabulary(schema, place.path))):
         return
     declared = declare(schema, "selfType", resource=place.resource)
     if declared is None:
-        why = "failed to construct type information for x-kubernetes-validations rules"
-        text = f"internal error: {why}: unable to convert structural schema to CEL declarations"
+        reason = "failed to construct type information for x-kubernetes-validations rules"
+        text = f"internal error: {reason}: unable to convert structural schema to CEL declarations"
         yield internal(place.path.child(RULES), text)
         return
     times = cardinality(declared.least_bytes) if place.times is None else place.times

@@ -1,13 +1,16 @@
-"""Evaluating ``x-kubernetes-validations`` on objects."""
+"""Evaluates ``x-kubernetes-validations`` on objects, with ratcheting.
+
+Upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel/validation.go (v1.36).
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 from opsdk.apiserver.expressions.environment import PER_CALL_LIMIT, RUNTIME_BUDGET
 from opsdk.apiserver.expressions.schema_types import Schema, SchemaDeclarations, declare
@@ -16,28 +19,16 @@ from opsdk.apiserver.field_errors import NO_PATH, OMITTED, FieldError, FieldErro
 from opsdk.apiserver.structural.list_types import element_key
 from opsdk.apiserver.structural.rule import CompiledRule
 from opsdk.apiserver.structural.rule_locations import RULES, has_rules
+from opsdk.apiserver.structural.validation import RuleViolation
 from opsdk.cel.environment import EvaluationResult
 from opsdk.cel.values import Optional
 from opsdk.errors import CelBudgetError, CelEvaluationError
 from opsdk.structured_merge.equality import deep_equal
 from opsdk.structured_merge.paths import FieldPath
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _LONGEST_MESSAGE: Final = 5 * 1024
 """How many bytes a message that an expression made may have."""
-
-
-@dataclass(slots=True)
-class RuleViolation:
-    """What evaluating found.
-
-    Attributes:
-        errors: rules that are broken.
-        warnings: rules that were broken before, by values that stay as they were.
-    """
-
-    errors: list[FieldError] = field(default_factory=list)
-    warnings: list[FieldError] = field(default_factory=list)
 
 
 class _SpentError(Exception):
@@ -48,7 +39,7 @@ class _SpentError(Exception):
 class _Was:
     """A value and the one that was in its place."""
 
-    def __init__(self, new: Any, old: Any, schema: Schema) -> None:
+    def __init__(self, new: JsonValue, old: JsonValue, schema: Schema) -> None:
         self._new = new
         self._old = old
         self._schema = schema
@@ -66,7 +57,7 @@ class _Was:
         return _Was(self._new[name], self._old[name], below if isinstance(below, Mapping) else {})
 
     @cached_property
-    def _old_element(self) -> Callable[[Any], Any]:
+    def _old_element(self) -> Callable[[JsonValue], JsonValue]:
         return old_elements(self._old, self._schema)
 
     def index(self, at: int) -> _Was | None:
@@ -75,13 +66,13 @@ class _Was:
         return None if old is None else _Was(self._new[at], old, self._schema.get("items") or {})
 
 
-def old_elements(old: Any, schema: Schema) -> Callable[[Any], Any]:
+def old_elements(old: JsonValue, schema: Schema) -> Callable[[JsonValue], JsonValue]:
     """Finds the element that was there with the same keys; None if there was none, or if elements have no keys."""
     if schema.get("x-kubernetes-list-type") != "map" or not isinstance(old, list):
         return lambda _: None
     keys = schema.get("x-kubernetes-list-map-keys") or ()
-    found = {element_key(one, keys): one for one in old if isinstance(one, dict)}
-    return lambda element: found.get(element_key(element, keys)) if isinstance(element, dict) else None
+    elements = {element_key(one, keys): one for one in old if isinstance(one, dict)}
+    return lambda element: elements.get(element_key(element, keys)) if isinstance(element, dict) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +84,8 @@ class _Before:
 
     def unchanged(self) -> bool:
         """Whether an error here was there before."""
-        known = self.current or self.nearest
-        return known is not None and known.same
+        node = self.current or self.nearest
+        return node is not None and node.same
 
     def key(self, name: str) -> _Before:
         """Of an entry."""
@@ -149,11 +140,11 @@ class CompiledRules:
 
     @cached_property
     def _properties(self) -> Mapping[str, CompiledRules]:
-        found = {name: _tree(below) for name, below in (self._schema.get("properties") or {}).items()}
-        return {name: tree for name, tree in found.items() if tree is not None}
+        declared = {name: _tree(below) for name, below in (self._schema.get("properties") or {}).items()}
+        return {name: tree for name, tree in declared.items() if tree is not None}
 
     # -------------------------------------------------------------- evaluating
-    def evaluate(self, value: Any, old: Any, path: FieldPath, *, ratchet: bool = True) -> RuleViolation:
+    def evaluate(self, value: JsonValue, old: JsonValue, path: FieldPath, *, ratchet: bool = True) -> RuleViolation:
         """The rules that a value breaks; `old` is what it replaces, or None."""
         run = _Run()
         before = _Before(_Was(value, old, self._schema)) if old is not None and ratchet else _Before()
@@ -161,29 +152,26 @@ class CompiledRules:
             self._visit(value, old, path, before, run)
         return run.broken
 
-    def _visit(self, value: Any, old: Any, path: FieldPath, before: _Before, run: _Run) -> None:
+    def _visit(self, value: JsonValue, old: JsonValue, path: FieldPath, before: _Before, run: _Run) -> None:
         if value is None:
             return
         if self.rules:
             self._apply(value, old, path, before, run)
         if isinstance(value, list) and self._items is not None:
             was = old_elements(old, self._schema)
-            for at, element in enumerate(value):
-                self._items._visit(element, was(element), path.index(at), before.index(at), run)  # noqa: SLF001
+            for index, element in enumerate(value):
+                self._items._visit(element, was(element), path.index(index), before.index(index), run)  # noqa: SLF001
         elif isinstance(value, dict):
-            self._visit_entries(value, old, path, before, run)
-
-    def _visit_entries(self, value: JsonObject, old: Any, path: FieldPath, before: _Before, run: _Run) -> None:
-        known = old if isinstance(old, dict) else {}
-        if self._additional is not None:
+            old_entries = old if isinstance(old, dict) else {}
+            if self._additional is not None:
+                for name, one in value.items():
+                    self._additional._visit(one, old_entries.get(name), path.key(name), before.key(name), run)  # noqa: SLF001
             for name, one in value.items():
-                self._additional._visit(one, known.get(name), path.key(name), before.key(name), run)  # noqa: SLF001
-        for name, one in value.items():
-            tree = self._properties.get(name)
-            if tree is not None:
-                tree._visit(one, known.get(name), path.child(name), before.key(name), run)  # noqa: SLF001
+                tree = self._properties.get(name)
+                if tree is not None:
+                    tree._visit(one, old_entries.get(name), path.child(name), before.key(name), run)  # noqa: SLF001
 
-    def _apply(self, value: Any, old: Any, path: FieldPath, before: _Before, run: _Run) -> None:
+    def _apply(self, value: JsonValue, old: JsonValue, path: FieldPath, before: _Before, run: _Run) -> None:
         bound = self._bound(value)
         was = None if old is None else self._bound(old)
         for rule in self.rules:
@@ -192,7 +180,7 @@ class CompiledRules:
                 variables["oldSelf"] = was
             _Evaluation(rule, value, path, before, run).apply(variables)
 
-    def _bound(self, value: Any) -> Any:
+    def _bound(self, value: JsonValue) -> JsonValue:
         """What rules see of a value; an error, where it is not what the schema says."""
         wrong = misfit(value, self._schema)
         if wrong:
@@ -203,7 +191,7 @@ class CompiledRules:
             return error
 
 
-def _tree(schema: Any) -> CompiledRules | None:
+def _tree(schema: JsonValue) -> CompiledRules | None:
     if not isinstance(schema, Mapping) or not has_rules(schema):
         return None
     return CompiledRules(schema, resource=bool(schema.get("x-kubernetes-embedded-resource")))
@@ -225,7 +213,7 @@ class _Evaluation:
     """One rule on one value."""
 
     rule: CompiledRule
-    value: Any
+    value: JsonValue
     path: FieldPath
     before: _Before
     run: _Run
@@ -237,8 +225,8 @@ class _Evaluation:
     @property
     def _kind(self) -> str:
         """The type, which is shown instead of the value when a rule fails to decide."""
-        found: str = self.rule.schema.get("type") or ""
-        return found
+        schema_type: str = self.rule.schema.get("type") or ""
+        return schema_type
 
     def apply(self, variables: JsonObject) -> None:
         """Evaluate; note what is broken."""
@@ -254,20 +242,17 @@ class _Evaluation:
         if unseen is not None:
             self._failed(EvaluationResult(None, unseen, 0))
             return
-        asked = dict(variables)
+        variables_read = dict(variables)
         if rule.optional_old:
-            asked["oldSelf"] = Optional.of(variables["oldSelf"]) if "oldSelf" in variables else Optional.none()
-        outcome = rule.program.run(asked, limit=PER_CALL_LIMIT)
-        self._spend(outcome.cost, _SPENT)
+            variables_read["oldSelf"] = Optional.of(variables["oldSelf"]) if "oldSelf" in variables else Optional.none()
+        outcome = rule.program.run(variables_read, limit=PER_CALL_LIMIT)
+        if outcome.cost > self.run.budget:
+            self._stop(_SPENT)
+        self.run.budget -= outcome.cost
         if outcome.error is not None:
             self._failed(outcome)
         elif outcome.value is not True:
             self._broken(variables)
-
-    def _spend(self, cost: int, message: str) -> None:
-        if cost > self.run.budget:
-            self._stop(message)
-        self.run.budget -= cost
 
     def _stop(self, message: str) -> None:
         self._add(invalid(self._place, self._kind, message))
@@ -280,11 +265,11 @@ class _Evaluation:
         text = str(outcome.error)
         label = self.rule.label
         if isinstance(outcome.error, CelBudgetError):
-            why = "no further validation rules will be run due to call cost exceeds limit for rule"
-            self._stop(f"'{text}': {why}: {label}")
+            reason = "no further validation rules will be run due to call cost exceeds limit for rule"
+            self._stop(f"'{text}': {reason}: {label}")
         if text.startswith("no such overload"):
-            why = "call arguments did not match a supported operator, function or macro signature for rule"
-            self._add(invalid(self._place, self._kind, f"'{text}': {why}: {label}"))
+            reason = "call arguments did not match a supported operator, function or macro signature for rule"
+            self._add(invalid(self._place, self._kind, f"'{text}': {reason}: {label}"))
         else:
             self._add(invalid(self._place, self._kind, f"{text} evaluating rule: {label}"))
 
@@ -292,9 +277,9 @@ class _Evaluation:
     def _broken(self, variables: JsonObject) -> None:
         path = str(self.rule.at(self.path)) or NO_PATH
         detail = self._message(variables, path) or self.rule.message
-        shown = OMITTED if isinstance(self.value, dict | list) else self.value
+        value_shown = OMITTED if isinstance(self.value, dict | list) else self.value
         reason = self.rule.reason
-        self._note(FieldError(reason, path, shown, "" if reason is FieldErrorType.DUPLICATE else detail))
+        self._note(FieldError(reason, path, value_shown, "" if reason is FieldErrorType.DUPLICATE else detail))
 
     def _note(self, error: FieldError) -> None:
         """An error, or a warning if it is no news."""

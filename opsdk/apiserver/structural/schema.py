@@ -1,10 +1,13 @@
-"""`StructuralSchema`: a CRD's schema at work."""
+"""`StructuralSchema`: prunes, defaults and validates objects by a CRD's schema.
+
+Upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/schema (v1.36).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final, Protocol
 
 from opsdk.apiserver.field_errors import NO_PATH, FieldError, invalid
 from opsdk.apiserver.structural.defaulting import apply_defaults, drop_nulls
@@ -13,13 +16,11 @@ from opsdk.apiserver.structural.list_types import check_lists
 from opsdk.apiserver.structural.node import SchemaNode
 from opsdk.apiserver.structural.pruning import Pruner
 from opsdk.apiserver.structural.rule_locations import has_rules
-from opsdk.apiserver.structural.validation import BLOCKING, Validator
+from opsdk.apiserver.structural.validation import BLOCKING, RuleViolation, Validator
 from opsdk.errors import Cause
 from opsdk.structured_merge.paths import FieldPath
 from opsdk.structured_merge.typed import ABSENT
-
-if TYPE_CHECKING:
-    from opsdk.apiserver.structural.rules import CompiledRules
+from opsdk.structured_merge.value import JsonValue
 
 RULES_SKIPPED: Final = invalid(
     NO_PATH,
@@ -28,6 +29,13 @@ RULES_SKIPPED: Final = invalid(
     "correct the existing errors to complete validation",
 )
 """Reported instead of evaluating rules on an object that is not what its schema promises."""
+
+
+class RuleEvaluator(Protocol):
+    """Evaluates the rules of a schema; `opsdk.apiserver.structural.rules.CompiledRules` implements it."""
+
+    def evaluate(self, value: JsonValue, old: JsonValue, path: FieldPath) -> RuleViolation:
+        """Return the violations of `value`, which replaces `old`."""
 
 
 class StructuralSchema:
@@ -48,12 +56,12 @@ class StructuralSchema:
         resource: whether the values are whole objects, with apiVersion, kind and metadata.
     """
 
-    def __init__(self, schema: Mapping[str, Any], *, resource: bool = True) -> None:
+    def __init__(self, schema: Mapping[str, JsonValue], *, resource: bool = True) -> None:
         self._root = SchemaNode(schema)
         self._resource = resource
 
     @cached_property
-    def _rules(self) -> CompiledRules | None:
+    def _rules(self) -> RuleEvaluator | None:
         """``x-kubernetes-validations``, if there are any."""
         if not has_rules(self._root.schema):
             return None
@@ -61,12 +69,12 @@ class StructuralSchema:
 
         return CompiledRules(self._root.schema, resource=self._resource)
 
-    def prune(self, tree: Any) -> tuple[Any, list[str]]:
+    def prune(self, tree: JsonValue) -> tuple[JsonValue, list[str]]:
         """`tree` without fields that the schema does not know, and their paths, sorted."""
         pruner = Pruner()
         return pruner.prune(tree, self._root, resource=self._resource), sorted(pruner.unknown)
 
-    def default(self, tree: Any, *, nulls: bool = False) -> Any:
+    def default(self, tree: JsonValue, *, nulls: bool = False) -> JsonValue:
         """`tree` with the defaults of absent fields, and without nulls in fields that are not nullable.
 
         With `nulls`, those that no default replaces stay.
@@ -74,14 +82,14 @@ class StructuralSchema:
         filled = apply_defaults(tree, self._root)
         return filled if nulls else self.without_nulls(filled)
 
-    def without_nulls(self, tree: Any) -> Any:
+    def without_nulls(self, tree: JsonValue) -> JsonValue:
         """`tree` without nulls in fields that are not nullable, but for those that a default will replace."""
         return drop_nulls(tree, self._root)
 
     def validate(
         self,
-        tree: Any,
-        old: Any = None,
+        tree: JsonValue,
+        old: JsonValue = None,
         *,
         warn: Callable[[str], None] | None = None,
         beside: Sequence[FieldError] = (),
@@ -96,8 +104,8 @@ class StructuralSchema:
 
     def validate_status(
         self,
-        tree: Any,
-        old: Any,
+        tree: JsonValue,
+        old: JsonValue,
         *,
         warn: Callable[[str], None] | None = None,
         beside: Sequence[FieldError] = (),
@@ -110,7 +118,7 @@ class StructuralSchema:
         return self._beyond([*errors, *beside], tree, old, warn)
 
     def _beyond(
-        self, errors: list[FieldError], tree: Any, old: Any, warn: Callable[[str], None] | None
+        self, errors: list[FieldError], tree: JsonValue, old: JsonValue, warn: Callable[[str], None] | None
     ) -> list[FieldError]:
         """With what keywords do not say: elements that are there twice, and rules."""
         if old is None or not self.check_lists(old):
@@ -125,15 +133,15 @@ class StructuralSchema:
                     warn(str(warning))
         return errors
 
-    def change_embedded(self, tree: Any, change: Change) -> Any:
+    def change_embedded(self, tree: JsonValue, change: Change) -> JsonValue:
         """`tree` with other objects in it, where the schema has objects."""
         return change_embedded(tree, self._root, change)
 
-    def check_embedded(self, tree: Any) -> list[Cause]:
+    def check_embedded(self, tree: JsonValue) -> list[Cause]:
         """What is wrong with what objects in `tree` say of themselves."""
         return check_embedded(tree, self._root) if self._root.nests else []
 
-    def check_lists(self, tree: Any) -> list[FieldError]:
+    def check_lists(self, tree: JsonValue) -> list[FieldError]:
         """The elements that sets and maps have twice."""
         if not self._root.unique:
             return []

@@ -1,12 +1,16 @@
-"""Schemas as messages show them: in the server's own form, with every field."""
+"""Formats schemas as Go's ``%v`` does, for messages.
+
+Upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/schema (v1.36).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from opsdk.apiserver.field_errors import AsShown
 from opsdk.structured_merge.go_format import go_json
+from opsdk.structured_merge.value import JsonValue
 
 _ABSENT: Final = {"text": "", "flag": False}
 _FIELDS: Final = (
@@ -75,7 +79,7 @@ AT_ROOT: Final = f"[{' '.join(_AT_ROOT)}]"
 """What a whole object's schema may say where the status is taken out of it."""
 
 
-def first_beyond_root(schema: Mapping[str, Any]) -> str:
+def first_beyond_root(schema: Mapping[str, JsonValue]) -> str:
     """The first keyword of `schema` that is a type other than object, or none of `AT_ROOT`."""
     for name, keyword, form in _FIELDS:
         value = schema.get(keyword)
@@ -85,17 +89,17 @@ def first_beyond_root(schema: Mapping[str, Any]) -> str:
     return ""
 
 
-def shown_rule(rule: Mapping[str, Any]) -> AsShown:
+def shown_rule(rule: Mapping[str, JsonValue]) -> AsShown:
     """An entry of ``x-kubernetes-validations``."""
     return AsShown(_written(rule, _RULE_FIELDS))
 
 
-def shown_schema(schema: Mapping[str, Any]) -> AsShown:
+def shown_schema(schema: Mapping[str, JsonValue]) -> AsShown:
     """A schema with all below it."""
     return AsShown(_written(schema, _FIELDS))
 
 
-def _written(tree: Mapping[str, Any], fields: tuple[tuple[str, str, str], ...]) -> str:
+def _written(tree: Mapping[str, JsonValue], fields: tuple[tuple[str, str, str], ...]) -> str:
     return _object((name, _value(tree.get(keyword), form)) for name, keyword, form in fields)
 
 
@@ -108,10 +112,10 @@ def _list(texts: Iterable[str]) -> str:
     return f"[{','.join(texts)}]"
 
 
-def _value(value: Any, form: str) -> str:
+def _value(value: JsonValue, form: str) -> str:
     if value is None:
         return go_json(_ABSENT.get(form))
-    given = isinstance(value, Mapping)
+    is_given = isinstance(value, Mapping)
     match form:
         case "schema":
             return shown_schema(value)
@@ -126,16 +130,16 @@ def _value(value: Any, form: str) -> str:
         case "items":
             return _either(value, "JSONSchemas", "schemas")
         case "or bool":
-            schema = value if given else None
-            return _object([("Allows", go_json(given or bool(value))), ("Schema", _value(schema, "schema"))])
+            schema = value if is_given else None
+            return _object([("Allows", go_json(is_given or bool(value))), ("Schema", _value(schema, "schema"))])
         case "docs":
             return _object((name, go_json(value.get(name.lower()) or "")) for name in ("Description", "URL"))
         case _:
             return go_json(value)
 
 
-def _either(value: Any, other: str, form: str) -> str:
+def _either(value: JsonValue, other: str, form: str) -> str:
     """A schema or something else."""
-    given = isinstance(value, Mapping)
-    first = _value(value if given else None, "schema")
-    return _object([("Schema", first), (other, _value(None if given else value, form))])
+    is_given = isinstance(value, Mapping)
+    first = _value(value if is_given else None, "schema")
+    return _object([("Schema", first), (other, _value(None if is_given else value, form))])

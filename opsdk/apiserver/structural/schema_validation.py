@@ -1,10 +1,13 @@
-"""What a CRD's schema itself may contain."""
+"""Validates that a CRD's schema is structural.
+
+Upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/schema/validation.go (v1.36).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from enum import Enum
-from typing import Any, Final
+from typing import Final
 
 from opsdk.apiserver.field_errors import FieldError, forbidden, invalid, required
 from opsdk.apiserver.structural.default_validation import check_defaults
@@ -25,8 +28,9 @@ from opsdk.cel.regex import compile_regex
 from opsdk.errors import UsageError
 from opsdk.structured_merge.equality import deep_equal
 from opsdk.structured_merge.paths import FieldPath
+from opsdk.structured_merge.value import JsonValue
 
-Schema = Mapping[str, Any]
+Schema = Mapping[str, JsonValue]
 Errors = Iterator[FieldError]
 
 
@@ -41,7 +45,12 @@ def check_structural(schema: Schema, path: FieldPath, *, has_status: bool = Fals
     if schema.get("nullable"):
         errors.append(forbidden(path.child("nullable"), "nullable cannot be true at the root"))
     strange = _strange(schema)
-    structure = [] if strange else _structure(schema, path) or list(check_defaults(schema, path))
+    structure = (
+        []
+        if strange
+        else sorted([*_invariants(schema, path, _Level.ROOT), *_declarations(schema, path)], key=str)
+        or list(check_defaults(schema, path))
+    )
     vocabulary = list(check_vocabulary(schema, path))
     errors += [*structure, *vocabulary]
     if not strange and not structure and has_rules(schema):
@@ -71,10 +80,10 @@ def _strange(schema: Schema) -> str:
         return "schema"
     if schema.get(PRESERVE) is False:
         return PRESERVE
-    found = next((keyword for keyword in UNSUPPORTED if is_said(schema, keyword)), "")
+    unsupported = next((keyword for keyword in UNSUPPORTED if is_said(schema, keyword)), "")
     if isinstance(schema.get("items"), list) and schema["items"]:
-        found = "items"
-    return found or next(filter(None, map(_strange, _children(schema))), "")
+        unsupported = "items"
+    return unsupported or next(filter(None, map(_strange, _children(schema))), "")
 
 
 def _children(schema: Schema) -> Iterator[Schema]:
@@ -84,11 +93,6 @@ def _children(schema: Schema) -> Iterator[Schema]:
             yield schema[keyword]
     for keyword in ("allOf", "anyOf", "oneOf"):
         yield from schema.get(keyword) or ()
-
-
-def _structure(schema: Schema, path: FieldPath) -> list[FieldError]:
-    """In the order of their texts."""
-    return sorted([*_invariants(schema, path, _Level.ROOT), *_declarations(schema, path)], key=str)
 
 
 # ------------------------------------------------------------------ structural: types in the trunk, none in the logic
@@ -134,20 +138,20 @@ def _check_pattern(schema: Schema, path: FieldPath) -> Errors:
 
 
 def _type_invariants(schema: Schema, path: FieldPath, level: _Level, kind: str) -> Errors:
-    at = path.child("type")
+    type_path = path.child("type")
     if schema.get(EMBEDDED):
         text = f"must be object if {EMBEDDED} is true"
         if kind != "object":
-            yield invalid(at, kind, text) if kind else required(at, text)
+            yield invalid(type_path, kind, text) if kind else required(type_path, text)
         if schema.get("additionalProperties") is not None:
             yield forbidden(path.child("additionalProperties"), f"must not be used if {EMBEDDED} is set")
         if not schema.get(PRESERVE) and not schema.get("properties"):
             text = f"must not be empty if {EMBEDDED} is true without {PRESERVE}"
             yield required(path.child("properties"), text)
     elif not kind and not schema.get(INT_OR_STRING) and not schema.get(PRESERVE):
-        yield required(at, f"must not be empty {level.value}")
+        yield required(type_path, f"must not be empty {level.value}")
     if level is _Level.ROOT and kind and kind != "object":
-        yield invalid(at, kind, "must be object at the root")
+        yield invalid(type_path, kind, "must be object at the root")
 
 
 def _exclusive_extensions(schema: Schema, path: FieldPath) -> Errors:
@@ -160,25 +164,25 @@ def _exclusive_extensions(schema: Schema, path: FieldPath) -> Errors:
 def _meta_invariants(schema: Schema, path: FieldPath, level: _Level) -> Errors:
     """apiVersion, kind and metadata are what they are."""
     properties = schema.get("properties") or {}
-    at = path.child("properties")
+    properties_path = path.child("properties")
     for name in ("kind", "apiVersion"):
         kind = properties.get(name, {}).get("type") or ""
         if name in properties and kind != "string":
-            yield invalid(at.key(name).child("type"), kind, "must be string")
+            yield invalid(properties_path.key(name).child("type"), kind, "must be string")
     for name in ("kind", "apiVersion", "metadata"):
-        yield from _no_resources(properties.get(name), at.key(name))
+        yield from _no_resources(properties.get(name), properties_path.key(name))
     metadata = properties.get("metadata")
     if metadata is None:
         return
     if metadata.get("type") != "object":
-        yield invalid(at.key("metadata").child("type"), metadata.get("type") or "", "must be object")
-    named = set(metadata.get("properties") or {}) <= {"name", "generateName"}
-    if level is _Level.ROOT and (not named or set(metadata) - {"type", "properties", "description", "default"}):
+        yield invalid(properties_path.key("metadata").child("type"), metadata.get("type") or "", "must be object")
+    only_names = set(metadata.get("properties") or {}) <= {"name", "generateName"}
+    if level is _Level.ROOT and (not only_names or set(metadata) - {"type", "properties", "description", "default"}):
         text = "must not specify anything other than name and generateName, but metadata is implicitly specified"
-        yield forbidden(at.key("metadata"), text)
+        yield forbidden(properties_path.key("metadata"), text)
 
 
-def _no_resources(schema: Any, path: FieldPath) -> Errors:
+def _no_resources(schema: JsonValue, path: FieldPath) -> Errors:
     """No objects inside of what every object has."""
     if not isinstance(schema, Mapping):
         return
@@ -188,8 +192,8 @@ def _no_resources(schema: Any, path: FieldPath) -> Errors:
         yield from _no_resources(below, path.child("properties").key(name))
     for keyword in ("items", "additionalProperties"):
         yield from _no_resources(schema.get(keyword), path.child(keyword))
-    for below, at in _alternatives(schema, path):
-        yield from _no_resources(below, at)
+    for below, below_path in _alternatives(schema, path):
+        yield from _no_resources(below, below_path)
 
 
 # ------------------------------------------------------------------ allOf, anyOf, oneOf, not
@@ -214,10 +218,10 @@ def _logic(schema: Schema, path: FieldPath) -> Errors:
     any_of, all_of = schema.get("anyOf") or [], schema.get("allOf") or []
     either = deep_equal(any_of, _EITHER)
     first = bool(all_of) and deep_equal(all_of[0].get("anyOf"), _EITHER)
-    for below, at in _alternatives(schema, path):
+    for below, below_path in _alternatives(schema, path):
         if either and any(below is one for one in any_of):
             continue
-        yield from _nested(below, at, either=first and below is all_of[0])
+        yield from _nested(below, below_path, either=first and below is all_of[0])
 
 
 def _nested(schema: Schema, path: FieldPath, *, either: bool = False) -> Errors:
@@ -227,9 +231,9 @@ def _nested(schema: Schema, path: FieldPath, *, either: bool = False) -> Errors:
         yield from _nested(schema["items"], path.child("items"))
     for name in sorted(schema.get("properties") or {}):
         yield from _nested(schema["properties"][name], path.child("properties").key(name))
-    for below, at in _alternatives(schema, path):
+    for below, below_path in _alternatives(schema, path):
         if not (either and any(below is one for one in schema["anyOf"])):
-            yield from _nested(below, at)
+            yield from _nested(below, below_path)
     yield from _only_restricts(schema, path)
     if "metadata" in (schema.get("properties") or {}):
         yield forbidden(path.child("properties").key("metadata"), "must not be specified in a nested context")
@@ -248,23 +252,23 @@ def _only_restricts(schema: Schema, path: FieldPath) -> Errors:
 
 def _declarations(schema: Schema, path: FieldPath) -> Errors:
     """What the logic of the whole object mentions must be declared outside of it; the server looks no deeper."""
-    for below, at in _alternatives(schema, path):
-        yield from _declared(below, schema, path, at)
+    for below, below_path in _alternatives(schema, path):
+        yield from _declared(below, schema, path, below_path)
 
 
 def _declared(logic: Schema, trunk: Schema, trunk_path: FieldPath, path: FieldPath) -> Errors:
-    for below, at in _alternatives(logic, path):
-        yield from _declared(below, trunk, trunk_path, at)
+    for below, below_path in _alternatives(logic, path):
+        yield from _declared(below, trunk, trunk_path, below_path)
     for name in sorted(logic.get("properties") or {}):
-        at, mentioned = trunk_path.child("properties").key(name), path.child("properties").key(name)
+        below_path, mentioned = trunk_path.child("properties").key(name), path.child("properties").key(name)
         declared = (trunk.get("properties") or {}).get(name)
         if declared is None:
-            yield required(at, f"because it is defined in {mentioned}")
+            yield required(below_path, f"because it is defined in {mentioned}")
         else:
-            yield from _declared(logic["properties"][name], declared, at, mentioned)
+            yield from _declared(logic["properties"][name], declared, below_path, mentioned)
     if isinstance(logic.get("items"), Mapping):
-        at, mentioned = trunk_path.child("items"), path.child("items")
+        below_path, mentioned = trunk_path.child("items"), path.child("items")
         if isinstance(trunk.get("items"), Mapping):
-            yield from _declared(logic["items"], trunk["items"], at, mentioned)
+            yield from _declared(logic["items"], trunk["items"], below_path, mentioned)
         else:
-            yield required(at, f"because it is defined in {mentioned}")
+            yield required(below_path, f"because it is defined in {mentioned}")

@@ -1,4 +1,7 @@
-"""What a structural schema asks of the objects of a kind when they are written."""
+"""The strategy of custom resources: pruning, defaulting and validation on writes.
+
+Upstream: k8s.io/apiextensions-apiserver/pkg/registry/customresource/strategy.go (v1.36).
+"""
 
 from __future__ import annotations
 

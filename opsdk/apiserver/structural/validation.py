@@ -1,9 +1,13 @@
-"""Validating a tree by its schema: the server's checks, in its order, with its messages."""
+"""Validates a JSON tree by its schema, with kube-openapi's checks, order and messages.
+
+Upstream: k8s.io/kube-openapi/pkg/validation/validate/schema.go (v1.36).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import Final
 
 from opsdk.apiserver.field_errors import (
     NO_PATH,
@@ -23,7 +27,20 @@ from opsdk.apiserver.structural.numbers import NumberRules, nearly_whole
 from opsdk.structured_merge.equality import deep_equal, strict_equal
 from opsdk.structured_merge.go_format import go_json, go_quote
 from opsdk.structured_merge.typed import ABSENT
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
+
+
+@dataclass(slots=True)
+class RuleViolation:
+    """The result of evaluating ``x-kubernetes-validations`` on an object.
+
+    Attributes:
+        errors: violations by new or changed values.
+        warnings: violations by unchanged values.
+    """
+
+    errors: list[FieldError] = field(default_factory=list)
+    warnings: list[FieldError] = field(default_factory=list)
 
 
 class ValidationResult:
@@ -47,7 +64,7 @@ class ValidationResult:
         return not self._told
 
     def add(self, error: FieldError) -> None:
-        """Add an error; what is told already, by another alternative perhaps, is not told again."""
+        """Add an error unless the result contains it, for example from another alternative."""
         self._told.setdefault((error.type, error.field, error.detail), error)
 
     def merge(self, other: ValidationResult) -> None:
@@ -64,7 +81,7 @@ class Validator:
         """`base` is what field names are relative to, e.g. the path of a default inside a CRD."""
         self._base = base
 
-    def validate(self, value: Any, node: SchemaNode, name: str, old: Any = ABSENT) -> ValidationResult:
+    def validate(self, value: JsonValue, node: SchemaNode, name: str, old: JsonValue = ABSENT) -> ValidationResult:
         """Check `value`, which stands at `name`.
 
         `old` is what stood there before: as long as a value stays the same, it is not held against the writer, because
@@ -84,7 +101,11 @@ class Validator:
         match value:
             case str():
                 self._string(value, node, name, result)
-                self._format(value, node, name, result)
+                check = FORMATS.get(node.format)
+                result.checks += 2 * (check is not None)
+                if check is not None and not check(value):
+                    text = f"{name} in body must be of type {node.format}: {go_quote(value)}"
+                    result.add(type_invalid(self._at(name), value, text))
             case bool():
                 result.checks -= 1
             case int() | float():
@@ -106,7 +127,7 @@ class Validator:
         result.add(invalid(self._base or NO_PATH, "", text))
 
     # -------------------------------------------------------------- the keywords, in the server's order
-    def _type(self, value: Any, node: SchemaNode, name: str, result: ValidationResult) -> None:
+    def _type(self, value: JsonValue, node: SchemaNode, name: str, result: ValidationResult) -> None:
         wrong = _type_fault(value, node)
         if wrong is None:
             result.checks += bool(node.types or node.format)
@@ -115,7 +136,7 @@ class Validator:
             detail = f"{name} in body must be of type {expected}: {go_quote(actual)}"
             result.add(type_invalid(self._at(name), actual, detail))
 
-    def _logic(self, value: Any, node: SchemaNode, name: str, old: Any, result: ValidationResult) -> None:
+    def _logic(self, value: JsonValue, node: SchemaNode, name: str, old: JsonValue, result: ValidationResult) -> None:
         result.checks += 1
         quoted = go_quote(name)
         if node.any_of:
@@ -128,8 +149,8 @@ class Validator:
             tried = self._try(value, node.one_of, name, old)
             valid = [one for one in tried if one.good]
             if len(valid) != 1:
-                found = f"Found {len(valid)} valid alternatives" if valid else "Found none valid"
-                self._loose(result, f"{quoted} must validate one and only one schema (oneOf). {found}")
+                message = f"Found {len(valid)} valid alternatives" if valid else "Found none valid"
+                self._loose(result, f"{quoted} must validate one and only one schema (oneOf). {message}")
             if len(valid) < 2:
                 result.merge(valid[0] if valid else _best(tried))
         if node.all_of:
@@ -143,7 +164,7 @@ class Validator:
         if node.not_ is not None and self.validate(value, node.not_, name).good:
             self._loose(result, f"{quoted} must not validate the schema (not)")
 
-    def _try(self, value: Any, nodes: Iterable[SchemaNode], name: str, old: Any) -> list[ValidationResult]:
+    def _try(self, value: JsonValue, nodes: Iterable[SchemaNode], name: str, old: JsonValue) -> list[ValidationResult]:
         return [self.validate(value, node, name, old) for node in nodes]
 
     def _string(self, value: str, node: SchemaNode, name: str, result: ValidationResult) -> None:
@@ -157,13 +178,6 @@ class Validator:
             text = f"{name} in body should match '{node.limit('pattern')}'"
             result.add(invalid(self._at(name), value, text))
 
-    def _format(self, value: str, node: SchemaNode, name: str, result: ValidationResult) -> None:
-        check = FORMATS.get(node.format)
-        result.checks += 2 * (check is not None)
-        if check is not None and not check(value):
-            text = f"{name} in body must be of type {node.format}: {go_quote(value)}"
-            result.add(type_invalid(self._at(name), value, text))
-
     def _number(self, value: float, node: SchemaNode, name: str, result: ValidationResult) -> None:
         kind = node.types[0] if len(node.types) == 1 else ""
         rules = NumberRules(kind=kind, form=node.format, limit=node.limit)
@@ -174,7 +188,9 @@ class Validator:
                 result.add(error)
         result.checks += 1 + rules.count
 
-    def _list(self, value: list[Any], node: SchemaNode, name: str, old: Any, result: ValidationResult) -> None:
+    def _list(
+        self, value: list[JsonValue], node: SchemaNode, name: str, old: JsonValue, result: ValidationResult
+    ) -> None:
         if node.items is not None:
             before = _correlated(old, node)
             for index, item in enumerate(value):
@@ -187,12 +203,12 @@ class Validator:
             result.add(too_many(self._at(name), len(value), most))
         result.checks += 1
 
-    def _enum(self, value: Any, node: SchemaNode, name: str, result: ValidationResult) -> None:
+    def _enum(self, value: JsonValue, node: SchemaNode, name: str, result: ValidationResult) -> None:
         if node.enum and not any(deep_equal(value, allowed) for allowed in node.enum):
             texts = [allowed if isinstance(allowed, str) else go_json(allowed) for allowed in node.enum]
             result.add(not_supported(self._at(name), value, texts))
 
-    def _object(self, value: JsonObject, node: SchemaNode, name: str, old: Any, result: ValidationResult) -> None:
+    def _object(self, value: JsonObject, node: SchemaNode, name: str, old: JsonValue, result: ValidationResult) -> None:
         least, most = node.limit("minProperties"), node.limit("maxProperties")
         if least is not None and len(value) < least:
             text = f"{name} in body should have at least {least} properties"
@@ -203,8 +219,8 @@ class Validator:
         for key, item in value.items():
             below = node.entry(key)
             if below is not None:
-                at = f"{name}.{key}" if name else key
-                result.merge(self.validate(item, below, at, before.get(key, ABSENT)))
+                field_path = f"{name}.{key}" if name else key
+                result.merge(self.validate(item, below, field_path, before.get(key, ABSENT)))
         for key in _required(node):
             if key not in value:
                 result.add(required(self._at(f"{name}.{key}")))
@@ -224,7 +240,7 @@ _JSON_TYPES: Final = {bool: "boolean", str: "string", int: "integer", float: "nu
 _NUMERIC: Final = frozenset({"integer", "number"})
 
 
-def _type_fault(value: Any, node: SchemaNode) -> tuple[str, str] | None:
+def _type_fault(value: JsonValue, node: SchemaNode) -> tuple[str, str] | None:
     """What was expected and what was found, if they do not agree."""
     if not (node.types or node.format):
         return None
@@ -242,7 +258,7 @@ def _type_fault(value: Any, node: SchemaNode) -> tuple[str, str] | None:
     return ",".join(node.types), actual
 
 
-def _json_type(value: Any) -> str:
+def _json_type(value: JsonValue) -> str:
     """The type of a value; an integer of more than 64 bits is a float to the server."""
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
         return "number"
@@ -253,19 +269,19 @@ _GO_FORMATS: Final = {"number": "float64", "integer": "int64"}
 
 
 # ------------------------------------------------------------------ what was there before
-def _correlated(old: Any, node: SchemaNode) -> Callable[[Any], Any]:
+def _correlated(old: JsonValue, node: SchemaNode) -> Callable[[JsonValue], JsonValue]:
     """Finds the old element for a new one: by its keys, and not at all where elements have none."""
     if node.list_type != "map" or not isinstance(old, list):
         return lambda _: ABSENT
-    found = {element_key(item, node.list_keys): item for item in old if _has_keys(item, node)}
-    return lambda item: found.get(element_key(item, node.list_keys), ABSENT) if _has_keys(item, node) else ABSENT
+    elements = {element_key(item, node.list_keys): item for item in old if _has_keys(item, node)}
+    return lambda item: elements.get(element_key(item, node.list_keys), ABSENT) if _has_keys(item, node) else ABSENT
 
 
-def _has_keys(item: Any, node: SchemaNode) -> bool:
+def _has_keys(item: JsonValue, node: SchemaNode) -> bool:
     return isinstance(item, dict) and all(key in item for key in node.list_keys)
 
 
-def _findable(value: Any, node: SchemaNode | None) -> bool:
+def _findable(value: JsonValue, node: SchemaNode | None) -> bool:
     """Whether all elements of maps in `value` have their keys: who has none cannot be known to be the same."""
     if node is None or not node.unique:
         return True

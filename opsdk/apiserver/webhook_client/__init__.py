@@ -1,1 +1,4 @@
-"""Calls that the server makes itself: webhooks for admission and conversion. Failures read as those of Go do."""
+"""Calls to admission and conversion webhooks, with Go's error messages.
+
+Upstream: k8s.io/apiserver/pkg/util/webhook (v1.36).
+"""

@@ -1,4 +1,7 @@
-"""`WebhookClient`: posts JSON to webhooks, over TLS or inside this process."""
+"""`WebhookClient`: posts JSON to webhooks, over TLS or in process.
+
+Upstream: k8s.io/apiserver/pkg/util/webhook/client.go (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ import asyncio
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from opsdk.aio.closing import Closing
 from opsdk.apiserver.serializer import documents
@@ -19,7 +21,7 @@ from opsdk.errors import OpsdkError
 from opsdk.http.asgi_types import App
 from opsdk.http.client.request import ResponseStream
 from opsdk.http.server.response import encode_json
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 MAX_ANSWER = 32 << 20
 """Bytes of an answer that are read; a conversion of ten thousand objects is about as large."""
@@ -149,19 +151,19 @@ def _object(answer: _Answer) -> JsonObject:
         raise WebhookCallError(f"0-length response with status code: {answer.status} and content type: {kind}")
     if fault := media_fault(kind):
         raise WebhookCallError(f"Internal error occurred: {fault}")
-    found = _parsed(answer.body)
-    if found is None:
+    tree = _parsed(answer.body)
+    if tree is None:
         return {}
-    if not isinstance(found, dict):
-        raise WebhookCallError(not_an_object(found))
-    for key, value in found.items():
+    if not isinstance(tree, dict):
+        raise WebhookCallError(not_an_object(tree))
+    for key, value in tree.items():
         if key in ("kind", "apiVersion") and value is not None and not isinstance(value, str):
-            why = f"json: cannot unmarshal {go_type(value)} into Go struct field .{key} of type string"
-            raise WebhookCallError(unreadable(why))
-    return found
+            reason = f"json: cannot unmarshal {go_type(value)} into Go struct field .{key} of type string"
+            raise WebhookCallError(unreadable(reason))
+    return tree
 
 
-def _parsed(raw: bytes) -> Any:
+def _parsed(raw: bytes) -> JsonValue:
     try:
         return json.loads(raw)
     except RecursionError:

@@ -1,4 +1,4 @@
-"""`ConnectionPools`: connections to other servers, over TLS or inside this process, kept for the next call."""
+"""`ConnectionPools`: reused connections to other servers, over TLS or in process."""
 
 from __future__ import annotations
 
@@ -92,11 +92,11 @@ class ConnectionPools(Closing):
         that just as it is used again.
         """
         backend = self._to(place)
-        kept = again and isinstance(backend, ConnectionPool) and backend.idle > 0
+        reused = again and isinstance(backend, ConnectionPool) and backend.idle > 0
         try:
             return await backend.exchange(method, target, headers, body)
         except ConnectionLostError:
-            if not kept:
+            if not reused:
                 raise
         return await backend.exchange(method, target, headers, body)
 
@@ -113,7 +113,10 @@ class ConnectionPools(Closing):
     def _to(self, place: Endpoint) -> ConnectionBackend:
         app = self._apps.get(place.authority)
         if app is not None:
-            return self._inside(place, app)
+            entry = self._local.get(place.authority)
+            if entry is None or entry[0] is not app:
+                entry = self._local[place.authority] = (app, self._serving(place, app, {}))
+            return entry[1]
         pool = self._pools.get(place)
         if pool is None:
             context = self._context(place.ca, insecure=place.insecure)
@@ -127,12 +130,6 @@ class ConnectionPools(Closing):
         self._pools.move_to_end(place)
         return pool
 
-    def _inside(self, place: Endpoint, app: App) -> ConnectionBackend:
-        kept = self._local.get(place.authority)
-        if kept is None or kept[0] is not app:
-            kept = self._local[place.authority] = (app, self._serving(place, app, {}))
-        return kept[1]
-
     def _serving(self, place: Endpoint, app: App, more: Mapping[str, Any]) -> AsgiBackend:
         extensions = dict(more)
         if self._identity is not None:
@@ -140,14 +137,14 @@ class ConnectionPools(Closing):
         return AsgiBackend(app, _Origin(place), extensions=extensions)
 
     def _context(self, ca: bytes, *, insecure: bool) -> ssl.SSLContext:
-        found = self._contexts.get((ca, insecure))
-        if found is None:
+        context = self._contexts.get((ca, insecure))
+        if context is None:
             if len(self._contexts) >= MAX_POOLS:
                 self._contexts.clear()
-            found = self._contexts[ca, insecure] = trusting(ca, insecure=insecure)
+            context = self._contexts[ca, insecure] = trusting(ca, insecure=insecure)
             if self._identity is not None:
-                show(found, self._identity())
-        return found
+                show(context, self._identity())
+        return context
 
     async def aclose(self) -> None:
         """End every call and connection; idempotent."""
@@ -202,11 +199,11 @@ def show(context: ssl.SSLContext, identity: ClientCertificate) -> None:
 async def _dial(place: Endpoint, context: ssl.SSLContext, make: Callable[[], Connected]) -> Connected:
     """The first address of a name that answers; the failure is that of the first."""
     async with asyncio.timeout(DIAL_TIMEOUT):
-        found = await asyncio.get_running_loop().getaddrinfo(place.address, place.port, type=socket.SOCK_STREAM)
+        addresses = await asyncio.get_running_loop().getaddrinfo(place.address, place.port, type=socket.SOCK_STREAM)
         first: OSError | None = None
-        for *_, at in found:
+        for *_, socket_address in addresses:
             try:
-                return await connect(str(at[0]), place.port, context, place.host, make)
+                return await connect(str(socket_address[0]), place.port, context, place.host, make)
             except ssl.SSLError:
                 raise
             except OSError as error:

@@ -1,4 +1,7 @@
-"""Where a ``clientConfig`` points to; no I/O."""
+"""The endpoint of a ``clientConfig``. Pure.
+
+Upstream: k8s.io/apiserver/pkg/util/webhook/serviceresolver.go (v1.36).
+"""
 
 from __future__ import annotations
 

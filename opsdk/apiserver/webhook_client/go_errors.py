@@ -1,4 +1,7 @@
-"""What Go says when a call fails; pure."""
+"""Error messages of Go's ``net/http`` client. Pure.
+
+Upstream: Go net/http/client.go, net/net.go.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,9 @@ import os
 import re
 import socket
 import ssl
-from typing import Any
 
 from opsdk.http.client.errors import PARSE_ERRORS
+from opsdk.structured_merge.value import JsonValue
 
 MAX_TEXT = 2048
 """Bytes of an unstructured answer that messages repeat."""
@@ -42,8 +45,8 @@ def failure(error: BaseException, address: str, host: str) -> str:
     if isinstance(error, TimeoutError) and not error.errno:
         return f"dial tcp {address}: i/o timeout"
     if isinstance(error, OSError):
-        why = os.strerror(error.errno).lower() if error.errno else str(error)
-        return f"dial tcp {address}: connect: {why}"
+        message = os.strerror(error.errno).lower() if error.errno else str(error)
+        return f"dial tcp {address}: connect: {message}"
     return str(error) or type(error).__name__
 
 
@@ -77,9 +80,9 @@ _BY_STATUS = {
 
 def refusal(status: int, content_type: str, body: bytes) -> str:
     """The words for an answer that is no success."""
-    found = _status_message(body)
-    if found:
-        return found
+    message = _status_message(body)
+    if message:
+        return message
     text = "unknown"
     if not content_type or content_type.lower().startswith("text/"):
         text = body[:MAX_TEXT].decode("utf-8", "replace").strip()
@@ -88,23 +91,23 @@ def refusal(status: int, content_type: str, body: bytes) -> str:
     if status in _BY_STATUS:
         return _BY_STATUS[status]
     if status >= 500:
-        shown = json.dumps(text, ensure_ascii=False)
-        return f"an error on the server ({shown}) has prevented the request from succeeding"
+        quoted_text = json.dumps(text, ensure_ascii=False)
+        return f"an error on the server ({quoted_text}) has prevented the request from succeeding"
     return f"the server responded with the status code {status} but did not return more information"
 
 
 def _status_message(body: bytes) -> str:
     """The message of a Status object, where the body is one."""
     try:
-        found = json.loads(body)
+        status = json.loads(body)
     except ValueError:
         return ""
-    if not isinstance(found, dict) or found.get("kind") != "Status" or found.get("apiVersion") != "v1":
+    if not isinstance(status, dict) or status.get("kind") != "Status" or status.get("apiVersion") != "v1":
         return ""
-    return "" if found.get("status") == "Success" else str(found.get("message") or "unknown")
+    return "" if status.get("status") == "Success" else str(status.get("message") or "unknown")
 
 
-def go_type(value: Any) -> str:
+def go_type(value: JsonValue) -> str:
     """What Go's JSON calls a value in messages."""
     if isinstance(value, bool):
         return "bool"
@@ -142,6 +145,6 @@ def unreadable(why: str) -> str:
     return f"couldn't get version/kind; json parse error: {why}"
 
 
-def not_an_object(value: Any) -> str:
+def not_an_object(value: JsonValue) -> str:
     """The words for an answer that is JSON or YAML, but no object."""
     return unreadable(f"json: cannot unmarshal {go_type(value)} into Go value of type {_META}")

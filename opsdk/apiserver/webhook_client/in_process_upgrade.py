@@ -1,4 +1,4 @@
-"""Requests that ask applications of this process to go over to another protocol."""
+"""Upgrade requests to applications in this process."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class _Wire:
         await self.flowing.wait()
 
     def hold(self, *, reading: bool) -> None:
-        """See `BidirectionalStream`: whoever sends to us waits, or goes on."""
+        """See `BidirectionalStream`: pause or resume the sender."""
         assert self.back is not None
         if reading:
             self.back.flowing.set()
@@ -112,24 +112,24 @@ async def switch_inside(
 ) -> BidirectionalStream:
     """See `opsdk.http.client.upgrade.switch`; `serving` makes the backend, with more extensions."""
     switched = asyncio.Event()
-    made: _Inside
+    exchange: _Inside
 
     def upgrade(pairs: list[tuple[bytes, bytes]]) -> UpgradedStream:
         switched.set()
-        return made.upgrade(pairs)
+        return exchange.upgrade(pairs)
 
     backend = serving({UPGRADE: upgrade})
     asking = asyncio.ensure_future(backend.exchange(method, target, headers, b""))
-    made = _Inside(backend, asking)
+    exchange = _Inside(backend, asking)
     switching = asyncio.ensure_future(switched.wait())
     try:
         await asyncio.wait({asking, switching}, return_when=asyncio.FIRST_COMPLETED)
     except BaseException:
-        await made.aclose()
+        await exchange.aclose()
         raise
     finally:
         switching.cancel()
     if not switched.is_set():
         answer = asking.result()
-        made.status, made.headers = answer.status, answer.headers
-    return made
+        exchange.status, exchange.headers = answer.status, answer.headers
+    return exchange

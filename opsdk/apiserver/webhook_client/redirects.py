@@ -1,4 +1,7 @@
-"""Where a call goes next: redirects, and servers that ask to come again. Pure."""
+"""Redirects and ``Retry-After`` of webhook calls. Pure.
+
+Upstream: k8s.io/client-go/rest/with_retry.go (v1.36).
+"""
 
 from __future__ import annotations
 

@@ -1,11 +1,12 @@
-"""The types of what webhooks answer: which review it is, and whether its fields are what they must be; pure."""
+"""Checks kind, version and field types of webhook responses. Pure.
+
+Upstream: k8s.io/apiserver/pkg/util/webhook/validation.go (v1.36).
+"""
 
 from __future__ import annotations
 
-from typing import Any
-
 from opsdk.apiserver.webhook_client.go_errors import go_type
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _SCHEME = "k8s.io/apiserver/pkg/util/webhook/client.go:71"
 """As the real server names what its webhooks' answers are read with."""
@@ -18,17 +19,17 @@ class ReviewError(Exception):
 
 def check_review(answer: JsonObject, group: str, version: str, kind: str) -> None:
     """Refuse what is no review of the version asked for; what says nothing of itself is taken for one."""
-    found, name = answer.get("apiVersion") or "", answer.get("kind") or ""
-    if not name or not found:
-        if found and found != f"{group}/{version}":
-            _refuse(found, kind, version, kind)
+    api_version, name = answer.get("apiVersion") or "", answer.get("kind") or ""
+    if not name or not api_version:
+        if api_version and api_version != f"{group}/{version}":
+            _refuse(api_version, kind, version, kind)
         return
-    if found == "v1" and name == "Status":
-        _refuse(found, name, version, kind)
-    if name != kind or found not in [f"{group}/{known}" for known in _VERSIONS]:
-        raise ReviewError(f'no kind "{name}" is registered for version "{found}" in scheme "{_SCHEME}"')
-    if found != f"{group}/{version}":
-        _refuse(found, name, version, kind)
+    if api_version == "v1" and name == "Status":
+        _refuse(api_version, name, version, kind)
+    if name != kind or api_version not in [f"{group}/{version_name}" for version_name in _VERSIONS]:
+        raise ReviewError(f'no kind "{name}" is registered for version "{api_version}" in scheme "{_SCHEME}"')
+    if api_version != f"{group}/{version}":
+        _refuse(api_version, name, version, kind)
 
 
 def _refuse(found: str, name: str, version: str, kind: str) -> None:
@@ -36,7 +37,7 @@ def _refuse(found: str, name: str, version: str, kind: str) -> None:
     raise ReviewError(f"converting ({got}.{name}) to ({version}.{kind}): unknown conversion")
 
 
-def check_field(value: Any, wanted: type, where: str, name: str) -> None:
+def check_field(value: JsonValue, wanted: type, where: str, name: str) -> None:
     """Refuse a value of another type than Go's, which is called `name`; null is of every type."""
     if value is not None and not isinstance(value, wanted):
         raise ReviewError(f"json: cannot unmarshal {go_type(value)} into Go struct field {where} of type {name}")

@@ -1,1 +1,4 @@
-"""The libraries of functions, each declaring what it offers, what that does and what it costs."""
+"""CEL libraries: the standard library, extensions, and Kubernetes' own.
+
+Upstream: github.com/google/cel-go/ext, k8s.io/apiserver/pkg/cel/library.
+"""

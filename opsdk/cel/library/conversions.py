@@ -1,10 +1,13 @@
-"""Conversions between values and their texts."""
+"""Conversions between CEL types and strings.
+
+Upstream: github.com/google/cel-go/common/types.
+"""
 
 from __future__ import annotations
 
 import math
 import re
-from typing import Any, Final
+from typing import Final
 
 from opsdk.cel.times import (
     checked_timestamp,
@@ -14,12 +17,12 @@ from opsdk.cel.times import (
     show_duration,
     show_timestamp,
 )
-from opsdk.cel.types import Type
+from opsdk.cel.types import Type, Value
 from opsdk.cel.values import Duration, Timestamp, UInt, type_of
 from opsdk.errors import CelEvaluationError
 
 
-def _failed(value: Any, wanted: str) -> CelEvaluationError:
+def _failed(value: Value, wanted: str) -> CelEvaluationError:
     return CelEvaluationError(f"type conversion error from '{type_of(value).runtime_name}' to '{wanted}'")
 
 
@@ -84,21 +87,21 @@ def double_to_uint(value: float) -> UInt:
 
 def to_duration(text: str) -> Duration:
     """A duration."""
-    found = parse_duration(text)
-    if found is None:
+    duration = parse_duration(text)
+    if duration is None:
         raise _failed(text, "google.protobuf.Duration")
-    return found
+    return duration
 
 
 def to_timestamp(text: str) -> Timestamp:
     """A moment."""
-    found = read_moment(text)
-    if found is None:
+    timestamp = read_moment(text)
+    if timestamp is None:
         raise _failed(text, "google.protobuf.Timestamp")
-    return checked_timestamp(found, read_offset(text))
+    return checked_timestamp(timestamp, read_offset(text))
 
 
-def to_string(value: Any) -> str:
+def to_string(value: Value) -> str:
     """A value as text.
 
     >>> to_string(1e21), to_string(Duration(1500000000)), to_string(True)
@@ -110,7 +113,10 @@ def to_string(value: Any) -> str:
         case float():
             return show_double(value)
         case bytes():
-            return _decoded(value)
+            try:
+                return value.decode()
+            except UnicodeDecodeError:
+                raise CelEvaluationError("invalid UTF-8 in bytes, cannot convert to string") from None
         case Duration():
             return show_duration(value)
         case Timestamp():
@@ -118,13 +124,6 @@ def to_string(value: Any) -> str:
         case Type():
             return value.name
     return str(value)
-
-
-def _decoded(value: bytes) -> str:
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        raise CelEvaluationError("invalid UTF-8 in bytes, cannot convert to string") from None
 
 
 _SCIENTIFIC_FROM: Final = 6

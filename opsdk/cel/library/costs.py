@@ -1,22 +1,25 @@
-"""Costs that several libraries share: those of walking through texts and lists."""
+"""Cost functions that several libraries share.
+
+Upstream: k8s.io/apiserver/pkg/cel/library/cost.go (v1.36).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from opsdk.cel.declarations import ONE, TRAVERSAL, CallEstimate, Cost, Estimate, Operand, Range, Sizes, scaled
 from opsdk.cel.syntax import Literal
-from opsdk.cel.types import TypeKind
+from opsdk.cel.types import TypeKind, Value
 from opsdk.cel.values import CelObject, Listed, Mapped, size
 
 
-def size_of(value: Any) -> int:
+def size_of(value: Value) -> int:
     """The size of a value that has one; else 1."""
     if isinstance(value, CelObject):
         return value.size()
-    found = size(value)
-    return 1 if found is None else found
+    size_found = size(value)
+    return 1 if size_found is None else size_found
 
 
 def walk(argument: int, *, times: int = 1) -> Cost:
@@ -24,7 +27,7 @@ def walk(argument: int, *, times: int = 1) -> Cost:
     return lambda args, _: scaled(size_of(args[argument]), times * TRAVERSAL)
 
 
-def unit(_: Sequence[Any], __: Any) -> int:
+def unit(_: Sequence[Value], __: Value) -> int:
     """One."""
     return 1
 
@@ -38,13 +41,13 @@ def estimate_walk(argument: int = 0, *, times: int = 1, keeps_size: bool = False
     """Estimates reading an argument's characters; the result may be as large as the argument."""
 
     def estimate(sizes: Sizes, operands: Sequence[Operand]) -> CallEstimate:
-        found = sizes.size(operands[argument])
-        return CallEstimate(found.scaled(times * TRAVERSAL), found if keeps_size else None)
+        operand_size = sizes.size(operands[argument])
+        return CallEstimate(operand_size.scaled(times * TRAVERSAL), operand_size if keeps_size else None)
 
     return estimate
 
 
-def traversal(value: Any) -> int:
+def traversal(value: Value) -> int:
     """The cost of reading a tree."""
     if isinstance(value, str):
         return int(len(value.encode()) * TRAVERSAL)
@@ -57,7 +60,7 @@ def traversal(value: Any) -> int:
     return 1
 
 
-def walk_elements(args: Sequence[Any], _: Any) -> int:
+def walk_elements(args: Sequence[Value], _: Value) -> int:
     """The cost of comparing the elements of a list, or reading a text."""
     return traversal(args[0])
 

@@ -1,4 +1,7 @@
-"""``format``: ``%s``, ``%d``, ``%f``, ``%e``, ``%b``, ``%o``, ``%x``, ``%X`` and ``%%``."""
+"""``format``: the verbs ``%s``, ``%d``, ``%f``, ``%e``, ``%b``, ``%o``, ``%x``, ``%X`` and ``%%``.
+
+Upstream: github.com/google/cel-go/ext/formatting.go.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 from itertools import count
-from typing import Any, Final
+from typing import Final
 
 from opsdk.cel.library.conversions import to_string
-from opsdk.cel.types import Type
+from opsdk.cel.types import Type, Value
 from opsdk.cel.values import Duration, Listed, Mapped, Timestamp, UInt, type_of
 from opsdk.errors import CelEvaluationError
 from opsdk.structured_merge.go_format import go_quote
@@ -44,7 +47,7 @@ def read_clause(found: re.Match[str]) -> Clause:
     return Clause(verb, _precision(precision))
 
 
-def format_string(form: str, args: Sequence[Any]) -> str:
+def format_string(form: str, args: Sequence[Value]) -> str:
     """The text with its clauses replaced by the arguments.
 
     Raises:
@@ -102,17 +105,17 @@ def refused(verb: str, found: str) -> str:
     return f"error during formatting: {TAKES[verb]}, was given {found}"
 
 
-def _refused(verb: str, value: Any) -> CelEvaluationError:
+def _refused(verb: str, value: Value) -> CelEvaluationError:
     return CelEvaluationError(refused(verb, type_of(value).runtime_name))
 
 
-def _string(value: Any, _: int) -> str:
+def _string(value: Value, _: int) -> str:
     if isinstance(value, (*Listed, *Mapped)):
         return _nested(value)
     return _plain(value)
 
 
-def _plain(value: Any) -> str:
+def _plain(value: Value) -> str:
     match value:
         case None:
             return "null"
@@ -123,7 +126,7 @@ def _plain(value: Any) -> str:
     raise _refused("s", value)
 
 
-def _nested(value: Any) -> str:
+def _nested(value: Value) -> str:
     if isinstance(value, Listed):
         return f"[{', '.join(map(_nested, value))}]"
     if isinstance(value, Mapped):
@@ -143,13 +146,13 @@ def _nested(value: Any) -> str:
     return _plain(value)
 
 
-def _decimal(value: Any, _: int) -> str:
+def _decimal(value: Value, _: int) -> str:
     if isinstance(value, bool) or not isinstance(value, int):
         raise _refused("d", value)
     return str(value)
 
 
-def _real(value: Any, verb: str) -> float:
+def _real(value: Value, verb: str) -> float:
     """A number; a text can only be that of one that is none."""
     if isinstance(value, str) and value in _SPECIAL:
         return _SPECIAL[value]
@@ -161,21 +164,21 @@ def _real(value: Any, verb: str) -> float:
 _SPECIAL: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
-def _fixed(value: Any, precision: int) -> str:
+def _fixed(value: Value, precision: int) -> str:
     number = _real(value, "f")
     if not math.isfinite(number):
-        return _english(number)
+        return "NaN" if math.isnan(number) else "∞" if number > 0 else "-∞"
     return format(Decimal(number).quantize(Decimal(1).scaleb(-precision), ROUND_HALF_EVEN, _CONTEXT), ",f")
 
 
 _CONTEXT: Final = Context(prec=2 * _MOST_DIGITS)
 
 
-def _scientific(value: Any, _: int) -> str:
+def _scientific(value: Value, _: int) -> str:
     """Always with six digits, and a power of ten as people write it."""
     number = _real(value, "e")
     if not math.isfinite(number):
-        return _english(number)
+        return "NaN" if math.isnan(number) else "∞" if number > 0 else "-∞"
     mantissa, exponent = f"{number:.6e}".split("e")
     return f"{mantissa}{_TIMES_TEN}{exponent.lstrip('+').translate(_RAISED)}"
 
@@ -184,12 +187,7 @@ _TIMES_TEN: Final = "\u00d710"
 _RAISED: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-def _english(value: float) -> str:
-    """What is no number, as texts for people have it."""
-    return "NaN" if math.isnan(value) else "∞" if value > 0 else "-∞"
-
-
-def _binary(value: Any, _: int) -> str:
+def _binary(value: Value, _: int) -> str:
     if isinstance(value, bool):
         return str(int(value))
     if not isinstance(value, int):
@@ -197,13 +195,13 @@ def _binary(value: Any, _: int) -> str:
     return format(value, "b")
 
 
-def _octal(value: Any, _: int) -> str:
+def _octal(value: Value, _: int) -> str:
     if isinstance(value, bool) or not isinstance(value, int | UInt):
         raise _refused("o", value)
     return format(value, "o")
 
 
-def _hex(value: Any, _: int) -> str:
+def _hex(value: Value, _: int) -> str:
     if isinstance(value, str):
         return value.encode().hex()
     if isinstance(value, bytes):
@@ -213,7 +211,7 @@ def _hex(value: Any, _: int) -> str:
     return format(value, "x")
 
 
-_VERBS: Final[dict[str, Callable[[Any, int], str]]] = {
+_VERBS: Final[dict[str, Callable[[Value, int], str]]] = {
     "s": _string,
     "d": _decimal,
     "f": _fixed,

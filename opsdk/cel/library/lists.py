@@ -1,11 +1,14 @@
-"""Lists: what Kubernetes adds (``sum``, ``isSorted``), the lists extension (``sort``, ``slice``), and sets."""
+"""List libraries: Kubernetes' functions (``sum``, ``isSorted``), cel-go's lists extension, and sets.
+
+Upstream: k8s.io/apiserver/pkg/cel/library/lists.go, github.com/google/cel-go/ext/lists.go, ext/sets.go.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cmp_to_key
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 
 from opsdk.cel.declarations import (
     LIST_COST,
@@ -38,6 +41,7 @@ from opsdk.cel.types import (
     UINT,
     Type,
     TypeKind,
+    Value,
     list_of,
     param,
 )
@@ -60,22 +64,22 @@ _READ: Final = {"cost": walk_elements, "estimate": estimate_elements}
 
 
 # ------------------------------------------------------------------ Kubernetes' own
-def _is_sorted(elements: Sequence[Any]) -> bool:
+def _is_sorted(elements: Sequence[Value]) -> bool:
     return all(compare(one, other) <= 0 for one, other in pairwise(elements))
 
 
 def _int_sum(one: int, other: int) -> int:
-    found = one + other
-    if not -(2**63) <= found < 2**63:
+    total = one + other
+    if not -(2**63) <= total < 2**63:
         raise CelEvaluationError("integer overflow")
-    return found
+    return total
 
 
 def _uint_sum(one: int, other: int) -> UInt:
-    found = int(one) + int(other)
-    if found >= 2**64:
+    total = int(one) + int(other)
+    if total >= 2**64:
         raise CelEvaluationError("unsigned integer overflow")
-    return UInt(found)
+    return UInt(total)
 
 
 def _duration_sum(one: Duration, other: Duration) -> Duration:
@@ -86,13 +90,13 @@ def _double_sum(one: float, other: float) -> float:
     return one + other
 
 
-_PLUS: Final[dict[TypeKind, Callable[[Any, Any], Any]]] = {
+_PLUS: Final[dict[TypeKind, Callable[[Value, Value], Value]]] = {
     TypeKind.INT: _int_sum,
     TypeKind.UINT: _uint_sum,
     TypeKind.DOUBLE: _double_sum,
     TypeKind.DURATION: _duration_sum,
 }
-_ZEROS: Final[dict[str, tuple[Type, Any]]] = {
+_ZEROS: Final[dict[str, tuple[Type, Value]]] = {
     "int": (INT, 0),
     "uint": (UINT, UInt(0)),
     "double": (DOUBLE, 0.0),
@@ -100,47 +104,47 @@ _ZEROS: Final[dict[str, tuple[Type, Any]]] = {
 }
 
 
-def _summing(zero: Any) -> Callable[[Sequence[Any]], Any]:
+def _summing(zero: Value) -> Callable[[Sequence[Value]], Value]:
     """Sums by what the elements are; `zero` where there are none."""
 
-    def total(elements: Sequence[Any]) -> Any:
+    def total(elements: Sequence[Value]) -> Value:
         if not elements:
             return zero
         plus = _PLUS.get(kind_of(elements[0]))
         if plus is None:
             raise CelEvaluationError("no such overload: sum(list)")
-        found = elements[0]
+        total_value = elements[0]
         for element in elements[1:]:
-            if kind_of(element) is not kind_of(found):
+            if kind_of(element) is not kind_of(total_value):
                 raise no_such_overload()
-            found = plus(found, element)
-        return found
+            total_value = plus(total_value, element)
+        return total_value
 
     return total
 
 
-def _extreme(name: str, sign: int) -> Callable[[Sequence[Any]], Any]:
-    def find(elements: Sequence[Any]) -> Any:
+def _extreme(name: str, sign: int) -> Callable[[Sequence[Value]], Value]:
+    def find(elements: Sequence[Value]) -> Value:
         if not elements:
             raise CelEvaluationError(f"{name} called on empty list")
-        found = elements[0]
+        extreme = elements[0]
         for element in elements[1:]:
-            if compare(element, found) == sign:
-                found = element
-        return found
+            if compare(element, extreme) == sign:
+                extreme = element
+        return extreme
 
     return find
 
 
-def _index_of(elements: Sequence[Any], value: Any) -> int:
-    return next((at for at, element in enumerate(elements) if equal(element, value)), -1)
+def _index_of(elements: Sequence[Value], value: Value) -> int:
+    return next((index for index, element in enumerate(elements) if equal(element, value)), -1)
 
 
-def _last_index_of(elements: Sequence[Any], value: Any) -> int:
-    return next((at for at in range(len(elements) - 1, -1, -1) if equal(elements[at], value)), -1)
+def _last_index_of(elements: Sequence[Value], value: Value) -> int:
+    return next((index for index in range(len(elements) - 1, -1, -1) if equal(elements[index], value)), -1)
 
 
-def _ordered(form: str, result: Callable[[Type], Type], call: Callable[..., Any]) -> list[Overload]:
+def _ordered(form: str, result: Callable[[Type], Type], call: Callable[..., Value]) -> list[Overload]:
     return [
         method(form.format(name), (list_of(type_),), result(type_), call, **_READ) for name, type_ in _ORDERED.items()
     ]
@@ -163,7 +167,7 @@ KUBERNETES_LISTS: Final = Library(
 
 
 # ------------------------------------------------------------------ the lists extension
-def _slice(elements: Sequence[Any], start: int, end: int) -> list[Any]:
+def _slice(elements: Sequence[Value], start: int, end: int) -> list[Value]:
     where = f"cannot slice({start}, {end})"
     if start < 0 or end < 0:
         raise CelEvaluationError(f"{where}, negative indexes not supported")
@@ -174,28 +178,28 @@ def _slice(elements: Sequence[Any], start: int, end: int) -> list[Any]:
     return list(elements[start:end])
 
 
-def _flatten(elements: Sequence[Any], depth: int = 1) -> list[Any]:
+def _flatten(elements: Sequence[Value], depth: int = 1) -> list[Value]:
     if depth < 0:
         raise CelEvaluationError("level must be non-negative")
-    found: list[Any] = []
+    flat: list[Value] = []
     for element in elements:
         if depth and isinstance(element, Listed):
-            found.extend(_flatten(element, depth - 1))
+            flat.extend(_flatten(element, depth - 1))
         else:
-            found.append(element)
-    return found
+            flat.append(element)
+    return flat
 
 
-def _sort(elements: Sequence[Any]) -> list[Any]:
+def _sort(elements: Sequence[Value]) -> list[Value]:
     return _sort_by_keys(elements, elements)
 
 
-def _sort_by_keys(elements: Sequence[Any], keys: Sequence[Any]) -> list[Any]:
+def _sort_by_keys(elements: Sequence[Value], keys: Sequence[Value]) -> list[Value]:
     if len({kind_of(key) for key in keys}) > 1:
         raise CelEvaluationError("list elements must have the same type")
     order = cmp_to_key(compare)
-    indices = sorted(range(len(elements)), key=lambda at: order(keys[at]))
-    return [elements[at] for at in indices]
+    indices = sorted(range(len(elements)), key=lambda index: order(keys[index]))
+    return [elements[index] for index in indices]
 
 
 _LONGEST_RANGE: Final = 10_000_000
@@ -209,12 +213,12 @@ def _range(count: int) -> list[int]:
     return list(range(count))
 
 
-def _distinct(elements: Sequence[Any]) -> list[Any]:
-    found: list[Any] = []
+def _distinct(elements: Sequence[Value]) -> list[Value]:
+    unique: list[Value] = []
     for element in elements:
-        if not contains(found, element):
-            found.append(element)
-    return found
+        if not contains(unique, element):
+            unique.append(element)
+    return unique
 
 
 def _made(factor: float, size: Range) -> CallEstimate:
@@ -257,16 +261,16 @@ def _estimate_pairs(argument: int, type_: Type | None = None) -> Estimate:
     return estimate
 
 
-def _result_cost(_: Sequence[Any], result: Any) -> int:
+def _result_cost(_: Sequence[Value], result: Value) -> int:
     return _making(1, len(result))
 
 
-def _flatten_cost(args: Sequence[Any], _: Any) -> int:
+def _flatten_cost(args: Sequence[Value], _: Value) -> int:
     return _making(args[1] if len(args) > 1 else 1, len(args[0]))
 
 
 def _pairs_cost(argument: int) -> Cost:
-    def cost(args: Sequence[Any], _: Any) -> int:
+    def cost(args: Sequence[Value], _: Value) -> int:
         elements = args[argument]
         text = bool(elements) and isinstance(elements[0], str | bytes)
         return _making(2.0 + (TRAVERSAL if text else 0), len(elements) ** 2)
@@ -313,15 +317,15 @@ LISTS_LIBRARY: Final = Library(
 
 
 # ------------------------------------------------------------------ sets
-def _sets_contain(elements: Sequence[Any], others: Sequence[Any]) -> bool:
+def _sets_contain(elements: Sequence[Value], others: Sequence[Value]) -> bool:
     return all(contains(elements, other) for other in others)
 
 
-def _sets_equal(elements: Sequence[Any], others: Sequence[Any]) -> bool:
+def _sets_equal(elements: Sequence[Value], others: Sequence[Value]) -> bool:
     return _sets_contain(elements, others) and _sets_contain(others, elements)
 
 
-def _sets_meet(elements: Sequence[Any], others: Sequence[Any]) -> bool:
+def _sets_meet(elements: Sequence[Value], others: Sequence[Value]) -> bool:
     return any(contains(others, element) for element in elements)
 
 

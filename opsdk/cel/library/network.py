@@ -1,11 +1,14 @@
-"""URLs, IP addresses and networks."""
+"""URLs, IP addresses and CIDRs.
+
+Upstream: k8s.io/apiserver/pkg/cel/library/urls.go, ip.go, cidr.go (v1.36).
+"""
 
 from __future__ import annotations
 
 import ipaddress
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 from urllib.parse import unquote_plus
 
 from opsdk.cel.declarations import (
@@ -23,7 +26,7 @@ from opsdk.cel.declarations import (
     scaled,
 )
 from opsdk.cel.library.costs import estimate_unit, estimate_walk, unit, walk
-from opsdk.cel.types import BOOL, INT, STRING, Type, list_of, map_of, opaque
+from opsdk.cel.types import BOOL, INT, STRING, Type, Value, list_of, map_of, opaque
 from opsdk.cel.values import Opaque
 from opsdk.errors import CelEvaluationError
 from opsdk.structured_merge.go_format import go_quote
@@ -51,7 +54,7 @@ class UrlValue(Opaque):
         self.path = "" if opaque_part else parts["path"]
         self.query = parts["query"] or ""
 
-    def equals(self, other: Any) -> bool:
+    def equals(self, other: Value) -> bool:
         """By their texts."""
         return isinstance(other, UrlValue) and self.text == other.text
 
@@ -63,17 +66,17 @@ class UrlValue(Opaque):
     @property
     def port(self) -> str:
         """The port, or nothing."""
-        found = re.search(r":([0-9]*)$", self.host)
-        return found[1] if found and not self.host.endswith("]") else ""
+        match = re.search(r":([0-9]*)$", self.host)
+        return match[1] if match and not self.host.endswith("]") else ""
 
     def parameters(self) -> dict[str, list[str]]:
         """The parameters of the query."""
-        found: dict[str, list[str]] = {}
+        parameters: dict[str, list[str]] = {}
         for pair in self.query.split("&"):
             if pair and ";" not in pair:
                 key, _, value = pair.partition("=")
-                found.setdefault(unquote_plus(key), []).append(unquote_plus(value))
-        return found
+                parameters.setdefault(unquote_plus(key), []).append(unquote_plus(value))
+        return parameters
 
 
 _URL: Final = re.compile(
@@ -126,7 +129,7 @@ def _escaped(path: str) -> str:
     return _SAFE.sub(lambda char: "".join(f"%{byte:02X}" for byte in char[0].encode()), path)
 
 
-def _url_part(name: str, result: Type, call: Callable[[UrlValue], Any]) -> list[Overload]:
+def _url_part(name: str, result: Type, call: Callable[[UrlValue], Value]) -> list[Overload]:
     return [method(f"url_{name}", (URL,), result, call, **_UNIT)]
 
 
@@ -160,7 +163,7 @@ class IpValue(Opaque):
     def __init__(self, address: Address) -> None:
         self.address = address
 
-    def equals(self, other: Any) -> bool:
+    def equals(self, other: Value) -> bool:
         """The same address of the same family."""
         return isinstance(other, IpValue) and self.address == other.address
 
@@ -174,7 +177,7 @@ class CidrValue(Opaque):
     def __init__(self, network: Network) -> None:
         self.network = network
 
-    def equals(self, other: Any) -> bool:
+    def equals(self, other: Value) -> bool:
         """The same address and length."""
         return isinstance(other, CidrValue) and self.network == other.network
 
@@ -187,38 +190,33 @@ class CidrValue(Opaque):
 _FIELDS: Final = re.compile(r"[0-9]+(?:\.[0-9]+)*")
 
 
-def _ip_fault(text: str) -> str:
-    """Go's words about a text that is no address."""
-    parse = f"ParseAddr({go_quote(text)})"
-    if ":" not in text and "." in text and _FIELDS.fullmatch(text):
-        fields = text.split(".")
-        if any(len(field) > 1 and field[0] == "0" for field in fields):
-            return f"{parse}: IPv4 field has octet with leading zero"
-        if any(int(field[:9]) > 255 for field in fields):
-            return f"{parse}: IPv4 field has value >255"
-        return f"{parse}: IPv4 address too {'short' if len(fields) < 4 else 'long'}"
-    return f"{parse}: unable to parse IP"
-
-
 def _parse_ip(text: str) -> Address | str:
     """The address, or why there is none."""
     try:
-        found = ipaddress.ip_address(text)
+        address = ipaddress.ip_address(text)
     except ValueError:
-        return _ip_fault(text)
+        parse = f"ParseAddr({go_quote(text)})"
+        if ":" not in text and "." in text and _FIELDS.fullmatch(text):
+            fields = text.split(".")
+            if any(len(field) > 1 and field[0] == "0" for field in fields):
+                return f"{parse}: IPv4 field has octet with leading zero"
+            if any(int(field[:9]) > 255 for field in fields):
+                return f"{parse}: IPv4 field has value >255"
+            return f"{parse}: IPv4 address too {'short' if len(fields) < 4 else 'long'}"
+        return f"{parse}: unable to parse IP"
     if "%" in text:
         return f'IP address "{text}" with zone value is not allowed'
-    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
         return f'IPv4-mapped IPv6 address "{text}" is not allowed'
-    return found
+    return address
 
 
 def _ip(text: str) -> IpValue:
-    found = _parse_ip(text)
-    if isinstance(found, str):
+    address = _parse_ip(text)
+    if isinstance(address, str):
         parse = f'IP Address "{text}" parse error during conversion from string: '
-        raise CelEvaluationError(f"{parse if found.startswith('ParseAddr') else ''}{found}")
-    return IpValue(found)
+        raise CelEvaluationError(f"{parse if address.startswith('ParseAddr') else ''}{address}")
+    return IpValue(address)
 
 
 def _is_canonical(text: str) -> bool:
@@ -230,22 +228,22 @@ def _parse_cidr(text: str) -> Network | str:
     prefix = f"netip.ParsePrefix({go_quote(text)})"
     if not slash:
         return f"{prefix}: no '/'"
-    found = _parse_ip(address)
-    if isinstance(found, str):
-        return f"{prefix}: {found}" if found.startswith("ParseAddr") else found
+    address_found = _parse_ip(address)
+    if isinstance(address_found, str):
+        return f"{prefix}: {address_found}" if address_found.startswith("ParseAddr") else address_found
     if not bits.isdecimal() or (len(bits) > 1 and bits[0] == "0"):
         return f"{prefix}: bad bits after slash: {go_quote(bits)}"
-    if int(bits[:9]) > found.max_prefixlen:
+    if int(bits[:9]) > address_found.max_prefixlen:
         return f"{prefix}: prefix length out of range"
     return ipaddress.ip_interface(text)
 
 
 def _cidr(text: str) -> CidrValue:
-    found = _parse_cidr(text)
-    if isinstance(found, str):
+    network = _parse_cidr(text)
+    if isinstance(network, str):
         parse = "network address parse error during conversion from string: "
-        raise CelEvaluationError(f"{parse if found.startswith('netip') else ''}{found}")
-    return CidrValue(found)
+        raise CelEvaluationError(f"{parse if network.startswith('netip') else ''}{network}")
+    return CidrValue(network)
 
 
 def _contains_ip(cidr: CidrValue, ip: IpValue | str) -> bool:
@@ -265,13 +263,13 @@ def _masked(cidr: CidrValue) -> CidrValue:
     return CidrValue(ipaddress.ip_interface(f"{network.network_address}/{network.prefixlen}"))
 
 
-def _containing_cost(*, network: bool) -> Callable[[Sequence[Any], Any], int]:
-    def cost(args: Sequence[Any], _: Any) -> int:
+def _containing_cost(*, network: bool) -> Callable[[Sequence[Value], Value], int]:
+    def cost(args: Sequence[Value], _: Value) -> int:
         size = args[0].size
-        found = scaled(2 * size, TRAVERSAL)
+        total = scaled(2 * size, TRAVERSAL)
         if network:
-            found += scaled(size, TRAVERSAL) + 1
-        return found + (scaled(len(args[1]), TRAVERSAL) if isinstance(args[1], str) else 0)
+            total += scaled(size, TRAVERSAL) + 1
+        return total + (scaled(len(args[1]), TRAVERSAL) if isinstance(args[1], str) else 0)
 
     return cost
 

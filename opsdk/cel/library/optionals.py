@@ -1,13 +1,16 @@
-"""Values that may be missing: ``optional.of``, ``orValue``, ``optMap`` and their kin."""
+"""Optional values: ``optional.of``, ``orValue``, ``optMap`` and related functions.
+
+Upstream: github.com/google/cel-go/cel/library.go.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from opsdk.cel.declarations import Library, function, method
 from opsdk.cel.macros import OPTIONALS
-from opsdk.cel.types import BOOL, STRING, list_of, optional_of, param
+from opsdk.cel.types import BOOL, STRING, Value, list_of, optional_of, param
 from opsdk.cel.values import Optional, is_zero
 
 _V: Final = param("V")
@@ -15,7 +18,7 @@ _OPTIONAL: Final = optional_of(_V)
 _LIST: Final = list_of(_V)
 
 
-def _non_zero(value: Any) -> Optional:
+def _non_zero(value: Value) -> Optional:
     return Optional.none() if is_zero(value) else Optional.of(value)
 
 
@@ -23,19 +26,19 @@ def _or(first: Optional, second: Optional) -> Optional:
     return first if first.has_value else second
 
 
-def _or_value(first: Optional, second: Any) -> Any:
+def _or_value(first: Optional, second: Value) -> Value:
     return first.value if first.has_value else second
 
 
-def _unwrap(optionals: Sequence[Optional]) -> list[Any]:
+def _unwrap(optionals: Sequence[Optional]) -> list[Value]:
     return [one.value for one in optionals if one.has_value]
 
 
-def _first(elements: Sequence[Any]) -> Optional:
+def _first(elements: Sequence[Value]) -> Optional:
     return Optional.of(elements[0]) if elements else Optional.none()
 
 
-def _last(elements: Sequence[Any]) -> Optional:
+def _last(elements: Sequence[Value]) -> Optional:
     return Optional.of(elements[-1]) if elements else Optional.none()
 
 

@@ -1,16 +1,19 @@
-"""Resource quantities and semantic versions."""
+"""Resource quantities and semantic versions.
+
+Upstream: k8s.io/apiserver/pkg/cel/library/quantity.go, semverlib.go (v1.36).
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from opsdk.apimachinery.quantity import Quantity
 from opsdk.cel.declarations import Library, Overload, function, method
 from opsdk.cel.library.costs import estimate_unit, unit, walk
-from opsdk.cel.types import BOOL, DOUBLE, INT, STRING, Type, opaque
+from opsdk.cel.types import BOOL, DOUBLE, INT, STRING, Type, Value, opaque
 from opsdk.cel.values import Opaque
 from opsdk.errors import CelEvaluationError
 
@@ -30,7 +33,7 @@ class QuantityValue(Opaque):
     def __init__(self, amount: Quantity) -> None:
         self.amount = amount
 
-    def equals(self, other: Any) -> bool:
+    def equals(self, other: Value) -> bool:
         """By value."""
         return isinstance(other, QuantityValue) and self.amount == other.amount
 
@@ -65,17 +68,15 @@ def _is_integer(quantity: QuantityValue) -> bool:
     return bool(value == int(value) and -(2**63) <= value < 2**63)
 
 
-def _amount(other: QuantityValue | int) -> Quantity:
-    return other.amount if isinstance(other, QuantityValue) else Quantity(str(int(other)))
-
-
-def _sign(left: Any, right: Any) -> int:
+def _sign(left: Value, right: Value) -> int:
     return int(left > right) - int(left < right)
 
 
 def _arithmetic(name: str, call: Callable[[Quantity, Quantity], Quantity]) -> list[Overload]:
     def apply(quantity: QuantityValue, other: QuantityValue | int) -> QuantityValue:
-        return QuantityValue(call(quantity.amount, _amount(other)))
+        return QuantityValue(
+            call(quantity.amount, other.amount if isinstance(other, QuantityValue) else Quantity(str(int(other))))
+        )
 
     return [
         method(f"quantity_{name}", (QUANTITY, QUANTITY), QUANTITY, apply, **_UNIT),
@@ -83,8 +84,8 @@ def _arithmetic(name: str, call: Callable[[Quantity, Quantity], Quantity]) -> li
     ]
 
 
-def _comparisons(type_: Type, name: str, key: Callable[[Any], Any]) -> dict[str, list[Overload]]:
-    def make(id_: str, result: Type, call: Callable[[int], Any]) -> list[Overload]:
+def _comparisons(type_: Type, name: str, key: Callable[[Value], Value]) -> dict[str, list[Overload]]:
+    def make(id_: str, result: Type, call: Callable[[int], Value]) -> list[Overload]:
         return [
             method(f"{name}_{id_}", (type_, type_), result, lambda a, b: call(_sign(key(a), key(b))), **_UNIT),
         ]
@@ -126,12 +127,12 @@ class SemverValue(Opaque):
         self.numbers = numbers
         self.key = (numbers, _order_of(prerelease))
 
-    def equals(self, other: Any) -> bool:
+    def equals(self, other: Value) -> bool:
         """By precedence; what a build is called does not count."""
         return isinstance(other, SemverValue) and self.key == other.key
 
 
-def _order_of(prerelease: str) -> tuple[Any, ...]:
+def _order_of(prerelease: str) -> tuple[Value, ...]:
     """Such that a prerelease is before its release, and numbers are before names."""
     if not prerelease:
         return (1,)
@@ -149,26 +150,26 @@ _LOOSE: Final = re.compile(r"v?([0-9]+)(?:\.([0-9]+))?(?:\.([0-9]+))?([-+].*)?",
 
 @lru_cache(maxsize=512)
 def _parse(text: str) -> SemverValue | None:
-    found = _SEMVER.fullmatch(text)
-    if found is None or max(map(len, found.groups()[:3])) > 20:
+    match = _SEMVER.fullmatch(text)
+    if match is None or max(map(len, match.groups()[:3])) > 20:
         return None
-    numbers = (int(found[1]), int(found[2]), int(found[3]))
-    return SemverValue(numbers, found[4] or "") if max(numbers) < 2**64 else None
+    numbers = (int(match[1]), int(match[2]), int(match[3]))
+    return SemverValue(numbers, match[4] or "") if max(numbers) < 2**64 else None
 
 
 def _normalized(text: str) -> str:
     """With three numbers, without a leading v and without leading zeros."""
-    found = _LOOSE.fullmatch(text)
-    if found is None:
+    match = _LOOSE.fullmatch(text)
+    if match is None:
         return text
-    return ".".join((one or "0").lstrip("0") or "0" for one in found.groups()[:3]) + (found[4] or "")
+    return ".".join((one or "0").lstrip("0") or "0" for one in match.groups()[:3]) + (match[4] or "")
 
 
 def _semver(text: str, loose: bool = False) -> SemverValue:
-    found = _parse(_normalized(text) if loose else text)
-    if found is None:
+    version = _parse(_normalized(text) if loose else text)
+    if version is None:
         raise CelEvaluationError(_fault(text))
-    return found
+    return version
 
 
 def _fault(text: str) -> str:

@@ -1,11 +1,14 @@
-"""The standard library: operators, conversions, strings, and the parts of dates."""
+"""The standard library: operators, conversions, strings and timestamp accessors.
+
+Upstream: github.com/google/cel-go/common/stdlib/standard.go.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from opsdk.cel import types
 from opsdk.cel.declarations import (
@@ -39,6 +42,7 @@ from opsdk.cel.types import (
     UINT,
     Type,
     TypeKind,
+    Value,
     list_of,
     map_of,
     param,
@@ -75,8 +79,8 @@ def _quotient(left: int, right: int) -> int:
     """Division that drops the fraction."""
     if right == 0:
         raise CelEvaluationError("division by zero")
-    found = abs(left) // abs(right)
-    return found if (left < 0) == (right < 0) else -found
+    quotient = abs(left) // abs(right)
+    return quotient if (left < 0) == (right < 0) else -quotient
 
 
 def _remainder(left: int, right: int) -> int:
@@ -101,24 +105,24 @@ def _times(left: float, right: float) -> float:
 def _arithmetic(
     name: str, whole: Callable[[int, int], int], real: Callable[[float, float], float] | None
 ) -> list[Overload]:
-    found = [
+    overloads = [
         function(f"{name}_int64", (INT, INT), INT, lambda a, b: _int(whole(a, b))),
         function(f"{name}_uint64", (UINT, UINT), UINT, lambda a, b: _uint(whole(int(a), int(b)))),
     ]
     if real is not None:
-        found.append(function(f"{name}_double", (DOUBLE, DOUBLE), DOUBLE, real))
-    return found
+        overloads.append(function(f"{name}_double", (DOUBLE, DOUBLE), DOUBLE, real))
+    return overloads
 
 
-def _copied(args: Sequence[Any], _: Any) -> int:
+def _copied(args: Sequence[Value], _: Value) -> int:
     return scaled(size_of(args[0]) + size_of(args[1]), TRAVERSAL)
 
 
-def _concatenated(left: Sequence[Any], right: Sequence[Any]) -> Sequence[Any]:
+def _concatenated(left: Sequence[Value], right: Sequence[Value]) -> Sequence[Value]:
     plus = getattr(left, "plus", None)
     if plus is not None:
-        found: Sequence[Any] = plus(right)
-        return found
+        result: Sequence[Value] = plus(right)
+        return result
     return [*left, *right]
 
 
@@ -169,18 +173,22 @@ _MINUS: Final = [
 
 
 # ------------------------------------------------------------------ equality and order
-def _smaller(args: Sequence[Any], _: Any) -> int:
-    left = args[0]
-    if type_of(left).kind is TypeKind.OPAQUE and not types.is_optional(type_of(left)):
+def _smaller(args: Sequence[Value], _: Value) -> int:
+    smallest = args[0]
+    if type_of(smallest).kind is TypeKind.OPAQUE and not types.is_optional(type_of(smallest)):
         return 1
-    return scaled(min(size_of(left), size_of(args[1])), TRAVERSAL)
+    return scaled(min(size_of(smallest), size_of(args[1])), TRAVERSAL)
 
 
 def _estimate_smaller(sizes: Sizes, operands: Sequence[Operand]) -> CallEstimate:
-    left, right = operands
-    if left.type == right.type and left.type.kind is TypeKind.OPAQUE and not types.is_optional(left.type):
+    first_size, right = operands
+    if (
+        first_size.type == right.type
+        and first_size.type.kind is TypeKind.OPAQUE
+        and not types.is_optional(first_size.type)
+    ):
         return CallEstimate(ONE)
-    most = min(sizes.size(left).most, sizes.size(right).most)
+    most = min(sizes.size(first_size).most, sizes.size(right).most)
     return CallEstimate(Range(1 if most else 0, most).scaled(TRAVERSAL))
 
 
@@ -198,7 +206,7 @@ _NUMBERS: Final = ("int64", "uint64", "double")
 
 
 def _order(name: str, holds: Callable[[int], bool]) -> list[Overload]:
-    def test(left: Any, right: Any) -> bool:
+    def test(left: Value, right: Value) -> bool:
         return holds(compare(left, right))
 
     def same(key: str, type_: Type) -> Overload:
@@ -214,12 +222,12 @@ def _order(name: str, holds: Callable[[int], bool]) -> list[Overload]:
     return [*(same(key, type_) for key, type_ in _ORDERED.items()), *mixed]
 
 
-def _equality(id_: str, test: Callable[[Any, Any], bool]) -> list[Overload]:
+def _equality(id_: str, test: Callable[[Value, Value], bool]) -> list[Overload]:
     return [function(id_, (_A, _A), BOOL, test, cost=_smaller, estimate=_estimate_smaller)]
 
 
 # ------------------------------------------------------------------ containers
-def _unreachable(*_: Any) -> Any:
+def _unreachable(*_: Value) -> Value:
     raise CelEvaluationError("no such overload")
 
 
@@ -248,11 +256,11 @@ _CONTAINERS: Final[dict[str, list[Overload]]] = {
 }
 
 
-def _size(value: Any) -> int:
-    found = size(value)
-    if found is None:
+def _size(value: Value) -> int:
+    length = size(value)
+    if length is None:
         raise CelEvaluationError("no such overload")
-    return found
+    return length
 
 
 def _sizes(make: Callable[..., Overload], prefix: str) -> list[Overload]:
@@ -268,7 +276,7 @@ def _matches(text: str, pattern: str) -> bool:
         raise CelEvaluationError(str(error)) from error
 
 
-def _matching_cost(args: Sequence[Any], _: Any) -> int:
+def _matching_cost(args: Sequence[Value], _: Value) -> int:
     return regex_cost(len(args[0]), len(args[1]))
 
 
@@ -276,7 +284,7 @@ def _estimate_matching(sizes: Sizes, operands: Sequence[Operand]) -> CallEstimat
     return CallEstimate(estimate_regex(sizes, operands))
 
 
-def _containing_cost(args: Sequence[Any], _: Any) -> int:
+def _containing_cost(args: Sequence[Value], _: Value) -> int:
     return scaled(len(args[0]), TRAVERSAL) * scaled(len(args[1]), TRAVERSAL)
 
 
@@ -313,17 +321,19 @@ def _bytes_size(factor: tuple[int, int]) -> Callable[[Sizes, Sequence[Operand]],
     less, more = factor
 
     def estimate(sizes: Sizes, operands: Sequence[Operand]) -> CallEstimate:
-        found = sizes.size(operands[0])
-        return CallEstimate(found.scaled(TRAVERSAL), Range(found.least // less, min(found.most * more, MOST)))
+        operand_size = sizes.size(operands[0])
+        return CallEstimate(
+            operand_size.scaled(TRAVERSAL), Range(operand_size.least // less, min(operand_size.most * more, MOST))
+        )
 
     return estimate
 
 
-def _from(name: str, result: Type, sources: Mapping[str, tuple[Type, Callable[[Any], Any]]]) -> list[Overload]:
+def _from(name: str, result: Type, sources: Mapping[str, tuple[Type, Callable[[Value], Value]]]) -> list[Overload]:
     return [function(f"{source}_to_{name}", (type_,), result, call) for source, (type_, call) in sources.items()]
 
 
-def _same(value: Any) -> Any:
+def _same(value: Value) -> Value:
     return value
 
 
@@ -427,14 +437,14 @@ def _part(name: str) -> list[Overload]:
     def read(timestamp: Timestamp, zone: str = "UTC") -> int:
         return part(in_zone(timestamp, zone))
 
-    found = [
+    overloads = [
         method(f"timestamp_{name}", (TIMESTAMP,), INT, read),
         method(f"timestamp_{name}_with_tz", (TIMESTAMP, STRING), INT, read),
     ]
     if name in _UNITS:
         per = _UNITS[name]
-        found.append(method(f"duration_{name}", (DURATION,), INT, lambda value: _quotient(value.nanoseconds, per)))
-    return found
+        overloads.append(method(f"duration_{name}", (DURATION,), INT, lambda value: _quotient(value.nanoseconds, per)))
+    return overloads
 
 
 def _three(*params: Type) -> list[Overload]:

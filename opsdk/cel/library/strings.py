@@ -1,10 +1,13 @@
-"""The strings extension, version 2."""
+"""The strings extension, version 2.
+
+Upstream: github.com/google/cel-go/ext/strings.go.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from opsdk.cel.declarations import (
     MOST,
@@ -22,7 +25,7 @@ from opsdk.cel.declarations import (
 from opsdk.cel.library.costs import estimate_elements, estimate_walk, literal_int, walk, walk_elements
 from opsdk.cel.library.formatting import format_string
 from opsdk.cel.mismatch import mismatch
-from opsdk.cel.types import DYN, INT, STRING, list_of
+from opsdk.cel.types import DYN, INT, STRING, Value, list_of
 from opsdk.errors import CelBudgetError, CelEvaluationError
 
 _TEXTS: Final = list_of(STRING)
@@ -82,9 +85,9 @@ def _substring(text: str, start: int, end: int | None = None) -> str:
     stop = len(text) if end is None else end
     if end is not None and start > end:
         raise CelEvaluationError(f"invalid substring range. start: {start}, end: {end}")
-    for at in (start, stop):
-        if not 0 <= at <= len(text):
-            raise _out_of_range(at)
+    for bound in (start, stop):
+        if not 0 <= bound <= len(text):
+            raise _out_of_range(bound)
     return text[start:stop]
 
 
@@ -156,7 +159,7 @@ def _estimate_join(sizes: Sizes, operands: Sequence[Operand]) -> CallEstimate:
     return CallEstimate(total.scaled(TRAVERSAL), total)
 
 
-def _joining_cost(_: Sequence[Any], result: Any) -> int:
+def _joining_cost(_: Sequence[Value], result: Value) -> int:
     return scaled(len(result), 2 * TRAVERSAL)
 
 

@@ -1,16 +1,19 @@
-"""Small libraries on texts: ``find`` and ``findAll``, the maps of two-variable folds, escaping keys of JSON patches."""
+"""Small libraries: ``find`` and ``findAll``, two-variable comprehensions, JSON patch key escaping.
+
+Upstream: k8s.io/apiserver/pkg/cel/library/regex.go, jsonpatch.go (v1.36).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from opsdk.cel import regex
 from opsdk.cel.declarations import CallEstimate, Library, Operand, Range, Sizes, function, method
 from opsdk.cel.evaluate import insert
 from opsdk.cel.library.costs import estimate_regex, estimate_walk, regex_cost, walk
 from opsdk.cel.macros import BINDINGS, TWO_VARIABLES
-from opsdk.cel.types import INT, STRING, list_of, map_of, param
+from opsdk.cel.types import INT, STRING, Value, list_of, map_of, param
 from opsdk.errors import CelEvaluationError, UsageError
 
 
@@ -29,7 +32,7 @@ def _find_all(text: str, pattern: str, limit: int = -1) -> Sequence[str]:
         raise CelEvaluationError(f"Illegal regex: {error}") from error
 
 
-def _cost(args: Sequence[Any], _: Any) -> int:
+def _cost(args: Sequence[Value], _: Value) -> int:
     return regex_cost(len(args[0]), len(args[1]))
 
 
@@ -57,13 +60,13 @@ _V: Final = param("V")
 _MAP: Final = map_of(_K, _V)
 
 
-def _insert(entries: dict[Any, Any], key: Any, value: Any) -> dict[Any, Any]:
+def _insert(entries: dict[Value, Value], key: Value, value: Value) -> dict[Value, Value]:
     """The map belongs to the fold that calls this, so it may grow in place."""
     insert(entries, key, value)
     return entries
 
 
-def _insert_all(entries: dict[Any, Any], others: Mapping[Any, Any]) -> dict[Any, Any]:
+def _insert_all(entries: dict[Value, Value], others: Mapping[Value, Value]) -> dict[Value, Value]:
     for key, value in others.items():
         insert(entries, key, value)
     return entries

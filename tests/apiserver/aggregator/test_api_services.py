@@ -15,7 +15,7 @@ from opsdk.apiserver.aggregator.api_services import (
     judged,
     remote_of,
 )
-from opsdk.apiserver.aggregator.availability import Network, obstacle
+from opsdk.apiserver.aggregator.availability import Network, unavailable_reason
 from opsdk.apiserver.aggregator.group_priorities import GroupPriorities
 from opsdk.apiserver.endpoints.discovery import ServedVersion
 from opsdk.structured_merge.value import JsonObject
@@ -83,7 +83,7 @@ def network(
 )
 def test_the_first_obstacle_counts(found: Network, reason: str) -> None:
     """Nothing is tried before Service, port and addresses are there; names outside are tried at once."""
-    verdict = obstacle(REMOTE, found)
+    verdict = unavailable_reason(REMOTE, found)
     assert (verdict.reason if verdict else "") == reason
 
 

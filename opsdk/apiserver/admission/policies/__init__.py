@@ -1,1 +1,4 @@
-"""Admission policies: rules in CEL that judge or change requests, bound to what they concern."""
+"""``ValidatingAdmissionPolicy`` and ``MutatingAdmissionPolicy``.
+
+Upstream: k8s.io/apiserver/pkg/admission/plugin/policy (v1.36).
+"""

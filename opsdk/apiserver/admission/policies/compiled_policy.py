@@ -1,4 +1,7 @@
-"""The expressions of a policy, compiled."""
+"""The compiled expressions of a policy.
+
+Upstream: k8s.io/apiserver/pkg/admission/plugin/policy/validating/plugin.go (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -61,11 +64,11 @@ class CompiledPolicy:
 
 
 def _validation(compiler: PolicyCompiler, tree: JsonObject) -> Validation:
-    said = tree.get("messageExpression")
+    message_expression = tree.get("messageExpression")
     return Validation(
         compiler.compile(tree["expression"], (BOOL,)),
         str(tree.get("message") or "").strip(),
-        compiler.compile(said, (STRING,), authorizer=False) if said else None,
+        compiler.compile(message_expression, (STRING,), authorizer=False) if message_expression else None,
         tree.get("reason") or "",
     )
 
@@ -73,5 +76,5 @@ def _validation(compiler: PolicyCompiler, tree: JsonObject) -> Validation:
 def _mutation(compiler: PolicyCompiler, tree: JsonObject) -> Mutation:
     patch = tree["patchType"] == "JSONPatch"
     written = tree["jsonPatch" if patch else "applyConfiguration"]
-    wanted = PATCH if patch else CONFIGURATION
-    return Mutation(compiler.compile(written.get("expression") or "", wanted, patches=True), patch)
+    patch_field = PATCH if patch else CONFIGURATION
+    return Mutation(compiler.compile(written.get("expression") or "", patch_field, patches=True), patch)

@@ -1,7 +1,11 @@
-"""Match conditions of policies."""
+"""Evaluates ``matchConditions`` of policies.
+
+Upstream: k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions/matcher.go (v1.36).
+"""
 
 from __future__ import annotations
 
+from opsdk.apiserver.admission.policies.compiled_policy import CompiledPolicy
 from opsdk.apiserver.admission.policies.policy_source import AdmissionPolicy
 from opsdk.apiserver.expressions.activation import Activation, judge
 from opsdk.apiserver.expressions.admission import MATCH_BUDGET
@@ -14,14 +18,14 @@ async def conditions_hold(policy: AdmissionPolicy, asking: AuthorizerChecks, val
 
     One that is false decides, whatever goes wrong in the others.
     """
-    programs = policy.programs
+    programs = policy.compile_with(CompiledPolicy)
     if not programs.conditions:
         return True
     activation = Activation(asking, values, programs.variables, budget=MATCH_BUDGET)
-    said = await judge(activation, programs.conditions)
-    if any(outcome is False for outcome in said):
+    verdict = await judge(activation, programs.conditions)
+    if any(outcome is False for outcome in verdict):
         return False
-    wrong = [outcome for outcome in said if isinstance(outcome, str)]
+    wrong = [outcome for outcome in verdict if isinstance(outcome, str)]
     if not wrong:
         return True
     if policy.ignore_failures:

@@ -1,4 +1,7 @@
-"""Which policies, bindings and parameters a request concerns."""
+"""Matches a request with policies, bindings and params.
+
+Upstream: k8s.io/apiserver/pkg/admission/plugin/policy/generic/policy_dispatcher.go (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ class PolicyDependencies:
 
 @dataclass(frozen=True, slots=True)
 class PolicyInvocation:
-    """A policy that a review concerns, by which binding, with which parameters, in which version."""
+    """A policy that matches a request, with its binding, params and version."""
 
     policy: AdmissionPolicy
     binding: PolicyBinding
@@ -37,7 +40,7 @@ class PolicyInvocation:
 
     @property
     def key(self) -> str:
-        """Tells it from others that one review concerns."""
+        """Identify the match among those of one request."""
         meta = (self.params or {}).get("metadata") or {}
         return f"{self.policy.name}/{self.binding.name}/{meta.get('namespace', '')}/{meta.get('name', '')}"
 
@@ -54,18 +57,18 @@ class PolicyFailure:
 
 @dataclass(slots=True)
 class MatchedPolicies:
-    """What a review concerns, and what could not be found out."""
+    """The matches of a request, and the failures of matching."""
 
     chosen: list[PolicyInvocation] = field(default_factory=list)
     failures: list[PolicyFailure] = field(default_factory=list)
 
 
-async def choose(review: Attributes, bound: Sequence[PolicyHook], ports: PolicyDependencies) -> MatchedPolicies:
-    """Match all policies with the review as it is now; failures are those of policies that do not ignore them."""
-    views, choice = VersionedAttributesAccessor(review, ports.equivalents, ports.namespace), MatchedPolicies()
+async def choose(attributes: Attributes, bound: Sequence[PolicyHook], ports: PolicyDependencies) -> MatchedPolicies:
+    """Match all policies with the request; omit failures of policies with failurePolicy Ignore."""
+    views, choice = VersionedAttributesAccessor(attributes, ports.equivalents, ports.namespace), MatchedPolicies()
     for one in bound:
         try:
-            served = matched(views, review, one.policy.criteria)
+            served = matched(views, attributes, one.policy.criteria)
             if served is None:
                 continue
             source = source_of(one.policy, ports.params)
@@ -74,13 +77,13 @@ async def choose(review: Attributes, bound: Sequence[PolicyHook], ports: PolicyD
             continue
         for binding in one.bindings:
             try:
-                if matched(views, review, binding.criteria) is None:
+                if matched(views, attributes, binding.criteria) is None:
                     continue
-                found = await collect(source, binding, review.namespace)
+                param_objects = await collect(source, binding, attributes.namespace)
             except (ConfigurationError, ApiError) as error:
                 _fail(choice, one.policy, binding, f"failed to configure binding: {error}")
                 continue
-            choice.chosen.extend(PolicyInvocation(one.policy, binding, params, served) for params in found)
+            choice.chosen.extend(PolicyInvocation(one.policy, binding, params, served) for params in param_objects)
     return choice
 
 
@@ -90,27 +93,27 @@ def _fail(choice: MatchedPolicies, policy: AdmissionPolicy, binding: PolicyBindi
 
 
 def matched(
-    views: VersionedAttributesAccessor, review: Attributes, criteria: MatchCriteria
+    views: VersionedAttributesAccessor, attributes: Attributes, criteria: MatchCriteria
 ) -> InstalledResource | None:
-    """The version by which the criteria mean the review; None where they do not.
+    """Return the version that the criteria match, or None.
 
     Raises:
         ApiError: there is no such namespace.
     """
-    if not selects_object(criteria.objects, review):
+    if not selects_object(criteria.objects, attributes):
         return None
     if views.served(criteria.excluded, equivalent=criteria.equivalent) is not None:
         return None
-    served = review.served
+    served = attributes.served
     if criteria.rules:
-        found = views.served(criteria.rules, equivalent=criteria.equivalent)
-        if found is None:
+        served_kinds = views.served(criteria.rules, equivalent=criteria.equivalent)
+        if served_kinds is None:
             return None
-        served = found
+        served = served_kinds
     return served if views.selects_namespace(criteria.namespaces) else None
 
 
-def namespace_of(review: Attributes, ports: PolicyDependencies) -> JsonObject | None:
+def namespace_of(attributes: Attributes, ports: PolicyDependencies) -> JsonObject | None:
     """The namespace that the request is in; a namespace itself is in none."""
-    of_namespace = review.kind.kind == "Namespace" and review.kind.version == "v1" and not review.kind.group
-    return ports.namespace(review.namespace) if review.namespace and not of_namespace else None
+    of_namespace = attributes.kind.kind == "Namespace" and attributes.kind.version == "v1" and not attributes.kind.group
+    return ports.namespace(attributes.namespace) if attributes.namespace and not of_namespace else None

@@ -1,4 +1,7 @@
-"""Mutating policies: one after another, each sees what those before it made of the object."""
+"""Runs mutating policies in order; each receives the object that the previous ones changed.
+
+Upstream: k8s.io/apiserver/pkg/admission/plugin/policy/mutating/dispatcher.go (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Sequence
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.cel_inputs import inputs
-from opsdk.apiserver.admission.policies.compiled_policy import Mutation
+from opsdk.apiserver.admission.policies.compiled_policy import CompiledPolicy, Mutation
 from opsdk.apiserver.admission.policies.match_conditions import conditions_hold
 from opsdk.apiserver.admission.policies.matcher import (
     PolicyDependencies,
@@ -29,36 +32,54 @@ from opsdk.structured_merge.equality import deep_equal
 from opsdk.structured_merge.value import JsonObject
 
 
-async def mutate(review: Attributes, bound: Sequence[PolicyHook], ports: PolicyDependencies) -> None:
+async def mutate(attributes: Attributes, bound: Sequence[PolicyHook], ports: PolicyDependencies) -> None:
     """Change the object.
 
     Raises:
         ApiError: a policy cannot be followed.
     """
-    choice = await choose(review, bound, ports)
+    choice = await choose(attributes, bound, ports)
     failures = choice.failures
     if choice.chosen:
-        failures = [*failures, *await _Mutator(review, ports).run(choice.chosen)]
+        failures = [*failures, *await _Mutator(attributes, ports).run(choice.chosen)]
     if failures:
-        raise _refusal(review, failures)
+        texts = [_text(failure) for failure in failures]
+        causes = tuple(Cause(message=text) for text in texts)
+        error = api_errors.forbidden(attributes.served.info, attributes.shown_name, "", causes=causes)
+        raise ApiError(texts[0], code=403, reason=failures[0].reason or "Forbidden", details=error.details)
 
 
 class _Mutator:
-    """One round of one review."""
+    """One mutating round of one request."""
 
-    def __init__(self, review: Attributes, ports: PolicyDependencies) -> None:
-        self._review = review
-        self._views = VersionedAttributesAccessor(review, ports.equivalents, ports.namespace)
+    def __init__(self, attributes: Attributes, ports: PolicyDependencies) -> None:
+        self._review = attributes
+        self._views = VersionedAttributesAccessor(attributes, ports.equivalents, ports.namespace)
         self._asking = AuthorizerChecks(ports.authorizer)
-        self._namespace = namespace_of(review, ports)
+        self._namespace = namespace_of(attributes, ports)
         self._failures: list[PolicyFailure] = []
 
     async def run(self, chosen: Sequence[PolicyInvocation]) -> list[PolicyFailure]:
         """What went wrong and is not to be ignored."""
         rounds = Reinvocation.of(self._review, "MutatingAdmissionPolicy")
         for one in chosen:
-            if await self._conditions(one) and not (self._review.again and one.key not in rounds.again):
-                await self._invoke(one, rounds)
+            holds = await conditions_hold(one.policy, self._asking, await self._inputs(one))
+            if isinstance(holds, str):
+                self._fail(one, holds)
+            if (holds is True) and not (self._review.again and one.key not in rounds.again):
+                before = self._review.obj
+                for mutation in one.policy.compile_with(CompiledPolicy).mutations:
+                    if self._review.obj is None:
+                        break
+                    try:
+                        await self._change(one, mutation)
+                    except (CelEvaluationError, OutOfBudgetError, PatchError, DecodeError) as error:
+                        self._fail(one, str(error))
+                if one.policy.reinvoke:
+                    rounds.invoked.add(one.key)
+                if not deep_equal(before, self._review.obj):
+                    rounds.changed()  # a policy is asked again after its own changes, too, unlike a webhook
+                    self._review.reinvoke = True
         rounds.last = self._review.obj
         return self._failures
 
@@ -67,34 +88,15 @@ class _Mutator:
             self._failures.append(PolicyFailure(one.policy, one.binding, message, "Invalid"))
 
     async def _inputs(self, one: PolicyInvocation) -> JsonObject:
-        seen = await self._views.seen(one.served)
-        return inputs(self._review, seen, self._asking, params=one.params, namespace=self._namespace)
-
-    async def _conditions(self, one: PolicyInvocation) -> bool:
-        holds = await conditions_hold(one.policy, self._asking, await self._inputs(one))
-        if isinstance(holds, str):
-            self._fail(one, holds)
-        return holds is True
-
-    async def _invoke(self, one: PolicyInvocation, rounds: Reinvocation) -> None:
-        before = self._review.obj
-        for mutation in one.policy.programs.mutations:
-            if self._review.obj is None:
-                break
-            try:
-                await self._change(one, mutation)
-            except (CelEvaluationError, OutOfBudgetError, PatchError, DecodeError) as error:
-                self._fail(one, str(error))
-        if one.policy.reinvoke:
-            rounds.invoked.add(one.key)
-        if not deep_equal(before, self._review.obj):
-            rounds.changed()  # a policy is asked again after its own changes, too, unlike a webhook
-            self._review.reinvoke = True
+        versioned = await self._views.seen(one.served)
+        return inputs(self._review, versioned, self._asking, params=one.params, namespace=self._namespace)
 
     async def _change(self, one: PolicyInvocation, mutation: Mutation) -> None:
         values = await self._inputs(one)
         before: JsonObject = values["object"]
-        activation = Activation(self._asking, values, one.policy.programs.variables, budget=RUNTIME_BUDGET)
+        activation = Activation(
+            self._asking, values, one.policy.compile_with(CompiledPolicy).variables, budget=RUNTIME_BUDGET
+        )
         if mutation.expression.fault:
             raise PatchError(mutation.expression.fault)
         value = await activation.evaluate(mutation.expression)
@@ -111,22 +113,14 @@ class _Mutator:
 
 
 def _checked(model: ResourceModel, after: JsonObject) -> JsonObject:
-    """A patched object that still is what it was; a patch that breaks it is the policy's fault, and told as such."""
+    """Decode the patched object; an invalid one is an error of the policy."""
     try:
-        found = model.decode(after)
+        decoded = model.decode(after)
     except DecodeError as error:
         raise api_errors.internal(str(error)) from None
-    if found.problems and model.typed:
-        raise api_errors.internal(f"strict decoding error: {', '.join(found.problems)}")
+    if decoded.problems and model.typed:
+        raise api_errors.internal(f"strict decoding error: {', '.join(decoded.problems)}")
     return after
-
-
-def _refusal(review: Attributes, failures: Sequence[PolicyFailure]) -> ApiError:
-    """All that went wrong; the first gives its message."""
-    texts = [_text(failure) for failure in failures]
-    causes = tuple(Cause(message=text) for text in texts)
-    error = api_errors.forbidden(review.served.info, review.shown_name, "", causes=causes)
-    return ApiError(texts[0], code=403, reason=failures[0].reason or "Forbidden", details=error.details)
 
 
 def _text(failure: PolicyFailure) -> str:

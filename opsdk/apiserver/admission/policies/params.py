@@ -1,4 +1,7 @@
-"""Which parameters a binding means; the texts are the server's."""
+"""Resolves the ``paramRef`` of a binding to objects.
+
+Upstream: k8s.io/apiserver/pkg/admission/plugin/policy/generic/policy_dispatcher.go (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -48,11 +51,11 @@ def source_of(policy: AdmissionPolicy, find: Params) -> ParamSource | None:
     if policy.param_kind is None:
         return None
     version, kind = policy.param_kind
-    found = find(version, kind)
-    if found is None:
-        named = f"{version if '/' in version else f'/{version}'}, Kind={kind}"
-        raise ConfigurationError(f"failed to find resource referenced by paramKind: '{named}'")
-    return found
+    served = find(version, kind)
+    if served is None:
+        kind_text = f"{version if '/' in version else f'/{version}'}, Kind={kind}"
+        raise ConfigurationError(f"failed to find resource referenced by paramKind: '{kind_text}'")
+    return served
 
 
 async def collect(source: ParamSource | None, binding: PolicyBinding, namespace: str) -> Sequence[JsonObject | None]:
@@ -64,10 +67,10 @@ async def collect(source: ParamSource | None, binding: PolicyBinding, namespace:
     ref = binding.params
     if source is None or ref is None:
         return [None]
-    found = await _found(source, ref, _namespace(source, ref, namespace))
-    if not found and ref.deny:
+    params = await _found(source, ref, _namespace(source, ref, namespace))
+    if not params and ref.deny:
         raise ConfigurationError("no params found for policy binding with `Deny` parameterNotFoundAction")
-    return found
+    return params
 
 
 def _namespace(source: ParamSource, ref: ParamRef, namespace: str) -> str:
@@ -75,11 +78,11 @@ def _namespace(source: ParamSource, ref: ParamRef, namespace: str) -> str:
         if ref.namespace:
             raise ConfigurationError("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
         return ""
-    wanted = ref.namespace or namespace
-    if not wanted:
+    param_namespace = ref.namespace or namespace
+    if not param_namespace:
         text = "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources"
         raise ConfigurationError(text)
-    return wanted
+    return param_namespace
 
 
 async def _found(source: ParamSource, ref: ParamRef, namespace: str) -> Sequence[JsonObject]:

@@ -1,20 +1,22 @@
-"""What mutations make of an object; pure."""
+"""Applies the result of a mutation expression to an object. Pure.
+
+Upstream: k8s.io/apiserver/pkg/admission/plugin/policy/mutating/patch (v1.36).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from opsdk.apiserver.admission.webhooks.admission_review import patched
 from opsdk.apiserver.expressions.mutation import ConstructedObject, as_json, as_tree, check_names
 from opsdk.errors import PatchError
 from opsdk.structured_merge.schema import Schema, Topology
 from opsdk.structured_merge.typed import check_typed, merge
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
 # ------------------------------------------------------------------ apply configurations
-def apply_configuration(obj: JsonObject, value: Any, shape: Schema) -> JsonObject:
+def apply_configuration(obj: JsonObject, value: JsonValue, shape: Schema) -> JsonObject:
     """`obj` with what an ``Object{...}`` sets, merged as a server-side apply does; nothing is removed.
 
     Raises:
@@ -36,7 +38,7 @@ def apply_configuration(obj: JsonObject, value: Any, shape: Schema) -> JsonObjec
     return merged
 
 
-def atomics(value: Any, shape: Schema, path: str = "") -> Iterator[str]:
+def atomics(value: JsonValue, shape: Schema, path: str = "") -> Iterator[str]:
     """Where what is only ever replaced as a whole stands in a value: a part of it would remove the rest."""
     if isinstance(value, dict):
         if shape.topology is Topology.MAP_ATOMIC:
@@ -53,7 +55,7 @@ def atomics(value: Any, shape: Schema, path: str = "") -> Iterator[str]:
 
 
 # ------------------------------------------------------------------ JSON patches
-def apply_operations(obj: JsonObject, value: Any) -> JsonObject:
+def apply_operations(obj: JsonObject, value: JsonValue) -> JsonObject:
     """`obj` after ``[JSONPatch{...}]``; as it was, where a test among the operations fails.
 
     Raises:

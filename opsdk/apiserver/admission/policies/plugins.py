@@ -1,4 +1,7 @@
-"""The two plugins. What they do is loaded when there is a policy: CEL takes long to load."""
+"""The two policy plugins. They import CEL when the first policy matches, because CEL is slow to import.
+
+Upstream: k8s.io/apiserver/pkg/admission/plugin/policy/validating/plugin.go (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -15,16 +18,16 @@ class MutatingPolicies:
         self._policies = policies
         self._ports = ports
 
-    async def mutate(self, review: Attributes) -> None:
+    async def mutate(self, attributes: Attributes) -> None:
         """See `AdmissionInterface`."""
         bound = self._policies.bound()
-        if not bound or review.operation == "DELETE" or policy_exempt(review.resource):
+        if not bound or attributes.operation == "DELETE" or policy_exempt(attributes.resource):
             return
-        from opsdk.apiserver.admission.policies.mutating import mutate  # noqa: PLC0415
+        from opsdk.apiserver.admission.policies.mutating import mutate  # noqa: PLC0415 - CEL is slow
 
-        await mutate(review, bound, self._ports)
+        await mutate(attributes, bound, self._ports)
 
-    async def validate(self, review: Attributes) -> None:
+    async def validate(self, attributes: Attributes) -> None:
         """Nothing."""
 
 
@@ -35,14 +38,14 @@ class ValidatingPolicies:
         self._policies = policies
         self._ports = ports
 
-    async def mutate(self, review: Attributes) -> None:
+    async def mutate(self, attributes: Attributes) -> None:
         """Nothing."""
 
-    async def validate(self, review: Attributes) -> None:
+    async def validate(self, attributes: Attributes) -> None:
         """See `AdmissionInterface`."""
         bound = self._policies.bound()
-        if not bound or policy_exempt(review.resource):
+        if not bound or policy_exempt(attributes.resource):
             return
-        from opsdk.apiserver.admission.policies.validating import validate  # noqa: PLC0415
+        from opsdk.apiserver.admission.policies.validating import validate  # noqa: PLC0415 - CEL is slow
 
-        await validate(review, bound, self._ports)
+        await validate(attributes, bound, self._ports)

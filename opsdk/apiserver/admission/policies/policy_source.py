@@ -1,20 +1,20 @@
-"""The policies that are bound to something, read once for each change of a policy or a binding."""
+"""Policies with their bindings, read again after a change of either.
+
+Upstream: k8s.io/apiserver/pkg/admission/plugin/policy/generic/policy_source.go (v1.36).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import TYPE_CHECKING, Self
+from typing import Self, TypeVar, cast
 
 from opsdk.apimachinery.selectors import Selector
 from opsdk.apiserver.admission.matching import RuleWithOperations, rules_of, selector_of
 from opsdk.apiserver.storage.ports import Storage, StorageChange
 from opsdk.structured_merge.value import JsonObject
 
-if TYPE_CHECKING:
-    # CEL takes long to load, and most servers never see a policy.
-    from opsdk.apiserver.admission.policies.compiled_policy import CompiledPolicy
+CompiledT = TypeVar("CompiledT")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +105,7 @@ class AdmissionPolicy:
         self.criteria = MatchCriteria.of(self.spec.get("matchConstraints"))
         self.ignore_failures = self.spec.get("failurePolicy") == "Ignore"
         self.reinvoke = self.spec.get("reinvocationPolicy") == "IfNeeded"
+        self._compiled: object = None
         kind = self.spec.get("paramKind")
         self.param_kind: tuple[str, str] | None = (
             None if kind is None else (str(kind.get("apiVersion") or ""), str(kind.get("kind") or ""))
@@ -113,12 +114,15 @@ class AdmissionPolicy:
     def __repr__(self) -> str:
         return f"<AdmissionPolicy {self.name}>"
 
-    @cached_property
-    def programs(self) -> CompiledPolicy:
-        """Its expressions."""
-        from opsdk.apiserver.admission.policies.compiled_policy import CompiledPolicy  # noqa: PLC0415
+    def compile_with(self, compiler: Callable[[JsonObject], CompiledT]) -> CompiledT:
+        """Return the compiled expressions of the policy.
 
-        return CompiledPolicy(self.spec)
+        The first call runs `compiler` on the spec, and later calls return its result. The compiler is an argument
+        because CEL is slow to import and most servers have no policy.
+        """
+        if self._compiled is None:
+            self._compiled = compiler(self.spec)
+        return cast("CompiledT", self._compiled)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,18 +170,18 @@ class PolicySource:
     def bound(self) -> tuple[PolicyHook, ...]:
         """By the names of the policies; those that nothing binds are left out."""
         if self._bound is None:
-            self._bound = tuple(self._read())
+            policies, trees = self._load()
+            bindings: dict[str, list[PolicyBinding]] = {}
+            for obj in sorted(trees, key=_name):
+                binding = PolicyBinding.of(obj)
+                bindings.setdefault(binding.policy, []).append(binding)
+            policies_by_version = {_version(obj): obj for obj in sorted(policies, key=_name) if _name(obj) in bindings}
+            self._known = {
+                version: self._known.get(version) or AdmissionPolicy(obj)
+                for version, obj in policies_by_version.items()
+            }
+            self._bound = tuple([PolicyHook(policy, tuple(bindings[policy.name])) for policy in self._known.values()])
         return self._bound
-
-    def _read(self) -> list[PolicyHook]:
-        policies, trees = self._load()
-        bindings: dict[str, list[PolicyBinding]] = {}
-        for obj in sorted(trees, key=_name):
-            binding = PolicyBinding.of(obj)
-            bindings.setdefault(binding.policy, []).append(binding)
-        known = {_version(obj): obj for obj in sorted(policies, key=_name) if _name(obj) in bindings}
-        self._known = {version: self._known.get(version) or AdmissionPolicy(obj) for version, obj in known.items()}
-        return [PolicyHook(policy, tuple(bindings[policy.name])) for policy in self._known.values()]
 
 
 def _name(obj: JsonObject) -> str:

@@ -1,4 +1,7 @@
-"""Validating policies: what they decide, and what becomes of it."""
+"""Runs validating policies: decisions, validation actions, audit annotations.
+
+Upstream: k8s.io/apiserver/pkg/admission/plugin/policy/validating/dispatcher.go (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ from opsdk.apiserver.admission.versioned_attributes import VersionedAttributesAc
 from opsdk.apiserver.expressions.activation import Activation, OutOfBudgetError
 from opsdk.apiserver.expressions.authorizer_checks import AuthorizerChecks
 from opsdk.apiserver.expressions.environment import RUNTIME_BUDGET
+from opsdk.cel.types import Value
 from opsdk.errors import ApiError, Cause, CelEvaluationError
 from opsdk.structured_merge.go_format import go_json
 from opsdk.structured_merge.value import JsonObject
@@ -57,7 +61,7 @@ class _Judge:
 
     def __init__(self, policy: AdmissionPolicy, asking: AuthorizerChecks, values: JsonObject) -> None:
         self._policy = policy
-        self._programs: CompiledPolicy = policy.programs
+        self._programs = policy.compile_with(CompiledPolicy)
         self._asking = asking
         self._values = values
         self._plain = without_authorizer(values)
@@ -73,37 +77,33 @@ class _Judge:
         if not holds:
             return PolicyEvaluation()
         try:
-            found, left = await self._evaluate()
-            messages = await self._messages(left)
-            together = zip(self._programs.validations, found, messages, strict=True)
+            variables = self._programs.variables
+            activation = Activation(self._asking, self._values, variables, budget=RUNTIME_BUDGET)
+            evaluations = [await _value(activation, validation.expression) for validation in self._programs.validations]
+            values, remaining_budget = evaluations, activation.budget
+            messages = await self._messages(remaining_budget)
+            together = zip(self._programs.validations, values, messages, strict=True)
             verdict = PolicyEvaluation([self._decide(*one) for one in together])
             await self._annotate(verdict)
         except OutOfBudgetError as error:
             return PolicyEvaluation([self._failed(str(error))])
         return verdict
 
-    async def _evaluate(self) -> tuple[list[Any], int]:
-        """What each validation gives, a value or an error, and what may still be spent."""
-        variables = self._programs.variables
-        activation = Activation(self._asking, self._values, variables, budget=RUNTIME_BUDGET)
-        found = [await _value(activation, validation.expression) for validation in self._programs.validations]
-        return found, activation.budget
-
-    async def _messages(self, budget: int) -> list[Any]:
+    async def _messages(self, budget: int) -> list[Value]:
         """What each validation would say; for all the same where that costs too much."""
         activation = Activation(self._asking, self._plain, self._programs.variables, budget=budget)
-        said: list[Any] = []
+        messages: list[Value] = []
         for validation in self._programs.validations:
             if validation.message_expression is None:
-                said.append(None)
+                messages.append(None)
                 continue
             try:
-                said.append(await _value(activation, validation.message_expression))
+                messages.append(await _value(activation, validation.message_expression))
             except OutOfBudgetError as error:
                 return [error] * len(self._programs.validations)
-        return said
+        return messages
 
-    def _decide(self, validation: Validation, value: Any, said: Any) -> PolicyDecision:
+    def _decide(self, validation: Validation, value: Value, said: Value) -> PolicyDecision:
         if isinstance(value, CelEvaluationError):
             return self._failed(str(value))
         if isinstance(said, OutOfBudgetError):
@@ -156,55 +156,51 @@ class _Denied:
         return f"ValidatingAdmissionPolicy '{self.policy.name}'{by} denied request: {self.decision.message}"
 
 
-async def validate(review: Attributes, bound: Sequence[PolicyHook], ports: PolicyDependencies) -> None:
+async def validate(attributes: Attributes, bound: Sequence[PolicyHook], ports: PolicyDependencies) -> None:
     """Refuse, or warn.
 
     Raises:
         ApiError: the first refusal.
     """
-    choice = await choose(review, bound, ports)
+    choice = await choose(attributes, bound, ports)
     denied = [_Denied(failure.policy, failure.binding, PolicyDecision(failure.message)) for failure in choice.failures]
     if choice.chosen:
-        denied += await _judge_all(review, choice.chosen, ports)
+        denied += await _judge_all(attributes, choice.chosen, ports)
     if denied:
-        raise _refusal(review, min(denied, key=lambda one: one.place))
+        raise _refusal(attributes, min(denied, key=lambda one: one.place))
 
 
 async def _judge_all(
-    review: Attributes, chosen: Sequence[PolicyInvocation], ports: PolicyDependencies
+    attributes: Attributes, chosen: Sequence[PolicyInvocation], ports: PolicyDependencies
 ) -> list[_Denied]:
     views, asking = (
-        VersionedAttributesAccessor(review, ports.equivalents, ports.namespace),
+        VersionedAttributesAccessor(attributes, ports.equivalents, ports.namespace),
         AuthorizerChecks(ports.authorizer),
     )
-    namespace = namespace_of(review, ports)
+    namespace = namespace_of(attributes, ports)
     denied: list[_Denied] = []
     annotations: dict[str, list[str]] = {}
     for one in chosen:
-        seen = await views.seen(one.served)
-        values = inputs(review, seen, asking, params=one.params, namespace=namespace)
+        versioned = await views.seen(one.served)
+        values = inputs(attributes, versioned, asking, params=one.params, namespace=namespace)
         verdict = await _Judge(one.policy, asking, values).judge()
         for index, decision in enumerate(verdict.decisions):
             if decision.message:
-                denied += _act(review, one, decision, index)
+                policy, binding = one.policy, one.binding
+                if "Audit" in binding.actions:
+                    attributes.call.annotate(_FAILURE, _recorded(one, decision, index))
+                if "Warn" in binding.actions:
+                    by = f"ValidatingAdmissionPolicy '{policy.name}' with binding '{binding.name}'"
+                    attributes.warn(f"Validation failed for {by}: {decision.message}")
+                denied += [_Denied(policy, binding, decision)] if "Deny" in binding.actions else []
         denied += [_Denied(one.policy, one.binding, decision) for decision in verdict.refusals]
         for key, value in verdict.annotations.items():
-            said = annotations.setdefault(f"{one.policy.name}/{key}", [])
-            if value not in said:
-                said.append(value)
-    for key, said in annotations.items():
-        review.call.annotate(key, ", ".join(said))
+            annotation_values = annotations.setdefault(f"{one.policy.name}/{key}", [])
+            if value not in annotation_values:
+                annotation_values.append(value)
+    for key, annotation_values in annotations.items():
+        attributes.call.annotate(key, ", ".join(annotation_values))
     return denied
-
-
-def _act(review: Attributes, chosen: PolicyInvocation, decision: PolicyDecision, index: int) -> list[_Denied]:
-    policy, binding = chosen.policy, chosen.binding
-    if "Audit" in binding.actions:
-        review.call.annotate(_FAILURE, _recorded(chosen, decision, index))
-    if "Warn" in binding.actions:
-        by = f"ValidatingAdmissionPolicy '{policy.name}' with binding '{binding.name}'"
-        review.warn(f"Validation failed for {by}: {decision.message}")
-    return [_Denied(policy, binding, decision)] if "Deny" in binding.actions else []
 
 
 def _recorded(chosen: PolicyInvocation, decision: PolicyDecision, index: int) -> str:
@@ -218,9 +214,9 @@ def _recorded(chosen: PolicyInvocation, decision: PolicyDecision, index: int) ->
     return f"[{{{','.join(f'{go_json(key)}:{go_json(value)}' for key, value in failure.items())}}}]"
 
 
-def _refusal(review: Attributes, denied: _Denied) -> ApiError:
+def _refusal(attributes: Attributes, denied: _Denied) -> ApiError:
     reason = denied.decision.reason or "Invalid"
     error = api_errors.forbidden(
-        review.served.info, review.shown_name, denied.text, causes=(Cause(message=denied.text),)
+        attributes.served.info, attributes.shown_name, denied.text, causes=(Cause(message=denied.text),)
     )
     return ApiError(error.message, code=_CODES.get(reason, 422), reason=reason, details=error.details)

@@ -1,1 +1,4 @@
-"""Admission webhooks: which are called, what they are told, what their answers mean, in which order."""
+"""Admission webhooks: selection, AdmissionReview requests and responses, order of calls.
+
+Upstream: k8s.io/apiserver/pkg/admission/plugin/webhook (v1.36).
+"""

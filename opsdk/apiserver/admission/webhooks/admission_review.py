@@ -1,4 +1,7 @@
-"""AdmissionReview objects: the question, and what an answer means; pure."""
+"""Builds AdmissionReview requests and interprets responses. Pure.
+
+Upstream: k8s.io/apiserver/pkg/admission/plugin/webhook/request/admissionreview.go (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ import base64
 import binascii
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from opsdk.apimachinery.patch.json_patch import apply_json_patch
 from opsdk.apiserver import api_errors
@@ -18,7 +20,7 @@ from opsdk.apiserver.webhook_client.go_errors import go_type
 from opsdk.apiserver.webhook_client.review_types import ReviewError, check_field, check_review
 from opsdk.errors import ApiError, Cause, Details, PatchError
 from opsdk.structured_merge.go_format import go_quote
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 GROUP = "admission.k8s.io"
 KNOWN_VERSIONS = ("v1", "v1beta1")
@@ -29,36 +31,36 @@ class AdmissionReviewError(Exception):
 
 
 # ------------------------------------------------------------------ the question
-def question(review: Attributes, seen: VersionedAttributes, *, uid: str, version: str) -> JsonObject:
+def question(attributes: Attributes, seen: VersionedAttributes, *, uid: str, version: str) -> JsonObject:
     """The AdmissionReview that is sent."""
     request: JsonObject = {"uid": uid, "kind": seen.kind._asdict(), "resource": seen.resource._asdict()}
-    sub = {"subResource": review.subresource} if review.subresource else {}
+    sub = {"subResource": attributes.subresource} if attributes.subresource else {}
     request.update(sub)
-    request["requestKind"] = review.kind._asdict()
-    request["requestResource"] = review.resource._asdict()
-    if review.subresource:
-        request["requestSubResource"] = review.subresource
-    for key, value in (("name", review.name), ("namespace", review.namespace)):
+    request["requestKind"] = attributes.kind._asdict()
+    request["requestResource"] = attributes.resource._asdict()
+    if attributes.subresource:
+        request["requestSubResource"] = attributes.subresource
+    for key, value in (("name", attributes.name), ("namespace", attributes.namespace)):
         if value:
             request[key] = value
-    request["operation"] = review.operation
-    request["userInfo"] = user_info(review.user)
+    request["operation"] = attributes.operation
+    request["userInfo"] = user_info(attributes.user)
     request["object"], request["oldObject"] = seen.obj, seen.old
-    request["dryRun"] = review.dry_run
-    request["options"] = review.options or None
+    request["dryRun"] = attributes.dry_run
+    request["options"] = attributes.options or None
     return {"kind": "AdmissionReview", "apiVersion": f"{GROUP}/{version}", "request": request}
 
 
 def user_info(user: User) -> JsonObject:
     """A user as reviews show it."""
-    found: JsonObject = {"username": user.name} if user.name else {}
+    info: JsonObject = {"username": user.name} if user.name else {}
     if user.uid:
-        found["uid"] = user.uid
+        info["uid"] = user.uid
     if user.groups:
-        found["groups"] = list(user.groups)
+        info["groups"] = list(user.groups)
     if user.extra:
-        found["extra"] = {key: list(values) for key, values in user.extra.items()}
-    return found
+        info["extra"] = {key: list(values) for key, values in user.extra.items()}
+    return info
 
 
 # ------------------------------------------------------------------ the answer
@@ -119,13 +121,14 @@ def verdict(
 
 
 def _check_v1(
-    answer: JsonObject, response: JsonObject, uid: str, *, has_patch: bool, kind: Any, mutating: bool
+    answer: JsonObject, response: JsonObject, uid: str, *, has_patch: bool, kind: JsonValue, mutating: bool
 ) -> None:
     if (response.get("uid") or "") != uid:
         raise AdmissionReviewError(f'expected response.uid="{uid}", got "{response.get("uid") or ""}"')
-    wanted, got = f"{GROUP}/v1, Kind=AdmissionReview", _kind_text(answer)
-    if got != wanted:
-        raise AdmissionReviewError(f"expected webhook response of {wanted}, got {got}")
+    group, _, version = str(answer.get("apiVersion") or "").rpartition("/")
+    expected, got = f"{GROUP}/v1, Kind=AdmissionReview", (f"{group}/{version}, Kind={answer.get('kind') or ''}")
+    if got != expected:
+        raise AdmissionReviewError(f"expected webhook response of {expected}, got {got}")
     if not mutating:
         if has_patch:
             raise AdmissionReviewError("validating webhook may not return response.patch")
@@ -140,11 +143,6 @@ def _check_v1(
         raise AdmissionReviewError('webhook returned invalid response.patchType of ""')
 
 
-def _kind_text(answer: JsonObject) -> str:
-    group, _, version = str(answer.get("apiVersion") or "").rpartition("/")
-    return f"{group}/{version}, Kind={answer.get('kind') or ''}"
-
-
 def _decoded(patch: str) -> bytes:
     try:
         return base64.b64decode(patch, validate=True)
@@ -153,21 +151,21 @@ def _decoded(patch: str) -> bytes:
 
 
 # ------------------------------------------------------------------ refusals
-def rejection(name: str, status: Mapping[str, Any] | None) -> ApiError:
+def rejection(name: str, status: Mapping[str, JsonValue] | None) -> ApiError:
     """The webhook's no, as the client gets it."""
-    found = status or {}
-    said = f'admission webhook "{name}" denied the request'
-    why = found.get("message") or found.get("reason")
-    code = found.get("code")
+    result = status or {}
+    message = f'admission webhook "{name}" denied the request'
+    reason = result.get("message") or result.get("reason")
+    code = result.get("code")
     return ApiError(
-        f"{said}: {why}" if why else f"{said} without explanation",
+        f"{message}: {reason}" if reason else f"{message} without explanation",
         code=code if isinstance(code, int) and 400 <= code <= 599 else 400,
-        reason=str(found.get("reason") or ""),
-        details=_details(found.get("details")),
+        reason=str(result.get("reason") or ""),
+        details=_details(result.get("details")),
     )
 
 
-def _details(tree: Any) -> Details:
+def _details(tree: JsonValue) -> Details:
     if not isinstance(tree, dict):
         return api_errors.NONE
     causes = [
@@ -190,23 +188,23 @@ def _details(tree: Any) -> Details:
 def parse_patch(raw: bytes) -> list[JsonObject]:
     """The operations; `PatchError` in Go's words."""
     try:
-        found = documents.parse_json(raw).tree
+        patch = documents.parse_json(raw).tree
     except documents.SyntaxProblemError as error:
         raise PatchError(str(error)) from None
-    if found is None:
+    if patch is None:
         return []
-    if not isinstance(found, list):
-        raise PatchError(f"json: cannot unmarshal {go_type(found)} into Go value of type jsonpatch.Patch")
-    for operation in found:
+    if not isinstance(patch, list):
+        raise PatchError(f"json: cannot unmarshal {go_type(patch)} into Go value of type jsonpatch.Patch")
+    for operation in patch:
         if not isinstance(operation, dict):
             raise PatchError(f"json: cannot unmarshal {go_type(operation)} into Go value of type jsonpatch.Operation")
-    return found
+    return patch
 
 
 def patched(obj: JsonObject, operations: Sequence[JsonObject]) -> JsonObject:
     """`obj` after the patch; `PatchError` in Go's words."""
     try:
-        changed: Any = apply_json_patch(obj, operations)
+        changed: JsonValue = apply_json_patch(obj, operations)
     except PatchError:
         raise _explained(obj, operations) from None
     if not isinstance(changed, dict):
@@ -214,7 +212,7 @@ def patched(obj: JsonObject, operations: Sequence[JsonObject]) -> JsonObject:
     return changed
 
 
-def _explained(obj: Any, operations: Sequence[JsonObject]) -> PatchError:
+def _explained(obj: JsonValue, operations: Sequence[JsonObject]) -> PatchError:
     """Which operation does not fit, said as the server's library does."""
     for operation in operations:
         try:
@@ -224,7 +222,7 @@ def _explained(obj: Any, operations: Sequence[JsonObject]) -> PatchError:
     return PatchError("the patch does not apply")
 
 
-def _why(obj: Any, operation: JsonObject, otherwise: str) -> str:
+def _why(obj: JsonValue, operation: JsonObject, otherwise: str) -> str:
     name, path = operation.get("op"), operation.get("path")
     if name not in ("add", "remove", "replace", "move", "copy", "test"):
         return f"Unexpected kind: {name or 'unknown'}"
@@ -240,8 +238,8 @@ def _why(obj: Any, operation: JsonObject, otherwise: str) -> str:
     if not _leads_somewhere(obj, path):
         if name == "test":
             return f"test operation does not apply: is missing path: {path}: missing value"
-        shown = path if name == "replace" else f'"{path}"'
-        return f"{name} operation does not apply: doc is missing path: {shown}: missing value"
+        path_text = path if name == "replace" else f'"{path}"'
+        return f"{name} operation does not apply: doc is missing path: {path_text}: missing value"
     if name == "test":
         return f"testing value {path} failed: test failed"
     if name == "replace":
@@ -249,7 +247,7 @@ def _why(obj: Any, operation: JsonObject, otherwise: str) -> str:
     return f"error in {name} for path: '{path}': {_misplaced(obj, name, path) or otherwise}"
 
 
-def _leads_somewhere(obj: Any, path: str) -> bool:
+def _leads_somewhere(obj: JsonValue, path: str) -> bool:
     """Whether there is a container that would hold what stands at `path`."""
     parent = path.rpartition("/")[0]
     try:
@@ -259,7 +257,7 @@ def _leads_somewhere(obj: Any, path: str) -> bool:
     return True
 
 
-def _misplaced(obj: Any, name: str, path: str) -> str:
+def _misplaced(obj: JsonValue, name: str, path: str) -> str:
     """What is wrong with the last part of a path."""
     parent, _, key = path.rpartition("/")
     holder = apply_json_patch(obj, _probe(parent)).get("probe") if parent else obj

@@ -1,4 +1,7 @@
-"""The configured webhooks, read once for each change of a configuration."""
+"""The webhooks of all configurations, read again after a change of one.
+
+Upstream: k8s.io/apiserver/pkg/admission/configuration (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -63,13 +66,13 @@ class WebhookAccessor:
 
 def hooks_of(configurations: Iterable[JsonObject]) -> tuple[WebhookAccessor, ...]:
     """All webhooks, by the names of their configurations, then as listed."""
-    found: list[WebhookAccessor] = []
+    hooks: list[WebhookAccessor] = []
     for obj in sorted(configurations, key=lambda obj: str(obj["metadata"]["name"])):
-        name, seen = obj["metadata"]["name"], dict[str, int]()
+        name, counts = obj["metadata"]["name"], dict[str, int]()
         for tree in obj.get("webhooks") or ():
-            number = seen[tree["name"]] = seen.get(tree["name"], -1) + 1
-            found.append(WebhookAccessor.of(tree, f"{name}/{tree['name']}/{number}"))
-    return tuple(found)
+            number = counts[tree["name"]] = counts.get(tree["name"], -1) + 1
+            hooks.append(WebhookAccessor.of(tree, f"{name}/{tree['name']}/{number}"))
+    return tuple(hooks)
 
 
 class WebhookSource:

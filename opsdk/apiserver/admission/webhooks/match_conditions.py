@@ -1,4 +1,7 @@
-"""Match conditions of webhooks, judged by CEL."""
+"""Evaluates ``matchConditions`` of webhooks with CEL.
+
+Upstream: k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions/matcher.go (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -17,16 +20,16 @@ class MatchConditions:
         self._authorizer = authorizer
 
     async def __call__(
-        self, review: Attributes, seen: VersionedAttributes, conditions: Sequence[JsonObject]
+        self, attributes: Attributes, seen: VersionedAttributes, conditions: Sequence[JsonObject]
     ) -> Sequence[bool | str]:
         """See `opsdk.apiserver.admission.webhooks.plugins.Evaluate`."""
-        # CEL takes long to load, and most servers never see a condition.
+        # CEL is slow to import, and most servers have no match condition.
         from opsdk.apiserver.admission.cel_inputs import inputs  # noqa: PLC0415
-        from opsdk.apiserver.expressions.activation import Activation, CompiledExpression, judge  # noqa: PLC0415
-        from opsdk.apiserver.expressions.admission import MATCH_BUDGET, compile_condition  # noqa: PLC0415
-        from opsdk.apiserver.expressions.authorizer_checks import AuthorizerChecks  # noqa: PLC0415
+        from opsdk.apiserver.expressions.activation import Activation, CompiledExpression, judge  # noqa: PLC0415 - CEL
+        from opsdk.apiserver.expressions.admission import MATCH_BUDGET, compile_condition  # noqa: PLC0415 - CEL
+        from opsdk.apiserver.expressions.authorizer_checks import AuthorizerChecks  # noqa: PLC0415 - CEL
 
         asking = AuthorizerChecks(self._authorizer)
-        activation = Activation(asking, inputs(review, seen, asking), budget=MATCH_BUDGET)
+        activation = Activation(asking, inputs(attributes, seen, asking), budget=MATCH_BUDGET)
         texts = [str(condition.get("expression") or "").strip() for condition in conditions]
         return await judge(activation, [CompiledExpression(text, compile_condition(text)) for text in texts])

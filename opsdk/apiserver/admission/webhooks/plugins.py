@@ -1,4 +1,7 @@
-"""The two plugins: mutating webhooks one after another, validating ones all at once."""
+"""The two webhook plugins: mutating webhooks run in order, validating webhooks run in parallel.
+
+Upstream: k8s.io/apiserver/pkg/admission/plugin/webhook/mutating/dispatcher.go, validating/dispatcher.go (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -66,10 +69,10 @@ class _Chosen:
 class _Chooser:
     """Which webhooks a review concerns, and how each of them sees it."""
 
-    def __init__(self, ports: WebhookDependencies, review: Attributes) -> None:
+    def __init__(self, ports: WebhookDependencies, attributes: Attributes) -> None:
         self._ports = ports
-        self._review = review
-        self._views = VersionedAttributesAccessor(review, ports.equivalents, ports.namespace)
+        self._review = attributes
+        self._views = VersionedAttributesAccessor(attributes, ports.equivalents, ports.namespace)
 
     async def choose(self, hook: WebhookAccessor) -> _Chosen | None:
         """None where the webhook is not concerned; an `ApiError` where that cannot be said."""
@@ -78,20 +81,20 @@ class _Chooser:
         served = self._views.served(hook.rules, equivalent=hook.equivalent)
         if served is None or not self._views.selects_namespace(hook.namespaces):
             return None
-        seen = await self._views.seen(served)
-        if hook.conditions and not await self._conditions(hook, seen):
+        versioned = await self._views.seen(served)
+        if hook.conditions and not await self._conditions(hook, versioned):
             return None
-        return _Chosen(hook, served, seen)
+        return _Chosen(hook, served, versioned)
 
     async def _conditions(self, hook: WebhookAccessor, seen: VersionedAttributes) -> bool:
         """Whether all hold. One that is false decides, whatever goes wrong in the others."""
         evaluate, review = self._ports.evaluate, self._review
         if evaluate is None:
             return True
-        said = await evaluate(review, seen, hook.conditions)
-        if any(outcome is False for outcome in said):
+        verdict = await evaluate(review, seen, hook.conditions)
+        if any(outcome is False for outcome in verdict):
             return False
-        wrong = [outcome for outcome in said if isinstance(outcome, str)]
+        wrong = [outcome for outcome in verdict if isinstance(outcome, str)]
         if wrong and not hook.ignore_failures:
             text = wrong[0] if len(wrong) == 1 else f"[{', '.join(wrong)}]"
             raise api_errors.forbidden(review.served.info, review.name, text)
@@ -105,30 +108,30 @@ class _Caller:
         self._client = ports.client
         self._mutating = mutating
 
-    async def ask(self, review: Attributes, chosen: _Chosen) -> WebhookResponse:
+    async def ask(self, attributes: Attributes, chosen: _Chosen) -> WebhookResponse:
         """What it decided. Its refusal is an `ApiError`; `_FailedError` where it could not be asked."""
         hook = chosen.hook
-        if review.dry_run and hook.side_effects not in ("None", "NoneOnDryRun"):
+        if attributes.dry_run and hook.side_effects not in ("None", "NoneOnDryRun"):
             raise api_errors.bad_request(f'admission webhook "{hook.name}" does not support dry run')
-        found = await self._asked(review, chosen)
-        for text in found.warnings:
-            review.warn(text)
-        if not found.allowed:
-            raise rejection(hook.name, found.status)
-        return found
+        answer = await self._asked(attributes, chosen)
+        for text in answer.warnings:
+            attributes.warn(text)
+        if not answer.allowed:
+            raise rejection(hook.name, answer.status)
+        return answer
 
-    async def _asked(self, review: Attributes, chosen: _Chosen) -> WebhookResponse:
+    async def _asked(self, attributes: Attributes, chosen: _Chosen) -> WebhookResponse:
         hook = chosen.hook
         version = next((v for v in hook.versions if v in KNOWN_VERSIONS), "")
         if not version:
-            known = ", ".join(KNOWN_VERSIONS)
-            why = f"webhook does not accept known AdmissionReview versions ({known})"
-            raise _failed(hook, f"could not create admission objects: {why}")
+            versions = ", ".join(KNOWN_VERSIONS)
+            reason = f"webhook does not accept known AdmissionReview versions ({versions})"
+            raise _failed(hook, f"could not create admission objects: {reason}")
         uid = str(uuid.uuid4())
         try:
             target = hook.target()
             answer = await self._client.post(
-                target, question(review, chosen.seen, uid=uid, version=version), timeout=hook.timeout
+                target, question(attributes, chosen.seen, uid=uid, version=version), timeout=hook.timeout
             )
         except ClientConfigError as error:
             raise _failed(hook, f"could not get REST client: {error}") from None
@@ -161,64 +164,64 @@ class MutatingWebhooks:
         self._ports = ports
         self._caller = _Caller(ports, mutating=True)
 
-    async def mutate(self, review: Attributes) -> None:
+    async def mutate(self, attributes: Attributes) -> None:
         """See `AdmissionInterface`."""
         hooks = self._hooks()
-        if not hooks or exempt(review.resource):
+        if not hooks or exempt(attributes.resource):
             return
-        rounds = Reinvocation.of(review, "MutatingAdmissionWebhook")
-        chooser = _Chooser(self._ports, review)
+        rounds = Reinvocation.of(attributes, "MutatingAdmissionWebhook")
+        chooser = _Chooser(self._ports, attributes)
         for hook in hooks:
-            if review.again and hook.uid not in rounds.again:
+            if attributes.again and hook.uid not in rounds.again:
                 continue
             chosen = await chooser.choose(hook)
             if chosen is not None:
-                await self._invoke(review, chosen, rounds)
-        rounds.last = review.obj
+                await self._invoke(attributes, chosen, rounds)
+        rounds.last = attributes.obj
 
-    async def validate(self, review: Attributes) -> None:
+    async def validate(self, attributes: Attributes) -> None:
         """Nothing."""
 
-    async def _invoke(self, review: Attributes, chosen: _Chosen, rounds: Reinvocation) -> None:
+    async def _invoke(self, attributes: Attributes, chosen: _Chosen, rounds: Reinvocation) -> None:
         hook = chosen.hook
         try:
-            found = await self._caller.ask(review, chosen)
-            if found.patch and await self._patch(review, chosen, found):
+            answer = await self._caller.ask(attributes, chosen)
+            if answer.patch and await self._patch(attributes, chosen, answer):
                 rounds.changed()
-                review.reinvoke = True
+                attributes.reinvoke = True
         except _FailedError as error:
             if not hook.ignore_failures:
                 raise api_errors.internal(str(error)) from None
         if hook.reinvoke:
             rounds.invoked.add(hook.uid)
 
-    async def _patch(self, review: Attributes, chosen: _Chosen, found: WebhookResponse) -> bool:
+    async def _patch(self, attributes: Attributes, chosen: _Chosen, found: WebhookResponse) -> bool:
         """Change the object as the webhook asks; whether that made a difference."""
         name, before = chosen.hook.name, chosen.seen.obj
         try:
             operations = parse_patch(found.patch)
         except PatchError as error:
-            why = f"received undecodable patch in webhook response: {error}"
-            raise _failed(chosen.hook, why) from None
+            reason = f"received undecodable patch in webhook response: {error}"
+            raise _failed(chosen.hook, reason) from None
         if not operations:
             return False
         if before is None:
-            why = f'admission webhook "{name}" attempted to modify the object'
-            raise api_errors.internal(f"{why}, which is not supported for this operation")
+            reason = f'admission webhook "{name}" attempted to modify the object'
+            raise api_errors.internal(f"{reason}, which is not supported for this operation")
         if found.patch_type != "JSONPatch":
             raise _failed(chosen.hook, f'unsupported patch type "{found.patch_type}"')
         model = chosen.served.model
         try:
             after = patched(before, operations)
-            if not review.connected:
+            if not attributes.connected:
                 after = model.default(model.decode(after).obj, nulls=True)
         except (PatchError, DecodeError) as error:
             raise api_errors.internal(str(error)) from None
         if deep_equal(before, after):
             return False
-        if chosen.served is not review.served:
-            after = await self._ports.equivalents.convert(after, chosen.served, review.served)
-        review.obj = after
+        if chosen.served is not attributes.served:
+            after = await self._ports.equivalents.convert(after, chosen.served, attributes.served)
+        attributes.obj = after
         return True
 
 
@@ -235,26 +238,26 @@ class ValidatingWebhooks:
         self._ports = ports
         self._caller = _Caller(ports, mutating=False)
 
-    async def mutate(self, review: Attributes) -> None:
+    async def mutate(self, attributes: Attributes) -> None:
         """Nothing."""
 
-    async def validate(self, review: Attributes) -> None:
+    async def validate(self, attributes: Attributes) -> None:
         """See `AdmissionInterface`; all are waited for, so that none goes on after the answer."""
         hooks = self._hooks()
-        if not hooks or exempt(review.resource):
+        if not hooks or exempt(attributes.resource):
             return
-        chooser = _Chooser(self._ports, review)
-        chosen = [found for hook in hooks if (found := await chooser.choose(hook)) is not None]
+        chooser = _Chooser(self._ports, attributes)
+        chosen = [invocation for hook in hooks if (invocation := await chooser.choose(hook)) is not None]
         refusals: list[Exception] = []
         async with asyncio.TaskGroup() as group:
-            for found in chosen:
-                group.create_task(self._ask(review, found, refusals))
+            for invocation in chosen:
+                group.create_task(self._ask(attributes, invocation, refusals))
         if refusals:
             raise refusals[0]
 
-    async def _ask(self, review: Attributes, chosen: _Chosen, refusals: list[Exception]) -> None:
+    async def _ask(self, attributes: Attributes, chosen: _Chosen, refusals: list[Exception]) -> None:
         try:
-            await self._caller.ask(review, chosen)
+            await self._caller.ask(attributes, chosen)
         except _FailedError as error:
             if not chosen.hook.ignore_failures:
                 refusals.append(api_errors.internal(str(error)))

@@ -1,4 +1,7 @@
-"""Admission between decoding and storing: the port, the ordered chain, and how the verbs call it."""
+"""Runs admission between decoding and storing, for every verb.
+
+Upstream: k8s.io/apiserver/pkg/endpoints/handlers/create.go (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,10 @@ class RequestAdmission:
         await self._admission.mutate(review)
         if review.obj is None or review.obj is obj:
             return obj
-        self._check_namespace(review.obj)
+        info = self._served.info
+        namespace = (review.obj.get("metadata") or {}).get("namespace") or self._call.info.namespace
+        if info.namespaced and not info.subresource and namespace != self._call.info.namespace:
+            raise api_errors.foreign_namespace()
         changed = self._keep_owners(obj, review.obj)
         # Admission may have undone what was asked for: then nothing is written, not even a time.
         return changed if old is None else keep_times(old, changed)
@@ -92,13 +98,6 @@ class RequestAdmission:
         if info.resource == "namespaces" and not info.group:
             return self._call.info.name or str(meta.get("name", ""))
         return self._call.info.namespace
-
-    def _check_namespace(self, obj: JsonObject) -> None:
-        """Admission may not move an object."""
-        info = self._served.info
-        found = (obj.get("metadata") or {}).get("namespace") or self._call.info.namespace
-        if info.namespaced and not info.subresource and found != self._call.info.namespace:
-            raise api_errors.foreign_namespace()
 
     def _keep_owners(self, before: JsonObject, after: JsonObject) -> JsonObject:
         """`after`, with the owners of `before` where its own cannot be read."""

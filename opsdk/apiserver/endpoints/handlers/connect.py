@@ -1,4 +1,7 @@
-"""Subresources that speak HTTP themselves: logs, proxies."""
+"""CONNECT: subresources that handle HTTP themselves, such as ``log`` and ``proxy``.
+
+Upstream: k8s.io/apiserver/pkg/endpoints/handlers/get.go (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,10 @@ async def handle(call: Call, served: InstalledResource, admission: AdmissionInte
     """Hand the request over, once admission has nothing against it."""
     rest = "/".join(call.info.parts[3:])
     if isinstance(served.storage, ConnectHandler):
-        options = served.storage.connect_options(_path(call, rest), call.http)
+        path = f"/{rest}" if rest else ""
+        options = served.storage.connect_options(
+            f"{path}/" if call.http.path.endswith("/") and not path.endswith("/") else path, call.http
+        )
         await RequestAdmission(admission, call, served, {}, dry_run=False).connect(options["kind"], options)
     response: HttpResponse = await served.storage.connect(call.context(), call.info.name, rest, call.http)
     return response
-
-
-def _path(call: Call, rest: str) -> str:
-    """What follows the subresource, with its slashes."""
-    path = f"/{rest}" if rest else ""
-    return f"{path}/" if call.http.path.endswith("/") and not path.endswith("/") else path

@@ -1,4 +1,7 @@
-"""POST of an object, or to a subresource that creates."""
+"""CREATE of an object or of a subresource.
+
+Upstream: k8s.io/apiserver/pkg/endpoints/handlers/create.go (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,7 @@ def check_namespace(call: Call, served: InstalledResource, obj: JsonObject) -> N
     if not served.info.namespaced:
         meta.pop("namespace", None)
         return
-    found = meta.get("namespace") or call.info.namespace
-    if found != call.info.namespace:
+    namespace = meta.get("namespace") or call.info.namespace
+    if namespace != call.info.namespace:
         raise api_errors.foreign_namespace()
-    meta["namespace"] = found
+    meta["namespace"] = namespace

@@ -1,10 +1,12 @@
-"""DELETE of one object and of a collection."""
+"""DELETE of one object and of a collection.
+
+Upstream: k8s.io/apiserver/pkg/endpoints/handlers/delete.go (v1.36).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.admission.chain import AdmissionInterface
@@ -23,7 +25,7 @@ from opsdk.apiserver.serializer.documents import SyntaxProblemError, json_kind, 
 from opsdk.apiserver.storage.ports import CompactedError, FutureRevisionError, StoragePreconditions
 from opsdk.errors import ApiError, Cause
 from opsdk.http.server.response import HttpResponse
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _UNKNOWN = (
     'no kind "{kind}" is registered for version "{version}" in scheme'
@@ -43,8 +45,8 @@ async def handle(call: Call, served: InstalledResource, admission: AdmissionInte
         status = 202 if not deleted.gone and tree.get("orphanDependents") is False else 200
         return object_response(call, served, deleted.obj, accepted, status=status)
     meta = deleted.obj["metadata"]
-    told = success(served.info.group, served.info.resource, name, meta.get("uid", ""))
-    return body_response(told, accepted, pretty=wants_pretty(call))
+    status_details = success(served.info.group, served.info.resource, name, meta.get("uid", ""))
+    return body_response(status_details, accepted, pretty=wants_pretty(call))
 
 
 async def handle_collection(call: Call, served: InstalledResource, admission: AdmissionInterface) -> HttpResponse:
@@ -68,10 +70,17 @@ async def delete_options(call: Call, served: InstalledResource) -> tuple[DeleteR
     """The options from the body, else from the query, also as an object, and whether it is a dry run."""
     raw = await call.http.body(body.LIMIT)
     found = _from_body(call, served, raw) if raw.strip() else _from_query(call)
-    causes = _problems(found)
+    causes: list[Cause] = []
+    policy = found.get("propagationPolicy")
+    if policy is not None and found.get("orphanDependents") is not None:
+        text = "orphanDependents and deletionPropagation cannot be both set"
+        causes.append(api_errors.invalid_value("propagationPolicy", policy, text))
+    if policy is not None and policy not in _POLICIES:
+        causes.append(api_errors.unsupported("propagationPolicy", policy, [*_POLICIES, "nil"]))
+    causes.extend(dry_run_problems(found.get("dryRun") or []))
     if causes:
         raise api_errors.invalid_options("DeleteOptions", tuple(causes))
-    asked = found.get("preconditions") or {}
+    preconditions = found.get("preconditions") or {}
     orphan = found.get("orphanDependents")
     propagation = found.get("propagationPolicy") or ""
     if orphan is not None:
@@ -79,7 +88,9 @@ async def delete_options(call: Call, served: InstalledResource) -> tuple[DeleteR
     options = DeleteRequestOptions(
         grace=found.get("gracePeriodSeconds"),
         propagation=propagation,
-        preconditions=StoragePreconditions(uid=asked.get("uid"), resource_version=asked.get("resourceVersion")),
+        preconditions=StoragePreconditions(
+            uid=preconditions.get("uid"), resource_version=preconditions.get("resourceVersion")
+        ),
     )
     tree = {**found, "kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
     return options, tree, bool(found.get("dryRun"))
@@ -92,18 +103,18 @@ def _from_body(call: Call, served: InstalledResource, raw: bytes) -> JsonObject:
     if media not in (JSON, YAML):
         raise body.unsupported_media()
     try:
-        parsed: Any = parse_yaml(raw).tree if media == YAML else parse_json(raw).tree
+        parsed: JsonValue = parse_yaml(raw).tree if media == YAML else parse_json(raw).tree
     except SyntaxProblemError as error:
         prefix = "" if media == YAML else "couldn't get version/kind; json parse error: "
         raise api_errors.bad_request(f"{prefix}{error}") from None
-    found = {} if parsed is None else parsed
-    version, kind = body.type_named(found)
+    options = {} if parsed is None else parsed
+    version, kind = body.type_named(options)
     if version == "v1" and kind in _WITHOUT_VERSION:
         raise api_errors.bad_request(f"converting (v1.{kind}) to (v1.DeleteOptions): unknown conversion")
     if kind not in ("", "DeleteOptions"):
         raise api_errors.bad_request(_UNKNOWN.format(kind=kind, version=version))
-    _check_types(found, _TYPES, "DeleteOptions", "")
-    return dict(found)
+    _check_types(options, _TYPES, "DeleteOptions", "")
+    return dict(options)
 
 
 _WITHOUT_VERSION = ("Status", "APIVersions", "APIGroupList", "APIGroup", "APIResourceList")
@@ -129,19 +140,19 @@ _JSON_TYPES: Mapping[str, type] = {
 }
 
 
-def _check_types(found: Any, types: Mapping[str, str], struct: str, path: str) -> None:
+def _check_types(found: JsonValue, types: Mapping[str, str], struct: str, path: str) -> None:
     """Refuse values of other types, as Go's decoder does."""
-    for key, wanted in types.items():
-        value: Any = found.get(key)
+    for key, expected_type in types.items():
+        value: JsonValue = found.get(key)
         if value is None:
             continue
-        at = f"{struct}.{path}{key}"
-        if type(value) is not _JSON_TYPES.get(wanted, dict):
-            raise _wrong_type(value, at, wanted)
-        if wanted == "[]string":
+        field_path = f"{struct}.{path}{key}"
+        if type(value) is not _JSON_TYPES.get(expected_type, dict):
+            raise _wrong_type(value, field_path, expected_type)
+        if expected_type == "[]string":
             for part in found[key]:
                 if not isinstance(part, str):
-                    raise _wrong_type(part, at, "string")
+                    raise _wrong_type(part, field_path, "string")
         if key == "preconditions":
             _check_types(value, _PRECONDITION_TYPES, "Preconditions", "preconditions.")
 
@@ -153,27 +164,15 @@ def _wrong_type(value: object, at: str, wanted: str) -> ApiError:
 
 def _from_query(call: Call) -> JsonObject:
     query = call.http.query
-    found: JsonObject = {}
+    options: JsonObject = {}
     grace = number(query, "gracePeriodSeconds")
     if grace is not None:
-        found["gracePeriodSeconds"] = grace
+        options["gracePeriodSeconds"] = grace
     if "propagationPolicy" in query:
-        found["propagationPolicy"] = query.get("propagationPolicy")
+        options["propagationPolicy"] = query.get("propagationPolicy")
     if "orphanDependents" in query:
-        found["orphanDependents"] = is_true(query.get("orphanDependents"))
+        options["orphanDependents"] = is_true(query.get("orphanDependents"))
     if "dryRun" in query:
-        found["dryRun"] = query.all("dryRun")
-    asked = {key: query.get(key) for key in _PRECONDITION_TYPES if key in query}
-    return {**found, "preconditions": asked} if asked else found
-
-
-def _problems(found: JsonObject) -> list[Cause]:
-    causes: list[Cause] = []
-    policy = found.get("propagationPolicy")
-    if policy is not None and found.get("orphanDependents") is not None:
-        text = "orphanDependents and deletionPropagation cannot be both set"
-        causes.append(api_errors.invalid_value("propagationPolicy", policy, text))
-    if policy is not None and policy not in _POLICIES:
-        causes.append(api_errors.unsupported("propagationPolicy", policy, [*_POLICIES, "nil"]))
-    causes.extend(dry_run_problems(found.get("dryRun") or []))
-    return causes
+        options["dryRun"] = query.all("dryRun")
+    preconditions = {key: query.get(key) for key in _PRECONDITION_TYPES if key in query}
+    return {**options, "preconditions": preconditions} if preconditions else options

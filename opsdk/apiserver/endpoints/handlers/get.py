@@ -1,4 +1,7 @@
-"""GET of one object."""
+"""GET of one object.
+
+Upstream: k8s.io/apiserver/pkg/endpoints/handlers/get.go (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -24,12 +27,12 @@ async def wait_for_revision(call: Call, served: InstalledResource, text: str) ->
     """A client may ask for a revision that it has seen elsewhere; one that never comes is a timeout."""
     if not text or text == "0":
         return
-    wanted = resource_version(text)
+    revision = resource_version(text)
     storage = getattr(getattr(served.storage, "main", served.storage), "storage", None)
     if storage is None:
         return
     until = call.clock.now() + _PATIENCE
-    while storage.current_rv < wanted:
+    while storage.current_rv < revision:
         if call.clock.now() >= until:
-            raise api_errors.too_large_resource_version(wanted, storage.current_rv)
+            raise api_errors.too_large_resource_version(revision, storage.current_rv)
         await call.clock.sleep(0.1)

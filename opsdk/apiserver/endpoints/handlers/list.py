@@ -1,4 +1,7 @@
-"""GET of a collection."""
+"""LIST of a collection.
+
+Upstream: k8s.io/apiserver/pkg/endpoints/handlers/get.go (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -83,20 +86,20 @@ def _revision(text: str) -> int:
 async def list_query(call: Call, served: InstalledResource, options: ListQueryOptions) -> ListQuery:
     """Which snapshot, from where, how many."""
     if options.token:
-        at = ContinueToken.decode(options.token)
+        token = ContinueToken.decode(options.token)
         if options.version and options.version != "0":
             raise api_errors.bad_request("specifying resource version is not allowed when using continue")
         if options.version == "0":
-            return ListQuery(selection=options.selection, start=at.start)
-        revision = None if at.revision < 0 else at.revision
-        return ListQuery(selection=options.selection, revision=revision, start=at.start, limit=options.limit)
+            return ListQuery(selection=options.selection, start=token.start)
+        revision = None if token.revision < 0 else token.revision
+        return ListQuery(selection=options.selection, revision=revision, start=token.start, limit=options.limit)
     revision = None
     if options.version:
-        wanted = _revision(options.version)
+        exact_revision = _revision(options.version)
         await wait_for_revision(call, served, options.version)
         exact = options.match == "Exact" or (not options.match and options.limit > 0)
-        revision = wanted if exact and wanted else None
-        if not wanted:
+        revision = exact_revision if exact and exact_revision else None
+        if not exact_revision:
             # "Any revision" is answered from a cache that knows no pages.
             return ListQuery(selection=options.selection)
     return ListQuery(selection=options.selection, revision=revision, limit=options.limit)

@@ -1,7 +1,9 @@
 """PATCH: JSON patch, merge patch, strategic merge patch, apply.
 
-All four are functions from the current object to the wanted one; the store runs them in its one update path, again
-when somebody else was faster.
+Each patch type is a function from the current object to the desired one. The store calls it in its update path, and
+calls it again after a conflict.
+
+Upstream: k8s.io/apiserver/pkg/endpoints/handlers/patch.go (v1.36).
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from opsdk.apiserver.serializer.raw import forget_text
 from opsdk.errors import ApiError, DecodeError, InvalidError, PatchError, TooLargeError, UnsupportedMediaTypeError
 from opsdk.http.server.response import HttpResponse
 from opsdk.structured_merge.go_format import go_json, go_value
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -63,10 +65,10 @@ class PatchRequest:
     def undecodable(self, patched: JsonObject, why: str, *, custom: bool = False) -> ApiError:
         """The outcome is no object of the kind; `custom` ones have no order of their fields."""
         if self.document is not None:
-            shown = go_value(self.document)
+            text = go_value(self.document)
         else:
-            shown = go_json(patched) if custom else json.dumps(patched, ensure_ascii=False, separators=(",", ":"))
-        return api_errors.invalid("", "", "", [api_errors.invalid_value("patch", shown, why)])
+            text = go_json(patched) if custom else json.dumps(patched, ensure_ascii=False, separators=(",", ":"))
+        return api_errors.invalid("", "", "", [api_errors.invalid_value("patch", text, why)])
 
 
 def patch_types(served: InstalledResource) -> tuple[str, ...]:
@@ -81,7 +83,14 @@ async def handle(call: Call, served: InstalledResource, admission: AdmissionInte
     media = call.http.header("content-type").partition(";")[0]
     if media not in patch_types(served):
         raise _unsupported(served)
-    options = _options(call, apply=media == APPLY)
+    apply = media == APPLY
+    query = call.http.query
+    wrong = []
+    if apply and not query.get("fieldManager"):
+        wrong.append(api_errors.required("fieldManager", "is required for apply patch"))
+    if not apply and query.get("force"):
+        wrong.append(api_errors.not_allowed("force", "may not be specified for non-apply patch"))
+    options = write_options(query, "PatchOptions", wrong=wrong)
     raw = await call.http.body(body.LIMIT)
     gate = RequestAdmission(admission, call, served, options.tree, dry_run=options.dry_run)
     if media == APPLY:
@@ -98,16 +107,6 @@ def _unsupported(served: InstalledResource) -> ApiError:
     return body.unsupported_media(", ".join(patch_types(served)))
 
 
-def _options(call: Call, *, apply: bool) -> WriteQueryOptions:
-    query = call.http.query
-    wrong = []
-    if apply and not query.get("fieldManager"):
-        wrong.append(api_errors.required("fieldManager", "is required for apply patch"))
-    if not apply and query.get("force"):
-        wrong.append(api_errors.not_allowed("force", "may not be specified for non-apply patch"))
-    return write_options(query, "PatchOptions", wrong=wrong)
-
-
 def _parse(raw: bytes, *, go_type: str, prefix: str = "error decoding patch: ") -> ParsedDocument:
     try:
         parsed = parse_json(raw)
@@ -117,7 +116,7 @@ def _parse(raw: bytes, *, go_type: str, prefix: str = "error decoding patch: ") 
     return parsed
 
 
-def _check_type(value: Any, wanted: type, prefix: str, go_type: str) -> None:
+def _check_type(value: JsonValue, wanted: type, prefix: str, go_type: str) -> None:
     if value is not None and not isinstance(value, wanted):
         raise api_errors.bad_request(f"{prefix} {json_kind(value)} into Go value of type {go_type}")
 
@@ -160,40 +159,36 @@ async def _patch(
         patch = read()
         live = served.model.from_storage(current)
         # Patches change nothing in place, and decoding makes what the store may change anew.
-        wanted = _decoded(call, served, options, patch, _run(patch, live))
+        try:
+            patched = patch.apply(live)
+        except PatchError as error:
+            raise patch.refused(error) from None
+        if not isinstance(patched, dict):
+            raise InvalidError("the server rejected our request due to an error in our request")
+        desired = _decoded(call, served, options, patch, patched)
         if served.info.raw_field:
-            forget_text(wanted, served.info.raw_field, live)
-        wanted = served.model.default(wanted)
-        return await finish(call, served, gate, current, wanted, manager=options.field_manager)
+            forget_text(desired, served.info.raw_field, live)
+        desired = served.model.default(desired)
+        return await finish(call, served, gate, current, desired, manager=options.field_manager)
 
     return await _update(call, served, gate, options, transform)
-
-
-def _run(patch: PatchRequest, doc: JsonObject) -> JsonObject:
-    try:
-        patched = patch.apply(doc)
-    except PatchError as error:
-        raise patch.refused(error) from None
-    if not isinstance(patched, dict):
-        raise InvalidError("the server rejected our request due to an error in our request")
-    return patched
 
 
 def _checked_kind(served: InstalledResource, patch: PatchRequest, patched: JsonObject) -> JsonObject:
     """The patched object, if it is of the kind still; a built-in one may have lost the name of its kind."""
     info = served.info
-    wanted = {"apiVersion": info.kind_api_version, "kind": info.kind}
-    for key in wanted if patch.document is None else ():
+    expected = {"apiVersion": info.kind_api_version, "kind": info.kind}
+    for key in expected if patch.document is None else ():
         if patched.get(key) is not None and not isinstance(patched[key], str):
-            why = f"json: cannot unmarshal {json_kind(patched[key])} into Go struct field .{key} of type string"
-            why = f"couldn't get version/kind; json parse error: {why}"
-            raise patch.undecodable(patched, why, custom=not served.model.typed)
+            reason = f"json: cannot unmarshal {json_kind(patched[key])} into Go struct field .{key} of type string"
+            reason = f"couldn't get version/kind; json parse error: {reason}"
+            raise patch.undecodable(patched, reason, custom=not served.model.typed)
     if served.model.typed:
-        patched = {**patched, **{key: value for key, value in wanted.items() if patched.get(key) in (None, "")}}
+        patched = {**patched, **{key: value for key, value in expected.items() if patched.get(key) in (None, "")}}
         version, kind = patched["apiVersion"], patched["kind"]
         if patch.document is None and (version, kind) != (info.kind_api_version, info.kind):
             raise patch.undecodable(patched, body.unregistered(served, version, kind))
-        return {**patched, **wanted}
+        return {**patched, **expected}
     if not patched.get("kind"):
         raise patch.undecodable(patched, f"Object 'Kind' is missing in '{go_json(patched)}'", custom=True)
     if not patched.get("apiVersion"):
@@ -213,12 +208,12 @@ def _decoded(
             decoded = served.model.decode(json.loads(json.dumps(patched, sort_keys=True)))
     except DecodeError as error:
         raise patch.undecodable(patched, str(error), custom=not served.model.typed) from None
-    found = [*patch.complaints, *decoded.problems]
-    if found and options.validation == "Strict":
-        why = f"strict decoding error: {', '.join(found)}"
-        raise patch.undecodable(patched, why, custom=not served.model.typed)
+    errors = [*patch.complaints, *decoded.problems]
+    if errors and options.validation == "Strict":
+        reason = f"strict decoding error: {', '.join(errors)}"
+        raise patch.undecodable(patched, reason, custom=not served.model.typed)
     check_identity(call, served, decoded.obj)
-    body.report(call, info, found, options.validation)
+    body.report(call, info, errors, options.validation)
     return decoded.obj
 
 
@@ -240,16 +235,16 @@ async def _apply(
     async def transform(current: JsonObject | None) -> JsonObject:
         live = None if current is None else served.model.from_storage(current)
         force, now = bool(options.force), managed_fields.stamp(call)
-        wanted = await managed_fields.owned(
+        desired = await managed_fields.owned(
             served,
             lambda manager: manager.apply(live, copy_tree(config), manager=options.field_manager, force=force, now=now),
         )
-        wanted = _converted(served, wanted)
+        desired = _converted(served, desired)
         if served.info.raw_field:
-            forget_text(wanted, served.info.raw_field, live)
-        check_identity(call, served, wanted)
-        wanted = served.model.default(wanted, nulls=True)
-        return served.model.to_storage(await gate.mutate(wanted, live))
+            forget_text(desired, served.info.raw_field, live)
+        check_identity(call, served, desired)
+        desired = served.model.default(desired, nulls=True)
+        return served.model.to_storage(await gate.mutate(desired, live))
 
     return await _update(call, served, gate, options, transform, create=not served.info.subresource)
 
@@ -270,7 +265,7 @@ def _configuration(call: Call, served: InstalledResource, options: WriteQueryOpt
         parsed = parse_yaml(raw)
     except SyntaxProblemError as error:
         raise api_errors.bad_request(f"error decoding YAML: error converting YAML to JSON: {error}") from None
-    config: Any = {} if parsed.tree is None else parsed.tree
+    config: JsonValue = {} if parsed.tree is None else parsed.tree
     if not isinstance(config, dict):
         raise api_errors.bad_request(
             "error decoding YAML: error unmarshaling JSON: while decoding JSON:"

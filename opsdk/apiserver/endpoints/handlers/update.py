@@ -1,4 +1,7 @@
-"""PUT."""
+"""UPDATE of an object with PUT.
+
+Upstream: k8s.io/apiserver/pkg/endpoints/handlers/update.go (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -22,17 +25,17 @@ async def handle(call: Call, served: InstalledResource, admission: AdmissionInte
     options = write_options(call.http.query, "UpdateOptions")
     parsed = await read_tree(call, served)
     check_kind(served, parsed)
-    wanted = decode(call, served, parsed, validation=options.validation)
-    check_name(call, wanted)
-    check_namespace(call, served, wanted)
-    warn_of_owners(call, wanted)
-    first: list[JsonObject] = [served.model.default(wanted)]
+    desired = decode(call, served, parsed, validation=options.validation)
+    check_name(call, desired)
+    check_namespace(call, served, desired)
+    warn_of_owners(call, desired)
+    first: list[JsonObject] = [served.model.default(desired)]
     gate = RequestAdmission(admission, call, served, options.tree, dry_run=options.dry_run)
 
     async def transform(current: JsonObject | None) -> JsonObject:
         # Whoever writes may change what it gets, so each further try, which is rare, reads the body anew.
-        mine = first.pop() if first else again()
-        return await finish(call, served, gate, current, mine, manager=options.field_manager)
+        candidate = first.pop() if first else again()
+        return await finish(call, served, gate, current, candidate, manager=options.field_manager)
 
     def again() -> JsonObject:
         obj = served.model.decode(parsed.tree).obj
@@ -41,7 +44,7 @@ async def handle(call: Call, served: InstalledResource, admission: AdmissionInte
         return served.model.default(obj)
 
     context = call.context(dry_run=options.dry_run)
-    uid = wanted["metadata"].get("uid") or ""
+    uid = desired["metadata"].get("uid") or ""
     stored, created = await served.storage.update(context, call.info.name, transform, gate.validate, uid=uid)
     return object_response(call, served, stored, accepted, status=201 if created else 200)
 

@@ -1,4 +1,7 @@
-"""GET with ``watch``: a stream of events, one JSON object on each line, or frames of protobuf."""
+"""WATCH: a stream of events as JSON lines or protobuf frames.
+
+Upstream: k8s.io/apiserver/pkg/endpoints/handlers/watch.go (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -157,7 +160,7 @@ class _Stream:
 
     async def _live(self, watch: StorageWatch) -> AsyncGenerator[bytes, None]:
         pending = asyncio.ensure_future(_next(watch))
-        bookmark = self._first_bookmark()
+        bookmark = self._next_bookmark() if self._options.bookmarks else self._end + 1
         alarm = Alarm(self._clock, min(bookmark, self._end))
         try:
             while self._clock.now() < self._end:
@@ -200,9 +203,6 @@ class _Stream:
         finally:
             alarm.cancel()
 
-    def _first_bookmark(self) -> float:
-        return self._next_bookmark() if self._options.bookmarks else self._end + 1
-
     def _next_bookmark(self) -> float:
         now = self._clock.now()
         last = self._end - _BEFORE_END
@@ -213,7 +213,7 @@ class _Stream:
         return (
             b""
             if revision is None or revision <= self._since
-            else self._line(WatchStreamEvent("BOOKMARK", _mark(revision)))
+            else self._line(WatchStreamEvent("BOOKMARK", {"metadata": {"resourceVersion": str(revision)}}))
         )
 
     def _changed(self, change: StorageChange) -> bytes:
@@ -248,8 +248,8 @@ class _Stream:
         write = self._accepted.write
         if write is not None:
             return watch_frame(kind, _FRAMES.get_or_compute(obj, write) if once else write(obj))
-        made = _BODIES.get_or_compute(obj, self._plain) if once else self._plain(obj)
-        return b'{"type":"%b","object":%b}\n' % (kind.encode(), made)
+        body = _BODIES.get_or_compute(obj, self._plain) if once else self._plain(obj)
+        return b'{"type":"%b","object":%b}\n' % (kind.encode(), body)
 
     def _plain(self, obj: JsonObject) -> bytes:
         return compact(obj, ordered=in_order(self._served, self._accepted))
@@ -261,9 +261,9 @@ class _Stream:
         if accepted.kind != "Table":
             return obj
         meta = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
-        made = table(self._call, self._served, [obj], meta, version=accepted.version, headless=self._headless)
+        body = table(self._call, self._served, [obj], meta, version=accepted.version, headless=self._headless)
         self._headless = True
-        return made
+        return body
 
 
 _LIMIT = 256
@@ -278,7 +278,3 @@ async def _next(watch: StorageWatch) -> StorageChange | None:
         return await anext(watch)
     except StopAsyncIteration:
         return None
-
-
-def _mark(revision: int) -> JsonObject:
-    return {"metadata": {"resourceVersion": str(revision)}}

@@ -1,4 +1,7 @@
-"""A watch over a WebSocket: each event is a message."""
+"""WATCH over a WebSocket, with one message for each event.
+
+Upstream: k8s.io/apiserver/pkg/endpoints/handlers/watch.go (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -23,11 +26,11 @@ def events_of(chunk: bytes, *, framed: bool) -> Iterator[bytes | str]:
     if not framed:
         yield from (line.decode() for line in chunk.split(b"\n") if line)
         return
-    at = 0
-    while at < len(chunk):
-        end = at + 4 + int.from_bytes(chunk[at : at + 4], "big")
-        yield chunk[at + 4 : end]
-        at = end
+    offset = 0
+    while offset < len(chunk):
+        end = offset + 4 + int.from_bytes(chunk[offset : offset + 4], "big")
+        yield chunk[offset + 4 : end]
+        offset = end
 
 
 def watch_socket(

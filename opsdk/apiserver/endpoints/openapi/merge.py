@@ -1,11 +1,13 @@
-"""OpenAPI v2 documents of several servers as one; pure."""
+"""Merges the OpenAPI v2 documents of several servers. Pure.
+
+Upstream: k8s.io/kube-openapi/pkg/aggregator/aggregator.go (v1.36).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _REF = "#/definitions/"
 
@@ -13,14 +15,14 @@ _REF = "#/definitions/"
 def below(document: JsonObject, root: str) -> JsonObject:
     """The part of a document that is about paths below `root`, with the definitions that it refers to."""
     paths = {p: item for p, item in (document.get("paths") or {}).items() if p == root or p.startswith(f"{root}/")}
-    known, found = document.get("definitions") or {}, JsonObject()
+    definitions, reachable = document.get("definitions") or {}, JsonObject()
     waiting = list(_references(paths))
     while waiting:
         name = waiting.pop()
-        if name not in found and name in known:
-            found[name] = known[name]
-            waiting.extend(_references(known[name]))
-    return {"paths": paths, "definitions": found}
+        if name not in reachable and name in definitions:
+            reachable[name] = definitions[name]
+            waiting.extend(_references(definitions[name]))
+    return {"paths": paths, "definitions": reachable}
 
 
 def merged(paths: JsonObject, definitions: JsonObject, other: JsonObject) -> tuple[JsonObject, JsonObject]:
@@ -41,7 +43,7 @@ def _free(name: str, *taken: JsonObject) -> str:
     return f"{name}_v{number}"
 
 
-def _references(value: Any) -> list[str]:
+def _references(value: JsonValue) -> list[str]:
     if isinstance(value, dict):
         target = value.get("$ref")
         own = [target.removeprefix(_REF)] if isinstance(target, str) and target.startswith(_REF) else []
@@ -49,15 +51,15 @@ def _references(value: Any) -> list[str]:
     return [name for part in value for name in _references(part)] if isinstance(value, list) else []
 
 
-def _renamed(value: Any, names: Mapping[str, str]) -> Any:
+def _renamed(value: JsonValue, names: Mapping[str, str]) -> JsonValue:
     if not names:
         return value
     if isinstance(value, list):
         return [_renamed(part, names) for part in value]
     if not isinstance(value, dict):
         return value
-    made = {key: _renamed(part, names) for key, part in value.items()}
-    target = made.get("$ref")
+    renamed = {key: _renamed(part, names) for key, part in value.items()}
+    target = renamed.get("$ref")
     if isinstance(target, str) and target.removeprefix(_REF) in names:
-        made["$ref"] = _REF + names[target.removeprefix(_REF)]
-    return made
+        renamed["$ref"] = _REF + names[target.removeprefix(_REF)]
+    return renamed

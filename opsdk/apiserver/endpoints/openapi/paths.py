@@ -1,4 +1,7 @@
-"""The paths of a resource and what can be done at them, as OpenAPI 3 says it. Pure."""
+"""OpenAPI 3 paths and operations of a resource. Pure.
+
+Upstream: k8s.io/kube-openapi/pkg/builder3/openapi.go (v1.36).
+"""
 
 from __future__ import annotations
 
@@ -115,20 +118,23 @@ def _placed(path: str) -> Iterator[JsonObject]:
 def _operation(
     group: str, installed: InstalledResource, verb: str, names: OperationNames, *, whole: bool
 ) -> JsonObject:
-    info, known = installed.info, _VERBS[verb]
+    info, verb_info = installed.info, _VERBS[verb]
     answers = {"list": names.many, "delete": STATUS, "deletecollection": STATUS}
-    content = _content(_media(installed), answers.get(verb, names.body))
-    responses: JsonObject = {code: {"description": _DESCRIBED[code], "content": content} for code in known.codes}
-    made: JsonObject = {
+    content = _content(
+        (JSON, YAML) if installed.custom or not installed.model.typed else (JSON, PROTOBUF, YAML),
+        answers.get(verb, names.body),
+    )
+    responses: JsonObject = {code: {"description": _DESCRIBED[code], "content": content} for code in verb_info.codes}
+    operation: JsonObject = {
         "tags": [f"{_group_word(group, first=str.lower)}_{info.version}"],
         "operationId": _operation_id(group, installed, verb, names.kind, whole=whole and info.namespaced),
-        "parameters": [_parameter(name) for name in known.query],
+        "parameters": [_parameter(name) for name in verb_info.query],
         "responses": {**responses, "401": {"description": _DESCRIBED["401"]}},
-        "x-kubernetes-action": known.action,
+        "x-kubernetes-action": verb_info.action,
         "x-kubernetes-group-version-kind": _kind(group, installed, names),
     }
     bodies = _bodies(installed, verb, names)
-    return {**made, "requestBody": bodies} if bodies else made
+    return {**operation, "requestBody": bodies} if bodies else operation
 
 
 def _kind(group: str, installed: InstalledResource, names: OperationNames) -> JsonObject:
@@ -141,10 +147,6 @@ def _kind(group: str, installed: InstalledResource, names: OperationNames) -> Js
         "version": info.kind_version or info.version,
         "kind": info.kind,
     }
-
-
-def _media(installed: InstalledResource) -> tuple[str, ...]:
-    return (JSON, YAML) if installed.custom or not installed.model.typed else (JSON, PROTOBUF, YAML)
 
 
 def _content(media: Iterable[str], name: str | None) -> JsonObject:

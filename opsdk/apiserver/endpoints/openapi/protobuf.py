@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Mapping
-from typing import Any
 
 from opsdk.apiserver.serializer.protobuf_writer import chunk, varint
+from opsdk.structured_merge.value import JsonValue
 
 MEDIA = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 # What clients ask for. The @ is not allowed in a media type, so it is never answered.
@@ -24,27 +24,29 @@ def is_asked(accept: str) -> bool:
     return any(media in accept for media in _ASKED)
 
 
-def encode_document(document: Mapping[str, Any]) -> bytes:
+def encode_document(document: Mapping[str, JsonValue]) -> bytes:
     """The bytes of a v2 document."""
     info = document["info"]
-    made = _text(1, document["swagger"])
-    made += chunk(2, _text(1, info.get("title", "")) + _text(2, info.get("version", "")))
+    encoded = _text(1, document["swagger"])
+    encoded += chunk(2, _text(1, info.get("title", "")) + _text(2, info.get("version", "")))
     paths = b"".join(chunk(2, _named(path, _path_item(item))) for path, item in document["paths"].items())
     schemas = b"".join(chunk(1, _named(name, _schema(schema))) for name, schema in document["definitions"].items())
-    return made + chunk(8, paths) + chunk(9, schemas)
+    return encoded + chunk(8, paths) + chunk(9, schemas)
 
 
-def _path_item(item: Mapping[str, Any]) -> bytes:
+def _path_item(item: Mapping[str, JsonValue]) -> bytes:
     return b"".join(chunk(number, _operation(item[name])) for name, number in _METHODS.items() if name in item)
 
 
-def _operation(operation: Mapping[str, Any]) -> bytes:
-    made = _text(5, operation.get("operationId", ""))
-    made += b"".join(chunk(8, _query_parameter(p)) for p in operation.get("parameters", ()) if p.get("in") == "query")
-    return made + _extensions(13, operation)
+def _operation(operation: Mapping[str, JsonValue]) -> bytes:
+    encoded = _text(5, operation.get("operationId", ""))
+    encoded += b"".join(
+        chunk(8, _query_parameter(p)) for p in operation.get("parameters", ()) if p.get("in") == "query"
+    )
+    return encoded + _extensions(13, operation)
 
 
-def _query_parameter(parameter: Mapping[str, Any]) -> bytes:
+def _query_parameter(parameter: Mapping[str, JsonValue]) -> bytes:
     """ParametersItem -> Parameter -> NonBodyParameter -> QueryParameterSubSchema."""
     schema = _text(2, "query") + _text(4, parameter["name"]) + _text(6, "string")
     return chunk(1, chunk(2, chunk(3, schema)))
@@ -57,18 +59,18 @@ _FLAGS = {"exclusiveMaximum": 8, "exclusiveMinimum": 10, "uniqueItems": 16}
 _COUNTS = {"maxLength": 11, "minLength": 12, "maxItems": 14, "minItems": 15, "maxProperties": 17, "minProperties": 18}
 
 
-def _schema(schema: Mapping[str, Any]) -> bytes:
+def _schema(schema: Mapping[str, JsonValue]) -> bytes:
     """A ``Schema``; what OpenAPI v2 does not know is left out."""
-    made = b"".join(_scalar(name, value) or _keyword(name, value) for name, value in schema.items())
+    encoded = b"".join(_scalar(name, value) or _keyword(name, value) for name, value in schema.items())
     if "items" in schema:
-        made += chunk(23, chunk(1, _schema(schema["items"])))
+        encoded += chunk(23, chunk(1, _schema(schema["items"])))
     if "properties" in schema:
-        named = (chunk(1, _named(name, _schema(part))) for name, part in schema["properties"].items())
-        made += chunk(25, b"".join(named))
-    return made + _extensions(31, schema)
+        properties = (chunk(1, _named(name, _schema(part))) for name, part in schema["properties"].items())
+        encoded += chunk(25, b"".join(properties))
+    return encoded + _extensions(31, schema)
 
 
-def _scalar(name: str, value: Any) -> bytes:
+def _scalar(name: str, value: JsonValue) -> bytes:
     if name in _TEXTS:
         return _text(_TEXTS[name], value)
     if name in _DOUBLES:
@@ -78,7 +80,7 @@ def _scalar(name: str, value: Any) -> bytes:
     return b""
 
 
-def _keyword(name: str, value: Any) -> bytes:
+def _keyword(name: str, value: JsonValue) -> bytes:
     match name:
         case "default":
             return chunk(5, _any(value))
@@ -98,11 +100,11 @@ def _keyword(name: str, value: Any) -> bytes:
             return b""
 
 
-def _extensions(number: int, holder: Mapping[str, Any]) -> bytes:
+def _extensions(number: int, holder: Mapping[str, JsonValue]) -> bytes:
     return b"".join(chunk(number, _named(k, _any(v))) for k, v in holder.items() if k.startswith("x-"))
 
 
-def _any(value: Any) -> bytes:
+def _any(value: JsonValue) -> bytes:
     """A value given as YAML; JSON is YAML."""
     return _text(2, json.dumps(value))
 

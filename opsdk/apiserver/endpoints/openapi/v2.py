@@ -1,11 +1,13 @@
-"""From OpenAPI 3 to 2, as far as kubectl and generators look. Pure."""
+"""Converts OpenAPI 3 documents to version 2, for kubectl and generators. Pure.
+
+Upstream: k8s.io/kube-openapi/pkg/builder/openapi.go (v1.36).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _REF = "#/components/schemas/"
 _UNSAID = frozenset({"oneOf", "anyOf", "allOf", "not", "nullable", "default"})
@@ -20,29 +22,29 @@ def definition(schema: JsonObject) -> JsonObject:
     if schema.get(_PRESERVE):
         # Who allows anything at all has nothing that could be looked up.
         return {"type": "object", _GVK: schema[_GVK]} if _GVK in schema else {"type": "object"}
-    made: JsonObject = _schema(schema)
-    return made
+    converted: JsonObject = _schema(schema)
+    return converted
 
 
-def _schema(schema: Any) -> Any:
+def _schema(schema: JsonValue) -> JsonValue:
     if not isinstance(schema, dict):
         return schema
     whole = schema.get("allOf")
     if isinstance(whole, list) and len(whole) == 1 and "$ref" in whole[0]:
         return _schema(whole[0])
-    made: JsonObject = {key: value for key, value in schema.items() if key not in _UNSAID}
-    if isinstance(made.get("$ref"), str):
-        made["$ref"] = _reference(made["$ref"])
-    if isinstance(made.get("properties"), dict):
-        made["properties"] = {name: _schema(inner) for name, inner in made["properties"].items()}
+    converted: JsonObject = {key: value for key, value in schema.items() if key not in _UNSAID}
+    if isinstance(converted.get("$ref"), str):
+        converted["$ref"] = _reference(converted["$ref"])
+    if isinstance(converted.get("properties"), dict):
+        converted["properties"] = {name: _schema(inner) for name, inner in converted["properties"].items()}
     for key in ("items", "additionalProperties"):
-        if key in made:
-            made[key] = _schema(made[key])
+        if key in converted:
+            converted[key] = _schema(converted[key])
     if schema.get("nullable"):
-        made.pop("type", None)  # null is no value of any type there
+        converted.pop("type", None)  # null is no value of any type there
     for key in _SHAPE if schema.get(_PRESERVE) else ():
-        made.pop(key, None)
-    return made
+        converted.pop(key, None)
+    return converted
 
 
 def _reference(target: str) -> str:
@@ -51,22 +53,24 @@ def _reference(target: str) -> str:
 
 def path_item(item: JsonObject) -> JsonObject:
     """The operations on one path."""
-    made: JsonObject = {method: _operation(operation) for method, operation in item.items() if method != "parameters"}
+    converted: JsonObject = {
+        method: _operation(operation) for method, operation in item.items() if method != "parameters"
+    }
     if "parameters" in item:
-        made["parameters"] = [_parameter(parameter) for parameter in item["parameters"]]
-    return made
+        converted["parameters"] = [_parameter(parameter) for parameter in item["parameters"]]
+    return converted
 
 
 def _operation(operation: JsonObject) -> JsonObject:
-    made = {key: value for key, value in operation.items() if key != "requestBody"}
-    answers = made.get("responses", {})
+    converted = {key: value for key, value in operation.items() if key != "requestBody"}
+    answers = converted.get("responses", {})
     body = operation.get("requestBody") or {}
-    made["consumes"] = list(body.get("content") or ["*/*"])
-    made["produces"] = sorted({media for answer in answers.values() for media in answer.get("content") or ()})
-    made["schemes"] = ["https"]
-    made["parameters"] = [*_body(body), *(_parameter(parameter) for parameter in made.get("parameters", ()))]
-    made["responses"] = {code: _response(answer) for code, answer in answers.items()}
-    return made
+    converted["consumes"] = list(body.get("content") or ["*/*"])
+    converted["produces"] = sorted({media for answer in answers.values() for media in answer.get("content") or ()})
+    converted["schemes"] = ["https"]
+    converted["parameters"] = [*_body(body), *(_parameter(parameter) for parameter in converted.get("parameters", ()))]
+    converted["responses"] = {code: _response(answer) for code, answer in answers.items()}
+    return converted
 
 
 def _body(body: JsonObject) -> Iterator[JsonObject]:
@@ -78,13 +82,13 @@ def _body(body: JsonObject) -> Iterator[JsonObject]:
 
 def _parameter(parameter: JsonObject) -> JsonObject:
     """Only bodies have schemas there."""
-    made = {key: value for key, value in parameter.items() if key != "schema"}
-    return {**made, **parameter.get("schema", {})}
+    converted = {key: value for key, value in parameter.items() if key != "schema"}
+    return {**converted, **parameter.get("schema", {})}
 
 
 def _response(answer: JsonObject) -> JsonObject:
-    made = {key: value for key, value in answer.items() if key != "content"}
+    converted = {key: value for key, value in answer.items() if key != "content"}
     content = answer.get("content") or {}
     if content:
-        made["schema"] = _schema(content["application/json"]["schema"])
-    return made
+        converted["schema"] = _schema(content["application/json"]["schema"])
+    return converted

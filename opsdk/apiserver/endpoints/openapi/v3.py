@@ -1,10 +1,13 @@
-"""OpenAPI documents, made from what is installed."""
+"""OpenAPI documents of the installed resources.
+
+Upstream: k8s.io/kube-openapi/pkg/handler3/handler.go (v1.36).
+"""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.discovery import RemoteDocuments, ServedGroup, ServedVersion
@@ -25,7 +28,7 @@ from opsdk.apiserver.endpoints.openapi.v2 import definition, path_item
 from opsdk.apiserver.resources import InstalledResource
 from opsdk.errors import NotAcceptableError
 from opsdk.http.server.response import HttpResponse, encode_json
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _LIST_META = f"{META}.ListMeta"
 _SELECTABLE = "x-kubernetes-selectable-fields"
@@ -55,7 +58,7 @@ class OpenApi:
         self._made: dict[str, tuple[object, bytes, str]] = {}
 
     def _documents(self) -> Iterator[tuple[str, str, ServedVersion]]:
-        return (found for found in self._all() if found[2].elsewhere is None)
+        return (entry for entry in self._all() if entry[2].elsewhere is None)
 
     def _all(self) -> Iterator[tuple[str, str, ServedVersion]]:
         for group in self._groups():
@@ -84,7 +87,7 @@ class OpenApi:
             # This one index is JSON under the name of text: so the real server sends it.
             return HttpResponse(200, [("content-type", "text/plain; charset=utf-8")], index)
         path = "/".join(rest[1:])
-        if any(name == path and known.digest for name, known in self._foreign()):
+        if any(name == path and document.digest for name, document in self._foreign()):
             return None
         for name, group, served in self._documents():
             if name == path:
@@ -97,8 +100,10 @@ class OpenApi:
 
     def _index(self) -> Iterator[tuple[str, JsonObject]]:
         digests = {name: self._v3(name, group, served)[1] for name, group, served in self._documents()}
-        digests |= {path: _digest(encode_json(self._plain(path))) for path in self._plain_paths()}
-        digests |= {name: known.digest for name, known in self._foreign() if known.digest}
+        digests |= {
+            path: hashlib.sha512(encode_json(self._plain(path))).hexdigest().upper() for path in self._plain_paths()
+        }
+        digests |= {name: document.digest for name, document in self._foreign() if document.digest}
         for name in sorted(digests):
             yield name, {"serverRelativeURL": f"/openapi/v3/{name}?hash={digests[name]}"}
 
@@ -115,11 +120,11 @@ class OpenApi:
 
     def _v3(self, name: str, group: str, served: ServedVersion) -> tuple[bytes, str]:
         stamp = tuple((id(r.model), r.info.path) for r in served.resources)
-        found = self._made.get(name)
-        if found is not None and found[0] == stamp:
-            return found[1], found[2]
+        cached = self._made.get(name)
+        if cached is not None and cached[0] == stamp:
+            return cached[1], cached[2]
         raw = encode_json(self._document(group, served))
-        digest = _digest(raw)
+        digest = hashlib.sha512(raw).hexdigest().upper()
         self._made[name] = (stamp, raw, digest)
         return raw, digest
 
@@ -158,7 +163,22 @@ class OpenApi:
             return
         self._collect(name, into)
         if name not in into:
-            into[name] = _list_schema(installed, item, into.get(item, {}))
+            shown = into.get(item, {})
+            info = installed.info
+            kind = info.list_kind or f"{info.kind}List"
+            schema: JsonObject = {
+                "description": f"{kind} is a list of {info.kind}",
+                "type": "object",
+                "required": ["items"],
+                "properties": {
+                    "apiVersion": {"type": "string"},
+                    "items": {"type": "array", "items": referring(item)},
+                    "kind": {"type": "string"},
+                    "metadata": {"allOf": [referring(_LIST_META)]},
+                },
+                "x-kubernetes-group-version-kind": [{"group": info.group, "kind": kind, "version": info.version}],
+            }
+            into[name] = {**schema, _SELECTABLE: shown[_SELECTABLE]} if _SELECTABLE in shown else schema
             self._collect(_LIST_META, into)
 
     def _list_name(self, installed: InstalledResource) -> str | None:
@@ -173,10 +193,10 @@ class OpenApi:
             name = waiting.pop()
             if name in into:
                 continue
-            found = next((x for s in self._sources if (x := s.schema(name)) is not None), None)
-            if found is not None:
-                into[name] = found
-                waiting.extend(references(found))
+            schema = next((x for s in self._sources if (x := s.schema(name)) is not None), None)
+            if schema is not None:
+                into[name] = schema
+                waiting.extend(references(schema))
 
     # -------------------------------------------------------------- version 2
     def _v2(self, call: Call) -> HttpResponse:
@@ -190,39 +210,16 @@ class OpenApi:
             document = self._document(group, served)
             paths |= {path: path_item(item) for path, item in document["paths"].items()}
             definitions |= {name: definition(s) for name, s in document["components"]["schemas"].items()}
-        for _, known in self._foreign():
-            if known.swagger is not None:
-                paths, definitions = merged(paths, definitions, known.swagger)
+        for _, foreign_document in self._foreign():
+            if foreign_document.swagger is not None:
+                paths, definitions = merged(paths, definitions, foreign_document.swagger)
         made = {"swagger": "2.0", "info": self._info, "paths": paths, "definitions": definitions}
         if as_proto:
             return cached(call, encode_document(made), MEDIA)
         return cached(call, encode_json(made), "application/json")
 
 
-def _list_schema(installed: InstalledResource, item: str, shown: JsonObject) -> JsonObject:
-    """The list of a kind that has no schema of its own for it."""
-    info = installed.info
-    kind = info.list_kind or f"{info.kind}List"
-    made: JsonObject = {
-        "description": f"{kind} is a list of {info.kind}",
-        "type": "object",
-        "required": ["items"],
-        "properties": {
-            "apiVersion": {"type": "string"},
-            "items": {"type": "array", "items": referring(item)},
-            "kind": {"type": "string"},
-            "metadata": {"allOf": [referring(_LIST_META)]},
-        },
-        "x-kubernetes-group-version-kind": [{"group": info.group, "kind": kind, "version": info.version}],
-    }
-    return {**made, _SELECTABLE: shown[_SELECTABLE]} if _SELECTABLE in shown else made
-
-
-def _digest(raw: bytes) -> str:
-    return hashlib.sha512(raw).hexdigest().upper()
-
-
-def references(schema: Any) -> Iterator[str]:
+def references(schema: JsonValue) -> Iterator[str]:
     """The names of the schemas that a schema refers to."""
     if isinstance(schema, Mapping):
         target = schema.get("$ref")
