@@ -226,10 +226,10 @@ class Environment(Closing):
 
     def add_user(self, user: User | str, *, groups: Sequence[str] = ()) -> AuthenticatedUser:
         """One more user; what they may do is up to roles and bindings, or to the group ``system:masters``."""
-        made = User(name=user, groups=tuple(groups)) if isinstance(user, str) else user
+        authenticated = User(name=user, groups=tuple(groups)) if isinstance(user, str) else user
         token = secrets.token_urlsafe(24)
-        self.tokens.add(token, made)
-        return AuthenticatedUser(self, made, token)
+        self.tokens.add(token, authenticated)
+        return AuthenticatedUser(self, authenticated, token)
 
     def observed_rbac(self) -> ObservingAuthorizer:
         """What users have done up to now, and the smallest roles for that: ``env.observed_rbac().of("alice")``."""
@@ -255,10 +255,10 @@ class Environment(Closing):
     def fork(self) -> Environment:
         """Another environment with the same objects and users, to be entered; from then on, each goes its own way."""
         storage = snapshots.copy(self.plane.storage)
-        made = Environment(**self._again, storage=storage, tokens=self.tokens.users())
-        snapshots.share(self.plane, made.plane)
-        made._authority, made._proxies = self._authority, self._proxies
-        return made
+        fork = Environment(**self._again, storage=storage, tokens=self.tokens.users())
+        snapshots.share(self.plane, fork.plane)
+        fork._authority, fork._proxies = self._authority, self._proxies
+        return fork
 
     # -------------------------------------------------------------- who writes what
     @property

@@ -40,9 +40,9 @@ class LimitRanger(Plugin):
             return
         check = pod_problems if pod else claim_problems
         for limit_range in self._ranges.of(review.namespace):
-            found = [text for limit in _limits(limit_range) for text in check(limit, review.obj)]
-            if found:
-                raise refused(review, together(found))
+            violations = [text for limit in _limits(limit_range) for text in check(limit, review.obj)]
+            if violations:
+                raise refused(review, together(violations))
 
 
 def _limits(limit_range: JsonObject) -> Iterator[JsonObject]:
@@ -59,29 +59,32 @@ def with_defaults(pod: JsonObject, limit_range: JsonObject) -> JsonObject:
             requests.update(limit.get("defaultRequest") or {})
     if not limits and not requests:
         return pod
-    made: JsonObject = copy_tree(pod)
-    said = [
+    defaulted: JsonObject = copy_tree(pod)
+    descriptions = [
         text
         for key, word in (("containers", "container"), ("initContainers", "init container"))
-        for container in made["spec"].get(key) or ()
+        for container in defaulted["spec"].get(key) or ()
         for text in _fill(container, word, limits, requests)
     ]
-    if not said:
+    if not descriptions:
         return pod
-    meta = made["metadata"]
-    meta["annotations"] = {**(meta.get("annotations") or {}), _ANNOTATION: f"LimitRanger plugin set: {'; '.join(said)}"}
-    return made
+    meta = defaulted["metadata"]
+    meta["annotations"] = {
+        **(meta.get("annotations") or {}),
+        _ANNOTATION: f"LimitRanger plugin set: {'; '.join(descriptions)}",
+    }
+    return defaulted
 
 
 def _fill(container: JsonObject, word: str, limits: Mapping[str, str], requests: Mapping[str, str]) -> Iterator[str]:
     resources = container.get("resources") or {}
     container["resources"] = resources
     for kind, defaults in (("requests", requests), ("limits", limits)):
-        given = dict(resources.get(kind) or {})
-        missing = sorted(defaults.keys() - given.keys())
-        put(given, **{name: defaults[name] for name in missing})
-        if given:
-            resources[kind] = given
+        quantities = dict(resources.get(kind) or {})
+        missing = sorted(defaults.keys() - quantities.keys())
+        put(quantities, **{name: defaults[name] for name in missing})
+        if quantities:
+            resources[kind] = quantities
         if missing:
             yield f"{', '.join(missing)} {kind.removesuffix('s')} for {word} {container.get('name', '')}"
 

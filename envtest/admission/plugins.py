@@ -162,11 +162,11 @@ class Choice:
 
 
 def _names(given: str | Collection[str], verb: str) -> frozenset[str]:
-    found = frozenset(given.split(",") if isinstance(given, str) else given) - {""}
-    for name in sorted(found - set(PLUGIN_ORDER)):
-        known = ", ".join(sorted(filter(None, PLUGIN_ORDER)))
-        raise ConfigError(f'{verb}-admission-plugins plugin "{name}" is unknown; there are: {known}')
-    return found
+    names = frozenset(given.split(",") if isinstance(given, str) else given) - {""}
+    for name in sorted(names - set(PLUGIN_ORDER)):
+        known_names = ", ".join(sorted(filter(None, PLUGIN_ORDER)))
+        raise ConfigError(f'{verb}-admission-plugins plugin "{name}" is unknown; there are: {known_names}')
+    return names
 
 
 def install(plane: Plane, choice: Choice) -> None:

@@ -82,11 +82,11 @@ def _resizes(review: Attributes) -> bool:
 def _lacking(pod: JsonObject, node: JsonObject) -> Iterator[str]:
     allocatable = read((node.get("status") or {}).get("allocatable"))
     spec = _spec(pod)
-    asked = with_overhead(spec, "requests", of_pod(spec, "requests"))
+    requests = with_overhead(spec, "requests", of_pod(spec, "requests"))
     for name, units in _AMOUNTS:
-        wanted, found = (int(amounts.get(name, ZERO) * units) for amounts in (asked, allocatable))
-        if wanted > found:
-            yield f"{name}, requested: {wanted}, allocatable: {found}"
+        requested, capacity = (int(amounts.get(name, ZERO) * units) for amounts in (requests, allocatable))
+        if requested > capacity:
+            yield f"{name}, requested: {requested}, allocatable: {capacity}"
 
 
 def _features(new: JsonObject, old: JsonObject) -> Iterator[str]:

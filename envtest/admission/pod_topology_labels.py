@@ -24,8 +24,8 @@ class PodTopologyLabels(Plugin):
         node = self._nodes.get(name) if name else None
         if node is None or review.obj is None:
             return
-        given = node["metadata"].get("labels") or {}
-        labels = {key: given[key] for key in _LABELS if key in given}
+        node_labels = node["metadata"].get("labels") or {}
+        labels = {key: node_labels[key] for key in _LABELS if key in node_labels}
         if labels:
             meta = review.obj["metadata"]
             review.obj = {**review.obj, "metadata": {**meta, "labels": {**(meta.get("labels") or {}), **labels}}}

@@ -57,11 +57,11 @@ class ServiceAccount(Plugin):
         name = spec.get("serviceAccountName") or ""
         if not name:
             raise refused(review, f"no service account specified for pod {review.namespace}/{review.name}")
-        found = self._accounts.get(name, review.namespace)
-        if found is None:
+        account = self._accounts.get(name, review.namespace)
+        if account is None:
             where = f"{review.namespace}/{name}"
             raise refused(review, f'error looking up service account {where}: serviceaccount "{name}" not found')
-        return found
+        return account
 
 
 def _mirrored(pod: JsonObject) -> bool:
@@ -75,8 +75,8 @@ def _tokens(volume: JsonObject) -> bool:
 
 def _mounts(spec: JsonObject, account: JsonObject) -> bool:
     """Whether containers get the token: the pod says so, else the account."""
-    said: Any = spec.get("automountServiceAccountToken")
-    return (account.get("automountServiceAccountToken") if said is None else said) is not False
+    automount: Any = spec.get("automountServiceAccountToken")
+    return (account.get("automountServiceAccountToken") if automount is None else automount) is not False
 
 
 def _mount(spec: JsonObject, review: Attributes) -> None:

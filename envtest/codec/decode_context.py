@@ -39,9 +39,9 @@ class PathStep(str):
 
     def __new__(cls, text: str, shown: str = "") -> Self:
         """`shown` is what it says."""
-        made = super().__new__(cls, text)
-        made.shown = shown
-        return made
+        step = super().__new__(cls, text)
+        step.shown = shown
+        return step
 
     shown: str
 

@@ -51,16 +51,16 @@ _LETTER = re.compile(_SIXTY_FOUR)
 
 def _corrupt(text: str) -> int | None:
     """Where Go's decoder stops, which reads past line ends; None where it does not."""
-    at = have = 0
-    while at < len(text):
-        letter, at = text[at], at + 1
+    position = have = 0
+    while position < len(text):
+        letter, position = text[position], position + 1
         if _LETTER.match(letter):
             have = (have + 1) % 4
         elif letter == "=" and have >= 2:
-            return _after_padding(text, at, have)
+            return _after_padding(text, position, have)
         elif letter not in "\r\n":
-            return at - 1
-    return at - have if have else None
+            return position - 1
+    return position - have if have else None
 
 
 def _after_padding(text: str, at: int, have: int) -> int | None:
@@ -148,12 +148,12 @@ def _array(item: Decoder, go_type: str, nothing: Decoder) -> Decoder:
         if not isinstance(value, list):
             context.refuse(value, go_type, GoKind.LIST)
             return []
-        made = []
+        items = []
         for index, part in enumerate(value):
             context.path.append(f"[{index}]")
-            made.append((nothing if part is None else item)(part, context))
+            items.append((nothing if part is None else item)(part, context))
             context.path.pop()
-        return made
+        return items
 
     return read
 
@@ -165,12 +165,12 @@ def _map(item: Decoder, go_type: str, nothing: Decoder) -> Decoder:
         if not isinstance(value, dict):
             context.refuse(value, go_type, GoKind.MAP)
             return {}
-        made = {}
+        entries = {}
         for key, part in value.items():
             context.path.append(INSIDE if context.memory else PathStep(key))
-            made[key] = (nothing if part is None else item)(part, context)
+            entries[key] = (nothing if part is None else item)(part, context)
             context.path.pop()
-        return made
+        return entries
 
     return read
 
@@ -204,17 +204,17 @@ class Decoders:
 
     def struct(self, name: str) -> StructDecoder:
         """The decoder of a type with fields."""
-        found = self._structs.get(name)
-        if found is None:
-            found = self._structs[name] = StructDecoder(name, self._types.schema(name) or {}, self)
-        return found
+        decoder = self._structs.get(name)
+        if decoder is None:
+            decoder = self._structs[name] = StructDecoder(name, self._types.schema(name) or {}, self)
+        return decoder
 
     def read(self, name: str, body: Any, context: DecodeContext) -> Any:
         """A document of a type; `DecodeError` where it does not fit."""
-        made = self.struct(name)(body, context)
+        value = self.struct(name)(body, context)
         if context.wrong is not None:
             raise context.wrong
-        return made
+        return value
 
     def of(self, schema: Mapping[str, Any], named: str = "") -> tuple[Decoder, str]:
         """The decoder of a schema and the name of its Go type; `named` where the schema does not tell."""
@@ -273,20 +273,20 @@ def _either(struct: Decoder, go_type: str) -> Decoder:
         # What is inside is read for itself: nobody is told of what is unknown there.
         inner = DecodeContext()
         if isinstance(value, dict):
-            made = struct(value, inner)
+            decoded = struct(value, inner)
         elif go_type.endswith("OrBool"):
             if not isinstance(value, bool):
                 raise DecodeError("boolean or JSON schema expected")
-            made = value
+            decoded = value
         elif not isinstance(value, list):
-            made = None
+            decoded = None
         elif go_type.endswith("OrArray"):
-            made = structs(value, inner)
+            decoded = structs(value, inner)
         else:
-            made = texts(value, inner)
+            decoded = texts(value, inner)
         if inner.wrong is not None:
             raise inner.wrong
-        return made
+        return decoded
 
     return read
 
@@ -382,10 +382,10 @@ class StructDecoder:
         self.name = name
         self._short = name.rpartition(".")[2]
         self._in_json = name.startswith(_IN_JSON)
-        marks, named = forms(name), go_types(name)
+        marks, types = forms(name), go_types(name)
         self._steps = {key: PathStep(key, f"{above}.{key}") for key, above in embedded(name).items()}
         self._fields = {
-            key: self._field(inner, decoders, marks.get(key, PLAIN), named.get(key, ""))
+            key: self._field(inner, decoders, marks.get(key, PLAIN), types.get(key, ""))
             for key, inner in schema.get("properties", {}).items()
         }
         self._order = [*(key for key in marks if key in self._fields), *(k for k in self._fields if k not in marks)]
@@ -408,34 +408,34 @@ class StructDecoder:
         if not isinstance(value, dict):
             context.refuse(value, go_name(self.name), GoKind.STRUCT)
             value = {}
-        made: JsonObject = {}
+        result: JsonObject = {}
         outer, path = context.struct, context.path
         for key, part in self._inside(value) if context.memory else value.items():
-            known = self._fields.get(key)
-            if known is not None and type(part) is known.plain:
+            field = self._fields.get(key)
+            if field is not None and type(part) is field.plain:
                 # Nothing to complain about, so nobody needs to know where it stands.
-                if part or known.mark:
-                    made[key] = part
+                if part or field.mark:
+                    result[key] = part
                 continue
             path.append(self._steps.get(key, key))
             context.struct = self._short
-            if known is None:
+            if field is None:
                 context.problems.append(f'unknown field "{context.at()}"')
             elif part is not None:
-                self._keep(made, key, known.decode(part, context), context)
+                self._keep(result, key, field.decode(part, context), context)
             path.pop()
         context.struct = outer
         for key in self._always:
-            if key not in made:
+            if key not in result:
                 zero = self._fields[key].zero
-                made[key] = self._fields[key].decode({}, DecodeContext()) if zero == {} else zero
-        return made
+                result[key] = self._fields[key].decode({}, DecodeContext()) if zero == {} else zero
+        return result
 
     def _keep(self, made: JsonObject, key: str, read: Any, context: DecodeContext) -> None:
-        known = self._fields[key]
-        if known.kept(read):
+        field = self._fields[key]
+        if field.kept(read):
             # Most objects are kept in a form that does not tell an empty list from none.
-            made[key] = read if read or not known.many or self._in_json else None
+            made[key] = read if read or not field.many or self._in_json else None
         elif read is not None and context.path == _OWNERS:
             made[key] = read  # no owners: that is a wish
 

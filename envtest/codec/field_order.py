@@ -26,16 +26,16 @@ def arranger(name: str) -> Arrange:
     def arrange(tree: Any) -> Any:
         if not isinstance(tree, dict):
             return tree
-        made = {}
+        arranged = {}
         for key in sorted(tree, key=lambda key: places.get(key, _LAST)):
             part, value = parts.get(key), tree[key]
-            made[key] = value if part is None or value is None else part(value)
-        return made
+            arranged[key] = value if part is None or value is None else part(value)
+        return arranged
 
     for key, inner in schema.get("properties", {}).items():
-        found = _part(inner)
-        if found is not None:
-            parts[key] = found
+        inner_part = _part(inner)
+        if inner_part is not None:
+            parts[key] = inner_part
     return arrange
 
 

@@ -87,15 +87,15 @@ def go_name(field: str, of: str = "") -> str:
     ('DNSPolicy', 'HostPID', 'TTY', 'RBDImage')
     """
     of = of.removesuffix("VolumeSource").removesuffix("Persistent")
-    known = _OF_TYPES.get(of, {}).get(field) or _NAMES.get(field)
-    if known:
-        return known
+    field_name = _OF_TYPES.get(of, {}).get(field) or _NAMES.get(field)
+    if field_name:
+        return field_name
     if field in _CAPITALS:
         return field.upper()
-    for start, shown in _BEGIN.items():
+    for start, replacement in _BEGIN.items():
         rest = field.removeprefix(start)
         if rest != field and rest[:1].isupper():
-            return shown + rest
+            return replacement + rest
     return field[:1].upper() + field[1:]
 
 
@@ -123,10 +123,10 @@ def _as_is(value: Any) -> Any:
 
 def _pod_spec(show: Show, spec: JsonObject) -> JsonObject:
     """What is shared with the node stands in the security context."""
-    made: JsonObject = show(spec)
+    internal: JsonObject = show(spec)
     of_node = {go_name(key): spec.get(key, False if key in _HOST[:3] else None) for key in _HOST}
-    made["SecurityContext"] = {**of_node, **shown(f"{CORE}PodSecurityContext", spec.get("securityContext") or {})}
-    return made
+    internal["SecurityContext"] = {**of_node, **shown(f"{CORE}PodSecurityContext", spec.get("securityContext") or {})}
+    return internal
 
 
 def _fields(name: str) -> Iterator[tuple[str, str, Show]]:
@@ -179,8 +179,8 @@ def difference(name: str, old: Any, new: Any) -> str:
     import difflib  # noqa: PLC0415 - few objects are refused
 
     before, after = (_lines(shown(name, value)) for value in (old, new))
-    found = list(difflib.unified_diff(before, after, n=3, lineterm=""))[2:]
-    return "".join(f"{line}\n" for line in found)
+    lines = list(difflib.unified_diff(before, after, n=3, lineterm=""))[2:]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _lines(value: Any) -> list[str]:

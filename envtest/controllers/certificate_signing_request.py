@@ -44,12 +44,12 @@ class Asked:
         request = x509.load_pem_x509_csr(pem)
         names = request.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
         organizations = request.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
-        found: list[Any] = []
+        alternatives: list[Any] = []
         with suppress(x509.ExtensionNotFound):
-            found.extend(request.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
+            alternatives.extend(request.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
 
         def kind(*kinds: Any) -> tuple[str, ...]:
-            return tuple(str(n.value) for n in found if isinstance(n, kinds))
+            return tuple(str(n.value) for n in alternatives if isinstance(n, kinds))
 
         return cls(
             str(names[0].value) if names else "",
@@ -63,9 +63,9 @@ class Asked:
 # ------------------------------------------------------------------ core
 def refusal(signer: str, asked: Asked, usages: Sequence[str]) -> str:
     """Why a signer does not sign; empty where it does."""
-    wanted = "server auth" if signer == _SERVING else "client auth"
-    if signer != _LEGACY and (wanted not in usages or not set(usages) <= _BASE | {wanted}):
-        return f"usages did not match [{wanted} digital signature key encipherment]"
+    usage = "server auth" if signer == _SERVING else "client auth"
+    if signer != _LEGACY and (usage not in usages or not set(usages) <= _BASE | {usage}):
+        return f"usages did not match [{usage} digital signature key encipherment]"
     if signer in (_KUBELET, _SERVING):
         return _not_a_node(signer, asked)
     return ""
@@ -140,13 +140,13 @@ class SigningController(_Requests):
         if not is_true(conditions, "Approved") or is_true(conditions, "Failed") or status.get("certificate"):
             return None
         spec = request["spec"]
-        why = refusal(spec["signerName"], Asked.read(pem_of(request)), spec.get("usages") or ())
-        if why:
-            changed = with_decision(request, "Failed", "SignerValidationFailure", why, self.context.now())
+        reason = refusal(spec["signerName"], Asked.read(pem_of(request)), spec.get("usages") or ())
+        if reason:
+            changed = with_decision(request, "Failed", "SignerValidationFailure", reason, self.context.now())
         else:
             certificate = self.context.certify(pem_of(request), spec.get("usages") or (), spec.get("expirationSeconds"))
-            shown = base64.b64encode(certificate).decode()
-            changed = with_status(request, {**status, "certificate": shown})
+            encoded = base64.b64encode(certificate).decode()
+            changed = with_status(request, {**status, "certificate": encoded})
         await self.write([Update(SIGNING_REQUESTS, changed, "status")])
         return None
 
@@ -161,10 +161,10 @@ class ApprovingController(_Requests):
         request = self.informers.get(key)
         if request is None or decided(request) or request["spec"].get("signerName") != _KUBELET:
             return None
-        asked, spec = Asked.read(pem_of(request)), request["spec"]
-        if refusal(_KUBELET, asked, spec.get("usages") or ()):
+        attributes, spec = Asked.read(pem_of(request)), request["spec"]
+        if refusal(_KUBELET, attributes, spec.get("usages") or ()):
             return None
-        own = asked.name == spec.get("username")
+        own = attributes.name == spec.get("username")
         for part, text, fits in (
             ("selfnodeclient", "self kubelet client", own),
             ("nodeclient", "kubelet client", True),
@@ -201,8 +201,8 @@ class CleaningController(_Requests):
     async def reconcile(self, key: str) -> float | None:
         """See `Controller`."""
         request = self.informers.get(key)
-        left = None if request is None else seconds_left(request, self.context.now())
-        if request is None or left is None or left > 0:
-            return left
+        remaining = None if request is None else seconds_left(request, self.context.now())
+        if request is None or remaining is None or remaining > 0:
+            return remaining
         await self.write([Delete(SIGNING_REQUESTS, request)])
         return None

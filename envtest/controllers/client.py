@@ -65,8 +65,8 @@ class InProcessClient:
         answer = _decoded(await _whole(response), response.status)
         if response.status >= 400:
             raise api_error_from_status(answer, code=response.status)
-        found: JsonObject = answer
-        return found
+        decoded: JsonObject = answer
+        return decoded
 
 
 async def _whole(response: HttpResponse) -> bytes:
@@ -87,10 +87,10 @@ def _decoded(body: bytes, status: int) -> Any:
 
 
 def _options(wanted: Delete) -> JsonObject:
-    made: JsonObject = {
+    options: JsonObject = {
         "kind": "DeleteOptions",
         "apiVersion": "v1",
         "propagationPolicy": wanted.propagation,
         "preconditions": {"uid": wanted.obj["metadata"]["uid"]},
     }
-    return made if wanted.grace is None else {**made, "gracePeriodSeconds": wanted.grace}
+    return options if wanted.grace is None else {**options, "gracePeriodSeconds": wanted.grace}

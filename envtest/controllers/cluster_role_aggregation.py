@@ -14,17 +14,17 @@ from opsdk.structured_merge.value import JsonObject
 # ------------------------------------------------------------------ core
 def selectors_of(role: JsonObject) -> list[JsonObject]:
     """Whose rules a role gathers; nothing for roles with rules of their own."""
-    found: list[JsonObject] = (role.get("aggregationRule") or {}).get("clusterRoleSelectors") or []
-    return found
+    selectors: list[JsonObject] = (role.get("aggregationRule") or {}).get("clusterRoleSelectors") or []
+    return selectors
 
 
 def gathered(role: JsonObject, others: Iterable[JsonObject]) -> list[JsonObject]:
     """The rules that a role should have: each once, selector by selector, in the order of the roles' names."""
     own = role["metadata"]["name"]
-    named = sorted((o for o in others if o["metadata"]["name"] != own), key=lambda o: str(o["metadata"]["name"]))
+    roles = sorted((o for o in others if o["metadata"]["name"] != own), key=lambda o: str(o["metadata"]["name"]))
     rules: list[JsonObject] = []
     for selector in selectors_of(role):
-        chosen = (o for o in named if selects(selector, o["metadata"].get("labels") or {}))
+        chosen = (o for o in roles if selects(selector, o["metadata"].get("labels") or {}))
         for rule in (rule for other in chosen for rule in other.get("rules") or ()):
             if rule not in rules:
                 rules.append(rule)

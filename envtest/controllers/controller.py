@@ -119,16 +119,16 @@ class Controller(ABC):
 
     async def write(self, writes: Writes) -> None:
         """Carry them out in order; what is to be patched or deleted may be gone."""
-        for wanted in writes:
-            if isinstance(wanted, PendingEvent):
-                await self.events.tell(wanted)
+        for write in writes:
+            if isinstance(write, PendingEvent):
+                await self.events.tell(write)
             else:
-                await self.write_one(wanted)
+                await self.write_one(write)
 
     async def write_one(self, wanted: Write) -> JsonObject | None:
         """Carry out one write and tell of it; the object, None where it was gone already."""
         try:
-            made = await self.context.api.write(wanted)
+            written = await self.context.api.write(wanted)
         except NotFoundError:
             if not isinstance(wanted, Delete | Patch):
                 raise
@@ -139,8 +139,10 @@ class Controller(ABC):
                 await self.events.tell(wanted.failure, error=error.message)
             raise
         if wanted.note is not None:
-            await self.events.tell(wanted.note, name=(made.get("metadata") or wanted.obj["metadata"]).get("name", ""))
-        return made
+            await self.events.tell(
+                wanted.note, name=(written.get("metadata") or wanted.obj["metadata"]).get("name", "")
+            )
+        return written
 
 
 class Runner:

@@ -76,10 +76,10 @@ class View:
 
     def forget(self, uids: Collection[str | None]) -> None:
         """These are not active."""
-        left = [r for r in self.active if r.get("uid") not in uids]
+        remaining = [r for r in self.active if r.get("uid") not in uids]
         self.status.pop("active", None)
-        if left:
-            self.status["active"] = left
+        if remaining:
+            self.status["active"] = remaining
 
 
 # ------------------------------------------------------------------ core: times
@@ -98,13 +98,13 @@ class Times:
         when = when.replace(microsecond=0)
         while True:
             offset = self._offset(when)
-            shown = self.schedule.next((when + offset).replace(tzinfo=None))
-            if shown is None:
+            local_time = self.schedule.next((when + offset).replace(tzinfo=None))
+            if local_time is None:
                 return None
-            found = (shown - offset).replace(tzinfo=UTC)
-            change = self._change(when, found, offset)
+            timestamp = (local_time - offset).replace(tzinfo=UTC)
+            change = self._change(when, timestamp, offset)
             if change is None:
-                return found
+                return timestamp
             # The clock was set first: go on from there, and what it shows at that very moment counts.
             if self.shows(change):
                 return change
@@ -143,19 +143,19 @@ class Times:
             return since + timedelta(seconds=passed * self.schedule.period) if passed > 0 else None
         starts = [max(since, now - w) for w in _WINDOWS] + [since]
         for start in starts:
-            last, found = None, self.after(start)
-            while found is not None and found <= now:
-                last, found = found, self.after(found)
+            last, upcoming = None, self.after(start)
+            while upcoming is not None and upcoming <= now:
+                last, upcoming = upcoming, self.after(upcoming)
             if last is not None or start == since:
                 return last
         return None
 
     def many_missed(self, since: datetime, latest: datetime) -> bool:
         """Whether so many times have passed that something is wrong."""
-        at: datetime | None = since
+        timestamp: datetime | None = since
         for _ in range(_MANY):
-            at = self.after(at) if at is not None else None
-            if at is None or at > latest:
+            timestamp = self.after(timestamp) if timestamp is not None else None
+            if timestamp is None or timestamp > latest:
                 return False
         return True
 
@@ -221,18 +221,18 @@ def _began(job: JsonObject) -> tuple[str, str]:
 
 def _note(view: View) -> None:
     """Active are the jobs that it began and that go on; the last success is remembered."""
-    known = {r.get("uid") for r in view.active}
+    uids = {r.get("uid") for r in view.active}
     gone = {r.get("uid"): r for r in view.active}
     for job in view.jobs:
         uid, name = job["metadata"]["uid"], job["metadata"]["name"]
         gone.pop(uid, None)
         if is_finished(job):
-            if uid in known:
+            if uid in uids:
                 kind = "Complete" if is_true(conditions_of(job), "Complete") else "Failed"
                 view.tell("SawCompletedJob", f"Saw completed job: {name}, condition: {kind}")
                 view.forget({uid})
             _remember_success(view, job)
-        elif uid not in known:
+        elif uid not in uids:
             text = f"Saw a job that the controller did not create or forgot: {name}"
             view.tell("UnexpectedJob", text, warning=True)
     for reference in gone.values():
@@ -251,8 +251,8 @@ def _may_begin(view: View, due: datetime) -> bool:
     spec = view.owner["spec"]
     limit = spec.get("startingDeadlineSeconds")
     if limit is not None and due + timedelta(seconds=limit) < view.now:
-        shown = due.strftime("%a, %d %b %Y %H:%M:%S +0000")
-        view.tell("MissSchedule", f"Missed scheduled time to start a job: {shown}", warning=True)
+        timestamp = due.strftime("%a, %d %b %Y %H:%M:%S +0000")
+        view.tell("MissSchedule", f"Missed scheduled time to start a job: {timestamp}", warning=True)
         return False
     name = job_name(view.owner, due)
     if stamp(due) == view.status.get("lastScheduleTime") or any(r.get("name") == name for r in view.active):
@@ -290,11 +290,11 @@ def _tidy(view: View) -> None:
     """Finished jobs beyond the limits go, those that began first."""
     spec = view.owner["spec"]
     for kind, limit in (("Complete", "successfulJobsHistoryLimit"), ("Failed", "failedJobsHistoryLimit")):
-        kept = spec.get(limit)
-        if kept is None:
+        history_limit = spec.get(limit)
+        if history_limit is None:
             continue
         ended = [j for j in view.jobs if is_true(conditions_of(j), kind) and not deleting(j)]
-        _drop(view, ended[: max(len(ended) - kept, 0)])
+        _drop(view, ended[: max(len(ended) - history_limit, 0)])
 
 
 def job_name(owner: JsonObject, due: datetime) -> str:
@@ -307,20 +307,20 @@ def job_for(owner: JsonObject, due: datetime, zone: ZoneInfo) -> JsonObject:
     template = owner["spec"]["jobTemplate"]
     meta = template.get("metadata") or {}
     local = due.astimezone(zone).isoformat() if owner["spec"].get("timeZone") else stamp(due)
-    made: JsonObject = {
+    job: JsonObject = {
         "name": job_name(owner, due),
         "namespace": owner["metadata"]["namespace"],
         "annotations": {**(meta.get("annotations") or {}), SCHEDULED: local.replace("+00:00", "Z")},
         "ownerReferences": [owner_reference(owner)],
     }
     if meta.get("labels"):
-        made["labels"] = dict(meta["labels"])
-    return {"kind": "Job", "apiVersion": "batch/v1", "metadata": made, "spec": copy_tree(template.get("spec") or {})}
+        job["labels"] = dict(meta["labels"])
+    return {"kind": "Job", "apiVersion": "batch/v1", "metadata": job, "spec": copy_tree(template.get("spec") or {})}
 
 
 def _reference(job: JsonObject) -> JsonObject:
-    named = {k: job["metadata"][k] for k in ("namespace", "name", "uid", "resourceVersion")}
-    return {"kind": "Job", "apiVersion": "batch/v1", **named}
+    reference = {k: job["metadata"][k] for k in ("namespace", "name", "uid", "resourceVersion")}
+    return {"kind": "Job", "apiVersion": "batch/v1", **reference}
 
 
 # ------------------------------------------------------------------ shell
@@ -345,12 +345,12 @@ class CronJobController(Controller):
         owner = self.informers.get(key)
         if owner is None:
             return None
-        found = self.informers.dependents(owner["metadata"]["uid"], JOBS.prefix)
-        made = plan(owner, [j for j in found if controlled_by(j, owner)], self.context.now())
-        await self.write(made.writes)
-        if made.due is not None:
-            await self._begin(key, owner, made.due)
-        return made.again
+        jobs = self.informers.dependents(owner["metadata"]["uid"], JOBS.prefix)
+        result = plan(owner, [j for j in jobs if controlled_by(j, owner)], self.context.now())
+        await self.write(result.writes)
+        if result.due is not None:
+            await self._begin(key, owner, result.due)
+        return result.again
 
     async def _begin(self, key: str, owner: JsonObject, due: Due) -> None:
         done = PendingEvent(owner, "SuccessfulCreate", f"Created job {due.job['metadata']['name']}")

@@ -67,8 +67,8 @@ class View:
     @property
     def unavailable(self) -> int:
         """How many nodes may be without an available pod during an update."""
-        found = scaled(_rolling(self.owner).get("maxUnavailable", 1), len(self.nodes), up=True)
-        return found if found or self.surge else 1
+        unavailable = scaled(_rolling(self.owner).get("maxUnavailable", 1), len(self.nodes), up=True)
+        return unavailable if unavailable or self.surge else 1
 
     def current(self, pod: JsonObject) -> bool:
         """Whether a pod is of the present template."""
@@ -89,8 +89,8 @@ class View:
 
 
 def _rolling(owner: JsonObject) -> JsonObject:
-    found: JsonObject = (owner["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
-    return found
+    rolling_update: JsonObject = (owner["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
+    return rolling_update
 
 
 def _rolls(owner: JsonObject) -> bool:
@@ -110,10 +110,10 @@ def node_of(pod: JsonObject) -> str:
 
 def _tolerations(spec: JsonObject) -> list[JsonObject]:
     """Those of a pod's spec, and those that every pod of a daemon set has."""
-    given: list[JsonObject] = list(spec.get("tolerations") or ())
+    tolerations: list[JsonObject] = list(spec.get("tolerations") or ())
     keys = [*_TOLERATED, *([_OF_NETWORKS] if spec.get("hostNetwork") else [])]
     own = [{"key": key, "operator": "Exists", "effect": effect} for key, effect in keys]
-    return [*(t for t in given if t not in own), *own]
+    return [*(t for t in tolerations if t not in own), *own]
 
 
 def suits(owner: JsonObject, node: JsonObject) -> tuple[bool, bool]:
@@ -132,11 +132,11 @@ def plan(view: View) -> Plan:
     """One step of a daemon set."""
     if deleting(view.owner):
         return Plan([])
-    waits = [w for found in view.pods.values() for p in found if (w := view.wait_for(p)) is not None and w > 0]
+    waits = [w for node_pods in view.pods.values() for p in node_pods if (w := view.wait_for(p)) is not None and w > 0]
     waits.extend(w for w in view.paused.values() if w > 0)
-    kept = controller_history.keep(view.owner, view.revisions)
+    revisions = controller_history.keep(view.owner, view.revisions)
     # Pods are made of a revision: it comes first.
-    writes: list[Write | PendingEvent] = [*kept, *(_manage(view) or (_roll(view) if _rolls(view.owner) else []))]
+    writes: list[Write | PendingEvent] = [*revisions, *(_manage(view) or (_roll(view) if _rolls(view.owner) else []))]
     status = count(view)
     if status != (view.owner.get("status") or {}):
         writes.append(Update(DAEMON_SETS, with_status(view.owner, status), "status"))
@@ -152,8 +152,8 @@ def _manage(view: View) -> list[Write | PendingEvent]:
     """Pods where they are missing; none where they do not belong, no second ones, no finished ones."""
     empty = (n for n in view.nodes if not view.pods.get(n))
     writes: list[Write | PendingEvent] = [make_pod(_new(view, n), view.owner) for n in empty]
-    for node, found in view.pods.items():
-        live = [p for p in found if not deleting(p)]
+    for node, node_pods in view.pods.items():
+        live = [p for p in node_pods if not deleting(p)]
         if node in view.nodes or node in view.kept:
             writes.extend(_tidy(view, node, live))
         else:
@@ -193,8 +193,8 @@ def _beyond_surge(view: View, running: Sequence[JsonObject]) -> list[JsonObject]
 
 def _new(view: View, node: str) -> JsonObject:
     pod = pod_from_template(view.owner["spec"]["template"], view.owner)
-    given = (view.owner["metadata"].get("annotations") or {}).get(_OF_TEMPLATE)
-    own = {controller_history.HASH: view.digest, **({_GENERATION: given} if given else {})}
+    hash_label = (view.owner["metadata"].get("annotations") or {}).get(_OF_TEMPLATE)
+    own = {controller_history.HASH: view.digest, **({_GENERATION: hash_label} if hash_label else {})}
     pod["metadata"]["labels"] = {**(pod["metadata"].get("labels") or {}), **own}
     pod["spec"]["tolerations"] = _tolerations(pod["spec"])
     _pin(pod["spec"], node)
@@ -222,7 +222,7 @@ def _pair(view: View, pods: Sequence[JsonObject]) -> tuple[JsonObject | None, Js
 
 def _roll(view: View) -> list[Write]:
     """Old pods go, or new ones come beside them, as many at once as the strategy allows."""
-    pairs = [(node, _pair(view, found)) for node, found in view.pods.items() if found]
+    pairs = [(node, _pair(view, node_pods)) for node, node_pods in view.pods.items() if node_pods]
     return _surge(view, pairs) if view.surge else _replace(view, pairs)
 
 
@@ -263,7 +263,7 @@ def count(view: View) -> JsonObject:
     """The status."""
     pods = [p for node in view.nodes if (p := view.on(node)) is not None]
     available = sum(view.available(p) for p in pods)
-    made = {
+    status = {
         "observedGeneration": view.owner["metadata"].get("generation", 0),
         "updatedNumberScheduled": sum(view.current(p) for p in pods),
         "numberAvailable": available,
@@ -271,10 +271,10 @@ def count(view: View) -> JsonObject:
     }
     return {
         "currentNumberScheduled": len(pods),
-        "numberMisscheduled": sum(bool(found) for node, found in view.pods.items() if node not in view.nodes),
+        "numberMisscheduled": sum(bool(node_pods) for node, node_pods in view.pods.items() if node not in view.nodes),
         "desiredNumberScheduled": len(view.nodes),
         "numberReady": sum(view.wait_for(p) is not None for p in pods),
-        **{k: v for k, v in made.items() if v},
+        **{k: v for k, v in status.items() if v},
     }
 
 
@@ -300,39 +300,39 @@ class DaemonSetController(PlanningController):
         self.informers.on(NODES, self._node)
 
     def _node(self, event: Event) -> None:
-        seen = [None if o is None else (o["metadata"].get("labels"), taints_of(o)) for o in (event.old, event.new)]
-        if seen[0] != seen[1]:
+        states = [None if o is None else (o["metadata"].get("labels"), taints_of(o)) for o in (event.old, event.new)]
+        if states[0] != states[1]:
             for key in self.informers.all(DAEMON_SETS):
                 self.queue.add(key)
 
     def plan(self, owner: JsonObject, pods: Sequence[JsonObject], loose: Sequence[JsonObject], failed: str) -> Plan:
         """See `PlanningController`."""
-        mine, moves = claim(owner, pods, loose)
+        claimed, moves = claim(owner, pods, loose)
         by_node: dict[str, list[JsonObject]] = {}
-        for pod in sorted(mine, key=age_order):
+        for pod in sorted(claimed, key=age_order):
             by_node.setdefault(node_of(pod), []).append(pod)
         suited = {n["metadata"]["name"]: suits(owner, n) for n in self.informers.all(NODES).values()}
-        kept = self.informers.dependents(owner["metadata"]["uid"], REVISIONS.prefix)
-        nodes = [n for n, (wanted, _) in suited.items() if wanted]
+        revisions = self.informers.dependents(owner["metadata"]["uid"], REVISIONS.prefix)
+        nodes = [n for n, (should_run, _) in suited.items() if should_run]
         view = View(
-            owner, by_node, nodes, kept, self.context.now(), frozenset(n for n, (_, may) in suited.items() if may)
+            owner, by_node, nodes, revisions, self.context.now(), frozenset(n for n, (_, may) in suited.items() if may)
         )
         view = replace(view, paused=self._pauses(view))
-        made = plan(view)
-        without = [w for w in made.writes if not failed or not isinstance(w, Create) or w.resource != PODS]
-        return Plan([*moves, *without], made.again)
+        result = plan(view)
+        without = [w for w in result.writes if not failed or not isinstance(w, Create) or w.resource != PODS]
+        return Plan([*moves, *without], result.again)
 
     def _pauses(self, view: View) -> dict[str, float]:
         """By node, how long a pod that failed stays; what is not to wait is counted."""
         uid, now = view.owner["metadata"]["uid"], self.context.clock.now()
         pauses: dict[str, float] = {}
-        for node, found in view.pods.items():
-            if not any(phase_of(p) == "Failed" and not deleting(p) for p in found):
+        for node, node_pods in view.pods.items():
+            if not any(phase_of(p) == "Failed" and not deleting(p) for p in node_pods):
                 continue
             key = (uid, node, view.digest)
             times, last = self._failures.get(key, (0, 0.0))
-            left = last + min(_PAUSE * 2.0 ** min(times - 1, 12), _LONGEST_PAUSE) - now if times else 0.0
-            pauses[node] = left
-            if left <= 0:
+            remaining = last + min(_PAUSE * 2.0 ** min(times - 1, 12), _LONGEST_PAUSE) - now if times else 0.0
+            pauses[node] = remaining
+            if remaining <= 0:
                 self._failures[key] = (times + 1, now)
         return pauses

@@ -76,10 +76,10 @@ def plan(view: View) -> Plan:
         cleaned = _clean(view, always=True) if view.deployment["spec"].get("paused") else []
         return Plan([*writes, *cleaned, *_status(view, None, None)])
     writes = _recreate(view, revision) if _strategy(view) == "Recreate" else _roll(view, revision)
-    made = next((w for w in writes if isinstance(w, Create)), None)
-    known = view.new is not None or made is not None
-    name = made.obj["metadata"]["name"] if made is not None else _name(view.new)
-    writes.extend(_status(view, name if made else None, revision if known else None))
+    create = next((w for w in writes if isinstance(w, Create)), None)
+    exists = view.new is not None or create is not None
+    name = create.obj["metadata"]["name"] if create is not None else _name(view.new)
+    writes.extend(_status(view, name if create else None, revision if exists else None))
     writes.extend(_clean(view))
     return Plan(writes, _deadline(view))
 
@@ -94,12 +94,14 @@ def _name(obj: JsonObject | None) -> str:
 
 def _create(view: View, revision: int) -> Create:
     size = rollout.new_size(view.deployment, None, view.old)
-    made = rollout.new_replica_set(view.deployment, replicas=size, revision=revision)
-    made["metadata"]["ownerReferences"] = [owner_reference(view.deployment)]
-    name = made["metadata"]["name"]
+    replica_set = rollout.new_replica_set(view.deployment, replicas=size, revision=revision)
+    replica_set["metadata"]["ownerReferences"] = [owner_reference(view.deployment)]
+    name = replica_set["metadata"]["name"]
     done = _scaled(view, name, 0, size) if size else None
     text = f'Failed to create new replica set "{name}": {{error}}'
-    return Create(REPLICA_SETS, made, note=done, failure=PendingEvent(view.deployment, _REFUSED, text, warning=True))
+    return Create(
+        REPLICA_SETS, replica_set, note=done, failure=PendingEvent(view.deployment, _REFUSED, text, warning=True)
+    )
 
 
 def _scaled(view: View, name: str, before: int, after: int) -> PendingEvent:
@@ -136,8 +138,8 @@ def _resize(view: View, sizes: dict[str, int], revision: int, *, everyone: bool 
     writes: list[Write] = []
     for item in view.sets:
         before, size = replicas_of(item), sizes.get(_name(item), replicas_of(item))
-        told = size != before or (everyone and size > 0)
-        annotations = _annotations(view, item, revision, told=told)
+        resized = size != before or (everyone and size > 0)
+        annotations = _annotations(view, item, revision, told=resized)
         spec = {**item["spec"], "replicas": size}
         if item is view.new:
             spec["minReadySeconds"] = view.deployment["spec"].get("minReadySeconds", 0)
@@ -153,14 +155,14 @@ def _resize(view: View, sizes: dict[str, int], revision: int, *, everyone: bool 
 def _annotations(view: View, item: JsonObject, revision: int, *, told: bool) -> JsonObject:
     """Those of a replica set; `told` of the deployment's wish."""
     before: JsonObject = item["metadata"].get("annotations") or {}
-    wanted = rollout.annotations_for(view.deployment, revision)
+    annotations = rollout.annotations_for(view.deployment, revision)
     if item is not view.new:
-        return {**before, **({k: wanted[k] for k in (rollout.DESIRED, rollout.MAXIMUM)} if told else {})}
+        return {**before, **({k: annotations[k] for k in (rollout.DESIRED, rollout.MAXIMUM)} if told else {})}
     was = before.get(rollout.REVISION)
-    if was and was != wanted[rollout.REVISION]:
+    if was and was != annotations[rollout.REVISION]:
         past = [*filter(None, before.get(rollout.HISTORY, "").split(",")), was]
-        wanted[rollout.HISTORY] = ",".join(past)
-    return {**before, **wanted}
+        annotations[rollout.HISTORY] = ",".join(past)
+    return {**before, **annotations}
 
 
 def _clean(view: View, *, always: bool = False) -> list[Write]:
@@ -183,8 +185,8 @@ def _clean(view: View, *, always: bool = False) -> list[Write]:
 def count(view: View) -> JsonObject:
     """The numbers of the status."""
     available = rollout.total(view.sets, "availableReplicas")
-    told = all("terminatingReplicas" in (s.get("status") or {}) for s in view.sets)
-    going = {"terminatingReplicas": rollout.total(view.sets, "terminatingReplicas")} if told else {}
+    reported = all("terminatingReplicas" in (s.get("status") or {}) for s in view.sets)
+    going = {"terminatingReplicas": rollout.total(view.sets, "terminatingReplicas")} if reported else {}
     return {
         **going,
         "observedGeneration": view.deployment["metadata"].get("generation", 0),
@@ -197,8 +199,8 @@ def count(view: View) -> JsonObject:
 
 
 def _complete(view: View, counts: JsonObject) -> bool:
-    wanted = replicas_of(view.deployment)
-    return all(counts[k] == wanted for k in ("updatedReplicas", "replicas", "availableReplicas"))
+    replicas = replicas_of(view.deployment)
+    return all(counts[k] == replicas for k in ("updatedReplicas", "replicas", "availableReplicas"))
 
 
 def _condition(kind: str, status: str, reason: str, message: str, now: str) -> JsonObject:
@@ -259,8 +261,8 @@ def _progress(view: View, counts: JsonObject, created: str | None, conditions: l
     if _moved(deployment, counts):
         text = f'ReplicaSet "{name}" is progressing.'
         return _put(conditions, _condition("Progressing", "True", "ReplicaSetUpdated", text, now), touch=True)
-    left = _seconds_left(view)
-    if left is not None and left <= 0:
+    remaining = _seconds_left(view)
+    if remaining is not None and remaining <= 0:
         text = f'ReplicaSet "{name}" has timed out progressing.'
         return _put(conditions, _condition("Progressing", "False", _LATE, text, now))
     if before is None:
@@ -277,13 +279,13 @@ def _has_deadline(deployment: JsonObject) -> bool:
 def _failures(view: View, conditions: list[JsonObject]) -> list[JsonObject]:
     """``ReplicaFailure`` of a replica set, the new one's first, shows on the deployment for as long as it stands."""
     sets = [*([view.new] if view.new is not None else []), *view.old]
-    found = next((c for s in sets if (c := condition_in(conditions_of(s), "ReplicaFailure")) is not None), None)
-    if found is None:
+    failure = next((c for s in sets if (c := condition_in(conditions_of(s), "ReplicaFailure")) is not None), None)
+    if failure is None:
         return [c for c in conditions if c.get("type") != "ReplicaFailure"]
-    shown = _condition(
-        "ReplicaFailure", found["status"], found.get("reason", ""), found.get("message", ""), stamp(view.now)
+    condition = _condition(
+        "ReplicaFailure", failure["status"], failure.get("reason", ""), failure.get("message", ""), stamp(view.now)
     )
-    return _put(conditions, shown)
+    return _put(conditions, condition)
 
 
 def _moved(deployment: JsonObject, counts: JsonObject) -> bool:
@@ -313,9 +315,9 @@ def _seconds_left(view: View) -> float | None:
 
 
 def _deadline(view: View) -> float | None:
-    left = _seconds_left(view)
+    remaining = _seconds_left(view)
     # Timestamps are whole seconds: a look in the same second as the deadline would come too early.
-    return None if left is None or left <= 0 or _complete(view, count(view)) else left + 1
+    return None if remaining is None or remaining <= 0 or _complete(view, count(view)) else remaining + 1
 
 
 def _status(view: View, created: str | None, revision: int | None) -> list[Write]:
@@ -324,8 +326,8 @@ def _status(view: View, created: str | None, revision: int | None) -> list[Write
     counts = count(view)
     conditions = _put(conditions_of(deployment), _available(view, counts, stamp(view.now)))
     conditions = _failures(view, _progress(view, counts, created, conditions))
-    kept = {k: v for k, v in (deployment.get("status") or {}).items() if k == "collisionCount"}
-    status = {**kept, **without_zeros(counts), "conditions": conditions}
+    status_rest = {k: v for k, v in (deployment.get("status") or {}).items() if k == "collisionCount"}
+    status = {**status_rest, **without_zeros(counts), "conditions": conditions}
     if "terminatingReplicas" in counts:
         status["terminatingReplicas"] = counts["terminatingReplicas"]
     annotations = dict(deployment["metadata"].get("annotations") or {})
@@ -342,21 +344,21 @@ def adoptions(
 ) -> tuple[list[JsonObject], list[Write]]:
     """The replica sets that are the deployment's, and those that it takes in or lets go."""
     selector = deployment["spec"].get("selector") or {}
-    mine: list[JsonObject] = []
+    owned: list[JsonObject] = []
     writes: list[Write] = []
     for item in sets:
         if not controlled_by(item, deployment):
             continue
         if selects(selector, item["metadata"].get("labels") or {}):
-            mine.append(item)
+            owned.append(item)
         else:
             uid = deployment["metadata"]["uid"]
-            kept = [o for o in item["metadata"]["ownerReferences"] if o.get("uid") != uid]
-            writes.append(_owners(item, kept))
+            references = [o for o in item["metadata"]["ownerReferences"] if o.get("uid") != uid]
+            writes.append(_owners(item, references))
     if not deleting(deployment):
-        found = [s for s in loose if not deleting(s) and selects(selector, s["metadata"].get("labels") or {})]
-        writes.extend(_owners(s, [owner_reference(deployment)]) for s in found)
-    return mine, writes
+        matching = [s for s in loose if not deleting(s) and selects(selector, s["metadata"].get("labels") or {})]
+        writes.extend(_owners(s, [owner_reference(deployment)]) for s in matching)
+    return owned, writes
 
 
 def _owners(item: JsonObject, owners: list[JsonObject]) -> Patch:
@@ -408,8 +410,8 @@ class DeploymentController(Controller):
         if owner is None or owner.get("kind") != REPLICA_SETS.kind:
             return
         namespace = event.obj["metadata"]["namespace"]
-        found = self.informers.get(REPLICA_SETS.key(namespace, owner["name"]))
-        above = None if found is None else controller_of(found)
+        replica_set = self.informers.get(REPLICA_SETS.key(namespace, owner["name"]))
+        above = None if replica_set is None else controller_of(replica_set)
         if above is not None:
             self.queue.add(DEPLOYMENTS.key(namespace, above["name"]))
 
@@ -420,19 +422,19 @@ class DeploymentController(Controller):
             return None
         meta = deployment["metadata"]
         owned = self.informers.dependents(meta["uid"], REPLICA_SETS.prefix)
-        mine, moves = adoptions(deployment, owned, self.informers.loose(REPLICA_SETS, meta["namespace"]))
+        claimed, moves = adoptions(deployment, owned, self.informers.loose(REPLICA_SETS, meta["namespace"]))
         if moves:
             await self.write(moves)
             return 0.0
-        new, old = rollout.split(deployment, mine)
-        made = plan(View(deployment, new, old, self._running(old), self.context.now()))
+        new, old = rollout.split(deployment, claimed)
+        result = plan(View(deployment, new, old, self._running(old), self.context.now()))
         try:
-            await self.write(made.writes)
+            await self.write(result.writes)
         except ApiError as error:
             if error is self.told:
                 await self._admit(key, error)
             raise
-        return made.again
+        return result.again
 
     async def _admit(self, key: str, error: ApiError) -> None:
         """The replica set could not be made: the status says so, or that its name is taken."""

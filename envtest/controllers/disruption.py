@@ -70,32 +70,32 @@ def expected(view: View) -> tuple[int, int]:
 
 def disrupted(view: View) -> tuple[JsonObject, float | None]:
     """The evicted pods that are still expected to go, and the seconds until the first has had its time."""
-    known = (view.budget.get("status") or {}).get("disruptedPods") or {}
-    kept: JsonObject = {}
+    recorded = (view.budget.get("status") or {}).get("disruptedPods") or {}
+    pods: JsonObject = {}
     waits: list[float] = []
     for pod in view.pods:
-        since = known.get(pod["metadata"]["name"])
+        since = recorded.get(pod["metadata"]["name"])
         if since is None or deleting(pod):
             continue
-        left = _PATIENCE - (view.now - parse_time(since)).total_seconds()
-        if left > 0:
-            kept[pod["metadata"]["name"]] = since
-            waits.append(left)
-    return kept, min(waits, default=None)
+        remaining = _PATIENCE - (view.now - parse_time(since)).total_seconds()
+        if remaining > 0:
+            pods[pod["metadata"]["name"]] = since
+            waits.append(remaining)
+    return pods, min(waits, default=None)
 
 
 def count(view: View) -> tuple[JsonObject, float | None]:
     """The status, and when to look again."""
     going, again = disrupted(view)
-    whole, wanted = expected(view)
+    whole, desired = expected(view)
     healthy = sum(is_ready(p) and not deleting(p) and p["metadata"]["name"] not in going for p in view.pods)
-    allowed = max(healthy - wanted, 0) if whole else 0
+    allowed = max(healthy - desired, 0) if whole else 0
     generation = view.budget["metadata"].get("generation", 0)
     status: JsonObject = {
         "observedGeneration": generation,
         "disruptionsAllowed": allowed,
         "currentHealthy": healthy,
-        "desiredHealthy": wanted,
+        "desiredHealthy": desired,
         "expectedPods": whole,
         "conditions": with_condition(conditions_of(view.budget), _verdict(view, allowed)),
     }
@@ -121,21 +121,21 @@ def _condition(budget: JsonObject, status: str, reason: str, message: str, now: 
 def failed(budget: JsonObject, why: str, now: datetime) -> JsonObject:
     """The status where the count failed: nothing may be evicted."""
     conditions = conditions_of(budget)
-    known = condition_in(conditions, "DisruptionAllowed")
+    condition = condition_in(conditions, "DisruptionAllowed")
     new = _condition(budget, "False", "SyncFailed", why, now)
-    same = known is not None and all(known.get(k) == new[k] for k in ("status", "reason", "message"))
+    same = condition is not None and all(condition.get(k) == new[k] for k in ("status", "reason", "message"))
     before = budget.get("status") or {}
     counts = {k: before.get(k, 0) for k in ("currentHealthy", "desiredHealthy", "expectedPods")}
-    made = conditions if same else with_condition(conditions, new)
-    return {**before, **counts, "disruptionsAllowed": 0, "conditions": made}
+    updated = conditions if same else with_condition(conditions, new)
+    return {**before, **counts, "disruptionsAllowed": 0, "conditions": updated}
 
 
 def seconds_of_disruption(pod: JsonObject, now: datetime) -> float | None:
     """For how long a pod is still expected to go; None where it is not, or where it does."""
-    known = condition_in(conditions_of(pod), "DisruptionTarget") or {}
-    if known.get("status") != "True" or deleting(pod) or phase_of(pod) in ("Succeeded", "Failed"):
+    condition = condition_in(conditions_of(pod), "DisruptionTarget") or {}
+    if condition.get("status") != "True" or deleting(pod) or phase_of(pod) in ("Succeeded", "Failed"):
         return None
-    since = parse_time(known["lastTransitionTime"]) if known.get("lastTransitionTime") else now
+    since = parse_time(condition["lastTransitionTime"]) if condition.get("lastTransitionTime") else now
     return _PATIENCE - (now - since).total_seconds()
 
 
@@ -186,27 +186,27 @@ class DisruptionController(Controller):
 
     async def _stale(self, pod: JsonObject) -> float | None:
         """A pod that was to go, and did not, is not to go any more."""
-        left = seconds_of_disruption(pod, self.context.now())
-        if left is None or left > 0:
-            return left
-        known = condition_in(conditions_of(pod), "DisruptionTarget") or {}
+        remaining = seconds_of_disruption(pod, self.context.now())
+        if remaining is None or remaining > 0:
+            return remaining
+        condition = condition_in(conditions_of(pod), "DisruptionTarget") or {}
         over = {"type": "DisruptionTarget", "status": "False", "lastTransitionTime": stamp(self.context.now())}
-        conditions = with_condition(conditions_of(pod), {"lastProbeTime": known.get("lastProbeTime"), **over})
+        conditions = with_condition(conditions_of(pod), {"lastProbeTime": condition.get("lastProbeTime"), **over})
         await self.write([Update(PODS, with_status(pod, {**pod["status"], "conditions": conditions}), "status")])
         return None
 
     async def _scale(self, pods: Sequence[JsonObject]) -> dict[str, int]:
         """How many pods the owners want; pods without an owner count for nothing."""
-        found: dict[str, int] = {}
-        known: set[str] = set()
+        scales: dict[str, int] = {}
+        uids: set[str] = set()
         for pod in pods:
             owner = controller_of(pod)
-            if owner is None or owner["uid"] in known:
+            if owner is None or owner["uid"] in uids:
                 continue
-            known.add(owner["uid"])
+            uids.add(owner["uid"])
             uid, size = await self._size(pod, owner)
-            found[uid] = size
-        return found
+            scales[uid] = size
+        return scales
 
     async def _size(self, pod: JsonObject, owner: JsonObject) -> tuple[str, int]:
         """The uid and the wish of whoever decides about a pod: a replica set's deployment, else the owner."""

@@ -22,28 +22,28 @@ _SLICE_SIZE = 100
 # ------------------------------------------------------------------ core
 def backends(service: JsonObject, pods: Iterable[JsonObject]) -> list[JsonObject]:
     """The pods that stand behind a service, by name."""
-    wanted = (service["spec"].get("selector") or {}).items()
-    found = [
+    selector = (service["spec"].get("selector") or {}).items()
+    matching = [
         p
         for p in pods
-        if wanted <= (p["metadata"].get("labels") or {}).items()
+        if selector <= (p["metadata"].get("labels") or {}).items()
         and (p.get("status") or {}).get("podIP")
         and phase_of(p) not in ("Succeeded", "Failed")
     ]
-    return sorted(found, key=lambda p: p["metadata"]["name"])
+    return sorted(matching, key=lambda p: p["metadata"]["name"])
 
 
 def ports_of(service: JsonObject, pods: Sequence[JsonObject], *, names: bool) -> list[JsonObject]:
     """The ports where the pods listen; `names` says whether an empty name is written down."""
-    made: list[JsonObject] = []
+    service_ports: list[JsonObject] = []
     for port in service["spec"].get("ports") or ():
         number = _number(port.get("targetPort", port.get("port")), pods)
         if number is not None:
             entry: JsonObject = {"port": number, "protocol": port.get("protocol", "TCP")}
             if names or port.get("name"):
                 entry["name"] = port.get("name", "")
-            made.append(entry)
-    return made
+            service_ports.append(entry)
+    return service_ports
 
 
 def _number(target: Any, pods: Sequence[JsonObject]) -> int | None:
@@ -63,15 +63,15 @@ def _target(pod: JsonObject) -> JsonObject:
 
 
 def _endpoint(service: JsonObject, pod: JsonObject) -> JsonObject:
-    made: JsonObject = {
+    endpoint: JsonObject = {
         "addresses": [pod["status"]["podIP"]],
         "conditions": {"ready": _ready(service, pod), "serving": is_ready(pod), "terminating": deleting(pod)},
         "nodeName": pod["spec"].get("nodeName", ""),
         "targetRef": _target(pod),
     }
     if pod["spec"].get("hostname") and pod["spec"].get("subdomain") == service["metadata"]["name"]:
-        made["hostname"] = pod["spec"]["hostname"]
-    return made
+        endpoint["hostname"] = pod["spec"]["hostname"]
+    return endpoint
 
 
 def _selects(service: JsonObject) -> bool:
@@ -87,18 +87,18 @@ def plan_slices(service: JsonObject, pods: Sequence[JsonObject], slices: Sequenc
     """The writes that make the slices of a service true."""
     if not _selects(service) or deleting(service):
         return []
-    found = [_endpoint(service, p) for p in pods]
-    chunks = [found[n : n + _SLICE_SIZE] for n in range(0, len(found), _SLICE_SIZE)] or [[]]
+    endpoints = [_endpoint(service, p) for p in pods]
+    chunks = [endpoints[n : n + _SLICE_SIZE] for n in range(0, len(endpoints), _SLICE_SIZE)] or [[]]
     ports = ports_of(service, pods, names=True)
-    known = sorted(slices, key=lambda s: s["metadata"]["name"])
+    existing = sorted(slices, key=lambda s: s["metadata"]["name"])
     writes: list[Write] = []
     for number, chunk in enumerate(chunks):
-        wanted = {"addressType": "IPv4", "endpoints": chunk, "ports": ports}
-        if number >= len(known):
-            writes.append(Create(SLICES, {**_slice(service), **wanted}))
-        elif any((known[number].get(k) or []) != v for k, v in wanted.items()):
-            writes.append(Update(SLICES, {**known[number], **wanted}))
-    writes.extend(Delete(SLICES, s) for s in known[len(chunks) :])
+        desired = {"addressType": "IPv4", "endpoints": chunk, "ports": ports}
+        if number >= len(existing):
+            writes.append(Create(SLICES, {**_slice(service), **desired}))
+        elif any((existing[number].get(k) or []) != v for k, v in desired.items()):
+            writes.append(Update(SLICES, {**existing[number], **desired}))
+    writes.extend(Delete(SLICES, s) for s in existing[len(chunks) :])
     return writes
 
 
@@ -120,16 +120,16 @@ def _slice(service: JsonObject) -> JsonObject:
 def plan_endpoints(service: JsonObject | None, pods: Sequence[JsonObject], known: JsonObject | None) -> list[Write]:
     """The writes that make the Endpoints of a service (None: it is gone) true."""
     if service is None or deleting(service):
-        mine = known is not None and _MIRRORED in (known["metadata"].get("labels") or {})
-        return [Delete(ENDPOINTS, known)] if mine and known is not None else []
+        mirrored = known is not None and _MIRRORED in (known["metadata"].get("labels") or {})
+        return [Delete(ENDPOINTS, known)] if mirrored and known is not None else []
     if not _selects(service):
         return []
     subsets = _subsets(service, [p for p in pods if not deleting(p)])
     meta = service["metadata"]
     if known is None:
         labels = {**(meta.get("labels") or {}), _MIRRORED: "endpoint-controller", **_headless(service)}
-        made = {"name": meta["name"], "namespace": meta["namespace"], "labels": labels}
-        return [Create(ENDPOINTS, {"kind": "Endpoints", "apiVersion": "v1", "metadata": made, "subsets": subsets})]
+        metadata = {"name": meta["name"], "namespace": meta["namespace"], "labels": labels}
+        return [Create(ENDPOINTS, {"kind": "Endpoints", "apiVersion": "v1", "metadata": metadata, "subsets": subsets})]
     return [] if (known.get("subsets") or []) == subsets else [Update(ENDPOINTS, {**known, "subsets": subsets})]
 
 
@@ -138,12 +138,12 @@ def _subsets(service: JsonObject, pods: Sequence[JsonObject]) -> list[JsonObject
     others = sorted((_address(p) for p in pods if not _ready(service, p)), key=_ip)
     if not pods:
         return []
-    made: JsonObject = {"ports": ports_of(service, pods, names=False)}
+    subset: JsonObject = {"ports": ports_of(service, pods, names=False)}
     if ready:
-        made["addresses"] = ready
+        subset["addresses"] = ready
     if others:
-        made["notReadyAddresses"] = others
-    return [made]
+        subset["notReadyAddresses"] = others
+    return [subset]
 
 
 def _address(pod: JsonObject) -> JsonObject:
@@ -165,8 +165,8 @@ class ByLabel:
 
     def smallest(self, namespace: str, labels: JsonObject) -> list[str]:
         """The keys under the rarest of some labels: whoever has all of them is among these."""
-        found = [list(self._keys.get((namespace, *pair), ())) for pair in labels.items()]
-        return min(found, key=len) if found else []
+        candidates = [list(self._keys.get((namespace, *pair), ())) for pair in labels.items()]
+        return min(candidates, key=len) if candidates else []
 
     def any_of(self, namespace: str, labels: JsonObject) -> set[str]:
         """The keys under any of some labels."""
@@ -232,9 +232,9 @@ class EndpointsController(_ServiceController):
     async def reconcile(self, key: str) -> float | None:
         """See `Controller`."""
         service = self.informers.get(key)
-        known = self.informers.get(ENDPOINTS.key(*SERVICES.split(key)))
+        existing = self.informers.get(ENDPOINTS.key(*SERVICES.split(key)))
         pods = [] if service is None else self.backends(service)
-        await self.write(plan_endpoints(service, pods, known))
+        await self.write(plan_endpoints(service, pods, existing))
         return None
 
 

@@ -30,50 +30,50 @@ def is_mirrored(endpoints: JsonObject, service: JsonObject | None) -> bool:
 def wanted_slices(endpoints: JsonObject) -> Iterator[JsonObject]:
     """What the slices should say: one for each subset and sort of address."""
     for subset in endpoints.get("subsets") or ():
-        found = [(a, True) for a in subset.get("addresses") or ()]
-        found += [(a, False) for a in subset.get("notReadyAddresses") or ()]
+        addresses = [(a, True) for a in subset.get("addresses") or ()]
+        addresses += [(a, False) for a in subset.get("notReadyAddresses") or ()]
         ports = [{"name": "", "protocol": "TCP", **p} for p in subset.get("ports") or ()]
         for kind in ("IPv4", "IPv6"):
-            chosen = [_endpoint(a, ready=ready) for a, ready in found if (":" in a["ip"]) == (kind == "IPv6")]
+            chosen = [_endpoint(a, ready=ready) for a, ready in addresses if (":" in a["ip"]) == (kind == "IPv6")]
             if chosen:
                 yield {"addressType": kind, "endpoints": chosen, "ports": ports}
 
 
 def _endpoint(address: JsonObject, *, ready: bool) -> JsonObject:
-    named = {k: address[k] for k in ("hostname", "nodeName", "targetRef") if address.get(k)}
-    return {"addresses": [address["ip"]], "conditions": {"ready": ready}, **named}
+    target = {k: address[k] for k in ("hostname", "nodeName", "targetRef") if address.get(k)}
+    return {"addresses": [address["ip"]], "conditions": {"ready": ready}, **target}
 
 
 def plan(endpoints: JsonObject, slices: Sequence[JsonObject], *, mirrored: bool) -> list[Write]:
     """The writes that make the slices of hand-made endpoints true."""
-    wanted = list(wanted_slices(endpoints)) if mirrored and not deleting(endpoints) else []
+    desired = list(wanted_slices(endpoints)) if mirrored and not deleting(endpoints) else []
     spare = list(slices)
     writes: list[Write] = []
-    for content in wanted:
+    for content in desired:
         same = next((s for s in spare if all((s.get(k) or []) == v for k, v in content.items())), None)
         # The sort of addresses never changes: another slice takes their place.
         other = next((s for s in spare if s["addressType"] == content["addressType"]), None)
-        known = same or other
-        if known is None:
+        existing = same or other
+        if existing is None:
             writes.append(Create(SLICES, {**_slice(endpoints), **content}))
             continue
-        spare.remove(known)
+        spare.remove(existing)
         if same is None:
-            writes.append(Update(SLICES, {**known, **content}))
+            writes.append(Update(SLICES, {**existing, **content}))
     return [*writes, *(Delete(SLICES, s) for s in spare)]
 
 
 def _slice(endpoints: JsonObject) -> JsonObject:
     meta = endpoints["metadata"]
     notes = {k: v for k, v in (meta.get("annotations") or {}).items() if k not in _NOT_COPIED}
-    made = {
+    endpoint_slice = {
         "generateName": f"{meta['name']}-",
         "namespace": meta["namespace"],
         "labels": {**(meta.get("labels") or {}), SERVICE: meta["name"], MANAGED: _MANAGER},
         "ownerReferences": [owner_reference(endpoints)],
         **({"annotations": notes} if notes else {}),
     }
-    return {"kind": "EndpointSlice", "apiVersion": "discovery.k8s.io/v1", "metadata": made}
+    return {"kind": "EndpointSlice", "apiVersion": "discovery.k8s.io/v1", "metadata": endpoint_slice}
 
 
 # ------------------------------------------------------------------ shell
@@ -102,6 +102,6 @@ class MirroringController(Controller):
         if endpoints is None:
             return None
         service = self.informers.get(SERVICES.key(*ENDPOINTS.split(key)))
-        found = self.informers.dependents(endpoints["metadata"]["uid"], SLICES.prefix)
-        await self.write(plan(endpoints, found, mirrored=is_mirrored(endpoints, service)))
+        slices = self.informers.dependents(endpoints["metadata"]["uid"], SLICES.prefix)
+        await self.write(plan(endpoints, slices, mirrored=is_mirrored(endpoints, service)))
         return None

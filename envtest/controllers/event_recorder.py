@@ -35,11 +35,11 @@ class _Recent(OrderedDict[Key, V]):
     """A dictionary that forgets what was not used for longest."""
 
     def take(self, key: Key, default: V) -> V:
-        found: V = self.pop(key, default)
-        self[key] = found
+        entry: V = self.pop(key, default)
+        self[key] = entry
         if len(self) > _MEMORY:
             self.popitem(last=False)
-        return found
+        return entry
 
 
 @dataclass(slots=True)
@@ -110,8 +110,8 @@ class Correlator:
 def reference_to(obj: JsonObject) -> JsonObject:
     """How an event names what it is about."""
     meta = obj["metadata"]
-    named = {k: meta[k] for k in ("namespace", "name", "uid", "resourceVersion") if meta.get(k)}
-    return {"kind": obj.get("kind", ""), "apiVersion": obj.get("apiVersion", ""), **named}
+    reference = {k: meta[k] for k in ("namespace", "name", "uid", "resourceVersion") if meta.get(k)}
+    return {"kind": obj.get("kind", ""), "apiVersion": obj.get("apiVersion", ""), **reference}
 
 
 def event_of(note: PendingEvent, message: str, *, name: str, source: JsonObject, now: str) -> JsonObject:
@@ -151,12 +151,12 @@ class Recorder:
     async def tell(self, note: PendingEvent, *, name: str = "", error: str = "") -> None:
         """Write or count one event. Events are best effort: a refusal is logged."""
         message = note.message.replace("{name}", name).replace("{error}", error)[:1024]
-        found = self._correlator.look(note, message, self._clock.now())
-        if found is None:
+        correlated = self._correlator.look(note, message, self._clock.now())
+        if correlated is None:
             return
-        said, text = found
+        entry, text = correlated
         try:
-            await self._write(note, said, text)
+            await self._write(note, entry, text)
         except ApiError as refused:
             level = logging.DEBUG if refused.code in (403, 404) else logging.WARNING
             _LOG.log(level, "%s: event %s: %r", self._component, note.reason, refused)
@@ -175,8 +175,8 @@ class Recorder:
             else:
                 return
         said.name, said.first = self._name(note, wall), now
-        made = event_of(note, text, name=said.name, source=self._source, now=now)
-        await self._api.write(Create(EVENTS, made))
+        event = event_of(note, text, name=said.name, source=self._source, now=now)
+        await self._api.write(Create(EVENTS, event))
 
     @staticmethod
     def _name(note: PendingEvent, wall: datetime) -> str:

@@ -124,8 +124,8 @@ class GarbageCollector(Controller):
             await self._patch(resource, owner, {"finalizers": without_finalizer(owner, FOREGROUND)})
             return
         for key in self.informers.dependent_keys(uid):
-            found = self.informers.get(key)
-            if found is not None and not deleting(found):
+            item = self.informers.get(key)
+            if item is not None and not deleting(item):
                 self.queue.add(key)
 
     async def _unblock(self, resource: Resource, obj: JsonObject) -> None:

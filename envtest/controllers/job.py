@@ -159,13 +159,13 @@ def is_finished(job: JsonObject) -> bool:
 def tally(view: View) -> Tally:
     """What has ended."""
     job, spec = view.job, view.spec
-    known = {*view.noted("succeeded"), *view.noted("failed")}
+    recorded = {*view.noted("succeeded"), *view.noted("failed")}
     indexed = of_pods.is_indexed(job)
-    wanted = [p for p in view.pods if not indexed or of_pods.valid_index(p, job)]
+    pods = [p for p in view.pods if not indexed or of_pods.valid_index(p, job)]
     good = [
-        p for p in wanted if phase_of(p) == "Succeeded" and of_pods.tracked(p) and p["metadata"]["uid"] not in known
+        p for p in pods if phase_of(p) == "Succeeded" and of_pods.tracked(p) and p["metadata"]["uid"] not in recorded
     ]
-    bad = list(of_pods.new_failures(job, wanted, known))
+    bad = list(of_pods.new_failures(job, pods, recorded))
     policy = spec.get("podFailurePolicy")
     counted = [p for p in bad if of_pods.verdict_on(policy, p)[0] != "Ignore"]
     failed = status_of(job, "failed") + len(counted) + len(view.noted("failed"))
@@ -195,9 +195,9 @@ def verdict(view: View, counted: Tally) -> JsonObject | None:
     for kind in ("SuccessCriteriaMet", "FailureTarget"):
         if is_true(conditions, kind):
             return condition_in(conditions, kind)
-    why = _failure(view, counted)
-    if why is not None:
-        return view.condition("FailureTarget", *why)
+    failure = _failure(view, counted)
+    if failure is not None:
+        return view.condition("FailureTarget", *failure)
     met = of_pods.success_by(view.spec.get("successPolicy"), counted.good, int(view.spec.get("completions") or 0))
     return None if met is None else view.condition("SuccessCriteriaMet", "SuccessPolicy", met)
 
@@ -206,17 +206,17 @@ def _failure(view: View, counted: Tally) -> tuple[str, str] | None:
     spec = view.spec
     policy = spec.get("podFailurePolicy")
     for pod in view.pods if policy else ():
-        _, why = of_pods.verdict_on(policy, pod) if of_pods.is_failed(pod, view.job) else ("", None)
-        if why is not None:
-            return "PodFailurePolicy", why
+        _, action = of_pods.verdict_on(policy, pod) if of_pods.is_failed(pod, view.job) else ("", None)
+        if action is not None:
+            return "PodFailurePolicy", action
     limit = spec.get("backoffLimit", 6)
     if counted.failed > limit or _restarted_too_often(view, limit):
         return "BackoffLimitExceeded", "Job has reached the specified backoff limit"
-    left = _until_deadline(view)
-    if left is not None and left <= 0:
+    remaining = _until_deadline(view)
+    if remaining is not None and remaining <= 0:
         return "DeadlineExceeded", "Job was active longer than specified deadline"
-    if left is not None:
-        view.waits.append(left)
+    if remaining is not None:
+        view.waits.append(remaining)
     return _failed_indexes(spec, counted) if of_pods.limited_per_index(view.job) else None
 
 
@@ -224,8 +224,8 @@ def _restarted_too_often(view: View, limit: int) -> bool:
     """Where containers are started again in place, these count."""
     if (view.spec["template"].get("spec") or {}).get("restartPolicy") != "OnFailure":
         return False
-    found = sum(of_pods.restarts(p) for p in view.pods if phase_of(p) in ("Running", "Pending"))
-    return found > 0 if limit == 0 else found >= limit
+    restarts = sum(of_pods.restarts(p) for p in view.pods if phase_of(p) in ("Running", "Pending"))
+    return restarts > 0 if limit == 0 else restarts >= limit
 
 
 def _until_deadline(view: View) -> float | None:
@@ -282,9 +282,9 @@ def _go_on(view: View, counted: Tally, held: Mapping[int, JsonObject]) -> JsonOb
     """Make or delete pods; the condition after which it is over, if that was reached."""
     if not deleting(view.job):
         _manage(view, counted, held)
-    wanted = view.spec.get("completions")
+    completions = view.spec.get("completions")
     running = len(view.active) + view.made - len(view.gone)
-    if not running and (counted.succeeded > 0 if wanted is None else counted.succeeded >= wanted):
+    if not running and (counted.succeeded > 0 if completions is None else counted.succeeded >= completions):
         text = "Reached expected number of succeeded pods"
         return view.condition("SuccessCriteriaMet", "CompletionsReached", text)
     if not deleting(view.job):
@@ -303,21 +303,21 @@ def _suspended_or_not(view: View) -> None:
 
 def _manage(view: View, counted: Tally, held: Mapping[int, JsonObject]) -> None:
     """Bring the number of active pods to what it should be; in one step either deletes or makes."""
-    active, wanted = view.active, _wanted(view, counted)
+    active, desired = view.active, _wanted(view, counted)
     going = of_pods.repeated(view.job, active, first_to_go) if of_pods.is_indexed(view.job) else []
-    if len(going) < len(active) - wanted:
+    if len(going) < len(active) - desired:
         rest = first_to_go([p for p in active if p not in going])
-        going += rest[: len(active) - wanted - len(going)]
+        going += rest[: len(active) - desired - len(going)]
     if going:
         _remove(view, going[:_AT_ONCE])
         return
     leaving = view.terminating if of_pods.only_failed_are_replaced(view.job) else 0
-    missing = min(wanted - leaving - len(active), _AT_ONCE)
+    missing = min(desired - leaving - len(active), _AT_ONCE)
     if missing <= 0 or view.blocked:
         return
-    left = 0.0 if of_pods.limited_per_index(view.job) else view.backoff.left(view.now)
-    if left > 0:
-        view.waits.append(left)
+    remaining = 0.0 if of_pods.limited_per_index(view.job) else view.backoff.left(view.now)
+    if remaining > 0:
+        view.waits.append(remaining)
     elif of_pods.is_indexed(view.job):
         _make_indexed(view, counted, held, missing)
     else:
@@ -355,10 +355,10 @@ def _make_indexed(view: View, counted: Tally, held: Mapping[int, JsonObject], mi
         if missing <= 0:
             break
         before = held.get(index)
-        left = _until_next(before, view.now)
+        remaining = _until_next(before, view.now)
         missing -= 1
-        if left > 0:
-            waiting.append(left)
+        if remaining > 0:
+            waiting.append(remaining)
         else:
             _make(view, _indexed(view, index, before))
     view.waits.extend(waiting)
@@ -383,9 +383,9 @@ def _indexed(view: View, index: int, before: JsonObject | None) -> JsonObject:
     pod["spec"].setdefault("hostname", name)
     source = {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.labels['{INDEX}']"}}
     for container in (*(pod["spec"].get("initContainers") or ()), *pod["spec"]["containers"]):
-        known = container.setdefault("env", [])
-        if all(e.get("name") != "JOB_COMPLETION_INDEX" for e in known):
-            known.append({"name": "JOB_COMPLETION_INDEX", "valueFrom": source})
+        variables = container.setdefault("env", [])
+        if all(e.get("name") != "JOB_COMPLETION_INDEX" for e in variables):
+            variables.append({"name": "JOB_COMPLETION_INDEX", "valueFrom": source})
     return pod
 
 
@@ -459,11 +459,11 @@ def _release(pod: JsonObject) -> Patch:
 
 def _count(view: View) -> None:
     """Pods that are there, with those that were just made and without those that were just deleted."""
-    left = [p for p in view.active if p not in view.gone]
+    remaining = [p for p in view.active if p not in view.gone]
     view.status.pop("active", None)
-    if len(left) + view.made:
-        view.status["active"] = len(left) + view.made
-    view.status["ready"] = sum(is_ready(p) for p in left)
+    if len(remaining) + view.made:
+        view.status["active"] = len(remaining) + view.made
+    view.status["ready"] = sum(is_ready(p) for p in remaining)
     view.status["terminating"] = view.terminating + len(view.gone)
 
 
@@ -484,9 +484,9 @@ def _last_words(view: View) -> list[PendingEvent]:
     conditions = view.status.get("conditions") or ()
     if is_true(conditions, "Complete"):
         return [PendingEvent(view.job, "Completed", "Job completed")]
-    found = condition_in(conditions, "Failed")
-    if found is not None and found["status"] == "True":
-        return [PendingEvent(view.job, found["reason"], found["message"], warning=True)]
+    condition = condition_in(conditions, "Failed")
+    if condition is not None and condition["status"] == "True":
+        return [PendingEvent(view.job, condition["reason"], condition["message"], warning=True)]
     return []
 
 
@@ -544,10 +544,12 @@ class JobController(PodOwnerController):
     ) -> float | None:
         """See `PodOwnerController`."""
         uid = owner["metadata"]["uid"]
-        mine, moves = claim(owner, pods, loose, finalizer=FINALIZER)
-        made = plan(View(owner, mine, self.context.now(), self._backoffs.get(uid, Backoff()), blocked=bool(failed)))
-        await self.write([*moves, *made.writes])
-        self._backoffs[uid] = made.backoff
-        if made.backoff == Backoff():
+        claimed, moves = claim(owner, pods, loose, finalizer=FINALIZER)
+        result = plan(
+            View(owner, claimed, self.context.now(), self._backoffs.get(uid, Backoff()), blocked=bool(failed))
+        )
+        await self.write([*moves, *result.writes])
+        self._backoffs[uid] = result.backoff
+        if result.backoff == Backoff():
             del self._backoffs[uid]
-        return made.again
+        return result.again

@@ -87,8 +87,8 @@ def is_well(node: JsonObject | None) -> bool:
 
 def address_of(node: JsonObject | None) -> str:
     """Its address."""
-    found = ((node or {}).get("status") or {}).get("addresses") or ()
-    return next((str(a["address"]) for a in found if a.get("type") == "InternalIP"), _ADDRESS)
+    addresses = ((node or {}).get("status") or {}).get("addresses") or ()
+    return next((str(a["address"]) for a in addresses if a.get("type") == "InternalIP"), _ADDRESS)
 
 
 def node_status(node: JsonObject, address: str, now: str) -> JsonObject:
@@ -100,20 +100,20 @@ def node_status(node: JsonObject, address: str, now: str) -> JsonObject:
         ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
     ]
     times = {"lastHeartbeatTime": now, "lastTransitionTime": now}
-    given = conditions_of(node)
+    current_conditions = conditions_of(node)
     conditions = [{"type": t, "status": s, "reason": r, "message": m, **times} for t, s, r, m in healthy]
     name = node["metadata"]["name"]
-    made: JsonObject = {
+    status: JsonObject = {
         "capacity": dict(_CAPACITY),
         "allocatable": dict(_CAPACITY),
         "addresses": [{"type": "InternalIP", "address": address}, {"type": "Hostname", "address": name}],
         "nodeInfo": _NODE_INFO,
         "declaredFeatures": list(_FEATURES),
     }
-    known = node.get("status") or {}
-    kept = {k: v for k, v in known.items() if v and (k != "nodeInfo" or any(v.values()))}
-    more = [c for c in conditions if condition_in(given, str(c["type"])) is None]
-    return {**made, **kept, "conditions": [*given, *more]}
+    current = node.get("status") or {}
+    preserved = {k: v for k, v in current.items() if v and (k != "nodeInfo" or any(v.values()))}
+    more = [c for c in conditions if condition_in(current_conditions, str(c["type"])) is None]
+    return {**status, **preserved, "conditions": [*current_conditions, *more]}
 
 
 _FEATURES = ("InPlacePodLevelResourcesVerticalScaling", "InPlacePodVerticalScalingInitContainers")
@@ -203,9 +203,9 @@ class KubeletController(Controller):
             self._hosts = self._hosts % 250 + 1
             status = node_status(node, f"192.168.0.{self._hosts}", stamp(self.context.now()))
             node = await self.context.kubelet.write(Update(NODES, with_status(node, status), "status"))
-            wanted = registered(node)
-            if wanted is not None:
-                await self.context.api.write(Update(NODES, wanted))
+            desired = registered(node)
+            if desired is not None:
+                await self.context.api.write(Update(NODES, desired))
 
     def _next_ip(self) -> str:
         self._addresses = self._addresses % 65_000 + 1
@@ -256,19 +256,19 @@ class KubeletController(Controller):
 
     def _remaining(self, key: str, pod: JsonObject, state: State, delay: float) -> float:
         now, uid = self.context.clock.now(), pod["metadata"]["uid"]
-        known = self._since.get(key)
-        if known is None or known[:2] != (uid, state):
-            self._since[key] = known = (uid, state, now)
-        return known[2] + delay - now
+        entry = self._since.get(key)
+        if entry is None or entry[:2] != (uid, state):
+            self._since[key] = entry = (uid, state, now)
+        return entry[2] + delay - now
 
     async def _place(self, pod: JsonObject) -> None:
         nodes = list(self.informers.all(NODES).values())
         meta = pod["metadata"]
         place = schedule(pod, nodes, self._by_node() if asked_by(pod) else None)
-        why = self._claims(pod)
-        if why:
+        reason = self._claims(pod)
+        if reason:
             place = Place(
-                message=f"0/{len(nodes)} nodes are available: {why}. preemption: 0/{len(nodes)} nodes are"
+                message=f"0/{len(nodes)} nodes are available: {reason}. preemption: 0/{len(nodes)} nodes are"
                 f" available: {len(nodes)} Preemption is not helpful for scheduling."
             )
         if place.node:
@@ -284,33 +284,33 @@ class KubeletController(Controller):
     def _claims(self, pod: JsonObject) -> str:
         """What keeps a pod from being placed for its claims' sake."""
         names, namespace = claims_of(pod), pod["metadata"]["namespace"]
-        found = {n: c for n in names if (c := self.informers.get(CLAIMS.key(namespace, n))) is not None}
+        claims = {n: c for n in names if (c := self.informers.get(CLAIMS.key(namespace, n))) is not None}
         kinds = {k["metadata"]["name"]: k for k in self.informers.all(STORAGE_CLASSES).values()} if names else {}
-        return unbound(pod, found, kinds)
+        return unbound(pod, claims, kinds)
 
     def _by_node(self) -> dict[str, list[JsonObject]]:
-        found: dict[str, list[JsonObject]] = defaultdict(list)
+        pods: dict[str, list[JsonObject]] = defaultdict(list)
         for pod in self.informers.all(PODS).values():
             if pod["spec"].get("nodeName"):
-                found[pod["spec"]["nodeName"]].append(pod)
-        return found
+                pods[pod["spec"]["nodeName"]].append(pod)
+        return pods
 
     def _host(self, pod: JsonObject) -> str:
         return address_of(self.informers.get(NODES.key("", pod["spec"].get("nodeName") or "")))
 
     def _to(self, pod: JsonObject, state: State, stage: Stage | None = None, *, code: int | None = None) -> Move:
         host = self._host(pod)
-        known = (pod.get("status") or {}).get("podIP")
-        ip = str(known) if known else host if pod["spec"].get("hostNetwork") else self._next_ip()
-        shown = stage or Stage(at=state, to=state)
+        address = (pod.get("status") or {}).get("podIP")
+        ip = str(address) if address else host if pod["spec"].get("hostNetwork") else self._next_ip()
+        target = stage or Stage(at=state, to=state)
         return Move(
             to=state,
             now=stamp(self.context.now()),
             ip=ip,
             host=host,
-            reason=shown.reason,
-            message=shown.message,
-            code=shown.code if code is None else code,
+            reason=target.reason,
+            message=target.message,
+            code=target.code if code is None else code,
         )
 
     async def _write_status(self, pod: JsonObject, move: Move) -> JsonObject | None:
@@ -343,14 +343,14 @@ class KubeletController(Controller):
         grace = float(pod["metadata"].get("deletionGracePeriodSeconds") or 0)
         running = phase_of(pod) not in ("Succeeded", "Failed") and has_started(pod)
         delay = stage.delay if stage is not None and running else 0.0
-        left = self._remaining(key, pod, State.TERMINATING, min(delay, grace))
-        if left > 0:
-            return left
+        remaining = self._remaining(key, pod, State.TERMINATING, min(delay, grace))
+        if remaining > 0:
+            return remaining
         if running:
             if number is not None:
                 self._used[number] += 1
-            told = None if stage is None or stage.to is None else self._to(pod, stage.to, stage)
-            to, code = ending(pod, told, killed=delay > grace > 0)
+            move = None if stage is None or stage.to is None else self._to(pod, stage.to, stage)
+            to, code = ending(pod, move, killed=delay > grace > 0)
             for container in pod["spec"].get("containers") or ():
                 await self.events.tell(PendingEvent(pod, "Killing", f"Stopping container {container['name']}"))
             ended = await self._write_status(pod, self._to(pod, to, stage, code=code))

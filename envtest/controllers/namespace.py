@@ -37,7 +37,7 @@ class Left:
 
 def conditions(namespace: JsonObject, left: Left, now: str) -> list[JsonObject]:
     """The conditions of a namespace that terminates."""
-    found = conditions_of(namespace)
+    existing = conditions_of(namespace)
     for kind, holds, reason, message in _says(left):
         entry = {
             "type": kind,
@@ -46,8 +46,8 @@ def conditions(namespace: JsonObject, left: Left, now: str) -> list[JsonObject]:
             "reason": reason,
             "message": message,
         }
-        found = with_condition(found, entry)
-    return found
+        existing = with_condition(existing, entry)
+    return existing
 
 
 def _says(left: Left) -> list[tuple[str, bool, str, str]]:
@@ -111,14 +111,14 @@ class NamespaceController(Controller):
         if namespace is None or not deleting(namespace):
             return None
         name = namespace["metadata"]["name"]
-        left = await self._empty(name)
-        wanted = {
+        remaining = await self._empty(name)
+        status = {
             **(namespace.get("status") or {}),
-            "conditions": conditions(namespace, left, stamp(self.context.now())),
+            "conditions": conditions(namespace, remaining, stamp(self.context.now())),
         }
-        if left:
-            if wanted != namespace.get("status"):
-                await self.context.api.write(Update(NAMESPACES, with_status(namespace, wanted), "status"))
+        if remaining:
+            if status != namespace.get("status"):
+                await self.context.api.write(Update(NAMESPACES, with_status(namespace, status), "status"))
         elif _FINALIZER in ((namespace.get("spec") or {}).get("finalizers") or ()):
             await self.context.api.write(Update(NAMESPACES, finalized(namespace), "finalize"))
         return None
@@ -126,13 +126,13 @@ class NamespaceController(Controller):
     async def _empty(self, name: str) -> Left:
         """Delete what is not yet deleted, pods before everything else; what stays for now."""
         await self._delete_all(PODS, name)
-        found = self._found([PODS], name)
-        if not found:
+        pods = self._found([PODS], name)
+        if not pods:
             others = [r for r in self.informers.resources if r.namespaced]
             for resource in others:
                 await self._delete_all(resource, name)
-            found = self._found(others, name)
-        return Left.of(found)
+            pods = self._found(others, name)
+        return Left.of(pods)
 
     async def _delete_all(self, resource: Resource, namespace: str) -> None:
         for obj in self.informers.in_namespace(resource, namespace):

@@ -35,40 +35,40 @@ _OURS = {UNSCHEDULABLE, NOT_READY, UNREACHABLE, *_PRESSURES.values()}
 def wanted_taints(node: JsonObject) -> set[tuple[str, str]]:
     """Keys and effects of the taints that follow from what a node says of itself."""
     conditions = conditions_of(node)
-    found: set[tuple[str, str]] = set()
+    taints: set[tuple[str, str]] = set()
     for kind, key in _PRESSURES.items():
         if (condition_in(conditions, kind) or {}).get("status") == "True":
-            found.add((key, "NoSchedule"))
+            taints.add((key, "NoSchedule"))
     ready = (condition_in(conditions, "Ready") or {}).get("status")
     sick = {"False": NOT_READY, "Unknown": UNREACHABLE}.get(str(ready))
     if sick is not None:
-        found |= {(sick, "NoSchedule"), (sick, "NoExecute")}
+        taints |= {(sick, "NoSchedule"), (sick, "NoExecute")}
     if (node.get("spec") or {}).get("unschedulable"):
-        found.add((UNSCHEDULABLE, "NoSchedule"))
-    return found
+        taints.add((UNSCHEDULABLE, "NoSchedule"))
+    return taints
 
 
 def tainted(node: JsonObject, now: datetime) -> JsonObject | None:
     """The node with the taints that follow; None where they are right."""
     if condition_in(conditions_of(node), "Ready") is None:
         return None  # it is new, and held back until it says how it is
-    wanted = wanted_taints(node)
+    desired = wanted_taints(node)
     spec = node.get("spec") or {}
     before = list(spec.get("taints") or ())
-    kept = [t for t in before if t.get("key") not in _OURS or (t["key"], t.get("effect")) in wanted]
-    known = {(t.get("key"), t.get("effect")) for t in kept}
-    new = [{"key": k, "effect": e, "timeAdded": stamp(now)} for k, e in sorted(wanted - known)]
-    if not new and len(kept) == len(before):
+    preserved = [t for t in before if t.get("key") not in _OURS or (t["key"], t.get("effect")) in desired]
+    present = {(t.get("key"), t.get("effect")) for t in preserved}
+    new = [{"key": k, "effect": e, "timeAdded": stamp(now)} for k, e in sorted(desired - present)]
+    if not new and len(preserved) == len(before):
         return None
-    return {**node, "spec": {**spec, "taints": [*kept, *new]}}
+    return {**node, "spec": {**spec, "taints": [*preserved, *new]}}
 
 
 def not_ready(pod: JsonObject, now: datetime) -> list[Write | PendingEvent]:
     """A pod on a node that is away is not ready, whatever it said last."""
     if not is_ready(pod) or deleting(pod):
         return []
-    known = condition_in(conditions_of(pod), "Ready") or {}
-    new = {**known, "status": "False", "lastTransitionTime": stamp(now)}
+    condition = condition_in(conditions_of(pod), "Ready") or {}
+    new = {**condition, "status": "False", "lastTransitionTime": stamp(now)}
     status = {**pod["status"], "conditions": with_condition(conditions_of(pod), new)}
     return [
         Update(PODS, with_status(pod, status), "status"),
@@ -84,10 +84,10 @@ def seconds_to_stay(pod: JsonObject, taints: Sequence[JsonObject], now: datetime
     for taint in taints:
         if taint.get("effect") != "NoExecute":
             continue
-        found = [t for t in tolerations if tolerates(t, taint)]
-        if not found:
+        tolerating = [t for t in tolerations if tolerates(t, taint)]
+        if not tolerating:
             return 0.0
-        limits = [t["tolerationSeconds"] for t in found if t.get("tolerationSeconds") is not None]
+        limits = [t["tolerationSeconds"] for t in tolerating if t.get("tolerationSeconds") is not None]
         if limits:
             since = parse_time(taint["timeAdded"]) if taint.get("timeAdded") else now
             ends.append(max(min(limits), 0) - (now - since).total_seconds())
@@ -105,8 +105,8 @@ def disrupted(pod: JsonObject, reason: str, message: str, now: datetime, **statu
         "message": message,
     }
     before = pod.get("status") or {}
-    known = condition_in(conditions_of(pod), "DisruptionTarget")
-    same = known is not None and known.get("status") == "True" and known.get("reason") == reason
+    condition = condition_in(conditions_of(pod), "DisruptionTarget")
+    same = condition is not None and condition.get("status") == "True" and condition.get("reason") == reason
     if same and all(before.get(k) == v for k, v in status.items()):
         return None
     conditions = conditions_of(pod) if same else with_condition(conditions_of(pod), new)
@@ -116,10 +116,10 @@ def disrupted(pod: JsonObject, reason: str, message: str, now: datetime, **statu
 def evict(pod: JsonObject, now: datetime) -> Writes:
     """The writes by which a pod leaves its node."""
     text = "Taint manager: deleting due to NoExecute taint"
-    said = disrupted(pod, "DeletionByTaintManager", text, now)
+    update = disrupted(pod, "DeletionByTaintManager", text, now)
     meta = pod["metadata"]
-    told = PendingEvent(pod, "TaintManagerEviction", f"Marking for deletion Pod {meta['namespace']}/{meta['name']}")
-    return [told, *([said] if said else []), Delete(PODS, pod)]
+    event = PendingEvent(pod, "TaintManagerEviction", f"Marking for deletion Pod {meta['namespace']}/{meta['name']}")
+    return [event, *([update] if update else []), Delete(PODS, pod)]
 
 
 # ------------------------------------------------------------------ shells
@@ -181,8 +181,8 @@ class TaintEvictionController(Controller):
         if pod is None or node is None or deleting(pod) or phase_of(pod) in ("Succeeded", "Failed"):
             return None
         now = self.context.now()
-        left = seconds_to_stay(pod, (node.get("spec") or {}).get("taints") or (), now)
-        if left is None or left > 0:
-            return left
+        remaining = seconds_to_stay(pod, (node.get("spec") or {}).get("taints") or (), now)
+        if remaining is None or remaining > 0:
+            return remaining
         await self.write(evict(pod, now))
         return None

@@ -64,13 +64,13 @@ def judge(obj: JsonObject, look: Callable[[JsonObject], Owner], *, has_dependent
     references = obj["metadata"].get("ownerReferences") or []
     if not references or deleting(obj):
         return Judgement(Verdict.KEEP)
-    found = [(ref, look(ref)) for ref in references]
-    states = {state for _, state in found}
+    owners = [(ref, look(ref)) for ref in references]
+    states = {state for _, state in owners}
     if Owner.UNKNOWN in states:
         return Judgement(Verdict.KEEP)
     if Owner.SOLID in states:
-        kept = [ref for ref, state in found if state is Owner.SOLID]
-        return Judgement(Verdict.KEEP if len(kept) == len(references) else Verdict.PRUNE, kept)
+        solid = [ref for ref, state in owners if state is Owner.SOLID]
+        return Judgement(Verdict.KEEP if len(solid) == len(references) else Verdict.PRUNE, solid)
     if Owner.WAITING in states and has_dependents:
         return Judgement(Verdict.COLLECT_FOREGROUND)
     return Judgement(Verdict.COLLECT)

@@ -89,10 +89,10 @@ def _grows(claim: JsonObject, volume: JsonObject) -> bool:
 
 def resized(claim: JsonObject, volume: JsonObject | None) -> Writes:
     """The claim says how large its volume is by now."""
-    shown = ((claim.get("status") or {}).get("capacity") or {}).get("storage")
+    capacity = ((claim.get("status") or {}).get("capacity") or {}).get("storage")
     if volume is None or phase_of(claim) != "Bound" or deleting(claim) or not _takes(volume, claim):
         return []
-    if shown == _shape(volume)["capacity"]["storage"]:
+    if capacity == _shape(volume)["capacity"]["storage"]:
         return []
     return [Update(CLAIMS, with_status(claim, {**claim["status"], **_shape(volume)}), "status")]
 
@@ -113,42 +113,42 @@ def _bind(claim: JsonObject, around: Around) -> Writes:
     if waits and not around.wanted:
         text = "waiting for first consumer to be created before binding"
         return [PendingEvent(claim, _LATER, text)]
-    found = match(claim, around.others)
-    made: list[Write | PendingEvent] = []
-    if found is None:
+    volume = match(claim, around.others)
+    writes: list[Write | PendingEvent] = []
+    if volume is None:
         if name and around.kind is None:
             text = f'storageclass.storage.k8s.io "{name}" not found'
             return [PendingEvent(claim, "ProvisioningFailed", text, warning=True)]
         if around.kind is not None and around.kind.get("provisioner") == _NOBODY:
             text = "no persistent volumes available for this claim and no storage class is set"
             return [PendingEvent(claim, "FailedBinding", text)]
-        found = _volume(claim, volume_name(claim), around.kind)
+        volume = _volume(claim, volume_name(claim), around.kind)
         text = f"Successfully provisioned volume {volume_name(claim)}"
-        made = [Create(VOLUMES, found), PendingEvent(claim, "ProvisioningSucceeded", text)]
+        writes = [Create(VOLUMES, volume), PendingEvent(claim, "ProvisioningSucceeded", text)]
     marks = {**(meta.get("annotations") or {}), _COMPLETED: "yes", _BY: "yes"}
-    named = {**spec, "volumeName": found["metadata"]["name"]}
-    return [*made, Update(CLAIMS, {**claim, "metadata": {**meta, "annotations": marks}, "spec": named})]
+    bound_spec = {**spec, "volumeName": volume["metadata"]["name"]}
+    return [*writes, Update(CLAIMS, {**claim, "metadata": {**meta, "annotations": marks}, "spec": bound_spec})]
 
 
 def match(claim: JsonObject, volumes: Sequence[JsonObject]) -> JsonObject | None:
     """The volume that is meant for a claim, else the smallest free one that will do."""
-    mine = [v for v in volumes if (v["spec"].get("claimRef") or {}) and _takes(v, claim) and not deleting(v)]
+    candidates = [v for v in volumes if (v["spec"].get("claimRef") or {}) and _takes(v, claim) and not deleting(v)]
     free = [v for v in volumes if not v["spec"].get("claimRef") and not deleting(v) and _fits(claim, v)]
     free.sort(key=lambda v: (Quantity(v["spec"]["capacity"]["storage"]).value, v["metadata"]["name"]))
-    return next(iter([*mine, *free]), None)
+    return next(iter([*candidates, *free]), None)
 
 
 def _fits(claim: JsonObject, volume: JsonObject) -> bool:
-    wanted, given = claim["spec"], volume["spec"]
-    if (wanted.get("storageClassName") or "") != (given.get("storageClassName") or ""):
+    claim_spec, volume_spec = claim["spec"], volume["spec"]
+    if (claim_spec.get("storageClassName") or "") != (volume_spec.get("storageClassName") or ""):
         return False
-    if wanted.get("volumeMode", "Filesystem") != given.get("volumeMode", "Filesystem"):
+    if claim_spec.get("volumeMode", "Filesystem") != volume_spec.get("volumeMode", "Filesystem"):
         return False
-    if not set(wanted.get("accessModes") or ()) <= set(given.get("accessModes") or ()):
+    if not set(claim_spec.get("accessModes") or ()) <= set(volume_spec.get("accessModes") or ()):
         return False
-    if wanted.get("selector") and not selects(wanted["selector"], volume["metadata"].get("labels") or {}):
+    if claim_spec.get("selector") and not selects(claim_spec["selector"], volume["metadata"].get("labels") or {}):
         return False
-    return Quantity(_asked(claim)) <= Quantity((given.get("capacity") or {}).get("storage", "0"))
+    return Quantity(_asked(claim)) <= Quantity((volume_spec.get("capacity") or {}).get("storage", "0"))
 
 
 def _takes(volume: JsonObject, claim: JsonObject) -> bool:
@@ -183,22 +183,22 @@ def volume_name(claim: JsonObject) -> str:
 
 def _let_go(resource: Resource, obj: JsonObject, finalizer: str) -> list[Write]:
     meta = obj["metadata"]
-    kept = [f for f in meta.get("finalizers") or () if f != finalizer]
-    if len(kept) == len(meta.get("finalizers") or ()):
+    finalizers = [f for f in meta.get("finalizers") or () if f != finalizer]
+    if len(finalizers) == len(meta.get("finalizers") or ()):
         return []
-    return [Update(resource, {**obj, "metadata": {**meta, "finalizers": kept}})]
+    return [Update(resource, {**obj, "metadata": {**meta, "finalizers": finalizers}})]
 
 
 def claim_reference(claim: JsonObject) -> JsonObject:
     """How a volume names its claim."""
     meta = claim["metadata"]
-    named = {k: meta[k] for k in ("name", "namespace", "uid", "resourceVersion")}
-    return {"kind": "PersistentVolumeClaim", "apiVersion": "v1", **named}
+    reference = {k: meta[k] for k in ("name", "namespace", "uid", "resourceVersion")}
+    return {"kind": "PersistentVolumeClaim", "apiVersion": "v1", **reference}
 
 
 def _volume(claim: JsonObject, name: str, kind: JsonObject | None) -> JsonObject:
     spec = claim["spec"]
-    made = {
+    volume = {
         "capacity": {"storage": _asked(claim)},
         "accessModes": list(spec.get("accessModes") or ["ReadWriteOnce"]),
         "claimRef": claim_reference(claim),
@@ -209,7 +209,7 @@ def _volume(claim: JsonObject, name: str, kind: JsonObject | None) -> JsonObject
     }
     by = (kind or {}).get("provisioner", "envtest")
     meta = {"name": name, "annotations": {"pv.kubernetes.io/provisioned-by": by}}
-    return {"kind": "PersistentVolume", "apiVersion": "v1", "metadata": meta, "spec": made}
+    return {"kind": "PersistentVolume", "apiVersion": "v1", "metadata": meta, "spec": volume}
 
 
 def plan_volume(volume: JsonObject, claim: JsonObject | None) -> Writes:
@@ -287,11 +287,11 @@ class VolumeController(Controller):
         if spec.get("volumeName"):
             volume = self.informers.get(VOLUMES.key("", spec["volumeName"]))
             return Around(volume, kind=kind, used=deleting(claim) and self._used(claim))
-        made = self.informers.get(VOLUMES.key("", volume_name(claim)))
-        others = [made] if made is not None else list(self.informers.all(VOLUMES).values())
+        bound_volume = self.informers.get(VOLUMES.key("", volume_name(claim)))
+        others = [bound_volume] if bound_volume is not None else list(self.informers.all(VOLUMES).values())
         name = claim["metadata"]["name"]
-        wanted = any(name in claims_of(p) for p in self.informers.in_namespace(PODS, namespace))
-        return Around(others=others, kind=kind, used=deleting(claim) and self._used(claim), wanted=wanted)
+        in_use = any(name in claims_of(p) for p in self.informers.in_namespace(PODS, namespace))
+        return Around(others=others, kind=kind, used=deleting(claim) and self._used(claim), wanted=in_use)
 
     def _claim_for(self, volume: JsonObject) -> JsonObject | None:
         reference = volume["spec"].get("claimRef") or {}

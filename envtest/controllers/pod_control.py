@@ -32,26 +32,26 @@ def claim(
     `finalizer` comes with the owner and goes with it.
     """
     selector = selector_of(owner)
-    mine: list[JsonObject] = []
+    owned: list[JsonObject] = []
     writes: list[Write] = []
     for pod in pods:
         if not controlled_by(pod, owner):
             continue
         if selects(selector, pod["metadata"].get("labels") or {}):
-            mine.append(pod)
+            owned.append(pod)
         elif not deleting(owner):
             uid = owner["metadata"]["uid"]
-            kept = [o for o in pod["metadata"]["ownerReferences"] if o.get("uid") != uid]
-            writes.append(_owners(pod, kept, [f for f in _finalizers(pod) if f != finalizer]))
+            references = [o for o in pod["metadata"]["ownerReferences"] if o.get("uid") != uid]
+            writes.append(_owners(pod, references, [f for f in _finalizers(pod) if f != finalizer]))
     if deleting(owner):
-        return mine, []
+        return owned, []
     for pod in loose:
         if is_active(pod) and selects(selector, pod["metadata"].get("labels") or {}):
-            mine.append(pod)
+            owned.append(pod)
             owners = [*(pod["metadata"].get("ownerReferences") or ()), owner_reference(owner)]
             held = [finalizer] if finalizer and finalizer not in _finalizers(pod) else []
             writes.append(_owners(pod, owners, [*_finalizers(pod), *held]))
-    return mine, writes
+    return owned, writes
 
 
 def _finalizers(pod: JsonObject) -> list[str]:
@@ -67,8 +67,8 @@ def _owners(pod: JsonObject, owners: list[JsonObject], finalizers: list[str]) ->
 
 def selector_of(owner: JsonObject) -> JsonObject:
     """Its selector; that of a replication controller is a bare set of labels."""
-    found: JsonObject = owner["spec"].get("selector") or {}
-    return {"matchLabels": found} if owner.get("kind") == "ReplicationController" else found
+    selector: JsonObject = owner["spec"].get("selector") or {}
+    return {"matchLabels": selector} if owner.get("kind") == "ReplicationController" else selector
 
 
 def make_pod(pod: JsonObject, owner: JsonObject) -> Create:
@@ -160,6 +160,6 @@ class PlanningController(PodOwnerController):
         self, owner: JsonObject, pods: Sequence[JsonObject], loose: Sequence[JsonObject], failed: str
     ) -> float | None:
         """See `PodOwnerController`."""
-        made = self.plan(owner, pods, loose, failed)
-        await self.write(made.writes)
-        return made.again
+        result = self.plan(owner, pods, loose, failed)
+        await self.write(result.writes)
+        return result.again

@@ -22,17 +22,17 @@ _MANY = 12_500
 def orphaned(pod: JsonObject, now: datetime) -> Writes:
     """The writes that end a pod whose node is gone."""
     phase = {} if phase_of(pod) in ("Succeeded", "Failed") else {"phase": "Failed"}
-    said = disrupted(pod, "DeletionByPodGC", "PodGC: node no longer exists", now, **phase)
-    return [*([said] if said else []), Delete(PODS, pod, grace=0)]
+    update = disrupted(pod, "DeletionByPodGC", "PodGC: node no longer exists", now, **phase)
+    return [*([update] if update else []), Delete(PODS, pod, grace=0)]
 
 
 def never_ran(pod: JsonObject) -> Writes:
     """The writes that end a deleted pod that no node has to let go of."""
     failed = with_status(pod, {**(pod.get("status") or {}), "phase": "Failed"})
     ended = phase_of(pod) in ("Succeeded", "Failed")
-    said = [] if ended else [Update(PODS, failed, "status")]
+    updates = [] if ended else [Update(PODS, failed, "status")]
     held = pod["metadata"].get("finalizers")
-    return [*said, *([] if ended and held else [Delete(PODS, pod, grace=0)])]
+    return [*updates, *([] if ended and held else [Delete(PODS, pod, grace=0)])]
 
 
 def too_many(finished: Sequence[JsonObject], limit: int = _MANY) -> Writes:
@@ -99,8 +99,8 @@ class PodCollector(Controller):
         if self.informers.get(NODES.key("", name)) is not None:
             return None
         clock = self.context.clock.now()
-        left = self._gone.setdefault(name, clock) + _QUARANTINE - clock
-        if left > 0:
-            return left
+        remaining = self._gone.setdefault(name, clock) + _QUARANTINE - clock
+        if remaining > 0:
+            return remaining
         await self.write(orphaned(pod, self.context.now()))
         return None

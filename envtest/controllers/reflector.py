@@ -32,9 +32,9 @@ class Event:
     @property
     def obj(self) -> JsonObject:
         """The object as it is now, or was last."""
-        found = self.new if self.new is not None else self.old
-        assert found is not None
-        return found
+        current = self.new if self.new is not None else self.old
+        assert current is not None
+        return current
 
 
 Handler = Callable[[Event], None]
@@ -172,24 +172,24 @@ class SharedInformers:
 
     # -------------------------------------------------------------- kinds
     def _add(self, resource: Resource) -> Reflector:
-        made = Reflector(self._storage, resource, self._emit)
-        self._reflectors[resource.prefix] = made
+        reflector = Reflector(self._storage, resource, self._emit)
+        self._reflectors[resource.prefix] = reflector
         self._by_kind[resource.group, resource.kind] = resource
-        return made
+        return reflector
 
     def _define(self, event: Event) -> None:
         """A definition of a custom resource came, changed or went."""
         resource = _defined(event.obj)
-        known = self._reflectors.get(resource.prefix)
+        reflector = self._reflectors.get(resource.prefix)
         if event.new is None:
-            if known is not None:
-                known.stop()
+            if reflector is not None:
+                reflector.stop()
                 del self._reflectors[resource.prefix]
                 self._by_kind.pop((resource.group, resource.kind), None)
-        elif known is None:
+        elif reflector is None:
             self._begin(self._add(resource))
-        elif known.resource != resource:
-            known.resource = self._by_kind[resource.group, resource.kind] = resource
+        elif reflector.resource != resource:
+            reflector.resource = self._by_kind[resource.group, resource.kind] = resource
 
     @property
     def resources(self) -> list[Resource]:

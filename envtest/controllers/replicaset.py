@@ -43,12 +43,12 @@ def plan(
 
     `failed` says why pods cannot be made; `crowd` how many related pods each node runs.
     """
-    mine, moved = claim(replica_set, pods, loose)
+    claimed, moved = claim(replica_set, pods, loose)
     writes: list[Write | PendingEvent] = [*moved]
-    active = [p for p in mine if is_active(p)]
+    active = [p for p in claimed if is_active(p)]
     if not deleting(replica_set):
         writes.extend(_fill(replica_set, active, crowd or {}, blocked=bool(failed)))
-    status, again = count(replica_set, mine, now, failed=failed)
+    status, again = count(replica_set, claimed, now, failed=failed)
     if status != (replica_set.get("status") or {}):
         resource = REPLICA_SETS if replica_set["kind"] == REPLICA_SETS.kind else REPLICATION_CONTROLLERS
         writes.append(Update(resource, with_status(replica_set, status), "status"))
@@ -81,23 +81,23 @@ def count(
         "observedGeneration": replica_set["metadata"].get("generation", 0),
         "conditions": _conditions(replica_set, len(active), now, failed),
     }
-    made = {"replicas": len(active), **without_zeros(counts)}
+    status = {"replicas": len(active), **without_zeros(counts)}
     if replica_set["kind"] == REPLICA_SETS.kind:
-        made["terminatingReplicas"] = sum(terminating(p) for p in mine)
+        status["terminatingReplicas"] = sum(terminating(p) for p in mine)
     pending = [w for w in waits if w is not None and w > 0]
-    return made, min(pending, default=None)
+    return status, min(pending, default=None)
 
 
 def _conditions(replica_set: JsonObject, active: int, now: datetime, failed: str) -> list[JsonObject]:
     """``ReplicaFailure`` stands as long as pods cannot be made or deleted."""
-    found = conditions_of(replica_set)
-    before = condition_in(found, "ReplicaFailure")
+    conditions = conditions_of(replica_set)
+    before = condition_in(conditions, "ReplicaFailure")
     missing = replicas_of(replica_set) - active
     if failed and before is None and missing:
         reason = "FailedCreate" if missing > 0 else "FailedDelete"
         new = {"type": "ReplicaFailure", "status": "True", "lastTransitionTime": stamp(now)}
-        return [*found, {**new, "reason": reason, "message": failed}]
-    return found if failed or before is None or missing else [c for c in found if c is not before]
+        return [*conditions, {**new, "reason": reason, "message": failed}]
+    return conditions if failed or before is None or missing else [c for c in conditions if c is not before]
 
 
 # ------------------------------------------------------------------ shell

@@ -47,8 +47,8 @@ class QuotaController(Controller):
         used = recount(quota, self._objects(quota, hard), self.context.now())
         status = quota.get("status") or {}
         if read(status.get("hard")) != hard or read(status.get("used")) != used:
-            wanted = {"hard": written(hard), "used": written(used)}
-            await self.context.api.write(Update(QUOTAS, with_status(quota, wanted), "status"))
+            desired = {"hard": written(hard), "used": written(used)}
+            await self.context.api.write(Update(QUOTAS, with_status(quota, desired), "status"))
         return None
 
     def _objects(self, quota: JsonObject, hard: Amounts) -> Iterator[tuple[Evaluator, list[JsonObject]]]:

@@ -38,17 +38,17 @@ def repelled(
     pod_spec: JsonObject, taints: Iterable[JsonObject], effects: Sequence[str] = ("NoSchedule", "NoExecute")
 ) -> bool:
     """Whether a taint with one of the effects keeps the pod away."""
-    given = pod_spec.get("tolerations") or ()
-    return any(t.get("effect") in effects and not stands(given, t) for t in taints)
+    tolerations = pod_spec.get("tolerations") or ()
+    return any(t.get("effect") in effects and not stands(tolerations, t) for t in taints)
 
 
 def taints_of(node: JsonObject) -> list[JsonObject]:
     """Its taints; what nobody has turned into one yet counts too."""
     spec = node.get("spec") or {}
-    found = list(spec.get("taints") or ())
-    if spec.get("unschedulable") and all(t.get("key") != UNSCHEDULABLE for t in found):
-        found.append({"key": UNSCHEDULABLE, "effect": "NoSchedule"})
-    return found
+    taints = list(spec.get("taints") or ())
+    if spec.get("unschedulable") and all(t.get("key") != UNSCHEDULABLE for t in taints):
+        taints.append({"key": UNSCHEDULABLE, "effect": "NoSchedule"})
+    return taints
 
 
 # ------------------------------------------------------------------ affinity
@@ -95,8 +95,8 @@ def short_of(asked: Amounts, node: JsonObject, others: Iterable[JsonObject]) -> 
     for pod in others:
         if phase_of(pod) not in ("Succeeded", "Failed"):
             taken = add(taken, asked_by(pod))
-    left = {name: there.get(name, ZERO).value - taken.get(name, ZERO).value for name in asked}
-    return [name for name, amount in asked.items() if amount.value > left[name]]
+    free = {name: there.get(name, ZERO).value - taken.get(name, ZERO).value for name in asked}
+    return [name for name, amount in asked.items() if amount.value > free[name]]
 
 
 # ------------------------------------------------------------------ the decision
@@ -119,9 +119,9 @@ class Search:
 
     def look(self, node: JsonObject) -> None:
         """One node."""
-        found = list(self._against(node))
-        self.reasons.update(found)
-        if not found:
+        reasons = list(self._against(node))
+        self.reasons.update(reasons)
+        if not reasons:
             self.fitting.append(node["metadata"]["name"])
 
     def _against(self, node: JsonObject) -> Iterable[str]:
@@ -186,8 +186,8 @@ def unschedulable(pod: JsonObject, message: str, now: str) -> JsonObject | None:
         "message": message,
     }
     before = conditions_of(pod)
-    known = condition_in(before, "PodScheduled") or {}
-    if all(known.get(k) == new[k] for k in ("status", "reason", "message")):
+    condition = condition_in(before, "PodScheduled") or {}
+    if all(condition.get(k) == new[k] for k in ("status", "reason", "message")):
         return None
     return {**(pod.get("status") or {}), "conditions": with_condition(before, new)}
 

@@ -30,8 +30,8 @@ def missing(namespace: str, account: JsonObject | None, trust: JsonObject | None
     if trust is None:
         text = "Contains a CA bundle that can be used to verify the kube-apiserver."
         meta = {"name": TRUST, "namespace": namespace, "annotations": {"kubernetes.io/description": text}}
-        made = {"kind": "ConfigMap", "apiVersion": "v1", "metadata": meta, "data": data}
-        writes.append(Create(CONFIG_MAPS, made))
+        config_map = {"kind": "ConfigMap", "apiVersion": "v1", "metadata": meta, "data": data}
+        writes.append(Create(CONFIG_MAPS, config_map))
     elif trust.get("data") != data:
         writes.append(Update(CONFIG_MAPS, {**trust, "data": data}))
     return writes
@@ -82,9 +82,9 @@ class ServiceAccountController(Controller):
         name = namespace["metadata"]["name"]
         account = self.informers.get(SERVICE_ACCOUNTS.key(name, ACCOUNT))
         trust = self.informers.get(CONFIG_MAPS.key(name, TRUST))
-        for wanted in missing(name, account, trust, self.context.certificate()):
+        for write in missing(name, account, trust, self.context.certificate()):
             with suppress(AlreadyExistsError):
-                await self.context.api.write(wanted)
+                await self.context.api.write(write)
         return None
 
 
@@ -110,7 +110,7 @@ class TokenController(Controller):
         meta = secret["metadata"]
         name = (meta.get("annotations") or {}).get(f"{_ANNOTATION}name", "")
         account = self.informers.get(SERVICE_ACCOUNTS.key(meta["namespace"], name))
-        wanted = kept_token(secret, account, self.context.sign, self.context.certificate())
-        if wanted is not None:
-            await self.context.api.write(wanted)
+        token = kept_token(secret, account, self.context.sign, self.context.certificate())
+        if token is not None:
+            await self.context.api.write(token)
         return None

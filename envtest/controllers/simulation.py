@@ -131,21 +131,21 @@ def chosen(wanted: str | Collection[str]) -> frozenset[str]:
         ConfigError: no controller has that name.
     """
     names = [n.strip() for n in (wanted.split(",") if isinstance(wanted, str) else wanted)]
-    found: set[str] = set()
+    selected: set[str] = set()
     without: set[str] = set()
     for name in names:
         if name in (CLUSTER, "*"):
-            found |= CONTROLLERS
+            selected |= CONTROLLERS
         elif name.startswith("-"):
             without.add(_meant(name[1:]))
         elif name not in (NONE, ""):
-            found.add(_meant(name))
-    unknown = (found | without) - CONTROLLERS
+            selected.add(_meant(name))
+    unknown = (selected | without) - CONTROLLERS
     if unknown:
         listed = ", ".join([NONE, CLUSTER, *sorted(CONTROLLERS)])
         bad = ", ".join(map(repr, sorted(unknown)))
         raise ConfigError(f"no simulated controller is called {bad}; there are: {listed}")
-    return frozenset(found - without)
+    return frozenset(selected - without)
 
 
 def _meant(name: str) -> str:
@@ -154,11 +154,11 @@ def _meant(name: str) -> str:
 
 
 def _class(name: str) -> Callable[[ControllerContext], Controller]:
-    module, _, found = _WHERE[name].partition(":")
-    made: Callable[[ControllerContext], Controller] = getattr(
-        importlib.import_module(f"envtest.controllers.{module}"), found
+    module, _, class_name = _WHERE[name].partition(":")
+    controller_class: Callable[[ControllerContext], Controller] = getattr(
+        importlib.import_module(f"envtest.controllers.{module}"), class_name
     )
-    return made
+    return controller_class
 
 
 def simulate(

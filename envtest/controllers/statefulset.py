@@ -57,8 +57,8 @@ class View:
     @property
     def current(self) -> str:
         """The revision that pods have until the rollout reaches them."""
-        found = str((self.owner.get("status") or {}).get("currentRevision", ""))
-        return found if any(r["metadata"]["name"] == found for r in self.revisions) else self.update
+        revision = str((self.owner.get("status") or {}).get("currentRevision", ""))
+        return revision if any(r["metadata"]["name"] == revision for r in self.revisions) else self.update
 
     @property
     def start(self) -> int:
@@ -120,11 +120,11 @@ def plan(view: View) -> Plan:
     """One step of a stateful set."""
     if deleting(view.owner):
         return Plan([])
-    kept = controller_history.keep(view.owner, view.revisions)
+    revisions = controller_history.keep(view.owner, view.revisions)
     moved = _fill(view) or _shrink(view) or _roll(view)
     if view.blocked:
         moved = [w for w in moved if not isinstance(w, Create)]
-    writes: list[Write | PendingEvent] = [*kept, *retain(view), *moved]
+    writes: list[Write | PendingEvent] = [*revisions, *retain(view), *moved]
     status = count(view)
     if status != (view.owner.get("status") or {}):
         writes.append(Update(STATEFUL_SETS, with_status(view.owner, status), "status"))
@@ -209,8 +209,8 @@ def _roll(view: View) -> list[Write | PendingEvent]:
 
 def _outdated(view: View, partition: int) -> list[JsonObject]:
     """Pods of another revision that are to be replaced, the last first."""
-    found = (view.pods[n] for n in reversed(view.ordinals) if n >= partition and n in view.pods)
-    return [p for p in found if revision_of(p) != view.update and not deleting(p)]
+    outdated = (view.pods[n] for n in reversed(view.ordinals) if n >= partition and n in view.pods)
+    return [p for p in outdated if revision_of(p) != view.update and not deleting(p)]
 
 
 def _all_well_above(view: View, ordinal: int) -> bool:
@@ -222,8 +222,12 @@ def _new(view: View, ordinal: int) -> list[Write | PendingEvent]:
     """A pod, and the claims that it needs."""
     owner, spec = view.owner, view.owner["spec"]
     revision = view.update if view.partition is None or ordinal >= view.partition else view.current
-    kept = next((r for r in view.revisions if r["metadata"]["name"] == revision), None)
-    template = spec["template"] if kept is None or revision == view.update else controller_history.template_of(kept)
+    revision_object = next((r for r in view.revisions if r["metadata"]["name"] == revision), None)
+    template = (
+        spec["template"]
+        if revision_object is None or revision == view.update
+        else controller_history.template_of(revision_object)
+    )
     name = f"{owner['metadata']['name']}-{ordinal}"
     pod = pod_from_template(template, owner, name=name)
     own = {_NAME: name, _INDEX: str(ordinal), controller_history.HASH: revision}
@@ -250,8 +254,8 @@ def _claim_name(template: JsonObject, pod: str) -> str:
 def _stale(view: View, pod: str) -> bool:
     """Whether a claim still belongs to a pod of this name that is gone: it is about to go, too."""
     templates = view.owner["spec"].get("volumeClaimTemplates") or ()
-    found = (view.claims.get(_claim_name(t, pod)) for t in templates)
-    owners = (r for c in found if c is not None for r in c["metadata"].get("ownerReferences") or ())
+    claims = (view.claims.get(_claim_name(t, pod)) for t in templates)
+    owners = (r for c in claims if c is not None for r in c["metadata"].get("ownerReferences") or ())
     return any(r.get("kind") == "Pod" and r.get("name") == pod for r in owners)
 
 
@@ -291,10 +295,10 @@ def retain(view: View) -> list[Write]:
     writes: list[Write] = []
     for ordinal, pod in view.pods.items() if templates else ():
         condemned = ordinal not in view.ordinals
-        wanted = [pod] if condemned and with_pod else [view.owner] if with_set else []
+        owners = [pod] if condemned and with_pod else [view.owner] if with_set else []
         for template in templates:
             claim_found = view.claims.get(_claim_name(template, pod["metadata"]["name"]))
-            changed = None if claim_found is None else _belonging(claim_found, wanted, view, pod)
+            changed = None if claim_found is None else _belonging(claim_found, owners, view, pod)
             if changed is not None and claim_found is not None:
                 meta = {
                     "ownerReferences": changed or None,
@@ -367,15 +371,17 @@ class StatefulSetController(PlanningController):
 
     def plan(self, owner: JsonObject, pods: Sequence[JsonObject], loose: Sequence[JsonObject], failed: str) -> Plan:
         """See `PlanningController`."""
-        mine, moves = claim(owner, pods, [p for p in loose if self._named(owner, p)])
+        claimed, moves = claim(owner, pods, [p for p in loose if self._named(owner, p)])
         meta = owner["metadata"]
-        kept = self.informers.dependents(meta["uid"], REVISIONS.prefix)
+        revisions = self.informers.dependents(meta["uid"], REVISIONS.prefix)
         wants = bool(owner["spec"].get("volumeClaimTemplates"))
         claims = self.informers.in_namespace(CLAIMS, meta["namespace"]) if wants else ()
         there = {c["metadata"]["name"]: c for c in claims}
-        view = View(owner, {ordinal_of(p): p for p in mine}, kept, there, self.context.now(), blocked=bool(failed))
-        made = plan(view)
-        return Plan([*moves, *made.writes], made.again)
+        view = View(
+            owner, {ordinal_of(p): p for p in claimed}, revisions, there, self.context.now(), blocked=bool(failed)
+        )
+        result = plan(view)
+        return Plan([*moves, *result.writes], result.again)
 
     @staticmethod
     def _named(owner: JsonObject, pod: JsonObject) -> bool:

@@ -35,8 +35,8 @@ class TtlController(Controller):
     async def reconcile(self, key: str) -> float | None:
         """See `Controller`."""
         job = self.informers.get(key)
-        left = None if job is None else seconds_left(job, self.context.now())
-        if job is None or left is None or left > 0:
-            return left
+        remaining = None if job is None else seconds_left(job, self.context.now())
+        if job is None or remaining is None or remaining > 0:
+            return remaining
         await self.write([Delete(JOBS, job, "Foreground")])
         return None

@@ -32,14 +32,14 @@ def parse(text: str) -> dict[str, tuple[TableColumn, ...]]:
     >>> [c.name for c in parse("apps/things g.io/things\n  Age | string | @created\n")["g.io/things"]]
     ['Name', 'Age']
     """
-    found: dict[str, tuple[TableColumn, ...]] = {}
+    tables: dict[str, tuple[TableColumn, ...]] = {}
     for block in text.split("\n\n"):
         head, *lines = block.splitlines()
         columns = tuple(map(_column, lines))
         if all(column.name != "Name" for column in columns):
             columns = (NAME, *columns)
-        found.update(dict.fromkeys(head.split(), columns))
-    return found
+        tables.update(dict.fromkeys(head.split(), columns))
+    return tables
 
 
 def _column(line: str) -> TableColumn:

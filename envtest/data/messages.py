@@ -17,11 +17,11 @@ _PACKAGES = {"apiextensions-apiserver": "apiextensions_apiserver", "kube-aggrega
 @cache
 def _blocks() -> Mapping[str, str]:
     text = read_table("messages").removeprefix("message ")
-    found = {}
+    blocks = {}
     for block in text.split("\nmessage "):
         name, _, rest = block.partition("\n")
-        found[name] = rest
-    return found
+        blocks[name] = rest
+    return blocks
 
 
 _SCALARS = frozenset({"string", "bytes", "bool", "int32", "int64"})
@@ -72,19 +72,19 @@ def fields_of(message: str) -> Mapping[int, ProtobufField] | None:
         return None
     package, _, short = message.rpartition(".")
     names = _SCHEMA_SHOWN if short == "JSONSchemaProps" else _SHOWN
-    made = {}
+    fields = {}
     for line in block.splitlines():
         number, name, kind, *marks = line.split()
         mapped, repeated = "map" in marks, "*" in marks
         inline = not repeated and name in _INLINE and kind.endswith(name[1:])
-        made[int(number)] = ProtobufField(
+        fields[int(number)] = ProtobufField(
             names.get(name, name),
             _map_kind(kind, package) if mapped else kind,
             repeated=repeated,
             map=mapped,
             inline=inline,
         )
-    return made
+    return fields
 
 
 def message_of(schema: str) -> str:

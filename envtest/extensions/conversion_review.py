@@ -30,9 +30,9 @@ def read_response(answer: JsonObject, uid: str, version: str) -> list[Any]:
         raise ConversionError(str(error)) from None
     if version == "v1":
         group, _, got = (answer.get("apiVersion") or "").rpartition("/")
-        found = f"{group}/{got}, Kind={answer.get('kind') or ''}"
-        if found != (wanted := f"{GROUP}/v1, Kind=ConversionReview"):
-            raise ConversionError(f"expected webhook response of {wanted}, got {found}")
+        actual = f"{group}/{got}, Kind={answer.get('kind') or ''}"
+        if actual != (expected := f"{GROUP}/v1, Kind=ConversionReview"):
+            raise ConversionError(f"expected webhook response of {expected}, got {actual}")
     if response is None:
         raise ConversionError("no response provided")
     if version == "v1" and (response.get("uid") or "") != uid:
@@ -46,14 +46,14 @@ def read_response(answer: JsonObject, uid: str, version: str) -> list[Any]:
 
 def _response(answer: JsonObject, version: str) -> JsonObject | None:
     check_review(answer, GROUP, version, "ConversionReview")
-    found: JsonObject | None = answer.get("response")
-    check_field(found, dict, "ConversionReview.response", f"{version}.ConversionResponse")
-    at = "ConversionResponse.response"
+    response: JsonObject | None = answer.get("response")
+    check_field(response, dict, "ConversionReview.response", f"{version}.ConversionResponse")
+    path = "ConversionResponse.response"
     for key, kind, name in _FIELDS:
-        check_field((found or {}).get(key), kind, f"{at}.{key}", name)
+        check_field((response or {}).get(key), kind, f"{path}.{key}", name)
     for key in ("status", "message"):
-        check_field(((found or {}).get("result") or {}).get(key), str, f"Status.response.result.{key}", "string")
-    return found
+        check_field(((response or {}).get("result") or {}).get(key), str, f"Status.response.result.{key}", "string")
+    return response
 
 
 _FIELDS = (
@@ -79,11 +79,11 @@ def accept(original: JsonObject, converted: Any, wanted: str) -> JsonObject:
     if kind != original["kind"]:
         raise ConversionError(f"invalid kind (expected {original['kind']}, received {kind})")
     before, after = original.get("metadata") or {}, converted.get("metadata")
-    shown = after if isinstance(after, dict) else {}
+    metadata = after if isinstance(after, dict) else {}
     for key, name in (("name", "name"), ("namespace", "namespace"), ("uid", "UID")):
-        if (was := before.get(key) or "") != (now := _text(shown.get(key))):
+        if (was := before.get(key) or "") != (now := _text(metadata.get(key))):
             raise ConversionError(f"must have the same {name}: {was} != {now}")
-    return {**converted, "metadata": _restored(before, shown)}
+    return {**converted, "metadata": _restored(before, metadata)}
 
 
 def _text(value: Any) -> str:
@@ -93,20 +93,20 @@ def _text(value: Any) -> str:
 def _restored(before: JsonObject, after: JsonObject) -> JsonObject:
     meta = dict(before)
     for key in ("labels", "annotations"):
-        given = after.get(key)
-        if given is None:
+        returned = after.get(key)
+        if returned is None:
             meta.pop(key, None)
             continue
-        if not isinstance(given, dict):
-            raise ConversionError(f"invalid metadata.{key} of type {go_typename(given)} in converted object")
-        for name, value in given.items():
+        if not isinstance(returned, dict):
+            raise ConversionError(f"invalid metadata.{key} of type {go_typename(returned)} in converted object")
+        for name, value in returned.items():
             if not isinstance(value, str):
                 raise ConversionError(
                     f"metadata.{key}[{name}] must be a string, but is {go_typename(value)} in converted object"
                 )
-        if given != before.get(key):
-            _check(given, key)
-        meta[key] = given
+        if returned != before.get(key):
+            _check(returned, key)
+        meta[key] = returned
     return meta
 
 
@@ -116,5 +116,5 @@ def _check(given: JsonObject, key: str) -> None:
     else:
         causes = list(metadata.annotation_causes(given, "metadata.annotation"))
     if causes:
-        told = ", ".join(f"{cause.field}: {cause.message}" for cause in causes)
-        raise ConversionError(f"[{told}]" if len(causes) > 1 else told)
+        messages = ", ".join(f"{cause.field}: {cause.message}" for cause in causes)
+        raise ConversionError(f"[{messages}]" if len(causes) > 1 else messages)

@@ -73,7 +73,7 @@ def validate_scale(subresources: JsonObject | None, field: str) -> Iterator[Caus
 
 def validate_selectable(fields: Sequence[JsonObject] | None, schema: JsonObject | None, field: str) -> Iterator[Cause]:
     """What is wrong with selectable fields: each names a scalar outside metadata, once."""
-    seen: set[str] = set()
+    paths: set[str] = set()
     for index, selectable in enumerate(fields or ()):
         path, where = selectable.get("jsonPath") or "", f"{field}[{index}].jsonPath"
         if not path:
@@ -92,11 +92,11 @@ def validate_selectable(fields: Sequence[JsonObject] | None, schema: JsonObject 
                 " Enum string fields and strings with formats are allowed."
             )
             yield api_errors.invalid_value(where, path, text)
-        if path in seen:
+        if path in paths:
             yield api_errors.duplicate(where, path)
-        seen.add(path)
-    if len(seen) > MAX_SELECTABLE:
-        yield api_errors.too_many(field, len(seen), MAX_SELECTABLE)
+        paths.add(path)
+    if len(paths) > MAX_SELECTABLE:
+        yield api_errors.too_many(field, len(paths), MAX_SELECTABLE)
 
 
 def _target(schema: Mapping[str, Any], path: str) -> Mapping[str, Any]:

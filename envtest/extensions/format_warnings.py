@@ -11,8 +11,8 @@ from opsdk.structured_merge.value import JsonObject
 
 def format_warnings(obj: JsonObject, old: JsonObject | None) -> list[str]:
     """Of a definition; what stood there before an update is not told again."""
-    known = set() if old is None else set(_unknown(old))
-    return [f'unrecognized format "{name}"' for name in dict.fromkeys(_unknown(obj)) if name not in known]
+    existing = set() if old is None else set(_unknown(old))
+    return [f'unrecognized format "{name}"' for name in dict.fromkeys(_unknown(obj)) if name not in existing]
 
 
 def _unknown(definition: JsonObject) -> Iterator[str]:

@@ -44,16 +44,16 @@ def valid(path: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _split(path: str) -> Steps | None:
-    found: list[re.Match[str]] = []
+    matches: list[re.Match[str]] = []
     path = path.removeprefix("$").removeprefix("@")
-    at = len(path) if path == "." else 0
-    while at < len(path):
-        match = _STEP.match(path, at)
+    position = len(path) if path == "." else 0
+    while position < len(path):
+        match = _STEP.match(path, position)
         if match is None:
             return None
-        found.append(match)
-        at = match.end()
-    return tuple(found)
+        matches.append(match)
+        position = match.end()
+    return tuple(matches)
 
 
 def find(tree: Any, path: str) -> list[Any]:
@@ -67,7 +67,7 @@ def find(tree: Any, path: str) -> list[Any]:
     values = [tree]
     try:
         for step in _split(path) or ():
-            values = [found for value in values for found in _walk(value, step)]
+            values = [value_found for value in values for value_found in _walk(value, step)]
     except IndexError:
         return []
     return values
@@ -130,14 +130,14 @@ def _sliced(value: list[Any], first: int | None, last: int | None, by: int) -> l
 
 
 def _passes(element: Any, step: re.Match[str]) -> bool:
-    found = find(element, step["left"])
+    values = find(element, step["left"])
     if step["op"] is None:
-        return bool(found)
-    if not found:
+        return bool(values)
+    if not values:
         return False
     right = step["right"].strip()
-    wanted = next(iter(find(element, right)), None) if right.startswith("@") else _literal(right)
-    return _holds(step["op"], found[0], wanted)
+    expected = next(iter(find(element, right)), None) if right.startswith("@") else _literal(right)
+    return _holds(step["op"], values[0], expected)
 
 
 def _holds(op: str, left: Any, right: Any) -> bool:

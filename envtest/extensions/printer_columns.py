@@ -68,8 +68,8 @@ class ColumnPrinter(Printer):
 
     @staticmethod
     def _cell(column: JsonObject, obj: JsonObject, now: float) -> Any:
-        found = find(obj, column["jsonPath"])
-        return cell(column.get("type", "string"), found[0], now) if found else None
+        values = find(obj, column["jsonPath"])
+        return cell(column.get("type", "string"), values[0], now) if values else None
 
 
 def cell(kind: str, value: Any, now: float) -> Any:

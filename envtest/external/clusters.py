@@ -61,8 +61,8 @@ def wanted(env: Mapping[str, str] = os.environ) -> Kind:
     """What the environment variables ask for."""
     if env.get("USE_EXISTING_CLUSTER", "").lower() in ("true", "1"):
         return Kind.EXISTING
-    named = ("KUBEBUILDER_ASSETS", "TEST_ASSET_KUBE_APISERVER", "TEST_ASSET_ETCD")
-    return Kind.BINARIES if any(env.get(name) for name in named) else Kind.EMBEDDED
+    variables = ("KUBEBUILDER_ASSETS", "TEST_ASSET_KUBE_APISERVER", "TEST_ASSET_ETCD")
+    return Kind.BINARIES if any(env.get(name) for name in variables) else Kind.EMBEDDED
 
 
 def asset(name: str, env: Mapping[str, str] = os.environ) -> Path:
@@ -328,9 +328,9 @@ def _service_account_key(path: Path) -> None:
 
 
 def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
 
 
 # ------------------------------------------------------------------ talking
@@ -348,11 +348,11 @@ class RemoteApi:
         raw = b"" if body is None else msgspec.json.encode(body)
         headers = {"content-type": "application/json"} if raw else {}
         answer = await self._transport.send(RestRequest(method, path, body=raw, headers=headers))
-        found: Any = msgspec.json.decode(answer.body)
+        decoded: Any = msgspec.json.decode(answer.body)
         if answer.status >= 400:
-            raise api_error_from_status(found, code=answer.status)
-        made: JsonObject = found
-        return made
+            raise api_error_from_status(decoded, code=answer.status)
+        result: JsonObject = decoded
+        return result
 
 
 async def _answers(config: Config, path: str) -> bool:
@@ -375,9 +375,11 @@ async def _wait_for_default(config: Config) -> None:
 async def _install(api: RemoteApi, objects: Sequence[JsonObject]) -> None:
     """Put definitions there; each is served when this returns."""
     installer = Installer(api)
-    made = [await installer.put({"apiVersion": "apiextensions.k8s.io/v1", "kind": CRD, **obj}) for obj in objects]
+    definitions = [
+        await installer.put({"apiVersion": "apiextensions.k8s.io/v1", "kind": CRD, **obj}) for obj in objects
+    ]
     end = asyncio.get_running_loop().time() + _ESTABLISH_SECONDS
-    for obj in made:
+    for obj in definitions:
         while not await _served(api, obj):
             if asyncio.get_running_loop().time() >= end:
                 raise ConfigError(f"{obj['metadata']['name']} was not served within {_ESTABLISH_SECONDS:g} s")

@@ -55,8 +55,8 @@ class Catalogue:
 
     def strategy(self, row: Row, *, has_status: bool) -> GeneratedStrategy:
         """The rules of a resource."""
-        made = self.strategies.get(_key(row))
-        return made(row, has_status) if made is not None else GeneratedStrategy(row, has_status=has_status)
+        strategy = self.strategies.get(_key(row))
+        return strategy(row, has_status) if strategy is not None else GeneratedStrategy(row, has_status=has_status)
 
     def defaults_of(self, row: Row) -> Defaults | None:
         """What fills in the defaults of its kind."""

@@ -59,8 +59,8 @@ class ParamKinds:
 
     def resource(self, api_version: str, kind: str) -> str | None:
         """The resource of a kind, if it is served."""
-        found = self(api_version, kind)
-        return None if found is None else found.resource
+        resource = self(api_version, kind)
+        return None if resource is None else resource.resource
 
     def _custom(self, group: str, version: str) -> Sequence[InstalledResource]:
         return [

@@ -50,19 +50,19 @@ def aggregate(plane: Plane, identity: Callable[[], ClientCertificate] | None) ->
 def register(plane: Plane) -> AutoRegistration:
     """What keeps entries for that which is served here."""
     store = plane.stores[SERVICES]
-    made = AutoRegistration(store, plane.clock, plane.extensions.group_versions)
-    plane.extensions.turned = made.sync
+    registration = AutoRegistration(store, plane.clock, plane.extensions.group_versions)
+    plane.extensions.turned = registration.sync
     assert isinstance(store.strategy, ApiServiceStrategy)
-    store.strategy.gone = made.gone
-    return made
+    store.strategy.gone = registration.gone
+    return registration
 
 
 def network(stores: dict[str, GenericStore], namespace: str, name: str) -> Network:
     """What is known of a Service."""
     slices = [
-        found
-        for found in stores["discovery.k8s.io/endpointslices"].list_now(namespace, ListQuery()).items
-        if (found["metadata"].get("labels") or {}).get(SLICE_OF) == name
+        endpoint_slice
+        for endpoint_slice in stores["discovery.k8s.io/endpointslices"].list_now(namespace, ListQuery()).items
+        if (endpoint_slice["metadata"].get("labels") or {}).get(SLICE_OF) == name
     ]
     return Network(
         service=_find(stores["/services"], namespace, name),

@@ -63,8 +63,8 @@ def service_of(group: str, version: str, *, managed: str, priority: int, rank: i
         "fieldsV1": fields,
     }
     meta = {"name": f"{version}.{group}", "labels": {MANAGED: managed}, "managedFields": [owner]}
-    made: JsonObject = {"kind": "APIService", "apiVersion": f"{GROUP}/v1", "metadata": meta, "spec": spec}
-    return {**made, "status": local_status(now)}
+    api_service: JsonObject = {"kind": "APIService", "apiVersion": f"{GROUP}/v1", "metadata": meta, "spec": spec}
+    return {**api_service, "status": local_status(now)}
 
 
 class AutoRegistration:
@@ -91,8 +91,8 @@ class AutoRegistration:
             priority = _GROUPS.get(group)
             if priority is not None:
                 rank = _RANKS.get((group, version), _RANK)
-                made = service_of(group, version, managed=ON_START, priority=priority, rank=rank, now=now)
-                self._create(context, made)
+                api_service = service_of(group, version, managed=ON_START, priority=priority, rank=rank, now=now)
+                self._create(context, api_service)
         self.reload()
 
     def reload(self) -> None:
@@ -109,17 +109,17 @@ class AutoRegistration:
 
     def sync(self) -> None:
         """Follow the definitions."""
-        wanted = set(self._custom())
-        if wanted == self._have:
+        desired = set(self._custom())
+        if desired == self._have:
             return
         context = Context(clock=self._clock)
         now = context.timestamp()
-        for group, version in sorted(wanted - self._have):
+        for group, version in sorted(desired - self._have):
             numbers = {"priority": _CUSTOM_GROUP, "rank": _CUSTOM_RANK}
             self._create(context, service_of(group, version, managed=ALWAYS, now=now, **numbers))
-        for group, version in sorted(self._have - wanted):
+        for group, version in sorted(self._have - desired):
             self._drop(f"{version}.{group}")
-        self._have = wanted
+        self._have = desired
 
     def _create(self, context: Context, obj: JsonObject) -> None:
         meta = obj["metadata"]

@@ -119,8 +119,8 @@ class CustomSchemas:
 
     def schema(self, name: str) -> JsonObject | None:
         """See `SchemaSource`."""
-        found = self._models.get(name)
-        return None if found is None else published(found[0].info, found[1].raw, found[1].selectable)
+        model = self._models.get(name)
+        return None if model is None else published(model[0].info, model[1].raw, model[1].selectable)
 
     def name_of(self, served: InstalledResource) -> str | None:
         """See `SchemaSource`."""
@@ -208,13 +208,13 @@ class ControlPlane:
         assert served is not None
         assert isinstance(store.strategy, DefinitionStrategy)
         client = self.webhook_client
-        made = ExtensionServer(store, served.model, NotFound(), self.admission, self.typing.decoders, client=client)
+        server = ExtensionServer(store, served.model, NotFound(), self.admission, self.typing.decoders, client=client)
         scale = self.core.find("apps", "v1", "deployments", "scale")
         assert scale is not None
         assert isinstance(scale.model, TypedModel)
-        made.use_scale(scale.model)
-        store.strategy.listener = made
-        return made
+        server.use_scale(scale.model)
+        store.strategy.listener = server
+        return server
 
     def _reserve(self) -> None:
         """What stored services have is not handed out again."""
@@ -297,8 +297,8 @@ class ControlPlane:
         served = self.core.find(group, obj["apiVersion"].rpartition("/")[2], name)
         if served is None:
             return {}
-        made = field_manager(served).update(None, obj, manager="-", now="-")
-        owners = made["metadata"].get("managedFields") or [{"fieldsV1": {}}]
+        entry = field_manager(served).update(None, obj, manager="-", now="-")
+        owners = entry["metadata"].get("managedFields") or [{"fieldsV1": {}}]
         fields: JsonObject = owners[0]["fieldsV1"]
         return fields
 
@@ -319,9 +319,9 @@ class ControlPlane:
         name = types().name_of(info.kind_group or info.group, info.kind_version or info.version, info.kind)
         if name is None:
             raise LookupError(f"the tables have no type for {info.kind}")
-        made = _MODELS.get((info.group, info.version, info.kind), TypedModel)
+        model_class = _MODELS.get((info.group, info.version, info.kind), TypedModel)
         defaults = defaults or (None if row.info.kind_group else self.catalogue.defaults_of(row))
-        return made(self.typing, name, defaults=defaults, printer=self.catalogue.printer(row))
+        return model_class(self.typing, name, defaults=defaults, printer=self.catalogue.printer(row))
 
     def _install_main(self, row: Row, *, has_status: bool) -> None:
         strategy = self.catalogue.strategy(row, has_status=has_status)

@@ -51,7 +51,7 @@ class Flow:
 
 def flows_of(schemas: Iterable[JsonObject]) -> list[Flow]:
     """In the order in which they are asked."""
-    made = [
+    flows = [
         Flow(
             name=obj["metadata"]["name"],
             uid=obj["metadata"].get("uid", ""),
@@ -61,7 +61,7 @@ def flows_of(schemas: Iterable[JsonObject]) -> list[Flow]:
         )
         for obj in schemas
     ]
-    return sorted(made, key=lambda flow: (flow.precedence, flow.name))
+    return sorted(flows, key=lambda flow: (flow.precedence, flow.name))
 
 
 def _is(subject: Mapping[str, Any], user: User) -> bool:
@@ -72,8 +72,8 @@ def _is(subject: Mapping[str, Any], user: User) -> bool:
             name = subject["group"]["name"]
             return name == "*" or name in user.groups
         case _:
-            wanted, found = subject["serviceAccount"], split_username(user.name)
-            return found is not None and found[0] == wanted["namespace"] and wanted["name"] in ("*", found[1])
+            account, actual = subject["serviceAccount"], split_username(user.name)
+            return actual is not None and actual[0] == account["namespace"] and account["name"] in ("*", actual[1])
 
 
 def _covers(rule: Mapping[str, Any], info: RequestInfo) -> bool:
@@ -86,10 +86,10 @@ def _covers(rule: Mapping[str, Any], info: RequestInfo) -> bool:
 
 
 def _resource(part: Mapping[str, Any], info: RequestInfo) -> bool:
-    named = f"{info.resource}/{info.subresource}" if info.subresource else info.resource
+    resource_name = f"{info.resource}/{info.subresource}" if info.subresource else info.resource
     if not (_among(part["verbs"], info.verb) and _among(part["apiGroups"], info.group)):
         return False
-    if not _among(part["resources"], named):
+    if not _among(part["resources"], resource_name):
         return False
     if info.namespace:
         return _among(part.get("namespaces") or (), info.namespace)
@@ -120,7 +120,7 @@ def with_condition(obj: JsonObject, wanted: JsonObject) -> JsonObject | None:
         return None
     if old is not None and old.get("status") == wanted["status"]:
         wanted = {**wanted, "lastTransitionTime": old.get("lastTransitionTime")}
-    kept = [c for c in conditions if c is not old]
+    remaining = [c for c in conditions if c is not old]
     keys = ("lastTransitionTime", "message", "reason", "status", "type")
     owned: JsonObject = {'k:{"type":"Dangling"}': {".": {}, **{f"f:{key}": {} for key in keys}}}
     owner = {
@@ -134,7 +134,7 @@ def with_condition(obj: JsonObject, wanted: JsonObject) -> JsonObject | None:
     }
     others = [entry for entry in obj["metadata"].get("managedFields") or () if entry.get("manager") != _MANAGER]
     meta = {**obj["metadata"], "managedFields": [owner, *others]}
-    return {**obj, "metadata": meta, "status": {**(obj.get("status") or {}), "conditions": [*kept, wanted]}}
+    return {**obj, "metadata": meta, "status": {**(obj.get("status") or {}), "conditions": [*remaining, wanted]}}
 
 
 async def _tell(wanted: JsonObject, current: JsonObject | None) -> JsonObject | Remove:
@@ -191,10 +191,10 @@ class FlowControl:
             self._read()
         where = (info.group, info.resource, info.subresource, info.namespace) if info.is_resource else info.path
         key = (user.name, tuple(user.groups), info.verb, where)
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = self._find(user, info)
-        return found
+        entry = self._known.get(key)
+        if entry is None:
+            entry = self._known[key] = self._find(user, info)
+        return entry
 
     def _read(self) -> None:
         self._flows = flows_of(obj for _, obj in self._storage.list(SCHEMAS).items)
@@ -205,8 +205,8 @@ class FlowControl:
     def _find(self, user: User, info: RequestInfo) -> tuple[str, str]:
         flows = [flow for flow in self._flows or () if flow.level in self._levels]
         # The last one takes what nobody wants.
-        found = next((flow for flow in flows if flow.takes(user, info)), flows[-1] if flows else None)
-        return ("", "") if found is None else (found.uid, self._levels[found.level])
+        matching = next((flow for flow in flows if flow.takes(user, info)), flows[-1] if flows else None)
+        return ("", "") if matching is None else (matching.uid, self._levels[matching.level])
 
     async def _settle(self) -> None:
         """Have every schema say whether its level exists."""
@@ -215,10 +215,10 @@ class FlowControl:
         now = Context(clock=self._clock).timestamp()
         for key, obj in self._storage.list(SCHEMAS).items:
             level = obj["spec"]["priorityLevelConfiguration"]["name"]
-            wanted = condition(level, now, exists=level in self._levels)
-            if with_condition(obj, wanted) is None:
+            desired = condition(level, now, exists=level in self._levels)
+            if with_condition(obj, desired) is None:
                 continue
             try:
-                await self._storage.guaranteed_update(key, partial(_tell, wanted))
+                await self._storage.guaranteed_update(key, partial(_tell, desired))
             except KeyNotFoundError:
                 continue  # it went meanwhile

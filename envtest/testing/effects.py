@@ -117,13 +117,13 @@ class Truncate:
         return replace(response, chunks=self._cut(response.chunks))
 
     async def _cut(self, chunks: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-        seen = 0
+        count = 0
         async with aclosing(chunks):
             async for line in chunks:
-                if seen == self.after:
+                if count == self.after:
                     yield line[: len(line) // 2]
                     raise CutConnection
-                seen += 1
+                count += 1
                 yield line
 
 
@@ -187,12 +187,12 @@ class ExpireWatch:
 
     async def apply(self, call: Call, handler: Handler, place: Place) -> HttpResponse:
         """See `Effect`."""
-        asked = call.http.query.get("resourceVersion") or "0"
+        revision = call.http.query.get("resourceVersion") or "0"
 
         async def change(lines: Lines) -> Lines:
             async for line in _first(lines, self.after):
                 yield line
-            gone = CompactedError(int(asked) if asked.isdigit() else 0, place.revision)
+            gone = CompactedError(int(revision) if revision.isdigit() else 0, place.revision)
             yield encode_json({"type": "ERROR", "object": status_of(_gone(gone))}) + b"\n"
 
         return await _watch(call, handler, change)
@@ -274,9 +274,9 @@ class StaleList:
         if call.info.verb != "list" or query.get("resourceVersion") != "0":
             return await handler(call)
         fresh, old = call.http, max(place.revision - self.behind, 1)
-        kept = [(k, v) for k in ("labelSelector", "fieldSelector", "timeoutSeconds") for v in query.all(k)[:1]]
-        wanted = [*kept, ("resourceVersion", str(old)), ("resourceVersionMatch", "Exact")]
-        call.http = replace(fresh, query=Query(urlencode(wanted)))
+        preserved = [(k, v) for k in ("labelSelector", "fieldSelector", "timeoutSeconds") for v in query.all(k)[:1]]
+        parameters = [*preserved, ("resourceVersion", str(old)), ("resourceVersionMatch", "Exact")]
+        call.http = replace(fresh, query=Query(urlencode(parameters)))
         try:
             return await handler(call)
         except GoneError:

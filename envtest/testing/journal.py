@@ -107,10 +107,10 @@ class Entry:
         return differences(self.before, self.after)
 
     def __str__(self) -> str:
-        shown = f"{self.revision}: {self.writer}: {self.verb} {self.ref}"
+        rendered = f"{self.revision}: {self.writer}: {self.verb} {self.ref}"
         if self.verb != "update":
-            return shown
-        return f"{shown}: {', '.join(map(str, self.diff[:5])) or 'no difference'}"
+            return rendered
+        return f"{rendered}: {', '.join(map(str, self.diff[:5])) or 'no difference'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +143,8 @@ class Fight:
     moves: Sequence[tuple[int, Writer, Any]]
 
     def __str__(self) -> str:
-        shown = ", ".join(f"{writer} set {value!r} at {revision}" for revision, writer, value in self.moves[:6])
-        return f"{self.ref}: {self.path} goes back and forth: {shown}{', ...' if len(self.moves) > 6 else ''}"
+        moves = ", ".join(f"{writer} set {value!r} at {revision}" for revision, writer, value in self.moves[:6])
+        return f"{self.ref}: {self.path} goes back and forth: {moves}{', ...' if len(self.moves) > 6 else ''}"
 
 
 class Journal:
@@ -234,17 +234,17 @@ class Journal:
 
     def hot_loops(self, *, at_least: int = 3, user: str = "") -> list[HotLoop]:
         """Writers that changed one object so often in a row, its inputs unchanged: nobody else wrote meanwhile."""
-        found: list[HotLoop] = []
+        loops: list[HotLoop] = []
         for run in self._runs():
             by_ref: dict[Ref, list[Entry]] = defaultdict(list)
             for entry in run:
                 if entry.verb == "update":
                     by_ref[entry.ref].append(entry)
-            found += [HotLoop(run[0].writer, ref, es, 0) for ref, es in by_ref.items() if len(es) >= at_least]
+            loops += [HotLoop(run[0].writer, ref, es, 0) for ref, es in by_ref.items() if len(es) >= at_least]
         for (name, path), count in self.idle.items():
             if count >= at_least:
-                found.append(HotLoop(Writer(user=name), _ref_of_path(path), (), count))
-        return [loop for loop in found if not user or loop.writer.user == user]
+                loops.append(HotLoop(Writer(user=name), _ref_of_path(path), (), count))
+        return [loop for loop in loops if not user or loop.writer.user == user]
 
     def _runs(self) -> Iterator[list[Entry]]:
         """The writes, cut where the writer changes."""
@@ -264,13 +264,17 @@ class Journal:
             if entry.verb == "update":
                 for change in entry.diff:
                     _move(moves[entry.ref, change.path], entry, change)
-        return [Fight(ref, path, found) for (ref, path), found in moves.items() if len(found) >= at_least]
+        return [
+            Fight(ref, path, moves_of_path)
+            for (ref, path), moves_of_path in moves.items()
+            if len(moves_of_path) >= at_least
+        ]
 
     def assert_calm(self, *, at_least: int = 3) -> None:
         """Raise where somebody writes in a loop, or several write against each other."""
-        found = [*map(str, self.hot_loops(at_least=at_least)), *map(str, self.fights(at_least=at_least))]
-        if found:
-            raise AssertionError("\n".join(found))
+        problems = [*map(str, self.hot_loops(at_least=at_least)), *map(str, self.fights(at_least=at_least))]
+        if problems:
+            raise AssertionError("\n".join(problems))
 
 
 def _move(moves: list[tuple[int, Writer, Any]], entry: Entry, change: Difference) -> None:
@@ -314,8 +318,8 @@ class Budget:
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         new = self._journal.since(self._from)
-        wanted = [e for e in new if self._user in ("", e.writer.user) and self._resource in ("", e.ref.resource)]
-        self.entries = [e for e in wanted if e.verb != RESTORE.verb]
+        entries = [e for e in new if self._user in ("", e.writer.user) and self._resource in ("", e.ref.resource)]
+        self.entries = [e for e in entries if e.verb != RESTORE.verb]
         if kind is None and len(self.entries) > self._most:
             lines = "".join(f"\n  {entry}" for entry in self.entries[:20])
             allowed = f"at most {self._most}" if self._most else "none"

@@ -55,9 +55,9 @@ class Komega:
         """The object with `change` made to it, written."""
 
         async def update() -> T:
-            found = await self._client.get(kind, key, namespace=self._namespace)
-            change(found)
-            return await self._client.update(found)
+            obj = await self._client.get(kind, key, namespace=self._namespace)
+            change(obj)
+            return await self._client.update(obj)
 
         return update
 
@@ -67,8 +67,8 @@ class Komega:
         """The same for its status."""
 
         async def update_status() -> T:
-            found = await self._client.get(kind, key, namespace=self._namespace)
-            change(found)
-            return await self._client.status().update(found)
+            obj = await self._client.get(kind, key, namespace=self._namespace)
+            change(obj)
+            return await self._client.status().update(obj)
 
         return update_status

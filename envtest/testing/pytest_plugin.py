@@ -73,11 +73,11 @@ def _inside(function: Callable[..., Any], entered: Sequence[AbstractAsyncContext
 
 # ------------------------------------------------------------------ fixtures
 def _options(request: pytest.FixtureRequest) -> JsonObject:
-    found: JsonObject = {"controllers": request.config.getini("k8s_controllers")}
+    options: JsonObject = {"controllers": request.config.getini("k8s_controllers")}
     for mark in reversed(list(request.node.iter_markers("k8s"))):
-        found |= mark.kwargs
-    paths = [*request.config.getini("k8s_crd_paths"), *(found.get("crd_paths") or ())]
-    return {**found, "crd_paths": [str(path) for path in paths]}
+        options |= mark.kwargs
+    paths = [*request.config.getini("k8s_crd_paths"), *(options.get("crd_paths") or ())]
+    return {**options, "crd_paths": [str(path) for path in paths]}
 
 
 @pytest.fixture
@@ -95,10 +95,10 @@ def k8s_env(request: pytest.FixtureRequest) -> Any:
         # Other processes do not follow virtual time.
         request.node.add_marker("realtime")
         return _templates(request).target(kind, _only_external(options, kind))
-    made = _templates(request).environment(options)
-    request.node.stash[_TARGET] = made
-    _enter(request, made)
-    return made
+    environment = _templates(request).environment(options)
+    request.node.stash[_TARGET] = environment
+    _enter(request, environment)
+    return environment
 
 
 def _only_external(options: JsonObject, kind: Any) -> JsonObject:
@@ -112,13 +112,13 @@ def _only_external(options: JsonObject, kind: Any) -> JsonObject:
 
 def _templates(request: pytest.FixtureRequest) -> Any:
     stash = request.config.stash
-    found = stash.get(_TEMPLATES, None)
-    if found is None:
+    templates = stash.get(_TEMPLATES, None)
+    if templates is None:
         from envtest.testing.template import Templates  # noqa: PLC0415 - as above
 
-        found = stash[_TEMPLATES] = Templates()
-        request.config.add_cleanup(found.close)
-    return found
+        templates = stash[_TEMPLATES] = Templates()
+        request.config.add_cleanup(templates.close)
+    return templates
 
 
 @pytest.fixture
@@ -167,12 +167,12 @@ async def _with_namespace(env: Any, name: str) -> AsyncIterator[None]:
     from opsdk.cluster.cluster import Cluster  # noqa: PLC0415 - as above
 
     async with Cluster(env.config) as cluster:
-        made = await cluster.uncached.create(Namespace(metadata=ObjectMeta(name=name)))
+        namespace = await cluster.uncached.create(Namespace(metadata=ObjectMeta(name=name)))
         try:
             yield
         finally:
             if hasattr(type(env), "kind"):  # the embedded server goes as a whole
-                await cluster.uncached.delete(made, missing_ok=True)
+                await cluster.uncached.delete(namespace, missing_ok=True)
 
 
 @pytest.fixture

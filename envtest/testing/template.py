@@ -45,29 +45,29 @@ class Templates:
     def target(self, kind: Kind, options: Mapping[str, Any]) -> Target:
         """Another cluster, started, with everything installed; the same one for all tests that ask alike."""
         key = _key(options)
-        found = self._targets.get(key)
-        if found is None:
-            found = target(kind, **options)
+        entry = self._targets.get(key)
+        if entry is None:
+            entry = target(kind, **options)
             with asyncio.Runner() as runner:
-                runner.run(_entered(found))
-            self._targets[key] = found
-        return found
+                runner.run(_entered(entry))
+            self._targets[key] = entry
+        return entry
 
     def close(self) -> None:
         """End what was started; idempotent."""
         while self._targets:
-            _, found = self._targets.popitem()
+            _, target = self._targets.popitem()
             with asyncio.Runner() as runner:
-                runner.run(found.aclose())
+                runner.run(target.aclose())
 
     def _snapshot(self, installed: Mapping[str, Any]) -> Snapshot:
         key = _key(installed)
-        found = self._made.get(key)
-        if found is None:
+        snapshot = self._made.get(key)
+        if snapshot is None:
             # No test has begun yet, so there is no loop that this could run in.
             with asyncio.Runner() as runner:
-                found = self._made[key] = runner.run(_started(installed))
-        return found
+                snapshot = self._made[key] = runner.run(_started(installed))
+        return snapshot
 
 
 def _key(options: Mapping[str, Any]) -> bytes:

@@ -71,10 +71,10 @@ class Pod:
         """Who sets a field of the security context to something bad, and to what; the pod itself comes first."""
         own = _get(self.spec, path)
         values = [own] if bad(own) else []
-        said = ["pod"] if values else []
-        found = self.named(lambda c: bad(_get(c, path)))
+        setters = ["pod"] if values else []
+        containers = self.named(lambda c: bad(_get(c, path)))
         values.extend(v for c in self.containers if bad(v := _get(c, path)))
-        return [*said, *([_many("container", found)] if found else [])], values
+        return [*setters, *([_many("container", containers)] if containers else [])], values
 
 
 def _get(owner: JsonObject, path: Iterable[str]) -> Any:
@@ -128,9 +128,9 @@ def _capabilities(pod: Pod) -> str:
 
 def _too_capable(pod: Pod, allowed: frozenset[str]) -> str:
     bad = pod.named(lambda c: not allowed.issuperset(_added(c)))
-    found = _distinct(name for c in pod.containers for name in _added(c) if name not in allowed)
+    capabilities = _distinct(name for c in pod.containers for name in _added(c) if name not in allowed)
     return (
-        f"{_many('container', bad)} must not include {_listed(found)} in securityContext.capabilities.add"
+        f"{_many('container', bad)} must not include {_listed(capabilities)} in securityContext.capabilities.add"
         if bad
         else ""
     )
@@ -141,8 +141,8 @@ def _namespaces(pod: Pod) -> str:
 
 
 def _host_paths(pod: Pod) -> str:
-    found = [v["name"] for v in pod.spec.get("volumes") or () if v.get("hostPath") is not None]
-    return _many("volume", found) if found else ""
+    volumes = [v["name"] for v in pod.spec.get("volumes") or () if v.get("hostPath") is not None]
+    return _many("volume", volumes) if volumes else ""
 
 
 def _ports(container: JsonObject) -> list[str]:
@@ -151,8 +151,8 @@ def _ports(container: JsonObject) -> list[str]:
 
 def _host_ports(pod: Pod) -> str:
     bad = pod.named(lambda c: bool(_ports(c)))
-    found = _distinct(port for c in pod.containers for port in _ports(c))
-    return f"{_many('container', bad)} {_use(bad)} {_word('hostPort', found)} {', '.join(found)}" if bad else ""
+    ports = _distinct(port for c in pod.containers for port in _ports(c))
+    return f"{_many('container', bad)} {_use(bad)} {_word('hostPort', ports)} {', '.join(ports)}" if bad else ""
 
 
 def _probed(container: JsonObject) -> Iterator[str]:
@@ -167,10 +167,10 @@ def _probed(container: JsonObject) -> Iterator[str]:
 
 def _probes(pod: Pod) -> str:
     bad = pod.named(lambda c: any(_probed(c)))
-    found = _distinct(host for c in pod.containers for host in _probed(c))
+    hosts = _distinct(host for c in pod.containers for host in _probed(c))
     if not bad:
         return ""
-    return f"{_many('container', bad)} {_use(bad)} {_word('probe or lifecycle host', found)} {_listed(found)}"
+    return f"{_many('container', bad)} {_use(bad)} {_word('probe or lifecycle host', hosts)} {_listed(hosts)}"
 
 
 def _privileged(pod: Pod) -> str:
@@ -180,8 +180,8 @@ def _privileged(pod: Pod) -> str:
 
 def _proc_mount(pod: Pod) -> str:
     bad = pod.named(lambda c: _get(c, ("procMount",)) not in (None, "Default"))
-    found = _distinct(v for c in pod.containers if (v := _get(c, ("procMount",))) not in (None, "Default"))
-    return f"{_many('container', bad)} must not set securityContext.procMount to {_listed(found)}" if bad else ""
+    types = _distinct(v for c in pod.containers if (v := _get(c, ("procMount",))) not in (None, "Default"))
+    return f"{_many('container', bad)} must not set securityContext.procMount to {_listed(types)}" if bad else ""
 
 
 def _selinux(pod: Pod) -> str:
@@ -190,8 +190,8 @@ def _selinux(pod: Pod) -> str:
         allowed.add("container_engine_t")
 
     def bad(options: Any) -> bool:
-        found = options or {}
-        return bool(found.get("type", "") not in allowed or found.get("user") or found.get("role"))
+        selinux = options or {}
+        return bool(selinux.get("type", "") not in allowed or selinux.get("user") or selinux.get("role"))
 
     setters, values = pod.setters("seLinuxOptions", bad=bad)
     types = _distinct(v["type"] for v in values if v.get("type", "") not in allowed)
@@ -217,8 +217,8 @@ def _old_seccomp(value: str) -> bool:
 
 def _sysctls(pod: Pod) -> str:
     allowed = {name for since, names in _SYSCTLS if pod.minor >= since for name in names}
-    found = (pod.spec.get("securityContext") or {}).get("sysctls") or ()
-    return ", ".join(s.get("name", "") for s in found if s.get("name", "") not in allowed)
+    sysctls = (pod.spec.get("securityContext") or {}).get("sysctls") or ()
+    return ", ".join(s.get("name", "") for s in sysctls if s.get("name", "") not in allowed)
 
 
 def _host_process(pod: Pod) -> str:
@@ -317,9 +317,9 @@ def _applying(demand: Demand) -> Iterator[Check]:
     if demand.lenient:
         return
     strict = demand.level == "restricted"
-    found = [c for c in CHECKS if demand.minor >= c.since and (strict or not c.restricted)]
-    replaced = {c.replaces for c in found if c.replaces}
-    yield from (c for c in found if c.restricted or c.reason not in replaced)
+    checks = [c for c in CHECKS if demand.minor >= c.since and (strict or not c.restricted)]
+    replaced = {c.replaces for c in checks if c.replaces}
+    yield from (c for c in checks if c.restricted or c.reason not in replaced)
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,12 +60,12 @@ def policy_of(labels: Mapping[str, str] | None) -> tuple[Policy, list[Cause]]:
     A level that nobody knows is the strictest one where it is enforced, else none; warnings follow what is
     enforced where nothing is said about them.
     """
-    found, wrong = labels or {}, list[Cause]()
-    demands = {mode: _demand(found, mode, wrong) for mode in _MODES}
+    values, wrong = labels or {}, list[Cause]()
+    demands = {mode: _demand(values, mode, wrong) for mode in _MODES}
     enforce, warn = demands["enforce"], demands["warn"]
-    given = found.get(f"{PREFIX}enforce") in LEVELS
-    if f"{PREFIX}warn" not in found and given and enforce.strictness > warn.strictness:
-        minor = warn.minor if f"{PREFIX}warn-version" in found else enforce.minor
+    enforced = values.get(f"{PREFIX}enforce") in LEVELS
+    if f"{PREFIX}warn" not in values and enforced and enforce.strictness > warn.strictness:
+        minor = warn.minor if f"{PREFIX}warn-version" in values else enforce.minor
         demands["warn"] = Demand(enforce.level, minor)
     return Policy(**demands), wrong
 
@@ -81,11 +81,11 @@ def _demand(labels: Mapping[str, str], mode: str, wrong: list[Cause]) -> Demand:
             level = "restricted" if mode == "enforce" else "privileged"
     name = f"{name}-version"
     if name in labels:
-        given = labels[name]
-        match = _VERSION.fullmatch(given)
+        version = labels[name]
+        match = _VERSION.fullmatch(version)
         if match is not None:
             minor = int(match.group(1))
-        elif given != "latest":
+        elif version != "latest":
             text = 'must be "latest" or "v1.x"'
-            wrong.append(api_errors.invalid_value(f"metadata.labels[{name}]", given, text))
+            wrong.append(api_errors.invalid_value(f"metadata.labels[{name}]", version, text))
     return Demand(level, minor)

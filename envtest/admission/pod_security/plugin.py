@@ -66,20 +66,20 @@ class PodSecurity(Plugin):
         if policy.lenient:
             return
         meta, spec = pod.get("metadata") or {}, pod.get("spec") or {}
-        found = violations(policy.audit, meta, spec)
-        if found:
-            review.call.annotate(f"{PREFIX}audit-violations", _would_violate(policy.audit, found))
-        found = violations(policy.enforce, meta, spec) if enforce else []
-        if found:
-            why = f'violates PodSecurity "{policy.enforce}": {", ".join(map(str, found))}'
-            raise api_errors.forbidden(review.served.info, review.name, why)
-        found = violations(policy.warn, meta, spec)
-        if found:
-            review.warn(_would_violate(policy.warn, found))
+        violated = violations(policy.audit, meta, spec)
+        if violated:
+            review.call.annotate(f"{PREFIX}audit-violations", _would_violate(policy.audit, violated))
+        violated = violations(policy.enforce, meta, spec) if enforce else []
+        if violated:
+            reason = f'violates PodSecurity "{policy.enforce}": {", ".join(map(str, violated))}'
+            raise api_errors.forbidden(review.served.info, review.name, reason)
+        violated = violations(policy.warn, meta, spec)
+        if violated:
+            review.warn(_would_violate(policy.warn, violated))
 
     def _policy(self, namespace: str) -> Policy:
-        found = self._namespace(namespace)
-        return policy_of((found or {"metadata": {}})["metadata"].get("labels"))[0]
+        namespace_object = self._namespace(namespace)
+        return policy_of((namespace_object or {"metadata": {}})["metadata"].get("labels"))[0]
 
     # -------------------------------------------------------------- namespaces
     def _check_labels(self, review: Attributes) -> None:
@@ -111,12 +111,12 @@ def pod_warnings(namespace: str, demand: Demand, pods: Sequence[JsonObject]) -> 
     chosen = prioritized(pods)
     broken: dict[str, list[str]] = {}
     for pod in chosen[:_MOST_PODS]:
-        found = violations(demand, pod["metadata"], pod.get("spec") or {})
-        if found:
-            broken.setdefault(", ".join(v.reason for v in found), []).append(pod["metadata"]["name"])
+        violated = violations(demand, pod["metadata"], pod.get("spec") or {})
+        if violated:
+            broken.setdefault(", ".join(v.reason for v in violated), []).append(pod["metadata"]["name"])
     if len(chosen) > _MOST_PODS:
-        seen = f"the first {_MOST_PODS} of {len(chosen)} existing pods"
-        yield f"new PodSecurity enforce level only checked against {seen}"
+        scope = f"the first {_MOST_PODS} of {len(chosen)} existing pods"
+        yield f"new PodSecurity enforce level only checked against {scope}"
     if broken:
         yield f'existing pods in namespace "{namespace}" violate the new PodSecurity enforce level "{demand}"'
     yield from sorted(f"{names[0]}{_others(len(names) - 1)}: {text}" for text, names in broken.items())
@@ -128,13 +128,13 @@ def _others(count: int) -> str:
 
 def prioritized(pods: Sequence[JsonObject]) -> list[JsonObject]:
     """One pod of each controller first."""
-    seen: set[str] = set()
+    messages: set[str] = set()
     first, later = list[JsonObject](), list[JsonObject]()
     for pod in pods:
         owner = next((o["uid"] for o in pod["metadata"].get("ownerReferences") or () if o.get("controller")), None)
-        (later if owner in seen else first).append(pod)
+        (later if owner in messages else first).append(pod)
         if owner is not None:
-            seen.add(owner)
+            messages.add(owner)
     return [*first, *later]
 
 
@@ -151,7 +151,7 @@ def _judged(pod: JsonObject) -> Any:
 
 
 def _at(obj: JsonObject, path: Sequence[str]) -> JsonObject | None:
-    found: Any = obj
+    value: Any = obj
     for key in path:
-        found = (found or {}).get(key)
-    return found if isinstance(found, dict) else None
+        value = (value or {}).get(key)
+    return value if isinstance(value, dict) else None

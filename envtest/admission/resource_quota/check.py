@@ -32,8 +32,8 @@ def fit(quotas: Sequence[JsonObject], asked: Asked) -> list[tuple[JsonObject, Am
     more = _more(asked)
     if not more:
         return []
-    found = [(quota, _charged(quota, more)) for quota in interesting]
-    return [(quota, used) for quota, used in found if used != _of(quota, "used")]
+    charges = [(quota, _charged(quota, more)) for quota in interesting]
+    return [(quota, used) for quota, used in charges if used != _of(quota, "used")]
 
 
 def _interesting(quota: JsonObject, asked: Asked) -> bool:
@@ -69,8 +69,8 @@ def _charged(quota: JsonObject, more: Amounts) -> Amounts:
     exceeded = sorted(name for name in requested if after[name] > hard[name])
     if exceeded:
         parts = (("requested", requested), ("used", used), ("limited", hard))
-        told = ", ".join(f"{word}: {_listed(amounts, exceeded)}" for word, amounts in parts)
-        raise QuotaError(f"exceeded quota: {quota['metadata']['name']}, {told}")
+        description = ", ".join(f"{word}: {_listed(amounts, exceeded)}" for word, amounts in parts)
+        raise QuotaError(f"exceeded quota: {quota['metadata']['name']}, {description}")
     return after
 
 
@@ -91,10 +91,10 @@ def recount(quota: JsonObject, objects: Iterable[tuple[Evaluator, Iterable[JsonO
     """What is used of each resource that the quota limits."""
     hard = read((quota.get("spec") or {}).get("hard"))
     total: Amounts = dict.fromkeys(hard, ZERO)
-    for evaluator, found in objects:
+    for evaluator, counted in objects:
         if not evaluator.matching(hard):
             continue
-        for obj in found:
+        for obj in counted:
             if evaluator.matches(quota, hard, obj):
                 usage = evaluator.usage(obj, now)
                 total = add(total, {name: amount for name, amount in usage.items() if name in hard})

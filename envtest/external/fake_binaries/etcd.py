@@ -32,10 +32,10 @@ async def serve(flags: Flags, stack: AsyncExitStack) -> str:
     }
 
     async def answer(request: HttpRequest) -> HttpResponse:
-        found = pages.get(request.path)
-        if found is None:
+        page = pages.get(request.path)
+        if page is None:
             return HttpResponse(404, [("content-type", "text/plain; charset=utf-8")], b"404 page not found\n")
-        return HttpResponse(200, [("content-type", "application/json")], encode_json(found))
+        return HttpResponse(200, [("content-type", "application/json")], encode_json(page))
 
     urls = flags.listed("listen-client-urls", ["http://localhost:2379"])
     for url in urls:
@@ -44,12 +44,12 @@ async def serve(flags: Flags, stack: AsyncExitStack) -> str:
 
 
 def _directory(flags: Flags) -> Path:
-    found = Path(flags.text("data-dir", "default.etcd")).absolute()
+    directory = Path(flags.text("data-dir", "default.etcd")).absolute()
     try:
-        found.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"--data-dir: {error}") from error
-    return found
+    return directory
 
 
 def _options(url: str, flags: Flags) -> ServeOptions:

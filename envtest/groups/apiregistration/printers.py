@@ -13,10 +13,10 @@ from opsdk.structured_merge.value import JsonObject
 def _api_service(obj: JsonObject, now: float) -> list[Any]:
     service = spec_of(obj).get("service")
     where = "Local" if service is None else f"{service.get('namespace', '')}/{service.get('name', '')}"
-    found = condition_of(obj, "Available") or {}
-    word = found.get("status", "Unknown")
-    if word != "True" and found.get("reason"):
-        word = f"{word} ({found['reason']})"
+    condition = condition_of(obj, "Available") or {}
+    word = condition.get("status", "Unknown")
+    if word != "True" and condition.get("reason"):
+        word = f"{word} ({condition['reason']})"
     return [name_of(obj), where, word, age(obj, now)]
 
 

@@ -45,9 +45,11 @@ class ApiServiceStrategy(GeneratedStrategy):
         """Conditions are true, false or unknown."""
         conditions = (obj.get("status") or {}).get("conditions") or ()
         return [
-            api_errors.unsupported(f"status.conditions[{index}].status", found.get("status") or "", sorted(_STATUSES))
-            for index, found in enumerate(conditions)
-            if found.get("status") not in _STATUSES
+            api_errors.unsupported(
+                f"status.conditions[{index}].status", condition.get("status") or "", sorted(_STATUSES)
+            )
+            for index, condition in enumerate(conditions)
+            if condition.get("status") not in _STATUSES
         ]
 
     async def after_delete(self, context: Context, obj: JsonObject) -> None:

@@ -13,12 +13,12 @@ from opsdk.structured_merge.value import JsonObject
 def validate_name(obj: JsonObject) -> Iterator[Cause]:
     """The name is the version and the group."""
     spec, meta = obj.get("spec") or {}, obj["metadata"]
-    wanted = f"{spec.get('version', '')}.{spec.get('group', '')}"
+    expected = f"{spec.get('version', '')}.{spec.get('group', '')}"
     for key in ("generateName", "name"):
         name = meta.get(key)
-        if name and name != wanted and not validation.path_segment(name):
-            why = f'must be `spec.version+"."+spec.group`: {api_errors.quoted(wanted)}'
-            yield api_errors.invalid_value(f"metadata.{key}", name, why)
+        if name and name != expected and not validation.path_segment(name):
+            reason = f'must be `spec.version+"."+spec.group`: {api_errors.quoted(expected)}'
+            yield api_errors.invalid_value(f"metadata.{key}", name, reason)
 
 
 def validate_spec(spec: JsonObject) -> Iterator[Cause]:
@@ -26,10 +26,10 @@ def validate_spec(spec: JsonObject) -> Iterator[Cause]:
     group, version = spec.get("group") or "", spec.get("version") or ""
     if not group and version != "v1":
         yield api_errors.required("spec.group", "only v1 may have an empty group and it better be legacy kube")
-    for why in validation.dns_subdomain(group) if group else ():
-        yield api_errors.invalid_value("spec.group", group, why)
-    for why in validation.dns_1035_label(version):
-        yield api_errors.invalid_value("spec.version", version, why)
+    for reason in validation.dns_subdomain(group) if group else ():
+        yield api_errors.invalid_value("spec.group", group, reason)
+    for reason in validation.dns_1035_label(version):
+        yield api_errors.invalid_value("spec.version", version, reason)
     for key, most in (("groupPriorityMinimum", 20000), ("versionPriority", 1000)):
         number = spec.get(key) or 0
         if not 0 < number <= most:
@@ -46,8 +46,8 @@ def _local(spec: JsonObject) -> Iterator[Cause]:
         size = f"{len(bundle.rstrip('=')) * 3 // 4} bytes"
         yield api_errors.invalid_value("spec.caBundle", size, "local APIServices may not have a caBundle")
     if spec.get("insecureSkipTLSVerify"):
-        why = "local APIServices may not have insecureSkipTLSVerify"
-        yield api_errors.invalid_value("spec.insecureSkipTLSVerify", True, why)
+        reason = "local APIServices may not have insecureSkipTLSVerify"
+        yield api_errors.invalid_value("spec.insecureSkipTLSVerify", True, reason)
 
 
 def _remote(spec: JsonObject) -> Iterator[Cause]:
@@ -57,7 +57,7 @@ def _remote(spec: JsonObject) -> Iterator[Cause]:
             yield api_errors.required(f"spec.service.{key}")
     port = service.get("port") or 0
     if not 1 <= port <= 65535:
-        why = "port is not valid: must be between 1 and 65535, inclusive"
-        yield api_errors.invalid_value("spec.service.port", port, why)
+        reason = "port is not valid: must be between 1 and 65535, inclusive"
+        yield api_errors.invalid_value("spec.service.port", port, reason)
     if spec.get("insecureSkipTLSVerify") and spec.get("caBundle"):
         yield api_errors.invalid_value("spec.insecureSkipTLSVerify", True, "may not be true if caBundle is present")

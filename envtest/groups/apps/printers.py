@@ -53,12 +53,12 @@ def _daemon_set(obj: JsonObject, now: float) -> list[Any]:
 def _revision(obj: JsonObject, now: float) -> list[Any]:
     owners: Sequence[JsonObject] = meta_of(obj).get("ownerReferences") or ()
     owner = next((o for o in owners if o.get("controller")), None)
-    shown = NOTHING
+    text = NOTHING
     if owner is not None:
         group, _, _version = str(owner.get("apiVersion", "")).rpartition("/")
         kind = f"{owner.get('kind', '')}.{group}" if group else str(owner.get("kind", ""))
-        shown = f"{kind.lower()}/{owner.get('name', '')}"
-    return [name_of(obj), shown, obj.get("revision", 0), age(obj, now)]
+        text = f"{kind.lower()}/{owner.get('name', '')}"
+    return [name_of(obj), text, obj.get("revision", 0), age(obj, now)]
 
 
 PRINTERS: Mapping[str, Printer] = kind_printers(

@@ -84,8 +84,8 @@ def _annotate(obj: JsonObject, count: str) -> None:
 
 
 def _rolling(obj: JsonObject) -> JsonObject:
-    found: JsonObject = (obj["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
-    return found
+    rolling_update: JsonObject = (obj["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
+    return rolling_update
 
 
 class StatefulSetStrategy(WorkloadStrategy):

@@ -65,10 +65,10 @@ def _rolling_deployment(rolling: JsonObject, path: str) -> Iterator[Cause]:
 
 def _go_strategy(kind: Any, rolling: JsonObject | None) -> JsonObject:
     """A strategy as messages show it: a struct of the server."""
-    shown = None
+    rolling_update = None
     if rolling is not None:
-        shown = {"MaxUnavailable": rolling.get("maxUnavailable", 0), "MaxSurge": rolling.get("maxSurge", 0)}
-    return {"Type": kind or "", "RollingUpdate": shown}
+        rolling_update = {"MaxUnavailable": rolling.get("maxUnavailable", 0), "MaxSurge": rolling.get("maxSurge", 0)}
+    return {"Type": kind or "", "RollingUpdate": rolling_update}
 
 
 def validate_replica_set(spec: JsonObject) -> Iterator[Cause]:
@@ -124,8 +124,8 @@ def _stateful_strategy(strategy: JsonObject, path: str) -> Iterator[Cause]:
     elif kind == "RollingUpdate":
         yield from _rolling_set(rolling or {}, f"{path}.rollingUpdate")
     else:
-        shown = {"Type": kind, "RollingUpdate": None if rolling is None else _go_partition(rolling)}
-        yield api_errors.invalid_value(path, shown, "must be 'RollingUpdate' or 'OnDelete'")
+        rendered = {"Type": kind, "RollingUpdate": None if rolling is None else _go_partition(rolling)}
+        yield api_errors.invalid_value(path, rendered, "must be 'RollingUpdate' or 'OnDelete'")
 
 
 def _rolling_set(rolling: JsonObject, path: str) -> Iterator[Cause]:

@@ -36,9 +36,9 @@ def _metric(spec: JsonObject, status: JsonObject) -> str:
     if "name" in about:
         if average is not None:
             return f"{about['name']}: {value('averageValue')}/{average}"
-        used, wanted = current.get("averageUtilization"), target.get("averageUtilization")
-        shown = UNKNOWN if used is None else f"{used}%"
-        return f"{about['name']}: {shown}/{'<auto>' if wanted is None else f'{wanted}%'}"
+        used, desired = current.get("averageUtilization"), target.get("averageUtilization")
+        percentage = UNKNOWN if used is None else f"{used}%"
+        return f"{about['name']}: {percentage}/{'<auto>' if desired is None else f'{desired}%'}"
     if key == "pods":
         return f"{value('averageValue')}/{target.get('averageValue', _NIL)}"
     if average is not None:
@@ -47,9 +47,9 @@ def _metric(spec: JsonObject, status: JsonObject) -> str:
 
 
 def _metrics(specs: Sequence[JsonObject], statuses: Sequence[JsonObject]) -> str:
-    shown = [_metric(spec, statuses[i] if i < len(statuses) else {}) for i, spec in enumerate(specs)]
-    more = f" + {len(shown) - 2} more..." if len(shown) > 2 else ""
-    return ", ".join(shown[:2]) + more if shown else NOTHING
+    texts = [_metric(spec, statuses[i] if i < len(statuses) else {}) for i, spec in enumerate(specs)]
+    more = f" + {len(texts) - 2} more..." if len(texts) > 2 else ""
+    return ", ".join(texts[:2]) + more if texts else NOTHING
 
 
 def _autoscaler(obj: JsonObject, now: float) -> list[Any]:

@@ -65,17 +65,17 @@ class Schedule:
         """The first time after `after`, on the clock of its zone; None where there is none within five years."""
         if self.period:
             return (after + timedelta(seconds=self.period)).replace(microsecond=0)
-        at = after.replace(second=0, microsecond=0) + timedelta(minutes=1)
+        timestamp = after.replace(second=0, microsecond=0) + timedelta(minutes=1)
         end = after + _HORIZON
-        while at < end:
-            if at.month not in self.months or not self._on(at):
-                at = (at + timedelta(days=1)).replace(hour=0, minute=0)
-            elif at.hour not in self.hours:
-                at = (at + timedelta(hours=1)).replace(minute=0)
-            elif at.minute not in self.minutes:
-                at += timedelta(minutes=1)
+        while timestamp < end:
+            if timestamp.month not in self.months or not self._on(timestamp):
+                timestamp = (timestamp + timedelta(days=1)).replace(hour=0, minute=0)
+            elif timestamp.hour not in self.hours:
+                timestamp = (timestamp + timedelta(hours=1)).replace(minute=0)
+            elif timestamp.minute not in self.minutes:
+                timestamp += timedelta(minutes=1)
             else:
-                return at
+                return timestamp
         return None
 
     def _on(self, at: datetime) -> bool:
@@ -151,9 +151,9 @@ def _range(text: str, bounds: _Bounds) -> frozenset[int]:
 
 
 def _number(text: str, bounds: _Bounds) -> int:
-    named = bounds.names.get(text.lower())
-    if named is not None:
-        return named
+    index = bounds.names.get(text.lower())
+    if index is not None:
+        return index
     if not re.fullmatch(r"[-+]?[0-9]{1,9}", text):
         raise ScheduleError(f'failed to parse int from {text}: strconv.Atoi: parsing "{text}": invalid syntax')
     number = int(text)

@@ -44,8 +44,8 @@ class JobStrategy(GeneratedStrategy):
         spec.setdefault("manualSelector", False)
         if spec["manualSelector"]:
             return
-        given = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
-        inherits = (obj["metadata"].get("labels") or {}) == given
+        template_labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
+        inherits = (obj["metadata"].get("labels") or {}) == template_labels
         meta = spec.setdefault("template", {}).setdefault("metadata", {})
         labels = meta.setdefault("labels", {})
         for prefix in ("", "batch.kubernetes.io/"):
@@ -59,8 +59,8 @@ class JobStrategy(GeneratedStrategy):
 
     def propagation(self, context: Context, obj: JsonObject, asked: str) -> str:
         """Pods outlive their job unless somebody says otherwise."""
-        found = obj["metadata"].get("finalizers") or ()
-        if asked or {"orphan", "foregroundDeletion"} & set(found):
+        finalizers = obj["metadata"].get("finalizers") or ()
+        if asked or {"orphan", "foregroundDeletion"} & set(finalizers):
             return asked
         context.warn(_ORPHANS)
         return "Orphan"

@@ -50,8 +50,8 @@ def _whole_spec(spec: JsonObject) -> Iterator[Cause]:
     yield from check_label_selector(selector or {}, "spec.selector")
     labels = template_labels(spec)
     if understood(selector) and not selects(selector, labels):
-        shown = dict(sorted(labels.items())) or None
-        yield api_errors.invalid_value("spec.template.metadata.labels", shown, MISMATCH)
+        rendered = dict(sorted(labels.items())) or None
+        yield api_errors.invalid_value("spec.template.metadata.labels", rendered, MISMATCH)
 
 
 def _generated(obj: JsonObject) -> Iterator[Cause]:
@@ -59,17 +59,17 @@ def _generated(obj: JsonObject) -> Iterator[Cause]:
     selector = spec.get("selector")
     if spec.get("manualSelector") or selector is None:
         return
-    wanted = {UID: obj["metadata"]["uid"], NAME: obj["metadata"].get("name", "")}
-    wanted |= {"controller-uid": wanted[UID], "job-name": wanted[NAME]}
+    expected = {UID: obj["metadata"]["uid"], NAME: obj["metadata"].get("name", "")}
+    expected |= {"controller-uid": expected[UID], "job-name": expected[NAME]}
     labels = template_labels(spec)
-    for key, value in wanted.items():
+    for key, value in expected.items():
         if key in (UID, NAME) and labels.get(key) != value:
             where = f"spec.template.metadata.labels[{key}]"
             if key not in labels:
                 yield api_errors.required(where, f"must be '{value}'")
             else:
                 yield api_errors.invalid_value(where, labels[key], f"must be '{value}'")
-    if understood(selector) and not selects(selector, wanted):
+    if understood(selector) and not selects(selector, expected):
         yield api_errors.invalid_value("spec.selector", selector, "`selector` not auto-generated")
 
 
@@ -382,13 +382,13 @@ def validate_manager(spec: JsonObject, path: str) -> Iterator[Cause]:
 
 # ------------------------------------------------------------------ failures
 def _failures(spec: JsonObject, path: str) -> Iterator[Cause]:
-    found = spec["podFailurePolicy"].get("rules") or []
-    if len(found) > _MOST_RULES:
-        yield api_errors.too_many(path, len(found), _MOST_RULES)
+    rules = spec["podFailurePolicy"].get("rules") or []
+    if len(rules) > _MOST_RULES:
+        yield api_errors.too_many(path, len(rules), _MOST_RULES)
     pod = (spec.get("template") or {}).get("spec") or {}
-    known = {c.get("name", "") for key in ("containers", "initContainers") for c in pod.get(key) or ()}
-    for index, rule in enumerate(found):
-        yield from _failure(rule, f"{path}[{index}]", known, by_index=spec.get("backoffLimitPerIndex") is not None)
+    containers = {c.get("name", "") for key in ("containers", "initContainers") for c in pod.get(key) or ()}
+    for index, rule in enumerate(rules):
+        yield from _failure(rule, f"{path}[{index}]", containers, by_index=spec.get("backoffLimitPerIndex") is not None)
 
 
 def _failure(rule: JsonObject, path: str, known: set[str], *, by_index: bool) -> Iterator[Cause]:
@@ -402,9 +402,9 @@ def _failure(rule: JsonObject, path: str, known: set[str], *, by_index: bool) ->
     if len(conditions) > _MOST_RULES:
         yield api_errors.too_many(f"{path}.onPodConditions", len(conditions), _MOST_RULES)
     for index, pattern in enumerate(conditions):
-        at, kind = f"{path}.onPodConditions[{index}]", pattern.get("type", "")
-        yield from validation.each(names.qualified_name(kind), kind, f"{at}.type")
-        yield from _word(pattern.get("status", ""), _STATES, f"{at}.status")
+        item_path, kind = f"{path}.onPodConditions[{index}]", pattern.get("type", "")
+        yield from validation.each(names.qualified_name(kind), kind, f"{item_path}.type")
+        yield from _word(pattern.get("status", ""), _STATES, f"{item_path}.status")
     if codes is not None and conditions:
         yield _unshown(path, "specifying both OnExitCodes and OnPodConditions is not supported")
     elif codes is None and not conditions:
@@ -418,33 +418,33 @@ def _codes(found: JsonObject, path: str, known: set[str]) -> Iterator[Cause]:
     if name is not None and name not in known:
         text = "must be one of the container or initContainer names in the pod template"
         yield api_errors.invalid_value(f"{path}.containerName", name, text)
-    at = f"{path}.values"
+    values_path = f"{path}.values"
     if not values:
-        yield api_errors.invalid_value(at, values or None, "at least one value is required")
+        yield api_errors.invalid_value(values_path, values or None, "at least one value is required")
     elif len(values) > _MOST_CODES:
-        yield api_errors.too_many(at, len(values), _MOST_CODES)
+        yield api_errors.too_many(values_path, len(values), _MOST_CODES)
     for index, value in enumerate(values):
         if value == 0 and operator == "In":
-            yield api_errors.invalid_value(f"{at}[{index}]", value, "must not be 0 for the In operator")
+            yield api_errors.invalid_value(f"{values_path}[{index}]", value, "must not be 0 for the In operator")
         if value in values[:index]:
-            yield api_errors.duplicate(f"{at}[{index}]", value)
+            yield api_errors.duplicate(f"{values_path}[{index}]", value)
     if values != sorted(values):
-        yield api_errors.invalid_value(at, values, "must be ordered")
+        yield api_errors.invalid_value(values_path, values, "must be ordered")
 
 
 # ------------------------------------------------------------------ successes
 def _successes(spec: JsonObject, path: str) -> Iterator[Cause]:
-    found = spec["successPolicy"].get("rules") or []
+    rules = spec["successPolicy"].get("rules") or []
     if spec.get("completionMode") != "Indexed":
         value = shown(f"{BATCH}SuccessPolicy", spec["successPolicy"])
         yield api_errors.invalid_value(path, value, "requires indexed completion mode")
         return
-    if not found:
+    if not rules:
         text = "at least one rules must be specified when the successPolicy is specified"
         yield api_errors.required(f"{path}.rules", text)
-    elif len(found) > _MOST_RULES:
-        yield api_errors.too_many(f"{path}.rules", len(found), _MOST_RULES)
-    for index, rule in enumerate(found):
+    elif len(rules) > _MOST_RULES:
+        yield api_errors.too_many(f"{path}.rules", len(rules), _MOST_RULES)
+    for index, rule in enumerate(rules):
         yield from _success(rule, f"{path}.rules[{index}]", spec.get("completions"))
 
 

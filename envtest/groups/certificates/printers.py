@@ -11,9 +11,9 @@ from opsdk.structured_merge.value import JsonObject
 
 
 def _request_states(obj: JsonObject) -> Iterator[str]:
-    given = {c.get("type") for c in status_of(obj).get("conditions") or ()}
-    yield "Denied" if "Denied" in given else "Approved" if "Approved" in given else "Pending"
-    if "Failed" in given:
+    types = {c.get("type") for c in status_of(obj).get("conditions") or ()}
+    yield "Denied" if "Denied" in types else "Approved" if "Approved" in types else "Pending"
+    if "Failed" in types:
         yield "Failed"
     if status_of(obj).get("certificate"):
         yield "Issued"

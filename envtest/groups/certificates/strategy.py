@@ -70,13 +70,13 @@ def _stamp(context: Context, obj: JsonObject, old: JsonObject) -> None:
     if not conditions:
         return
     now, before = context.timestamp(), (old.get("status") or {}).get("conditions") or ()
-    made = []
+    stamped = []
     for condition in conditions:
         same = (c for c in before if all(c.get(k) == condition.get(k) for k in ("type", "status")))
         since = next((c["lastTransitionTime"] for c in same if c.get("lastTransitionTime")), now)
         times = {"lastUpdateTime": condition.get("lastUpdateTime") or now}
-        made.append({**condition, **times, "lastTransitionTime": condition.get("lastTransitionTime") or since})
-    obj["status"] = {**status, "conditions": made}
+        stamped.append({**condition, **times, "lastTransitionTime": condition.get("lastTransitionTime") or since})
+    obj["status"] = {**status, "conditions": stamped}
 
 
 class SignatureStrategy(StatusStrategy):
@@ -94,11 +94,11 @@ class SignatureStrategy(StatusStrategy):
 
     def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """See the class."""
-        found = [*validate_signing_request(obj, old), *validate_decisions(obj, old, fixed=("Approved", "Denied"))]
+        causes = [*validate_signing_request(obj, old), *validate_decisions(obj, old, fixed=("Approved", "Denied"))]
         before = (old.get("status") or {}).get("certificate")
         if before and (obj.get("status") or {}).get("certificate") != before:
-            found.append(api_errors.not_allowed(CERTIFICATE, "updates may not modify existing certificate content"))
-        return found
+            causes.append(api_errors.not_allowed(CERTIFICATE, "updates may not modify existing certificate content"))
+        return causes
 
 
 class ApprovalStrategy(StatusStrategy):

@@ -36,9 +36,9 @@ def validate_signing_request(obj: JsonObject, old: JsonObject | None) -> Iterato
     yield from _conditions((obj.get("status") or {}).get("conditions") or ())
     certificate = (obj.get("status") or {}).get("certificate")
     if certificate and certificate != ((old or {}).get("status") or {}).get("certificate"):
-        why = certificate_problem(certificate)
-        if why:
-            yield api_errors.invalid_value(CERTIFICATE, "<certificate data>", why)
+        problem = certificate_problem(certificate)
+        if problem:
+            yield api_errors.invalid_value(CERTIFICATE, "<certificate data>", problem)
 
 
 def _request(spec: JsonObject) -> Iterator[Cause]:
@@ -78,7 +78,7 @@ def _signer(name: str, path: str) -> Iterator[Cause]:
     if len(domain) > 253:
         yield api_errors.too_long(path, 253)
     for part, rule in ((domain, names.dns_label), (last, names.dns_subdomain)):
-        wrong = next(((label, found) for label in part.split(".") if (found := rule(label))), None)
+        wrong = next(((label, problems) for label in part.split(".") if (problems := rule(label))), None)
         if wrong is not None:
             for text in wrong[1]:
                 yield api_errors.invalid_value(path, part, f"validating label {api_errors.quoted(wrong[0])}: {text}")
@@ -88,26 +88,26 @@ def _signer(name: str, path: str) -> Iterator[Cause]:
 
 
 def _conditions(conditions: Sequence[JsonObject]) -> Iterator[Cause]:
-    seen: set[str] = set()
+    types: set[str] = set()
     for index, condition in enumerate(conditions):
-        at, kind, status = f"{_CONDITIONS}[{index}]", condition.get("type", ""), condition.get("status", "")
-        yield from validation.needed(kind, f"{at}.type")
+        item_path, kind, status = f"{_CONDITIONS}[{index}]", condition.get("type", ""), condition.get("status", "")
+        yield from validation.needed(kind, f"{item_path}.type")
         yield from validation.one_of(
-            status, ("True",) if kind in _DECIDED else ("False", "True", "Unknown"), f"{at}.status"
+            status, ("True",) if kind in _DECIDED else ("False", "True", "Unknown"), f"{item_path}.status"
         )
-        if kind in _VERDICTS and seen & (_VERDICTS - {kind}):
+        if kind in _VERDICTS and types & (_VERDICTS - {kind}):
             yield api_errors.invalid_value(_CONDITIONS, kind, "Approved and Denied conditions are mutually exclusive")
-        if kind in seen:
-            yield api_errors.duplicate(f"{at}.type", kind)
-        seen.add(kind)
+        if kind in types:
+            yield api_errors.duplicate(f"{item_path}.type", kind)
+        types.add(kind)
 
 
 # ------------------------------------------------------------------ parts of the status
 def _of_kind(obj: JsonObject, kind: str) -> list[tuple[Any, ...]]:
     """The decisions of a kind, as far as they matter."""
     keys = ("status", "reason", "message")
-    found = (obj.get("status") or {}).get("conditions") or ()
-    return [tuple(c.get(key) or "" for key in keys) for c in found if c.get("type") == kind]
+    conditions = (obj.get("status") or {}).get("conditions") or ()
+    return [tuple(c.get(key) or "" for key in keys) for c in conditions if c.get("type") == kind]
 
 
 def validate_decisions(obj: JsonObject, old: JsonObject, *, fixed: Sequence[str]) -> Iterator[Cause]:

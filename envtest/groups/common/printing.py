@@ -99,9 +99,9 @@ def joined(items: Iterable[str], *, most: int = 3) -> str:
     >>> joined("abc"), joined("abcde"), joined("")
     ('a,b,c', 'a,b,c + 2 more...', '')
     """
-    found = list(items)
-    more = f" + {len(found) - most} more..." if len(found) > most else ""
-    return ",".join(found[:most]) + more
+    texts = list(items)
+    more = f" + {len(texts) - most} more..." if len(texts) > most else ""
+    return ",".join(texts[:most]) + more
 
 
 def label_selector(selector: JsonObject | None) -> str:
@@ -164,21 +164,21 @@ class KindPrinter(Printer):
 
 def images(template: JsonObject) -> list[str]:
     """The names of the containers of a template, and their images."""
-    found = spec_of(template).get("containers") or ()
-    return [",".join(c.get(key, "") for c in found) for key in ("name", "image")]
+    containers = spec_of(template).get("containers") or ()
+    return [",".join(c.get(key, "") for c in containers) for key in ("name", "image")]
 
 
 def condition_of(obj: JsonObject, kind: str) -> JsonObject | None:
     """The condition of a type; None if the object does not have it."""
-    found: Sequence[JsonObject] = status_of(obj).get("conditions") or ()
-    return next((c for c in found if c.get("type") == kind), None)
+    conditions: Sequence[JsonObject] = status_of(obj).get("conditions") or ()
+    return next((c for c in conditions if c.get("type") == kind), None)
 
 
 # ------------------------------------------------------------------ services
 def load_balancers(obj: JsonObject) -> list[str]:
     """Where its load balancers are, each once."""
-    found = (status_of(obj).get("loadBalancer") or {}).get("ingress") or ()
-    return sorted({str(i.get("ip") or i.get("hostname")) for i in found if i.get("ip") or i.get("hostname")})
+    ingress = (status_of(obj).get("loadBalancer") or {}).get("ingress") or ()
+    return sorted({str(i.get("ip") or i.get("hostname")) for i in ingress if i.get("ip") or i.get("hostname")})
 
 
 def kind_printers(cells: Mapping[str, Cells]) -> dict[str, Printer]:

@@ -102,8 +102,8 @@ class GeneratedStrategy(HasStatusRules):
         """In the order of the server's own type."""
         if self._arrange is None:
             self._arrange = arranger(types().name_of(self.info.group, self.info.version, self.info.kind) or "")
-        made: JsonObject = self._arrange(obj)
-        return made
+        arranged: JsonObject = self._arrange(obj)
+        return arranged
 
     def initial_status(self, obj: JsonObject) -> JsonObject:
         """The status of a new object; what the client sent does not count."""
@@ -181,8 +181,8 @@ class RuledStrategy(GeneratedStrategy):
         """See `Rules`."""
         if self._rules.initial_status is None:
             return obj.get("status") or {}
-        made: JsonObject = copy_tree(self._rules.initial_status)
-        return made
+        status: JsonObject = copy_tree(self._rules.initial_status)
+        return status
 
     def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
         """See `Rules`."""

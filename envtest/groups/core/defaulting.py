@@ -105,8 +105,8 @@ def _mirror(spec: JsonObject) -> None:
 
 def pull_policy(image: str) -> str:
     """Images that may change behind their name are pulled again."""
-    name, at, _ = image.partition("@")
-    if at:
+    name, separator, _ = image.partition("@")
+    if separator:
         return "IfNotPresent"
     _, _, tag = name.rpartition("/")[2].partition(":")
     return "Always" if tag in ("", "latest") else "IfNotPresent"

@@ -23,5 +23,5 @@ def requested(spec: JsonObject, name: str) -> Quantity:
 
 
 def _amount(container: JsonObject, name: str) -> Quantity:
-    found = ((container.get("resources") or {}).get("requests") or {}).get(name)
-    return _NOTHING if found is None else Quantity(found)
+    quantity = ((container.get("resources") or {}).get("requests") or {}).get(name)
+    return _NOTHING if quantity is None else Quantity(quantity)

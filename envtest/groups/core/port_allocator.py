@@ -61,37 +61,37 @@ class Ports:
     def new(self, ports: Sequence[JsonObject], *, wanted: bool) -> Iterator[Cause]:
         """Of a new service: ports of one number share one port of the nodes, whatever their protocols are."""
         shared: dict[int, int] = {}
-        asked = {port.get("port", 0): port["nodePort"] for port in reversed(ports) if port.get("nodePort")}
+        requested = {port.get("port", 0): port["nodePort"] for port in reversed(ports) if port.get("nodePort")}
         for index, port in enumerate(ports):
-            number, mine = port.get("port", 0), port.get("nodePort") or 0
-            if not mine and not wanted:
+            number, node_port = port.get("port", 0), port.get("nodePort") or 0
+            if not node_port and not wanted:
                 continue
-            known = shared.get(number, 0)
-            why = ""
-            if not known:
-                known = asked.get(number, 0)
-                why = self._take(known) if known else ""
-                known = known or self._find()
-                shared[number] = port["nodePort"] = known
-            elif not mine:
-                port["nodePort"] = known
-            elif mine != known:
-                why, known = self._take(mine), mine
-            if why:
-                yield api_errors.invalid_value(f"spec.ports[{index}].nodePort", known, why)
+            protocols = shared.get(number, 0)
+            reason = ""
+            if not protocols:
+                protocols = requested.get(number, 0)
+                reason = self._take(protocols) if protocols else ""
+                protocols = protocols or self._find()
+                shared[number] = port["nodePort"] = protocols
+            elif not node_port:
+                port["nodePort"] = protocols
+            elif node_port != protocols:
+                reason, protocols = self._take(node_port), node_port
+            if reason:
+                yield api_errors.invalid_value(f"spec.ports[{index}].nodePort", protocols, reason)
                 return
 
     def changed(self, ports: Sequence[JsonObject], *, wanted: bool) -> Iterator[Cause]:
         """Of a service that has some already: what is new is looked for."""
-        mine = {number for number, uid in self._free.ports.items() if uid == self._uid}
+        own_ports = {number for number, uid in self._free.ports.items() if uid == self._uid}
         for index, port in enumerate(ports):
             number = port.get("nodePort") or 0
             if not number and wanted:
                 port["nodePort"] = self._find()
-            elif number and number not in mine and number not in self._chosen:
-                why = self._take(number)
-                if why:
-                    yield api_errors.invalid_value(f"spec.ports[{index}].nodePort", number, why)
+            elif number and number not in own_ports and number not in self._chosen:
+                reason = self._take(number)
+                if reason:
+                    yield api_errors.invalid_value(f"spec.ports[{index}].nodePort", number, reason)
                     return
 
     def health(self, spec: JsonObject) -> None:
@@ -100,6 +100,6 @@ class Ports:
         if not number:
             spec["healthCheckNodePort"] = self._find()
             return
-        why = self._take(number)
-        if why:
-            raise api_errors.internal(f"failed to allocate requested HealthCheck NodePort {number}: {why}")
+        reason = self._take(number)
+        if reason:
+            raise api_errors.internal(f"failed to allocate requested HealthCheck NodePort {number}: {reason}")

@@ -66,8 +66,8 @@ class _Tally:
 
 
 def _condition(status: JsonObject, kind: str) -> JsonObject:
-    found: Sequence[JsonObject] = status.get("conditions") or ()
-    return next((c for c in found if c.get("type") == kind), {})
+    conditions: Sequence[JsonObject] = status.get("conditions") or ()
+    return next((c for c in conditions if c.get("type") == kind), {})
 
 
 def _ended(ended: JsonObject) -> str:
@@ -268,11 +268,11 @@ _ROLE = "node-role.kubernetes.io/"
 
 
 def _roles(obj: JsonObject) -> str:
-    found = set()
+    roles = set()
     for key, value in (meta_of(obj).get("labels") or {}).items():
         role = key.removeprefix(_ROLE) if key.startswith(_ROLE) else value if key == "kubernetes.io/role" else ""
-        found.add(role)
-    return ",".join(sorted(found - {""})) or NOTHING
+        roles.add(role)
+    return ",".join(sorted(roles - {""})) or NOTHING
 
 
 def _node(obj: JsonObject, now: float) -> list[Any]:
@@ -339,10 +339,10 @@ def event(obj: JsonObject, now: float) -> list[Any]:
 def _quota(obj: JsonObject, now: float) -> list[Any]:
     status = status_of(obj)
     used: JsonObject = status.get("used") or {}
-    shown: dict[bool, list[str]] = {False: [], True: []}
+    columns: dict[bool, list[str]] = {False: [], True: []}
     for name, most in sorted((status.get("hard") or {}).items()):
-        shown[name.startswith("limits.")].append(f"{name}: {used.get(name, 0)}/{most}")
-    return [name_of(obj), ", ".join(shown[False]), ", ".join(shown[True]), age(obj, now)]
+        columns[name.startswith("limits.")].append(f"{name}: {used.get(name, 0)}/{most}")
+    return [name_of(obj), ", ".join(columns[False]), ", ".join(columns[True]), age(obj, now)]
 
 
 _MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
@@ -350,8 +350,8 @@ _OLD_CLASS = "volume.beta.kubernetes.io/storage-class"
 
 
 def _modes(modes: Iterable[str] | None) -> str:
-    found = set(modes or ())
-    return ",".join(short for long, short in _MODES.items() if long in found)
+    unique_modes = set(modes or ())
+    return ",".join(short for long, short in _MODES.items() if long in unique_modes)
 
 
 def _class(obj: JsonObject) -> str:

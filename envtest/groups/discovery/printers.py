@@ -13,8 +13,8 @@ from opsdk.structured_merge.value import JsonObject
 def _slice(obj: JsonObject, now: float) -> list[Any]:
     ports = [str(p["port"] if p.get("port") is not None else p.get("name", "*")) for p in obj.get("ports") or ()]
     addresses = [a for e in obj.get("endpoints") or () for a in e.get("addresses") or ()]
-    shown = (joined(found) or UNSET for found in (ports, addresses))
-    return [name_of(obj), obj.get("addressType", ""), *shown, age(obj, now)]
+    text = (joined(items) or UNSET for items in (ports, addresses))
+    return [name_of(obj), obj.get("addressType", ""), *text, age(obj, now)]
 
 
 PRINTERS: Mapping[str, Printer] = kind_printers(

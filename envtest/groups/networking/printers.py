@@ -45,12 +45,12 @@ _DEFAULT = "ingressclass.kubernetes.io/is-default-class"
 def _ingress_class(obj: JsonObject, now: float) -> list[Any]:
     spec = spec_of(obj)
     params = spec.get("parameters")
-    shown = NOTHING
+    text = NOTHING
     if params is not None:
         group = f".{params['apiGroup']}" if params.get("apiGroup") is not None else ""
-        shown = f"{params.get('kind', '')}{group}/{params.get('name', '')}"
+        text = f"{params.get('kind', '')}{group}/{params.get('name', '')}"
     noted = (meta_of(obj).get("annotations") or {}).get(_DEFAULT) == "true"
-    return [name_of(obj) + " (default)" * noted, spec.get("controller", ""), shown, age(obj, now)]
+    return [name_of(obj) + " (default)" * noted, spec.get("controller", ""), text, age(obj, now)]
 
 
 def _network_policy(obj: JsonObject, now: float) -> list[Any]:
@@ -63,12 +63,12 @@ def _range(obj: JsonObject, now: float) -> list[Any]:
 
 def _address(obj: JsonObject, now: float) -> list[Any]:
     ref = spec_of(obj).get("parentRef")
-    shown = NOTHING
+    text = NOTHING
     if ref is not None:
         group = f".{ref['group']}" if ref.get("group") else ""
         parts = (f"{ref.get('resource', '')}{group}".lower(), ref.get("namespace"), ref.get("name", ""))
-        shown = "/".join(p for p in parts if p)
-    return [name_of(obj), shown, age(obj, now)]
+        text = "/".join(p for p in parts if p)
+    return [name_of(obj), text, age(obj, now)]
 
 
 PRINTERS: Mapping[str, Printer] = kind_printers(

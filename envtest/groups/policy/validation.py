@@ -18,13 +18,13 @@ def validate_budget(obj: JsonObject) -> Iterator[Cause]:
     spec = obj.get("spec") or {}
     low, high = spec.get("minAvailable"), spec.get("maxUnavailable")
     if low is not None and high is not None:
-        shown = {
+        rendered = {
             "MinAvailable": low,
             "Selector": spec.get("selector"),
             "MaxUnavailable": high,
             "UnhealthyPodEvictionPolicy": spec.get("unhealthyPodEvictionPolicy"),
         }
-        yield api_errors.invalid_value("spec", shown, "minAvailable and maxUnavailable cannot be both set")
+        yield api_errors.invalid_value("spec", rendered, "minAvailable and maxUnavailable cannot be both set")
     for key, value in (("minAvailable", low), ("maxUnavailable", high)):
         if value is not None:
             yield from validation.number_or_percent(value, f"spec.{key}")

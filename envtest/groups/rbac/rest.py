@@ -58,9 +58,9 @@ class GuardedStore(GenericStore):
         """See `Updater`."""
 
         async def guarded(current: JsonObject | None) -> JsonObject:
-            wanted = await transform(current)
-            await self._guard(context, name, wanted, current)
-            return wanted
+            desired = await transform(current)
+            await self._guard(context, name, desired, current)
+            return desired
 
         return await super().update(context, name, guarded, validate, force_create=force_create, uid=uid)
 
@@ -95,7 +95,7 @@ class GuardedStore(GenericStore):
         return self._rbac.policy
 
     async def _may(self, context: Context, verb: str, resource: str, name: str, namespace: str) -> bool:
-        asked = AuthorizerAttributes(
+        attributes = AuthorizerAttributes(
             user=context.user,
             verb=verb,
             group=GROUP,
@@ -104,16 +104,16 @@ class GuardedStore(GenericStore):
             name=name,
             namespace=namespace,
         )
-        return (await self._authorizer.authorize(asked)).allowed
+        return (await self._authorizer.authorize(attributes)).allowed
 
     def _lacks(self, context: Context, wanted: Sequence[PolicyRule]) -> str | None:
         owned, errors = self._policy.rules_for(context.user, context.namespace)
         return escalation(context.user, owned, wanted, errors)
 
     def _covered(self, context: Context, obj: JsonObject, wanted: Sequence[PolicyRule]) -> None:
-        why = self._lacks(context, wanted)
-        if why is not None:
-            raise self._refused(obj, why)
+        reason = self._lacks(context, wanted)
+        if reason is not None:
+            raise self._refused(obj, reason)
 
     def _refused(self, obj: JsonObject, why: str) -> ApiError:
         return api_errors.forbidden(self.info, (obj.get("metadata") or {}).get("name", ""), why)

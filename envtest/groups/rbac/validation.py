@@ -46,9 +46,9 @@ def _aggregation(rule: JsonObject) -> Iterator[Cause]:
     if not selectors:
         yield api_errors.required(field, "at least one clusterRoleSelector required if aggregationRule is non-nil")
     for index, selector in enumerate(selectors):
-        found = list(check_label_selector(selector, f"{field}[{index}]"))
-        yield from found
-        if found:
+        causes = list(check_label_selector(selector, f"{field}[{index}]"))
+        yield from causes
+        if causes:
             yield api_errors.invalid_value(f"{field}[{index}]", None, "invalid label selector.")
 
 
@@ -71,8 +71,8 @@ def validate_role_binding_update(obj: JsonObject, old: JsonObject, *, namespaced
     yield from validate_role_binding(obj, namespaced=namespaced)
     if obj.get("roleRef") != old.get("roleRef"):
         ref = obj.get("roleRef") or {}
-        shown = {key: ref.get(f"{key[0].lower()}{key[1:]}", "") for key in ("Kind", "Name")}
-        value = {"APIGroup": ref.get("apiGroup", ""), **shown}
+        rendered = {key: ref.get(f"{key[0].lower()}{key[1:]}", "") for key in ("Kind", "Name")}
+        value = {"APIGroup": ref.get("apiGroup", ""), **rendered}
         yield api_errors.invalid_value("roleRef", value, "cannot change roleRef")
 
 

@@ -20,13 +20,13 @@ def device_claim_template(obj: JsonObject) -> None:
 
 def _devices(spec: JsonObject) -> None:
     for request in (spec.get("devices") or {}).get("requests") or ():
-        for wanted in (request.get("exactly"), *(request.get("firstAvailable") or ())):
-            if not isinstance(wanted, dict):
+        for device_request in (request.get("exactly"), *(request.get("firstAvailable") or ())):
+            if not isinstance(device_request, dict):
                 continue
-            put(wanted, allocationMode="ExactCount")
-            if wanted["allocationMode"] == "ExactCount":
-                put(wanted, count=1)
-            for toleration in wanted.get("tolerations") or ():
+            put(device_request, allocationMode="ExactCount")
+            if device_request["allocationMode"] == "ExactCount":
+                put(device_request, count=1)
+            for toleration in device_request.get("tolerations") or ():
                 put(toleration, operator="Equal")
 
 

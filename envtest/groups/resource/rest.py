@@ -43,10 +43,10 @@ class ClaimStore(GenericStore):
 
     def _labels(self, namespace: str) -> Mapping[str, str]:
         try:
-            found = self.storage.get(self._stores["/namespaces"].key("", namespace))
+            namespace_object = self.storage.get(self._stores["/namespaces"].key("", namespace))
         except KeyNotFoundError:
             return {}
-        labels: Mapping[str, str] = found["metadata"].get("labels") or {}
+        labels: Mapping[str, str] = namespace_object["metadata"].get("labels") or {}
         return labels
 
 

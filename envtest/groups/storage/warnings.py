@@ -13,5 +13,5 @@ def class_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:  #
     for index, term in enumerate(obj.get("allowedTopologies") or ()):
         for number, expression in enumerate(term.get("matchLabelExpressions") or ()):
             if expression.get("key") in OLD_LABELS:
-                at = f"allowedTopologies[{index}].matchLabelExpressions[{number}].key"
-                yield f"{at}: {OLD_LABELS[expression['key']]}"
+                key_path = f"allowedTopologies[{index}].matchLabelExpressions[{number}].key"
+                yield f"{key_path}: {OLD_LABELS[expression['key']]}"

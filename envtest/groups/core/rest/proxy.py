@@ -34,9 +34,9 @@ class ProxyStore:
 
     def connect_options(self, path: str, request: HttpRequest) -> JsonObject:
         """See `ConnectHandler`."""
-        made: JsonObject = {"kind": f"{_KINDS[self._main.info.resource]}ProxyOptions", "apiVersion": "v1"}
-        shown = path or request.query.get("path")
-        return {**made, "path": shown} if shown else made
+        options: JsonObject = {"kind": f"{_KINDS[self._main.info.resource]}ProxyOptions", "apiVersion": "v1"}
+        target_path = path or request.query.get("path")
+        return {**options, "path": target_path} if target_path else options
 
     async def connect(self, context: Context, name: str, path: str, request: HttpRequest) -> HttpResponse:
         """See `Connecter`; `name` may be ``https:name:port``."""

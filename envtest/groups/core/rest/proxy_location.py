@@ -55,8 +55,8 @@ def pod_place(target: Target, pod: JsonObject) -> str:
     address = str((pod.get("status") or {}).get("podIP") or "")
     if not _routable(address):
         raise api_errors.bad_request("address not allowed")
-    named = (c["ports"][0].get("containerPort", 0) for c in pod["spec"].get("containers") or () if c.get("ports"))
-    return target.at(address, next(named, ""))
+    ports = (c["ports"][0].get("containerPort", 0) for c in pod["spec"].get("containers") or () if c.get("ports"))
+    return target.at(address, next(ports, ""))
 
 
 def node_place(target: Target, node: JsonObject) -> str:
@@ -74,10 +74,10 @@ def service_place(target: Target, service: JsonObject, endpoints: JsonObject, po
     port = _port_name(target, service)
     if not endpoints.get("subsets"):
         raise nobody
-    found = next(_places(endpoints, port, pod_named), None)
-    if found is None:
+    place = next(_places(endpoints, port, pod_named), None)
+    if place is None:
         raise ServiceUnavailableError(f"no endpoints available for service {api_errors.quoted(target.text)}")
-    address, number = found
+    address, number = place
     return Target(target.text, target.scheme, name, str(number)).at(address)
 
 
@@ -99,8 +99,8 @@ def _places(endpoints: JsonObject, port: str, pod_named: Asked) -> Iterator[tupl
         for address in subset.get("addresses") or () if numbers else ():
             ref, ip = address.get("targetRef") or {}, address.get("ip", "")
             pod = pod_named(ref.get("name", "")) if ref.get("namespace") == namespace else None
-            known = [p.get("ip") for p in ((pod or {}).get("status") or {}).get("podIPs") or ()]
-            if ip in known:
+            addresses = [p.get("ip") for p in ((pod or {}).get("status") or {}).get("podIPs") or ()]
+            if ip in addresses:
                 yield ip, numbers[0]
 
 

@@ -52,25 +52,25 @@ class TokenRequests:
     async def create(self, context: Context, name: str, obj: JsonObject, validate: Validate = accept) -> JsonObject:
         """See `Creater`; nothing is kept."""
         meta, spec = dict(obj.get("metadata") or {}), dict(obj["spec"])
-        for key, wanted in (("name", name), ("namespace", context.namespace)):
+        for key, expected in (("name", name), ("namespace", context.namespace)):
             word = "service account"
-            if meta.get(key) and meta[key] != wanted:
+            if meta.get(key) and meta[key] != expected:
                 text = f"must match the {word} {key} if specified"
                 cause = api_errors.invalid_value(f"metadata.{key}", meta[key], text)
                 raise api_errors.invalid(_KIND, _GROUP, name, [cause])
         account = await self._store.get(context, name)
         spec["audiences"] = spec.get("audiences") or list(self._names.audiences)
         spec.setdefault("boundObjectRef", None)
-        found = account["metadata"]
-        meta.update(name=name, namespace=found["namespace"], uid=found.get("uid", ""))
+        metadata = account["metadata"]
+        meta.update(name=name, namespace=metadata["namespace"], uid=metadata.get("uid", ""))
         meta["creationTimestamp"] = context.timestamp()
-        made: JsonObject = {**obj, "metadata": meta, "spec": spec}
-        made.pop("status", None)
+        token_request: JsonObject = {**obj, "metadata": meta, "spec": spec}
+        token_request.pop("status", None)
         causes = check(spec)
         if causes:
             raise api_errors.invalid(_KIND, _GROUP, "", causes)
-        await validate(made, None)
-        return {**made, "status": self._issue(context, account, spec)}
+        await validate(token_request, None)
+        return {**token_request, "status": self._issue(context, account, spec)}
 
     def _issue(self, context: Context, account: JsonObject, spec: JsonObject) -> JsonObject:
         ref, seconds = spec["boundObjectRef"], int(spec["expirationSeconds"])
@@ -128,9 +128,9 @@ def _missing(resource: str, name: str) -> ApiError:
 
 
 def _other_uid(kind: str, name: str, uid: str) -> ApiError:
-    why = (
+    reason = (
         f"the UID in the bound object reference ({uid}) does not match the UID in record."
         " The object might have been deleted and then recreated"
     )
-    text = f'Operation cannot be fulfilled on {kind} "{name}": {why}'
+    text = f'Operation cannot be fulfilled on {kind} "{name}": {reason}'
     return ConflictError(text, details=Details(name=name, kind=kind))

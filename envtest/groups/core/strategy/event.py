@@ -45,24 +45,24 @@ class EventStrategy(GeneratedStrategy):
 
     def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
         """New-style events say who, what and when; those of the new API have nothing of the old style."""
-        found = list(validate_event(obj, new=self._new))
+        causes = list(validate_event(obj, new=self._new))
         if self._new:
-            found.extend(validate_new_event(obj))
-        return found
+            causes.extend(validate_new_event(obj))
+        return causes
 
     def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """In the new API only the series may change."""
-        found = list(validate_event(obj, new=self._new))
+        causes = list(validate_event(obj, new=self._new))
         if not self._new:
-            return found
+            return causes
         if obj.get("series") != old.get("series"):
-            found.extend(validate_series(obj.get("series")))
-        found.extend(
-            api_errors.invalid_value(shown, _shown(obj.get(key)), "field is immutable")
-            for key, shown in IMMUTABLE_FIELDS
+            causes.extend(validate_series(obj.get("series")))
+        causes.extend(
+            api_errors.invalid_value(field_name, _shown(obj.get(key)), "field is immutable")
+            for key, field_name in IMMUTABLE_FIELDS
             if (obj.get(key) or None) != (old.get(key) or None)
         )
-        return found
+        return causes
 
 
 def _reporting(obj: JsonObject) -> str:

@@ -93,5 +93,7 @@ class NamespaceFinalizeStrategy(NamespaceStrategy):
 
     def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """Each finalizer is known, or has a domain."""
-        found = enumerate((obj.get("spec") or {}).get("finalizers") or ())
-        return [cause for index, name in found for cause in validate_finalizers((name,), f"spec.finalizers[{index}]")]
+        finalizers = enumerate((obj.get("spec") or {}).get("finalizers") or ())
+        return [
+            cause for index, name in finalizers for cause in validate_finalizers((name,), f"spec.finalizers[{index}]")
+        ]

@@ -127,8 +127,8 @@ class PodStrategy(GeneratedStrategy):
         spec = obj.get("spec") or {}
         if not spec.get("nodeName") or (obj.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
             return 0
-        asked = options.grace if options.grace is not None else spec.get("terminationGracePeriodSeconds", 30)
-        return max(int(asked), 0) if asked >= 0 else 1
+        seconds = options.grace if options.grace is not None else spec.get("terminationGracePeriodSeconds", 30)
+        return max(int(seconds), 0) if seconds >= 0 else 1
 
 
 class _PartStrategy(PodStrategy):
@@ -167,7 +167,7 @@ class ResizeStrategy(_PartStrategy):
 
     def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """The spec, and that nothing else changes."""
-        why = refused(old)
-        if why:
-            return [api_errors.not_allowed("[]", why)]
+        reason = refused(old)
+        if reason:
+            return [api_errors.not_allowed("[]", reason)]
         return [*self._check(obj), *validate_resize(obj, old)]

@@ -31,11 +31,11 @@ class ResourceQuotaStrategy(GeneratedStrategy):
 
     def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """The scopes stay."""
-        found = list(self.validate(context, obj))
+        causes = list(self.validate(context, obj))
         scopes = (obj.get("spec") or {}).get("scopes") or []
         if set(scopes) != set((old.get("spec") or {}).get("scopes") or ()):
-            found.append(api_errors.invalid_value("spec.scopes", scopes or None, "field is immutable"))
-        return found
+            causes.append(api_errors.invalid_value("spec.scopes", scopes or None, "field is immutable"))
+        return causes
 
     def validate_status(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """Amounts, as in the spec."""

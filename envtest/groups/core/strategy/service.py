@@ -207,29 +207,29 @@ class ServiceStrategy(GeneratedStrategy):
         if not spec.get("ipFamilyPolicy"):
             many = len(families) == 2 or len(spec.get("clusterIPs") or ()) == 2
             spec["ipFamilyPolicy"] = "RequireDualStack" if many else "SingleStack"
-        found = []
+        detected = []
         if spec["ipFamilyPolicy"] == "RequireDualStack":
-            found.append(api_errors.invalid_value("spec.ipFamilyPolicy", "RequireDualStack", _NO_DUAL))
-        found.extend(
+            detected.append(api_errors.invalid_value("spec.ipFamilyPolicy", "RequireDualStack", _NO_DUAL))
+        detected.extend(
             api_errors.invalid_value(f"spec.ipFamilies[{index}]", family, "not configured on this cluster")
             for index, family in enumerate(families)
             if family != "IPv4"
         )
-        self._refuse(obj, *found)
+        self._refuse(obj, *detected)
         spec.setdefault("ipFamilies", ["IPv4"])
 
     def _check_addresses(self, obj: JsonObject) -> None:
         uid = obj["metadata"].get("uid")
         for address in own_addresses(obj["spec"]):
-            why = ""
+            reason = ""
             if ipaddress.ip_address(address) not in self.pool.range:
-                why = "the provided network does not match the current range"
+                reason = "the provided network does not match the current range"
             elif self.pool.addresses.get(address, uid) != uid:
-                why = "provided IP is already allocated"
-            if why:
-                shown = obj["spec"]["clusterIPs"]
-                text = f"failed to allocate IP {address}: {why}"
-                self._refuse(obj, api_errors.invalid_value("spec.clusterIPs", shown, text))
+                reason = "provided IP is already allocated"
+            if reason:
+                addresses = obj["spec"]["clusterIPs"]
+                text = f"failed to allocate IP {address}: {reason}"
+                self._refuse(obj, api_errors.invalid_value("spec.clusterIPs", addresses, text))
 
     def _allocate_ports(self, obj: JsonObject, old: JsonObject | None) -> None:
         """Ports of nodes for those that want some, and one for questions about health."""
@@ -315,7 +315,7 @@ class ServiceStrategy(GeneratedStrategy):
         for address in own_addresses(obj["spec"]):
             if address in known:
                 continue
-            made = {
+            status = {
                 "kind": "IPAddress",
                 "apiVersion": "networking.k8s.io/v1",
                 "metadata": {
@@ -331,7 +331,7 @@ class ServiceStrategy(GeneratedStrategy):
                 "spec": {"parentRef": {"resource": "services", "namespace": meta["namespace"], "name": meta["name"]}},
             }
             try:
-                self.addresses.storage.create(self.addresses.key("", address), made)
+                self.addresses.storage.create(self.addresses.key("", address), status)
             except KeyExistsError:
                 continue  # somebody made one by hand: it is theirs
 
@@ -391,9 +391,9 @@ def _same_health(spec: JsonObject, old: JsonObject) -> Iterator[Cause]:
 def _keep_ports(spec: JsonObject, old: JsonObject) -> None:
     """Ports keep their node ports by their names."""
     taken = set(used_ports(spec))
-    known = {port.get("name", ""): port.get("nodePort") for port in old.get("ports") or ()}
+    node_ports = {port.get("name", ""): port.get("nodePort") for port in old.get("ports") or ()}
     for port in spec.get("ports") or ():
-        found = known.get(port.get("name", ""))
-        if not port.get("nodePort") and found and found not in taken:
-            port["nodePort"] = found
-            taken.add(found)
+        node_port = node_ports.get(port.get("name", ""))
+        if not port.get("nodePort") and node_port and node_port not in taken:
+            port["nodePort"] = node_port
+            taken.add(node_port)

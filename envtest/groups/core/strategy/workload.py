@@ -43,11 +43,11 @@ class WorkloadStrategy(GeneratedStrategy):
 
     def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """The selector stays."""
-        found = list(self.validate(context, obj))
+        causes = list(self.validate(context, obj))
         now, before = obj["spec"].get("selector"), old["spec"].get("selector")
         if self.immutable_selector and now != before:
-            found.append(api_errors.invalid_value("spec.selector", now, "field is immutable"))
-        return found
+            causes.append(api_errors.invalid_value("spec.selector", now, "field is immutable"))
+        return causes
 
     def validate_status(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """Counts."""

@@ -15,15 +15,15 @@ from opsdk.structured_merge.value import JsonObject
 def validate_endpoints(obj: JsonObject) -> Iterator[Cause]:
     """Old-style endpoints."""
     for index, subset in enumerate(obj.get("subsets") or ()):
-        at = f"subsets[{index}]"
+        item_path = f"subsets[{index}]"
         if not subset.get("addresses") and not subset.get("notReadyAddresses"):
-            yield api_errors.required(at, "must specify `addresses` or `notReadyAddresses`")
+            yield api_errors.required(item_path, "must specify `addresses` or `notReadyAddresses`")
         for key in ("addresses", "notReadyAddresses"):
             for number, address in enumerate(subset.get(key) or ()):
-                yield from _endpoint(address, f"{at}.{key}[{number}]")
+                yield from _endpoint(address, f"{item_path}.{key}[{number}]")
         ports = subset.get("ports") or ()
         for number, port in enumerate(ports):
-            yield from _endpoint_port(port, f"{at}.ports[{number}]", alone=len(ports) == 1)
+            yield from _endpoint_port(port, f"{item_path}.ports[{number}]", alone=len(ports) == 1)
 
 
 def _endpoint(address: JsonObject, path: str) -> Iterator[Cause]:
@@ -31,8 +31,8 @@ def _endpoint(address: JsonObject, path: str) -> Iterator[Cause]:
     if not text:
         yield api_errors.required(f"{path}.ip")
     else:
-        found = list(special_address(text, f"{path}.ip"))
-        yield from found
+        causes = list(special_address(text, f"{path}.ip"))
+        yield from causes
         if list(ip_address(text, "")):
             yield api_errors.invalid_value(f"{path}.ip", text, "must be a valid IP address")
     if address.get("hostname"):

@@ -55,12 +55,12 @@ def validate_event(obj: JsonObject, *, new: bool) -> Iterator[Cause]:
     if not involved and namespace not in ("default", "kube-system"):
         yield mismatch
     yield from _who(_reporting(obj), "reportingController" if new else "reportingComponent")
-    for key, shown, limit in _LIMITED:
+    for key, label, limit in _LIMITED:
         value = obj.get(key) or ""
         if not value:
             yield api_errors.required(key)
         if len(value.encode()) > limit:
-            yield api_errors.invalid_value(shown, "", f"can have at most {limit} characters")
+            yield api_errors.invalid_value(label, "", f"can have at most {limit} characters")
     if len((obj.get("message") or "").encode()) > _NOTE_LIMIT:
         yield api_errors.invalid_value("message", "", f"can have at most {_NOTE_LIMIT} characters")
 

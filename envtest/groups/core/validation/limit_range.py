@@ -21,9 +21,9 @@ _RATIO: Final = "maxLimitRequestRatio"
 
 def validate_limit_range(obj: JsonObject) -> Iterator[Cause]:
     """Each limit."""
-    seen = set[str]()
+    types = set[str]()
     for index, limit in enumerate((obj.get("spec") or {}).get("limits") or ()):
-        yield from _limit(limit, f"spec.limits[{index}]", seen)
+        yield from _limit(limit, f"spec.limits[{index}]", types)
 
 
 def _limit(limit: JsonObject, path: str, seen: set[str]) -> Iterator[Cause]:
@@ -65,8 +65,8 @@ class _Amounts:
     """What a limit says about one resource."""
 
     def __init__(self, limit: JsonObject, name: str, kind: str) -> None:
-        given: Mapping[str, str | None] = {part: (limit.get(part) or {}).get(name) for part in _parts(kind)}
-        self.found = {part: Quantity(text) for part, text in given.items() if text is not None}
+        texts: Mapping[str, str | None] = {part: (limit.get(part) or {}).get(name) for part in _parts(kind)}
+        self.found = {part: Quantity(text) for part, text in texts.items() if text is not None}
 
     def above(self, low: str, high: str) -> tuple[Quantity, Quantity] | None:
         """Both, where what should be lower is higher."""
@@ -87,16 +87,16 @@ _ORDER: Final = (
 
 
 def _ordered(amounts: _Amounts, path: str, name: str) -> Iterator[Cause]:
-    found = amounts.found
-    for low, high, named, shown, low_word, high_word in _ORDER:
+    quantities = amounts.found
+    for low, high, low_name, rendered, low_word, high_word in _ORDER:
         wrong = amounts.above(low, high)
         if wrong is not None:
             text = f"{low_word} value {wrong[0]} is greater than {high_word} value {wrong[1]}"
-            yield api_errors.invalid_value(f"{path}.{named}[{name}]", str(found[shown]), text)
-    if _RATIO in found:
-        yield from _ratio(found, f"{path}.{_RATIO}[{name}]")
-    if not resource_names.overcommitted(name) and set(_DEFAULTS) <= found.keys():
-        default, request = found["default"], found["defaultRequest"]
+            yield api_errors.invalid_value(f"{path}.{low_name}[{name}]", str(quantities[rendered]), text)
+    if _RATIO in quantities:
+        yield from _ratio(quantities, f"{path}.{_RATIO}[{name}]")
+    if not resource_names.overcommitted(name) and set(_DEFAULTS) <= quantities.keys():
+        default, request = quantities["default"], quantities["defaultRequest"]
         if default != request:
             text = f"default value {default} must equal to defaultRequest value {request} in {name}"
             yield api_errors.invalid_value(f"{path}.defaultRequest[{name}]", str(request), text)

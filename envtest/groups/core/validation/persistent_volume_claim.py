@@ -75,14 +75,16 @@ def validate_claim_spec(spec: JsonObject, path: str) -> Iterator[Cause]:
 def _same_source(spec: JsonObject, path: str) -> Iterator[Cause]:
     old, new = spec.get("dataSource"), spec.get("dataSourceRef")
     if old is not None and new is not None:
-        shown = ({key: found.get(key) or "" for key in ("apiGroup", "kind", "name")} for found in (old, new))
-        if next(shown) != next(shown):
+        references = (
+            {key: reference.get(key) or "" for key in ("apiGroup", "kind", "name")} for reference in (old, new)
+        )
+        if next(references) != next(references):
             yield api_errors.invalid_value(path, {}, "must match dataSourceRef")
 
 
 def _requested(spec: JsonObject) -> str | None:
-    found: str | None = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
-    return found
+    storage: str | None = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
+    return storage
 
 
 def _source(source: JsonObject, path: str) -> Iterator[Cause]:
@@ -108,8 +110,8 @@ def validate_claim_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
         yield api_errors.not_allowed("spec", f"{_IMMUTABLE}\n{difference(CLAIM_SPEC, was, now)}")
     new_size, old_size = _requested(spec), _requested(before)
     if new_size is not None and old_size is not None and Quantity(new_size) < Quantity(old_size):
-        given = ((old.get("status") or {}).get("capacity") or {}).get("storage", "0")
-        if Quantity(new_size) <= Quantity(given):
+        capacity = ((old.get("status") or {}).get("capacity") or {}).get("storage", "0")
+        if Quantity(new_size) <= Quantity(capacity):
             text = "field can not be less than status.capacity"
             yield api_errors.not_allowed("spec.resources.requests.storage", text)
     yield from validation.unchanged(spec, before, "volumeMode", "volumeMode")

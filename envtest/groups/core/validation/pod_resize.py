@@ -18,14 +18,14 @@ _CHANGEABLE: Final = ("cpu", "memory")
 
 def resized(spec: JsonObject, old: JsonObject) -> JsonObject:
     """The containers of the new spec, which are those of the old one but for their amounts."""
-    made: JsonObject = {}
+    result: JsonObject = {}
     for key in _LISTS:
         before = {c.get("name"): c for c in old.get(key) or ()}
         if spec.get(key):
-            made[key] = [_merged(container, before.get(container.get("name"))) for container in spec[key]]
+            result[key] = [_merged(container, before.get(container.get("name"))) for container in spec[key]]
     if old.get("resources") is not None or spec.get("resources") is not None:
-        made["resources"] = spec.get("resources")
-    return made
+        result["resources"] = spec.get("resources")
+    return result
 
 
 def _merged(container: JsonObject, old: JsonObject | None) -> JsonObject:
@@ -75,8 +75,8 @@ def _ordered(spec: JsonObject, old: JsonObject) -> Iterator[Cause]:
 
 
 def _amounts(container: JsonObject, kind: str) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = (container.get("resources") or {}).get(kind) or {}
-    return found
+    quantities: Mapping[str, Any] = (container.get("resources") or {}).get(kind) or {}
+    return quantities
 
 
 def _kept(spec: JsonObject, old: JsonObject) -> Iterator[Cause]:
@@ -105,7 +105,7 @@ def _others(spec: JsonObject, old: JsonObject) -> Iterator[Cause]:
 def _fixed(container: JsonObject) -> JsonObject:
     """The resources that stay."""
     resources = container.get("resources") or {}
-    made: JsonObject = {k: v for k, v in resources.items() if k not in ("requests", "limits")}
+    resources_rest: JsonObject = {k: v for k, v in resources.items() if k not in ("requests", "limits")}
     for kind in ("requests", "limits"):
-        made[kind] = {n: a for n, a in _amounts(container, kind).items() if n not in _CHANGEABLE}
-    return made
+        resources_rest[kind] = {n: a for n, a in _amounts(container, kind).items() if n not in _CHANGEABLE}
+    return resources_rest

@@ -50,10 +50,10 @@ def _ended(status: JsonObject, before: JsonObject, spec: JsonObject) -> Iterator
 
 
 def _transitions(now: Any, before: Any, path: str, policy: str, stays: set[str]) -> Iterator[Cause]:
-    found = {s.get("name"): s for s in now or ()}
+    statuses = {s.get("name"): s for s in now or ()}
     for index, status in enumerate(before or ()):
         ended = (status.get("state") or {}).get("terminated")
-        new = found.get(status.get("name"))
+        new = statuses.get(status.get("name"))
         if ended is None or new is None or status.get("name") in stays:
             continue
         if ended.get("exitCode", 0) != 0 and policy == "OnFailure":
@@ -64,26 +64,26 @@ def _transitions(now: Any, before: Any, path: str, policy: str, stays: set[str])
 
 
 def _claims(statuses: Sequence[JsonObject], spec: JsonObject, path: str) -> Iterator[Cause]:
-    known = {claim.get("name") for claim in spec.get("resourceClaims") or ()}
-    seen: set[str] = set()
+    names = {claim.get("name") for claim in spec.get("resourceClaims") or ()}
+    unique: set[str] = set()
     for index, status in enumerate(statuses):
-        at, name = f"{path}[{index}]", status.get("name", "")
-        if name not in known:
+        item_path, name = f"{path}[{index}]", status.get("name", "")
+        if name not in names:
             text = "must match the name of an entry in `spec.resourceClaims`"
-            yield api_errors.invalid_value(f"{at}.name", name, text)
-        if name in seen:
-            yield api_errors.duplicate(f"{at}.name", name)
-        seen.add(name)
+            yield api_errors.invalid_value(f"{item_path}.name", name, text)
+        if name in unique:
+            yield api_errors.duplicate(f"{item_path}.name", name)
+        unique.add(name)
         if status.get("resourceClaimName") is not None:
-            yield from validation.subdomain(status["resourceClaimName"], f"{at}.resourceClaimName")
+            yield from validation.subdomain(status["resourceClaimName"], f"{item_path}.resourceClaimName")
 
 
 # ------------------------------------------------------------------ addresses
 def _host(status: JsonObject) -> Iterator[Cause]:
-    found = [part.get("ip", "") for part in status.get("hostIPs") or ()]
-    if found and found[0] != status.get("hostIP", ""):
-        yield api_errors.invalid_value("status.hostIPs[0].ip", found[0], "must be equal to `hostIP`")
-    yield from _addresses(found, "status.hostIPs")
+    addresses = [part.get("ip", "") for part in status.get("hostIPs") or ()]
+    if addresses and addresses[0] != status.get("hostIP", ""):
+        yield api_errors.invalid_value("status.hostIPs[0].ip", addresses[0], "must be equal to `hostIP`")
+    yield from _addresses(addresses, "status.hostIPs")
 
 
 def _addresses(found: Sequence[str], path: str) -> Iterator[Cause]:

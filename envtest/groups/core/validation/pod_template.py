@@ -17,8 +17,8 @@ MISMATCH = "`selector` does not match template `labels`"
 
 def template_labels(spec: JsonObject) -> JsonObject:
     """The labels of the pods to be."""
-    found: JsonObject = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
-    return found
+    labels: JsonObject = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
+    return labels
 
 
 # ------------------------------------------------------------------ templates

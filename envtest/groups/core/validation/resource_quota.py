@@ -67,15 +67,15 @@ def validate_scope_selector(spec: JsonObject) -> Iterator[Cause]:
     selector, path = spec.get("scopeSelector"), "spec.scopeSelector.matchExpressions"
     if selector is None:
         return
-    wanted = selector.get("matchExpressions") or []
-    for requirement in wanted:
+    expressions = selector.get("matchExpressions") or []
+    for requirement in expressions:
         scope = requirement.get("scopeName", "")
         if scope not in SCOPES:
             yield api_errors.invalid_value(f"{path}.scopeName", scope, "unsupported scope")
         for _ in range(_foreign(scope, spec)):
-            yield api_errors.invalid_value(path, _shown(wanted), "unsupported scope applied to resource")
+            yield api_errors.invalid_value(path, _shown(expressions), "unsupported scope applied to resource")
         yield from _operator(requirement, path)
-    yield from _conflicts({r.get("scopeName", "") for r in wanted}, spec.get("scopes") or (), path)
+    yield from _conflicts({r.get("scopeName", "") for r in expressions}, spec.get("scopes") or (), path)
 
 
 def _shown(wanted: Sequence[JsonObject]) -> JsonObject:
