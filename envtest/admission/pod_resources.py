@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 from opsdk.apimachinery.quantity import Quantity
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 Amounts = dict[str, Quantity]
 """Amounts by the names of resources."""
@@ -14,7 +13,7 @@ Amounts = dict[str, Quantity]
 ZERO = Quantity("0")
 
 
-def read(amounts: Mapping[str, Any] | None) -> Amounts:
+def read(amounts: Mapping[str, JsonValue] | None) -> Amounts:
     """A resource list."""
     return {name: Quantity(text) for name, text in (amounts or {}).items()}
 

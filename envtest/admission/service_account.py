@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.errors import refused
@@ -10,7 +10,7 @@ from opsdk.apiserver.admission.object_cache import ObjectCache
 from opsdk.apiserver.admission.plugin import Plugin, writes
 from opsdk.apiserver.registry.metadata import generated_name
 from opsdk.apiserver.serializer.deep_copy import copy_tree
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _DEFAULT: Final = "default"
 _MIRROR: Final = "kubernetes.io/config.mirror"
@@ -75,7 +75,7 @@ def _tokens(volume: JsonObject) -> bool:
 
 def _mounts(spec: JsonObject, account: JsonObject) -> bool:
     """Whether containers get the token: the pod says so, else the account."""
-    automount: Any = spec.get("automountServiceAccountToken")
+    automount: JsonValue = spec.get("automountServiceAccountToken")
     return (account.get("automountServiceAccountToken") if automount is None else automount) is not False
 
 

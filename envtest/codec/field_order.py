@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache, partial
-from typing import Any
 
 from envtest.data.fields import forms
 from envtest.data.schemas import types
+from opsdk.structured_merge.value import JsonValue
 
 _REF = "#/components/schemas/"
 _LAST = 1 << 16
 """The place of what is not in the table."""
 
-Arrange = Callable[[Any], Any]
+Arrange = Callable[[JsonValue], JsonValue]
 
 
 @cache
@@ -23,7 +23,7 @@ def arranger(name: str) -> Arrange:
     places = {field: place for place, field in enumerate(forms(name))}
     parts: dict[str, Arrange] = {}
 
-    def arrange(tree: Any) -> Any:
+    def arrange(tree: JsonValue) -> JsonValue:
         if not isinstance(tree, dict):
             return tree
         arranged = {}
@@ -39,12 +39,12 @@ def arranger(name: str) -> Arrange:
     return arrange
 
 
-def _arranged(name: str, value: Any) -> Any:
+def _arranged(name: str, value: JsonValue) -> JsonValue:
     """Looked up when it is used: types may contain themselves."""
     return arranger(name)(value)
 
 
-def _part(schema: Mapping[str, Any]) -> Arrange | None:
+def _part(schema: Mapping[str, JsonValue]) -> Arrange | None:
     """How a field's values are put in order; None where nothing is to be done."""
     ref = schema["allOf"][0]["$ref"] if "allOf" in schema else schema.get("$ref", "")
     name = str(ref).removeprefix(_REF)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
-Shape = Mapping[str, Any]
+Shape = Mapping[str, JsonValue]
 """The fields of a type in order: each with its zero, with the `Schema` inside, or with a `Part`."""
 
 
@@ -25,7 +24,7 @@ def _key(field: str) -> str:
     return field[:lower].lower() + field[lower:]
 
 
-def as_go(shape: Shape, tree: Mapping[str, Any]) -> JsonObject:
+def as_go(shape: Shape, tree: Mapping[str, JsonValue]) -> JsonObject:
     """An object of such a type.
 
     >>> as_go({"Name": "", "APIGroup": None, "Target": {"ID": 0}}, {"name": "n"})
@@ -34,7 +33,7 @@ def as_go(shape: Shape, tree: Mapping[str, Any]) -> JsonObject:
     return {field: _value(zero, tree.get(_key(field))) for field, zero in shape.items()}
 
 
-def _value(zero: Any, value: Any) -> Any:
+def _value(zero: JsonValue, value: JsonValue) -> JsonValue:
     if isinstance(zero, Part):
         if isinstance(value, list):
             return [as_go(zero.shape, part) for part in value]

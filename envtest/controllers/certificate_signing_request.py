@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from envtest.controllers.controller import Controller
 from envtest.controllers.objects import conditions_of, deleting, is_true, parse_time, stamp, with_condition, with_status
 from envtest.controllers.reflector import Event
 from envtest.controllers.writes import SIGNING_REQUESTS, Delete, Update
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _CLIENT, _KUBELET = "kubernetes.io/kube-apiserver-client", "kubernetes.io/kube-apiserver-client-kubelet"
 _SERVING, _LEGACY = "kubernetes.io/kubelet-serving", "kubernetes.io/legacy-unknown"
@@ -44,11 +43,11 @@ class Asked:
         request = x509.load_pem_x509_csr(pem)
         names = request.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
         organizations = request.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
-        alternatives: list[Any] = []
+        alternatives: list[JsonValue] = []
         with suppress(x509.ExtensionNotFound):
             alternatives.extend(request.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
 
-        def kind(*kinds: Any) -> tuple[str, ...]:
+        def kind(*kinds: JsonValue) -> tuple[str, ...]:
             return tuple(str(n.value) for n in alternatives if isinstance(n, kinds))
 
         return cls(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from envtest.controllers.writes import Create, Delete, Patch, Update, Write
@@ -12,7 +10,7 @@ from opsdk.errors import ServiceUnavailableError, api_error_from_status
 from opsdk.http.asgi_types import Message
 from opsdk.http.server.request import HttpRequest, Query
 from opsdk.http.server.response import CutResponse, HttpResponse, StreamResponse
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _JSON = "application/json"
 _MERGE = "application/merge-patch+json"
@@ -76,7 +74,7 @@ async def _whole(response: HttpResponse) -> bytes:
     return response.body
 
 
-def _decoded(body: bytes, status: int) -> Any:
+def _decoded(body: bytes, status: int) -> JsonValue:
     """The object; refusals may be plain text."""
     try:
         return msgspec.json.decode(body)

@@ -8,7 +8,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from envtest.controllers.client import InProcessClient
 from envtest.controllers.event_recorder import Recorder
@@ -20,7 +19,7 @@ from opsdk.aio.tasks import TaskOwner
 from opsdk.errors import AlreadyExistsError, ApiError, ConflictError, ForbiddenError, NotFoundError
 from opsdk.queue.rate_limiters import ExponentialFailure
 from opsdk.queue.work_queue import ShutDownError, WorkQueue
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _LOG = logging.getLogger("envtest.controllers")
 _EXPECTED = (ConflictError, NotFoundError, AlreadyExistsError)
@@ -28,7 +27,7 @@ _LONGEST_WAIT = 30.0
 """Seconds between tries of what keeps failing: a test that repairs the cause should not wait for minutes."""
 
 
-Sign = Callable[[Mapping[str, Any]], str]
+Sign = Callable[[Mapping[str, JsonValue]], str]
 """Makes a token of claims."""
 
 
@@ -45,7 +44,7 @@ def no_authority(_: bytes, __: Sequence[str], ___: int | None) -> bytes:
     return b""
 
 
-def _no_signature(_: Mapping[str, Any]) -> str:
+def _no_signature(_: Mapping[str, JsonValue]) -> str:
     return ""
 
 

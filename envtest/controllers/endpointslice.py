@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from envtest.controllers.controller import Controller, ControllerContext
 from envtest.controllers.objects import deleting, is_ready, owner_reference, phase_of
 from envtest.controllers.reflector import Event
 from envtest.controllers.writes import ENDPOINTS, PODS, SERVICES, SLICES, Create, Delete, Update, Write
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 SERVICE, MANAGED = "kubernetes.io/service-name", "endpointslice.kubernetes.io/managed-by"
 _MANAGER = "endpointslice-controller.k8s.io"
@@ -46,7 +45,7 @@ def ports_of(service: JsonObject, pods: Sequence[JsonObject], *, names: bool) ->
     return service_ports
 
 
-def _number(target: Any, pods: Sequence[JsonObject]) -> int | None:
+def _number(target: JsonValue, pods: Sequence[JsonObject]) -> int | None:
     """A target port as a number: names are those of container ports."""
     if isinstance(target, int):
         return target

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 from opsdk.apiserver.serializer.deep_copy import copy_tree
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _FORMAT = "%Y-%m-%dT%H:%M:%SZ"
 
@@ -130,7 +129,7 @@ def without_zeros(status: JsonObject) -> JsonObject:
 
 def replicas_of(obj: JsonObject) -> int:
     """How many are wanted."""
-    replicas: Any = (obj.get("spec") or {}).get("replicas", 1)
+    replicas: JsonValue = (obj.get("spec") or {}).get("replicas", 1)
     return int(replicas if replicas is not None else 1)
 
 

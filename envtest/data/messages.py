@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Any
 
 from envtest.data.fields import pointers
 from envtest.data.table import read_table
 from opsdk.apiserver.serializer.protobuf import META, ProtobufField, ProtobufReader
 from opsdk.apiserver.serializer.protobuf_writer import ProtobufWriter, enveloped
+from opsdk.structured_merge.value import JsonValue
 
 _PACKAGES = {"apiextensions-apiserver": "apiextensions_apiserver", "kube-aggregator": "kube_aggregator"}
 
@@ -129,7 +129,7 @@ def message_for(api_version: str, kind: str) -> str:
     return f"{package}.{version}.{kind}"
 
 
-def write_protobuf(tree: Mapping[str, Any]) -> bytes:
+def write_protobuf(tree: Mapping[str, JsonValue]) -> bytes:
     """An object, a list or a status as a body; `EncodeError` for a kind without messages."""
     api_version, kind = tree["apiVersion"], tree["kind"]
     return enveloped(api_version, kind, _WRITER.write(tree, message_for(api_version, kind)))

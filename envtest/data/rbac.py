@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import Any
 
 from envtest.data.table import read_table
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 GROUP = "rbac.authorization.k8s.io"
 VERB_SETS = {"R": "get,list,watch", "W": "create,update,patch,delete,deletecollection"}
@@ -51,7 +50,7 @@ def _objects(lines: Sequence[str]) -> Iterator[tuple[str, JsonObject]]:
                 yield "rolebindings", _binding(words[0], words[1], words[2], words[3:])
 
 
-def _object(kind: str, name: str, namespace: str = "", **content: Any) -> JsonObject:
+def _object(kind: str, name: str, namespace: str = "", **content: JsonValue) -> JsonObject:
     meta: JsonObject = {
         "name": name,
         **({"namespace": namespace} if namespace else {}),

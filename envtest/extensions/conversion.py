@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from envtest.extensions.conversion_review import GROUP, AnswerError, ConversionError, accept, read_response
 from envtest.groups.common.webhook_client_config import valid_bundle, validate_client_config, validate_review_versions
@@ -15,7 +14,7 @@ from opsdk.apiserver.webhook_client.client import WebhookCallError, WebhookClien
 from opsdk.apiserver.webhook_client.endpoint import ClientConfigError, target_of
 from opsdk.errors import Cause
 from opsdk.structured_merge.identity_cache import IdentityCache
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 TIMEOUT = 30
 """Seconds that a conversion may take."""
@@ -103,7 +102,7 @@ class Converter:
             raise api_errors.plain(f"{who} returned {len(response)} objects, expected {len(objects)}")
         return [_accepted(who, index, *pair, wanted) for index, pair in enumerate(zip(objects, response, strict=True))]
 
-    async def _call(self, objects: Sequence[JsonObject], wanted: str) -> list[Any]:
+    async def _call(self, objects: Sequence[JsonObject], wanted: str) -> list[JsonValue]:
         version = next((v for v in self._webhook.get("conversionReviewVersions") or () if v in _KNOWN), "")
         if not version:
             raise ConversionError("no supported conversion review versions")
@@ -114,7 +113,7 @@ class Converter:
         return read_response(await self._client.post(target, review, timeout=TIMEOUT), uid, version)
 
 
-def _accepted(who: str, index: int, original: JsonObject, converted: Any, wanted: str) -> JsonObject:
+def _accepted(who: str, index: int, original: JsonObject, converted: JsonValue, wanted: str) -> JsonObject:
     try:
         return accept(original, converted, wanted)
     except ConversionError as error:
@@ -206,7 +205,7 @@ class VersionCodec:
 class OwnedVersions:
     """The versions of a definition, for field ownership; see `opsdk.apiserver.resources.Versions`."""
 
-    def __init__(self, converter: Converter, shapes: Mapping[str, Any]) -> None:
+    def __init__(self, converter: Converter, shapes: Mapping[str, JsonValue]) -> None:
         self.shapes = shapes
         self.remote = converter.remote
         self._converter = converter

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from opsdk.apiserver.registry import metadata
 from opsdk.apiserver.webhook_client.go_errors import go_type
 from opsdk.apiserver.webhook_client.review_types import ReviewError, check_field, check_review
 from opsdk.http.server.response import encode_json
 from opsdk.structured_merge.go_format import go_typename
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 GROUP = "apiextensions.k8s.io"
 
@@ -22,7 +20,7 @@ class AnswerError(Exception):
     """What is wrong with the text of an object; the server does not say where that is from."""
 
 
-def read_response(answer: JsonObject, uid: str, version: str) -> list[Any]:
+def read_response(answer: JsonObject, uid: str, version: str) -> list[JsonValue]:
     """The converted objects of a ConversionReview; `ConversionError` where it has none to give."""
     try:
         response = _response(answer, version)
@@ -63,7 +61,7 @@ _FIELDS = (
 )
 
 
-def accept(original: JsonObject, converted: Any, wanted: str) -> JsonObject:
+def accept(original: JsonObject, converted: JsonValue, wanted: str) -> JsonObject:
     """The converted object with the metadata of the original one; only labels and annotations may differ."""
     if converted is None:
         raise AnswerError("unexpected end of JSON input")
@@ -86,7 +84,7 @@ def accept(original: JsonObject, converted: Any, wanted: str) -> JsonObject:
     return {**converted, "metadata": _restored(before, metadata)}
 
 
-def _text(value: Any) -> str:
+def _text(value: JsonValue) -> str:
     return value if isinstance(value, str) else ""
 
 

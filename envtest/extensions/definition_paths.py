@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.structural.rule import follow_field_path
 from opsdk.errors import Cause, UsageError
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 MAX_SELECTABLE: Final = 8
 """Selectable fields that one version may have."""
@@ -99,7 +99,7 @@ def validate_selectable(fields: Sequence[JsonObject] | None, schema: JsonObject 
         yield api_errors.too_many(field, len(paths), MAX_SELECTABLE)
 
 
-def _target(schema: Mapping[str, Any], path: str) -> Mapping[str, Any]:
+def _target(schema: Mapping[str, JsonValue], path: str) -> Mapping[str, JsonValue]:
     """The schema that a path leads to."""
     if "[" in path:
         raise UsageError("array notation is not allowed")

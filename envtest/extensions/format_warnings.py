@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from opsdk.apiserver.strfmt import is_known
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
 def format_warnings(obj: JsonObject, old: JsonObject | None) -> list[str]:
@@ -20,7 +19,7 @@ def _unknown(definition: JsonObject) -> Iterator[str]:
         yield from _in_schema((version.get("schema") or {}).get("openAPIV3Schema"))
 
 
-def _in_schema(schema: Any) -> Iterator[str]:
+def _in_schema(schema: JsonValue) -> Iterator[str]:
     if not isinstance(schema, dict):
         return
     name = schema.get("format")

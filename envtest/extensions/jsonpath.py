@@ -11,7 +11,8 @@ import operator
 import re
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any
+
+from opsdk.structured_merge.value import JsonValue
 
 _NAME = r"""'(?:\\.|[^'\\])*'"""
 _QUOTED = rf"""(?:{_NAME}|"(?:\\.|[^"\\])*")"""
@@ -56,7 +57,7 @@ def _split(path: str) -> Steps | None:
     return tuple(matches)
 
 
-def find(tree: Any, path: str) -> list[Any]:
+def find(tree: JsonValue, path: str) -> list[JsonValue]:
     """Every value that `path` leads to; nothing where it leads nowhere, or anywhere beyond the end of a list.
 
     >>> find({"status": {"c": [{"type": "Ready", "status": "True"}]}}, '.status.c[?(@.type=="Ready")].status')
@@ -73,7 +74,7 @@ def find(tree: Any, path: str) -> list[Any]:
     return values
 
 
-def _walk(value: Any, step: re.Match[str]) -> Iterator[Any]:
+def _walk(value: JsonValue, step: re.Match[str]) -> Iterator[JsonValue]:
     if step["word"] is not None:
         if step["word"]:
             raise IndexError(step["word"])
@@ -91,25 +92,25 @@ def _walk(value: Any, step: re.Match[str]) -> Iterator[Any]:
         yield from _elements(value, step)
 
 
-def _named(value: Any, name: str) -> Iterator[Any]:
+def _named(value: JsonValue, name: str) -> Iterator[JsonValue]:
     if isinstance(value, dict) and name in value:
         yield value[name]
 
 
-def _children(value: Any) -> Iterator[Any]:
+def _children(value: JsonValue) -> Iterator[JsonValue]:
     if isinstance(value, dict):
         yield from value.values()
     elif isinstance(value, list):
         yield from value
 
 
-def _everything(value: Any) -> Iterator[Any]:
+def _everything(value: JsonValue) -> Iterator[JsonValue]:
     yield value
     for child in _children(value):
         yield from _everything(child)
 
 
-def _elements(value: list[Any], step: re.Match[str]) -> Iterator[Any]:
+def _elements(value: list[JsonValue], step: re.Match[str]) -> Iterator[JsonValue]:
     if step["slice"] is not None:
         first, last, *by = (int(part) if part else None for part in step["slice"].split(":"))
         yield from _sliced(value, first, last, 1 if not by or by[0] is None else by[0])
@@ -119,7 +120,7 @@ def _elements(value: list[Any], step: re.Match[str]) -> Iterator[Any]:
         yield from (element for element in value if _passes(element, step))
 
 
-def _sliced(value: list[Any], first: int | None, last: int | None, by: int) -> list[Any]:
+def _sliced(value: list[JsonValue], first: int | None, last: int | None, by: int) -> list[JsonValue]:
     """Both ends must be there, unless nothing is asked for."""
     size = len(value)
     start = 0 if first is None else first + size if first < 0 else first
@@ -129,7 +130,7 @@ def _sliced(value: list[Any], first: int | None, last: int | None, by: int) -> l
     return value[start:end:by]
 
 
-def _passes(element: Any, step: re.Match[str]) -> bool:
+def _passes(element: JsonValue, step: re.Match[str]) -> bool:
     values = find(element, step["left"])
     if step["op"] is None:
         return bool(values)
@@ -140,7 +141,7 @@ def _passes(element: Any, step: re.Match[str]) -> bool:
     return _holds(step["op"], values[0], expected)
 
 
-def _holds(op: str, left: Any, right: Any) -> bool:
+def _holds(op: str, left: JsonValue, right: JsonValue) -> bool:
     """Numbers with numbers, words with words; the rest cannot be compared."""
     if isinstance(left, bool) or isinstance(right, bool):
         fits = type(left) is type(right) and op in ("==", "!=")
@@ -149,7 +150,7 @@ def _holds(op: str, left: Any, right: Any) -> bool:
     return fits and bool(_COMPARE[op](left, right))
 
 
-def _literal(text: str) -> Any:
+def _literal(text: str) -> JsonValue:
     if text[:1] in ("'", '"'):
         return _unquoted(text)
     try:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from opsdk.apiserver.resources import ResourceInfo
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _META = "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _VERSION_TEXT = "APIVersion defines the versioned schema of this representation of an object."
@@ -32,7 +31,7 @@ def published(info: ResourceInfo, schema: JsonObject, selectable: Sequence[str] 
     return result
 
 
-def _spelled(schema: Any) -> Any:
+def _spelled(schema: JsonValue) -> JsonValue:
     """With the extensions also said in words that every reader of OpenAPI knows."""
     if not isinstance(schema, dict):
         return schema

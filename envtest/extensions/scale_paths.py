@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from envtest.groups.common.scale import scale_of
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.field_errors import FieldError, invalid
 from opsdk.structured_merge.go_format import go_typename, go_value
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _MOST: Final = 2**31 - 1
 _NONE: Final = -(2**31)
@@ -23,7 +23,7 @@ class _MisplacedError(Exception):
 class ScalePaths:
     """Where a custom resource keeps its replicas."""
 
-    def __init__(self, paths: Mapping[str, Any]) -> None:
+    def __init__(self, paths: Mapping[str, JsonValue]) -> None:
         self._spec = paths["specReplicasPath"]
         self._status = paths["statusReplicasPath"]
         self._selector = paths.get("labelSelectorPath") or ""
@@ -58,7 +58,7 @@ class ScalePaths:
             raise api_errors.bad_request(f'the spec replicas field "{self._spec}" cannot be empty')
         *parents, last = _keys(self._spec)
         for depth, key in enumerate(parents):
-            value: Any = obj.setdefault(key, {})
+            value: JsonValue = obj.setdefault(key, {})
             if not isinstance(value, dict):
                 path = ".".join(parents[: depth + 1])
                 raise api_errors.plain(f"value cannot be set because .{path} is not a map[string]interface{{}}")
@@ -93,9 +93,9 @@ def _keys(path: str) -> list[str]:
     return str(path).removeprefix(".").split(".")
 
 
-def _nested(obj: JsonObject, path: str, kind: type, zero: Any) -> Any:
+def _nested(obj: JsonObject, path: str, kind: type, zero: JsonValue) -> JsonValue:
     """The value at `path`, `zero` where there is none."""
-    value: Any = obj
+    value: JsonValue = obj
     keys = _keys(path)
     for depth, key in enumerate(keys):
         if value is None:
@@ -110,7 +110,7 @@ def _nested(obj: JsonObject, path: str, kind: type, zero: Any) -> Any:
     return value
 
 
-def _misplaced(keys: list[str], value: Any, wanted: str) -> _MisplacedError:
+def _misplaced(keys: list[str], value: JsonValue, wanted: str) -> _MisplacedError:
     position = ".".join(keys)
     return _MisplacedError(
         f".{position} accessor error: {go_value(value)} is of the type {go_typename(value)}, expected {wanted}"

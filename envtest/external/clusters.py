@@ -32,7 +32,7 @@ from opsdk.errors import ApiError, ConfigError, OpsdkError, api_error_from_statu
 from opsdk.rest.config import Config, Impersonate
 from opsdk.rest.request import RestRequest
 from opsdk.rest.transport import Transport
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 T = TypeVar("T")
 DEFAULT_ASSETS = "/usr/local/kubebuilder/bin"
@@ -348,7 +348,7 @@ class RemoteApi:
         raw = b"" if body is None else msgspec.json.encode(body)
         headers = {"content-type": "application/json"} if raw else {}
         answer = await self._transport.send(RestRequest(method, path, body=raw, headers=headers))
-        decoded: Any = msgspec.json.decode(answer.body)
+        decoded: JsonValue = msgspec.json.decode(answer.body)
         if answer.status >= 400:
             raise api_error_from_status(decoded, code=answer.status)
         result: JsonObject = decoded

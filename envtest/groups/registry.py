@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 from envtest.data.resources import Row
 from envtest.groups.admissionregistration import defaulting as admissionregistration_defaulting
@@ -43,7 +42,7 @@ from envtest.groups.scheduling import strategy as scheduling_strategy
 from envtest.groups.storage import defaulting as storage_defaulting
 from envtest.groups.storage import strategy as storage_strategy
 from opsdk.apiserver.resources import Printer, TableColumn
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
 @dataclass(slots=True)
@@ -87,7 +86,7 @@ class LatePrinter(Printer):
         """See `Printer`."""
         return self._printer.columns
 
-    def cells(self, obj: JsonObject, now: float) -> list[Any]:
+    def cells(self, obj: JsonObject, now: float) -> list[JsonValue]:
         """See `Printer`."""
         return self._printer.cells(obj, now)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from cachetools import LRUCache
 
@@ -23,7 +23,7 @@ from opsdk.apiserver.endpoints.request_info import RequestInfo
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.storage.ports import KeyNotFoundError, Remove, Storage, StorageChange
 from opsdk.http.server.response import HttpResponse
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 SCHEMAS: Final = f"{GROUP}/flowschemas/"
 LEVELS: Final = f"{GROUP}/prioritylevelconfigurations/"
@@ -39,7 +39,7 @@ class Flow:
     uid: str
     level: str
     precedence: int
-    rules: Sequence[Mapping[str, Any]]
+    rules: Sequence[Mapping[str, JsonValue]]
 
     def takes(self, user: User, info: RequestInfo) -> bool:
         """Whether it is for such requests of such a user."""
@@ -64,7 +64,7 @@ def flows_of(schemas: Iterable[JsonObject]) -> list[Flow]:
     return sorted(flows, key=lambda flow: (flow.precedence, flow.name))
 
 
-def _is(subject: Mapping[str, Any], user: User) -> bool:
+def _is(subject: Mapping[str, JsonValue], user: User) -> bool:
     match subject.get("kind"):
         case "User":
             return subject["user"]["name"] in ("*", user.name)
@@ -76,7 +76,7 @@ def _is(subject: Mapping[str, Any], user: User) -> bool:
             return actual is not None and actual[0] == account["namespace"] and account["name"] in ("*", actual[1])
 
 
-def _covers(rule: Mapping[str, Any], info: RequestInfo) -> bool:
+def _covers(rule: Mapping[str, JsonValue], info: RequestInfo) -> bool:
     if info.is_resource:
         return any(_resource(part, info) for part in rule.get("resourceRules") or ())
     return any(
@@ -85,7 +85,7 @@ def _covers(rule: Mapping[str, Any], info: RequestInfo) -> bool:
     )
 
 
-def _resource(part: Mapping[str, Any], info: RequestInfo) -> bool:
+def _resource(part: Mapping[str, JsonValue], info: RequestInfo) -> bool:
     resource_name = f"{info.resource}/{info.subresource}" if info.subresource else info.resource
     if not (_among(part["verbs"], info.verb) and _among(part["apiGroups"], info.group)):
         return False
@@ -151,7 +151,7 @@ class FlowControl:
         self._clock = clock
         self._flows: list[Flow] | None = None
         self._levels: dict[str, str] = {}
-        self._known: LRUCache[Any, tuple[str, str]] = LRUCache(_REMEMBERED)
+        self._known: LRUCache[object, tuple[str, str]] = LRUCache(_REMEMBERED)
         self._tasks = TaskOwner("flow-control")
         self._settling = False
 

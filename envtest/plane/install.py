@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import yaml
 
@@ -17,7 +17,7 @@ from envtest.plane.pki import CertificateAuthority
 from opsdk.apiserver.webhook_client.client import WebhookClient
 from opsdk.errors import ConfigError, NotFoundError
 from opsdk.http.asgi_types import App
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 CRD = "CustomResourceDefinition"
 _PATHS = {
@@ -96,7 +96,7 @@ def _files(path: Path) -> Iterator[Path]:
 
 def _documents(file: Path) -> Iterator[JsonObject]:
     try:
-        documents: list[Any] = list(yaml.safe_load_all(file.read_text()))
+        documents: list[JsonValue] = list(yaml.safe_load_all(file.read_text()))
     except (yaml.YAMLError, OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file}: cannot be read as YAML or JSON: {error}") from error
     for document in documents:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 from envtest.testing.differences import Difference, differences
 from opsdk.apiserver.endpoints.call import Call, Handler
@@ -19,7 +19,7 @@ from opsdk.apiserver.endpoints.filters import NamedFilter
 from opsdk.apiserver.server import Server
 from opsdk.apiserver.storage.ports import ChangeType, Storage, StorageChange
 from opsdk.http.server.response import HttpResponse
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _READS = frozenset({"get", "list", "watch"})
 _FILTER = "journal"
@@ -140,7 +140,7 @@ class Fight:
 
     ref: Ref
     path: str
-    moves: Sequence[tuple[int, Writer, Any]]
+    moves: Sequence[tuple[int, Writer, JsonValue]]
 
     def __str__(self) -> str:
         moves = ", ".join(f"{writer} set {value!r} at {revision}" for revision, writer, value in self.moves[:6])
@@ -259,7 +259,7 @@ class Journal:
 
     def fights(self, *, at_least: int = 3) -> list[Fight]:
         """Fields whose value two writers or more changed in turns, at least so often."""
-        moves: dict[tuple[Ref, str], list[tuple[int, Writer, Any]]] = defaultdict(list)
+        moves: dict[tuple[Ref, str], list[tuple[int, Writer, JsonValue]]] = defaultdict(list)
         for entry in self._entries:
             if entry.verb == "update":
                 for change in entry.diff:
@@ -277,7 +277,7 @@ class Journal:
             raise AssertionError("\n".join(problems))
 
 
-def _move(moves: list[tuple[int, Writer, Any]], entry: Entry, change: Difference) -> None:
+def _move(moves: list[tuple[int, Writer, JsonValue]], entry: Entry, change: Difference) -> None:
     """Only turns count: another writer than the last one, who wrote another value."""
     who = (entry.writer.user, entry.writer.manager)
     if moves and (moves[-1][1].user, moves[-1][1].manager) == who:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 from envtest.admission.pod_security.levels import Demand
 from opsdk.apiserver.api_errors import quoted
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _ORDER: Final = ("initContainers", "containers", "ephemeralContainers")
 _CAPABILITIES: Final = frozenset(
@@ -67,7 +67,7 @@ class Pod:
         """The names of the containers that are bad."""
         return [str(c.get("name", "")) for c in self.containers if bad(c)]
 
-    def setters(self, *path: str, bad: Callable[[Any], bool]) -> tuple[list[str], list[Any]]:
+    def setters(self, *path: str, bad: Callable[[JsonValue], bool]) -> tuple[list[str], list[JsonValue]]:
         """Who sets a field of the security context to something bad, and to what; the pod itself comes first."""
         own = _get(self.spec, path)
         values = [own] if bad(own) else []
@@ -77,8 +77,8 @@ class Pod:
         return [*setters, *([_many("container", containers)] if containers else [])], values
 
 
-def _get(owner: JsonObject, path: Iterable[str]) -> Any:
-    value: Any = owner.get("securityContext") or {}
+def _get(owner: JsonObject, path: Iterable[str]) -> JsonValue:
+    value: JsonValue = owner.get("securityContext") or {}
     for key in path:
         value = (value or {}).get(key)
     return value
@@ -89,11 +89,11 @@ def _many(word: str, names: Sequence[str]) -> str:
     return f"{_word(word, names)} {_listed(names)}"
 
 
-def _word(word: str, names: Sequence[Any]) -> str:
+def _word(word: str, names: Sequence[JsonValue]) -> str:
     return word if len(names) == 1 else f"{word}s"
 
 
-def _use(names: Sequence[Any]) -> str:
+def _use(names: Sequence[JsonValue]) -> str:
     return "uses" if len(names) == 1 else "use"
 
 
@@ -189,7 +189,7 @@ def _selinux(pod: Pod) -> str:
     if pod.minor >= 31:
         allowed.add("container_engine_t")
 
-    def bad(options: Any) -> bool:
+    def bad(options: JsonValue) -> bool:
         selinux = options or {}
         return bool(selinux.get("type", "") not in allowed or selinux.get("user") or selinux.get("role"))
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from envtest.admission.pod_security.checks import Violation, violations
 from envtest.admission.pod_security.levels import PREFIX, Demand, Policy, policy_of
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.plugin import Plugin, writes
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _MOST_PODS: Final = 3000
 """How many pods are looked at when the labels of their namespace change."""
@@ -143,7 +143,7 @@ def _significant(pod: JsonObject, old: JsonObject) -> bool:
     return bool(_judged(pod) != _judged(old))
 
 
-def _judged(pod: JsonObject) -> Any:
+def _judged(pod: JsonObject) -> JsonValue:
     spec = pod.get("spec") or {}
     annotations = (pod.get("metadata") or {}).get("annotations") or {}
     images = [[(c.get("name"), c.get("image")) for c in spec.get(key) or ()] for key in _CONTAINERS]
@@ -151,7 +151,7 @@ def _judged(pod: JsonObject) -> Any:
 
 
 def _at(obj: JsonObject, path: Sequence[str]) -> JsonObject | None:
-    value: Any = obj
+    value: JsonValue = obj
     for key in path:
         value = (value or {}).get(key)
     return value if isinstance(value, dict) else None

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
 from envtest.admission.pod_resources import ZERO, Amounts, of_pod, read, with_overhead
 from envtest.admission.storage import class_of
 from envtest.groups.core.qos import qos_class
 from envtest.groups.core.resource_names import COMPUTE, extended, native
 from opsdk.apimachinery.quantity import Quantity
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _ONE: Final = Quantity("1")
 _HUGE: Final = "hugepages-"
@@ -278,8 +278,8 @@ class ClaimEvaluator(Evaluator):
 
 def _size(claim: JsonObject) -> Quantity | None:
     """The higher one of what is asked for and what was given, in whole bytes."""
-    requests: Any = ((claim.get("spec") or {}).get("resources") or {}).get("requests") or {}
-    allocated: Any = (claim.get("status") or {}).get("allocatedResources") or {}
+    requests: JsonValue = ((claim.get("spec") or {}).get("resources") or {}).get("requests") or {}
+    allocated: JsonValue = (claim.get("status") or {}).get("allocatedResources") or {}
     sizes = [Quantity(part["storage"]) for part in (requests, allocated) if "storage" in part]
     size = max(sizes, default=None)
     return size if size is None or size.whole else Quantity(int(size))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from envtest.groups.common import validation
 from envtest.groups.common.conditions import validate_conditions as validate_status_conditions
@@ -22,7 +22,7 @@ from opsdk.apiserver import api_errors
 from opsdk.apiserver.expressions.escaping import RESERVED
 from opsdk.cel.types import BOOL, STRING, Type
 from opsdk.errors import Cause
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
 def _webhook_name(name: str, field: str) -> Iterator[Cause]:
@@ -439,7 +439,7 @@ def _validations(compiler: _Compiler, name: str, spec: JsonObject) -> Iterator[C
     if len(annotations) > _MAX_ANNOTATIONS:
         text = f"must not have more than {_MAX_ANNOTATIONS} auditAnnotations"
         yield api_errors.invalid_value("spec.auditAnnotations", list(annotations), text)
-    values: set[Any] = set()
+    values: set[JsonValue] = set()
     for index, annotation in enumerate(annotations):
         field, key = f"spec.auditAnnotations[{index}]", annotation.get("key") or ""
         yield from _annotation(compiler, name, annotation, field)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from envtest.groups.common.printing import age, condition_of, kind_printers, name_of, spec_of
 from opsdk.apiserver.resources import Printer
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
-def _api_service(obj: JsonObject, now: float) -> list[Any]:
+def _api_service(obj: JsonObject, now: float) -> list[JsonValue]:
     service = spec_of(obj).get("service")
     where = "Local" if service is None else f"{service.get('namespace', '')}/{service.get('name', '')}"
     condition = condition_of(obj, "Available") or {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from envtest.groups.common.printing import (
     NOTHING,
@@ -18,11 +17,11 @@ from envtest.groups.common.printing import (
 )
 from envtest.groups.core.printers import replica_set
 from opsdk.apiserver.resources import Printer
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
 # ------------------------------------------------------------------ workloads
-def _deployment(obj: JsonObject, now: float) -> list[Any]:
+def _deployment(obj: JsonObject, now: float) -> list[JsonValue]:
     spec, status = spec_of(obj), status_of(obj)
     return [
         name_of(obj),
@@ -35,13 +34,13 @@ def _deployment(obj: JsonObject, now: float) -> list[Any]:
     ]
 
 
-def _stateful_set(obj: JsonObject, now: float) -> list[Any]:
+def _stateful_set(obj: JsonObject, now: float) -> list[JsonValue]:
     spec, status = spec_of(obj), status_of(obj)
     ready = f"{status.get('readyReplicas', 0)}/{spec.get('replicas', 0)}"
     return [name_of(obj), ready, age(obj, now), *images(spec.get("template") or {})]
 
 
-def _daemon_set(obj: JsonObject, now: float) -> list[Any]:
+def _daemon_set(obj: JsonObject, now: float) -> list[JsonValue]:
     spec, status = spec_of(obj), status_of(obj)
     keys = ("desiredNumberScheduled", "currentNumberScheduled", "numberReady", "updatedNumberScheduled")
     counts = [status.get(k, 0) for k in (*keys, "numberAvailable")]
@@ -50,7 +49,7 @@ def _daemon_set(obj: JsonObject, now: float) -> list[Any]:
     return [name_of(obj), *counts, nodes, age(obj, now), *images(template), label_selector(spec.get("selector"))]
 
 
-def _revision(obj: JsonObject, now: float) -> list[Any]:
+def _revision(obj: JsonObject, now: float) -> list[JsonValue]:
     owners: Sequence[JsonObject] = meta_of(obj).get("ownerReferences") or ()
     owner = next((o for o in owners if o.get("controller")), None)
     text = NOTHING

@@ -6,7 +6,6 @@ Upstream: pkg/apis/apps/validation/validation.go (v1.36)
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from envtest.groups.common import validation
 from envtest.groups.common.label_selectors import check_label_selector, is_empty, selects, understood
@@ -23,7 +22,7 @@ from envtest.groups.core.validation.pod_template import (
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.serializer.raw import raw_text
 from opsdk.errors import Cause
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
 # ------------------------------------------------------------------ kinds
@@ -63,7 +62,7 @@ def _rolling_deployment(rolling: JsonObject, path: str) -> Iterator[Cause]:
     yield from validation.at_most_all(unavailable, f"{path}.maxUnavailable")
 
 
-def _go_strategy(kind: Any, rolling: JsonObject | None) -> JsonObject:
+def _go_strategy(kind: JsonValue, rolling: JsonObject | None) -> JsonObject:
     """A strategy as messages show it: a struct of the server."""
     rolling_update = None
     if rolling is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
 from envtest.groups.common.label_selectors import check_requirement
 from opsdk.apiserver import api_errors
@@ -13,7 +12,7 @@ from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.rest import Validate, accept
 from opsdk.apiserver.registry.strategy import Strategy
 from opsdk.errors import Cause
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _GROUP = "authorization.k8s.io"
 _INVALID = "FieldValueInvalid"
@@ -194,5 +193,5 @@ class RulesReviews:
         return {**head, "metadata": {}, "spec": {}, "status": status}
 
 
-def _without(rule: Mapping[str, Any], key: str) -> JsonObject:
+def _without(rule: Mapping[str, JsonValue], key: str) -> JsonObject:
     return {k: v for k, v in rule.items() if k != key}

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from envtest.codec.field_order import arranger
 from envtest.groups.autoscaling.defaulting import horizontal_pod_autoscaler
 from envtest.groups.common.defaulting import put
 from envtest.groups.common.model import TypedModel
 from opsdk.structured_merge.go_format import go_json
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 OLD: Final = "autoscaling/v1"
 _KEPT: Final = "autoscaling/v2"
@@ -78,7 +78,7 @@ def to_new(obj: JsonObject) -> JsonObject:
     return converted
 
 
-def _parsed(text: str | None) -> Any:
+def _parsed(text: str | None) -> JsonValue:
     try:
         return None if text is None else json.loads(text)
     except ValueError:
@@ -90,7 +90,7 @@ def _listed(text: str | None) -> list[JsonObject]:
     return [part for part in items if isinstance(part, dict)] if isinstance(items, list) else []
 
 
-def _lower(value: Any) -> Any:
+def _lower(value: JsonValue) -> JsonValue:
     """Keys as they are written in v2, without what is null: the annotation has them as the server's own type has."""
     if isinstance(value, dict):
         return {f"{key[:1].lower()}{key[1:]}": _lower(part) for key, part in value.items() if part is not None}
@@ -101,12 +101,12 @@ def _known(found: JsonObject) -> JsonObject:
     return {key: value for key, value in found.items() if value is not None}
 
 
-def _target(value: Any, average: Any, share: Any = None) -> JsonObject:
+def _target(value: JsonValue, average: JsonValue, share: JsonValue = None) -> JsonObject:
     kind = "Utilization" if share is not None else "AverageValue" if average is not None else "Value"
     return _known({"type": kind, "value": value, "averageValue": average, "averageUtilization": share})
 
 
-def _current(value: Any, average: Any, share: Any = None) -> JsonObject:
+def _current(value: JsonValue, average: JsonValue, share: JsonValue = None) -> JsonObject:
     return _known({"value": value, "averageValue": average, "averageUtilization": share})
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from envtest.groups.autoscaling.conversion import to_new
 from envtest.groups.common.printing import NOTHING, UNKNOWN, UNSET, age, kind_printers, name_of, spec_of, status_of
 from opsdk.apiserver.resources import Printer
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _SOURCES = {
     "External": "external",
@@ -52,7 +51,7 @@ def _metrics(specs: Sequence[JsonObject], statuses: Sequence[JsonObject]) -> str
     return ", ".join(texts[:2]) + more if texts else NOTHING
 
 
-def _autoscaler(obj: JsonObject, now: float) -> list[Any]:
+def _autoscaler(obj: JsonObject, now: float) -> list[JsonValue]:
     new = to_new(obj) if obj.get("apiVersion") == "autoscaling/v1" else obj
     spec, status = spec_of(new), status_of(new)
     ref = spec.get("scaleTargetRef") or {}
@@ -68,7 +67,7 @@ def _autoscaler(obj: JsonObject, now: float) -> list[Any]:
 
 
 # ------------------------------------------------------------------ roles and hooks
-def _scale(obj: JsonObject, now: float) -> list[Any]:
+def _scale(obj: JsonObject, now: float) -> list[JsonValue]:
     return [name_of(obj), spec_of(obj).get("replicas", 0), status_of(obj).get("replicas", 0), age(obj, now)]
 
 

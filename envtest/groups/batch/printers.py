@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from envtest.groups.common.printing import (
     NOTHING,
@@ -21,7 +20,7 @@ from envtest.groups.common.printing import (
     yes,
 )
 from opsdk.apiserver.resources import Printer
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _JOB_WORDS = (
     ("Complete", "Complete"),
@@ -58,13 +57,13 @@ def _job_time(obj: JsonObject, now: float) -> str:
     return human((now if ended is None else ended) - began)
 
 
-def _job(obj: JsonObject, now: float) -> list[Any]:
+def _job(obj: JsonObject, now: float) -> list[JsonValue]:
     spec = spec_of(obj)
     words = [_job_word(obj), _job_done(obj), _job_time(obj, now), age(obj, now)]
     return [name_of(obj), *words, *images(spec.get("template") or {}), label_selector(spec.get("selector"))]
 
 
-def _cron_job(obj: JsonObject, now: float) -> list[Any]:
+def _cron_job(obj: JsonObject, now: float) -> list[JsonValue]:
     spec, status = spec_of(obj), status_of(obj)
     last = status.get("lastScheduleTime")
     job = spec_of(spec.get("jobTemplate") or {})

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from envtest.groups.common.printing import NOTHING, age, human, kind_printers, name_of, spec_of, status_of
 from opsdk.apiserver.resources import Printer
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
 def _request_states(obj: JsonObject) -> Iterator[str]:
@@ -19,7 +18,7 @@ def _request_states(obj: JsonObject) -> Iterator[str]:
         yield "Issued"
 
 
-def _signing_request(obj: JsonObject, now: float) -> list[Any]:
+def _signing_request(obj: JsonObject, now: float) -> list[JsonValue]:
     spec = spec_of(obj)
     seconds = spec.get("expirationSeconds")
     return [

@@ -6,14 +6,14 @@ Upstream: pkg/apis/certificates/validation/validation.go (v1.36)
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 from envtest.groups.certificates.pem import certificate_problem, request_organizations
 from envtest.groups.common import validation
 from opsdk.apimachinery import validation as names
 from opsdk.apiserver import api_errors
 from opsdk.errors import Cause
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 LEGACY: Final = "kubernetes.io/legacy-unknown"
 _VERDICTS: Final = frozenset({"Approved", "Denied"})
@@ -103,7 +103,7 @@ def _conditions(conditions: Sequence[JsonObject]) -> Iterator[Cause]:
 
 
 # ------------------------------------------------------------------ parts of the status
-def _of_kind(obj: JsonObject, kind: str) -> list[tuple[Any, ...]]:
+def _of_kind(obj: JsonObject, kind: str) -> list[tuple[JsonValue, ...]]:
     """The decisions of a kind, as far as they matter."""
     keys = ("status", "reason", "message")
     conditions = (obj.get("status") or {}).get("conditions") or ()

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
 
 from envtest.data.columns import CREATED, NAME, columns_of
 from envtest.groups.common.label_selectors import selector_text
 from opsdk.apiserver.resources import Printer, TableColumn
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
-Cells = Callable[[JsonObject, float], list[Any]]
+Cells = Callable[[JsonObject, float], list[JsonValue]]
 RowConditions = Callable[[JsonObject], Sequence[JsonObject]]
-Order = Callable[[JsonObject], Any]
+Order = Callable[[JsonObject], JsonValue]
 NOTHING = "<none>"
 UNSET = "<unset>"
 UNKNOWN = "<unknown>"
@@ -109,7 +108,7 @@ def label_selector(selector: JsonObject | None) -> str:
     return selector_text(selector or {}) or NOTHING
 
 
-def yes(value: Any) -> str:
+def yes(value: JsonValue) -> str:
     """A truth value behind a pointer."""
     return UNSET if value is None else str(bool(value))
 
@@ -119,7 +118,7 @@ class DefaultPrinter(Printer):
 
     columns: Sequence[TableColumn] = (NAME, CREATED)
 
-    def cells(self, obj: JsonObject, now: float) -> list[Any]:  # noqa: ARG002 - the shape of Printer
+    def cells(self, obj: JsonObject, now: float) -> list[JsonValue]:  # noqa: ARG002 - the shape of Printer
         """See `Printer`."""
         meta = obj.get("metadata") or {}
         return [meta.get("name", ""), meta.get("creationTimestamp") or _NEVER]
@@ -157,7 +156,7 @@ class KindPrinter(Printer):
         """See `Printer`."""
         return objects if self._order is None else sorted(objects, key=self._order)
 
-    def cells(self, obj: JsonObject, now: float) -> list[Any]:
+    def cells(self, obj: JsonObject, now: float) -> list[JsonValue]:
         """See `Printer`."""
         return self._cells(obj, now)
 

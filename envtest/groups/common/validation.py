@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import ROUND_FLOOR
-from typing import Any, Final
+from typing import Final
 
 from opsdk.apimachinery import validation
 from opsdk.apimachinery.quantity import Quantity
 from opsdk.apiserver import api_errors
 from opsdk.errors import Cause
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 NOT_NEGATIVE: Final = "must be greater than or equal to 0"
 PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
@@ -161,7 +161,7 @@ def basic_amount(amount: str, field: str) -> Iterator[Cause]:
 
 
 # ------------------------------------------------------------------ numbers or percentages
-def number_or_percent(value: Any, field: str) -> Iterator[Cause]:
+def number_or_percent(value: JsonValue, field: str) -> Iterator[Cause]:
     """``3`` or ``25%``, not negative."""
     if isinstance(value, str):
         if not re.fullmatch(r"[0-9]+%", value):
@@ -174,13 +174,13 @@ def number_or_percent(value: Any, field: str) -> Iterator[Cause]:
         yield from not_negative(value, field)
 
 
-def at_most_all(value: Any, field: str) -> Iterator[Cause]:
+def at_most_all(value: JsonValue, field: str) -> Iterator[Cause]:
     """No more than 100%."""
     if isinstance(value, str) and re.fullmatch(r"[0-9]+%", value) and int(value[:-1]) > 100:
         yield api_errors.invalid_value(field, value, "must not be greater than 100%")
 
 
-def share(value: Any) -> int:
+def share(value: JsonValue) -> int:
     """A number, or the percentage as one; for comparing with zero."""
     if isinstance(value, int):
         return value

@@ -6,7 +6,6 @@ Upstream: pkg/printers/internalversion/printers.go (v1.36)
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 from envtest.groups.common.printing import (
     NOTHING,
@@ -28,7 +27,7 @@ from envtest.groups.common.printing import (
     status_of,
 )
 from opsdk.apiserver.resources import Printer
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _ENDED = {
     "Succeeded": {
@@ -151,7 +150,7 @@ def _gates(pod: JsonObject) -> str:
     return f"{true}/{len(gates)}" if gates else NOTHING
 
 
-def _pod(obj: JsonObject, now: float) -> list[Any]:
+def _pod(obj: JsonObject, now: float) -> list[JsonValue]:
     spec, status = spec_of(obj), status_of(obj)
     inits: Sequence[JsonObject] = spec.get("initContainers") or ()
     stays = frozenset(c["name"] for c in inits if c.get("restartPolicy") == "Always")
@@ -174,12 +173,12 @@ def _pod_conditions(obj: JsonObject) -> Sequence[JsonObject]:
     return () if ended is None else (ended,)
 
 
-def _pod_template(obj: JsonObject, now: float) -> list[Any]:  # noqa: ARG001 - the shape of Cells
+def _pod_template(obj: JsonObject, now: float) -> list[JsonValue]:  # noqa: ARG001 - the shape of Cells
     template = obj.get("template") or {}
     return [name_of(obj), *images(template), label_selector(meta_of(template).get("labels"))]
 
 
-def replica_set(obj: JsonObject, now: float) -> list[Any]:
+def replica_set(obj: JsonObject, now: float) -> list[JsonValue]:
     """The cells of replica sets and replication controllers."""
     spec, status = spec_of(obj), status_of(obj)
     return [
@@ -194,19 +193,19 @@ def replica_set(obj: JsonObject, now: float) -> list[Any]:
 
 
 # ------------------------------------------------------------------ configuration
-def _namespace(obj: JsonObject, now: float) -> list[Any]:
+def _namespace(obj: JsonObject, now: float) -> list[JsonValue]:
     return [name_of(obj), status_of(obj).get("phase", ""), age(obj, now)]
 
 
-def _config_map(obj: JsonObject, now: float) -> list[Any]:
+def _config_map(obj: JsonObject, now: float) -> list[JsonValue]:
     return [name_of(obj), len(obj.get("data") or {}) + len(obj.get("binaryData") or {}), age(obj, now)]
 
 
-def _secret(obj: JsonObject, now: float) -> list[Any]:
+def _secret(obj: JsonObject, now: float) -> list[JsonValue]:
     return [name_of(obj), obj.get("type", ""), len(obj.get("data") or {}), age(obj, now)]
 
 
-def _service_account(obj: JsonObject, now: float) -> list[Any]:
+def _service_account(obj: JsonObject, now: float) -> list[JsonValue]:
     return [name_of(obj), len(obj.get("secrets") or []), age(obj, now)]
 
 
@@ -229,7 +228,7 @@ def _port(port: JsonObject) -> str:
     return f"{port.get('port')}{node}/{port.get('protocol')}"
 
 
-def _service(obj: JsonObject, now: float) -> list[Any]:
+def _service(obj: JsonObject, now: float) -> list[JsonValue]:
     spec = spec_of(obj)
     return [
         name_of(obj),
@@ -258,7 +257,7 @@ def _subset_places(obj: JsonObject) -> Iterator[str]:
             yield from (_host_port(a, port.get("port", 0)) for a in addresses)
 
 
-def _endpoints(obj: JsonObject, now: float) -> list[Any]:
+def _endpoints(obj: JsonObject, now: float) -> list[JsonValue]:
     places = joined(_subset_places(obj)) if obj.get("subsets") else NOTHING
     return [name_of(obj), places, age(obj, now)]
 
@@ -275,7 +274,7 @@ def _roles(obj: JsonObject) -> str:
     return ",".join(sorted(roles - {""})) or NOTHING
 
 
-def _node(obj: JsonObject, now: float) -> list[Any]:
+def _node(obj: JsonObject, now: float) -> list[JsonValue]:
     status = status_of(obj)
     ready = condition_of(obj, "Ready")
     word = "Unknown" if ready is None else "Ready" if ready.get("status") == "True" else "NotReady"
@@ -299,7 +298,7 @@ def _node(obj: JsonObject, now: float) -> list[Any]:
     ]
 
 
-def _component(obj: JsonObject, now: float) -> list[Any]:  # noqa: ARG001 - the shape of Cells
+def _component(obj: JsonObject, now: float) -> list[JsonValue]:  # noqa: ARG001 - the shape of Cells
     healthy = next((c for c in obj.get("conditions") or () if c.get("type") == "Healthy"), None)
     if healthy is None:
         return [name_of(obj), "Unknown", "", ""]
@@ -308,7 +307,7 @@ def _component(obj: JsonObject, now: float) -> list[Any]:  # noqa: ARG001 - the 
 
 
 # ------------------------------------------------------------------ events
-def event(obj: JsonObject, now: float) -> list[Any]:
+def event(obj: JsonObject, now: float) -> list[JsonValue]:
     """The cells of events of both APIs."""
     about = obj.get("involvedObject") or obj.get("regarding") or {}
     source = obj.get("source") or obj.get("deprecatedSource") or {}
@@ -336,7 +335,7 @@ def event(obj: JsonObject, now: float) -> list[Any]:
 
 
 # ------------------------------------------------------------------ amounts
-def _quota(obj: JsonObject, now: float) -> list[Any]:
+def _quota(obj: JsonObject, now: float) -> list[JsonValue]:
     status = status_of(obj)
     used: JsonObject = status.get("used") or {}
     columns: dict[bool, list[str]] = {False: [], True: []}
@@ -363,11 +362,11 @@ def _phase(obj: JsonObject) -> str:
     return "Terminating" if meta_of(obj).get("deletionTimestamp") else str(status_of(obj).get("phase", ""))
 
 
-def _maybe(value: Any) -> Any:
+def _maybe(value: JsonValue) -> JsonValue:
     return UNSET if value is None else value
 
 
-def _claim(obj: JsonObject, now: float) -> list[Any]:
+def _claim(obj: JsonObject, now: float) -> list[JsonValue]:
     spec, status = spec_of(obj), status_of(obj)
     volume = spec.get("volumeName") or ""
     return [
@@ -383,7 +382,7 @@ def _claim(obj: JsonObject, now: float) -> list[Any]:
     ]
 
 
-def _volume(obj: JsonObject, now: float) -> list[Any]:
+def _volume(obj: JsonObject, now: float) -> list[JsonValue]:
     spec = spec_of(obj)
     claim = spec.get("claimRef")
     return [

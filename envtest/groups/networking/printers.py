@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from envtest.groups.common.printing import (
     NOTHING,
@@ -16,7 +15,7 @@ from envtest.groups.common.printing import (
     spec_of,
 )
 from opsdk.apiserver.resources import Printer
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
 # ------------------------------------------------------------------ ingresses and the rest
@@ -27,7 +26,7 @@ def _hosts(rules: Sequence[JsonObject]) -> str:
     return (",".join(rules[i]["host"] for i in places) or "*") + more
 
 
-def _ingress(obj: JsonObject, now: float) -> list[Any]:
+def _ingress(obj: JsonObject, now: float) -> list[JsonValue]:
     spec = spec_of(obj)
     return [
         name_of(obj),
@@ -42,7 +41,7 @@ def _ingress(obj: JsonObject, now: float) -> list[Any]:
 _DEFAULT = "ingressclass.kubernetes.io/is-default-class"
 
 
-def _ingress_class(obj: JsonObject, now: float) -> list[Any]:
+def _ingress_class(obj: JsonObject, now: float) -> list[JsonValue]:
     spec = spec_of(obj)
     params = spec.get("parameters")
     text = NOTHING
@@ -53,15 +52,15 @@ def _ingress_class(obj: JsonObject, now: float) -> list[Any]:
     return [name_of(obj) + " (default)" * noted, spec.get("controller", ""), text, age(obj, now)]
 
 
-def _network_policy(obj: JsonObject, now: float) -> list[Any]:
+def _network_policy(obj: JsonObject, now: float) -> list[JsonValue]:
     return [name_of(obj), label_selector(spec_of(obj).get("podSelector")), age(obj, now)]
 
 
-def _range(obj: JsonObject, now: float) -> list[Any]:
+def _range(obj: JsonObject, now: float) -> list[JsonValue]:
     return [name_of(obj), ",".join(spec_of(obj).get("cidrs") or ()), age(obj, now)]
 
 
-def _address(obj: JsonObject, now: float) -> list[Any]:
+def _address(obj: JsonObject, now: float) -> list[JsonValue]:
     ref = spec_of(obj).get("parentRef")
     text = NOTHING
     if ref is not None:

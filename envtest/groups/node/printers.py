@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from envtest.groups.common.printing import age, kind_printers, name_of
 from opsdk.apiserver.resources import Printer
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
 # ------------------------------------------------------------------ the rest
-def _runtime(obj: JsonObject, now: float) -> list[Any]:
+def _runtime(obj: JsonObject, now: float) -> list[JsonValue]:
     return [name_of(obj), obj.get("handler", ""), age(obj, now)]
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 from envtest.codec.go_structs import Part, Shape, as_go
 from envtest.groups.common import validation
@@ -19,7 +19,7 @@ from opsdk.apimachinery import validation as names
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry import metadata
 from opsdk.errors import Cause
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _MOST: Final = 32
 _MOST_ALTERNATIVES: Final = 8
@@ -59,10 +59,10 @@ _SEMVER: Final = re.compile(
 Check = Callable[[JsonObject, str], Iterator[Cause]]
 
 
-def all_of(found: Sequence[Any] | None, most: int, check: Check, path: str, key: str = "") -> Iterator[Cause]:
+def all_of(found: Sequence[JsonValue] | None, most: int, check: Check, path: str, key: str = "") -> Iterator[Cause]:
     """Every element, of which there may be so many; with `key`, no two alike in it."""
     items = found or ()
-    keys: set[Any] = set()
+    keys: set[JsonValue] = set()
     for index, item in enumerate(items):
         yield from check(item, f"{path}[{index}]")
         name = item.get(key) if key else None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncGenerator, Iterator
-from typing import Any
 
 from envtest.groups.core.rest.kubelet import choose_container, far_away
 from envtest.groups.core.rest.responders import Responders
@@ -14,6 +13,7 @@ from opsdk.apiserver.registry.store import GenericStore
 from opsdk.errors import Cause
 from opsdk.http.server.request import HttpRequest, Query
 from opsdk.http.server.response import HttpResponse, StreamResponse
+from opsdk.structured_merge.value import JsonValue
 
 
 # ------------------------------------------------------------------ logs
@@ -37,7 +37,7 @@ class LogStore:
             return HttpResponse(204, [])
         if self._responders.logs is None:
             await far_away(self._nodes, context, pod, f"containerLogs/{context.namespace}/{name}/{container}")
-        written: Any = self._responders.logs(pod, container)
+        written: JsonValue = self._responders.logs(pod, container)
         headers = [("content-type", "text/plain")]
         if isinstance(written, AsyncGenerator):
             return StreamResponse(200, headers, chunks=written)

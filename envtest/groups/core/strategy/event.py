@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from envtest.data.resources import Row
 from envtest.groups.common.strategy import GeneratedStrategy
@@ -13,10 +12,10 @@ from opsdk.apimachinery import validation
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
 from opsdk.errors import Cause
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
-def _involved(key: str) -> Any:
+def _involved(key: str) -> JsonValue:
     return lambda obj: str((obj.get("involvedObject") or {}).get(key, ""))
 
 
@@ -77,5 +76,5 @@ _OLD_SELECTABLE = {"reportingComponent": _reporting, "source": _source}
 _NEW_SELECTABLE = {"reportingController": _reporting}
 
 
-def _shown(value: Any) -> Any:
+def _shown(value: JsonValue) -> JsonValue:
     return "" if value is None else value

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from envtest.data.resources import Row
 from envtest.groups.common.pod_spec import drop_disabled
@@ -21,12 +20,12 @@ from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.rest import DeleteRequestOptions
 from opsdk.errors import Cause
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
-def _at(*path: str) -> Any:
+def _at(*path: str) -> JsonValue:
     def read(obj: JsonObject) -> str:
-        value: Any = obj
+        value: JsonValue = obj
         for part in path:
             value = (value or {}).get(part)
         return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from envtest.groups.core.qos import qos_class
 from envtest.groups.core.validation.pod_annotations import MIRROR
 from opsdk.apiserver import api_errors
 from opsdk.errors import Cause
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _LISTS: Final = ("containers", "initContainers")
 _ORDER: Final = "may not be renamed or reordered on resize"
@@ -74,8 +74,8 @@ def _ordered(spec: JsonObject, old: JsonObject) -> Iterator[Cause]:
                 yield api_errors.not_allowed(f"spec.{key}[{index}].name", f"{key} {_ORDER}")
 
 
-def _amounts(container: JsonObject, kind: str) -> Mapping[str, Any]:
-    quantities: Mapping[str, Any] = (container.get("resources") or {}).get(kind) or {}
+def _amounts(container: JsonObject, kind: str) -> Mapping[str, JsonValue]:
+    quantities: Mapping[str, JsonValue] = (container.get("resources") or {}).get(kind) or {}
     return quantities
 
 

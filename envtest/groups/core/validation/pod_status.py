@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 from envtest.groups.common import validation
 from envtest.groups.common.ip_addresses import ip_address, read_address
 from opsdk.apimachinery import validation as names
 from opsdk.apiserver import api_errors
 from opsdk.errors import Cause
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _OWN_CONDITIONS: Final = frozenset({"PodScheduled", "Ready", "Initialized"})
 
@@ -49,7 +49,7 @@ def _ended(status: JsonObject, before: JsonObject, spec: JsonObject) -> Iterator
             yield from _transitions(status.get(key), before.get(key), f"status.{key}", always, stays)
 
 
-def _transitions(now: Any, before: Any, path: str, policy: str, stays: set[str]) -> Iterator[Cause]:
+def _transitions(now: JsonValue, before: JsonValue, path: str, policy: str, stays: set[str]) -> Iterator[Cause]:
     statuses = {s.get("name"): s for s in now or ()}
     for index, status in enumerate(before or ()):
         ended = (status.get("state") or {}).get("terminated")
