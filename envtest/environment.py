@@ -10,13 +10,13 @@ from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Self, TypeVar
 
-from envtest.admission.plugins import Choice
+from envtest.admission.plugins import PluginSelection
 from envtest.controllers.ports import NONE, NoControllers, Simulation
 from envtest.controllers.stages import DEFAULT_STAGES, Stage
 from envtest.external import kubectl, port_exposure
 from envtest.groups.core.rest.responders import Responders
 from envtest.plane import wait
-from envtest.plane.authenticators import Access
+from envtest.plane.authenticators import AccessOptions
 from envtest.plane.bootstrap import listens_at, publish_trust
 from envtest.plane.control_plane import ControlPlane
 from envtest.plane.install import CRD, Installer, Webhooks, WebhookServing, prepare, read_objects
@@ -126,7 +126,7 @@ class Environment(Closing):
             storage=storage or _open_storage(data_dir),
             access=self._access(authorizer, anonymous=anonymous),
             service_range=_network(service_range),
-            choice=Choice.of(admission_plugins, disable_admission_plugins),
+            choice=PluginSelection.of(admission_plugins, disable_admission_plugins),
             identity=self._proxy_identity,
             clock=clock,
         )
@@ -138,9 +138,9 @@ class Environment(Closing):
         self._faults: Faults | None = None
         self._webs: list[WebServer] = []
 
-    def _access(self, authorizer: Authorizer | None, *, anonymous: bool) -> Access:
+    def _access(self, authorizer: Authorizer | None, *, anonymous: bool) -> AccessOptions:
         pki, folder = self._pki, self._data_dir
-        return Access(
+        return AccessOptions(
             authenticators=pki.authenticators(),
             tokens=self.tokens,
             authorizer=authorizer,

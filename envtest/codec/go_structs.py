@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 Shape = Mapping[str, JsonValue]
-"""The fields of a type in order: each with its zero, with the `Schema` inside, or with a `Part`."""
+"""The fields of a type in order: each with its zero, with the `Schema` inside, or with a `NullablePart`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class NullablePart:
     """Behind a pointer or in a list: null where there is none."""
 
     shape: Shape
@@ -34,7 +34,7 @@ def as_go(shape: Shape, tree: Mapping[str, JsonValue]) -> JsonObject:
 
 
 def _value(zero: JsonValue, value: JsonValue) -> JsonValue:
-    if isinstance(zero, Part):
+    if isinstance(zero, NullablePart):
         if isinstance(value, list):
             return [as_go(zero.shape, part) for part in value]
         return None if value is None else as_go(zero.shape, value)

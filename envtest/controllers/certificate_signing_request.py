@@ -8,10 +8,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
-from envtest.controllers.controller import Controller
+from envtest.controllers.controller import SimulatedController
 from envtest.controllers.objects import conditions_of, deleting, is_true, parse_time, stamp, with_condition, with_status
-from envtest.controllers.reflector import Event
-from envtest.controllers.writes import SIGNING_REQUESTS, Delete, Update
+from envtest.controllers.reflector import StoreEvent
+from envtest.controllers.writes import SIGNING_REQUESTS, DeleteWrite, UpdateWrite
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _CLIENT, _KUBELET = "kubernetes.io/kube-apiserver-client", "kubernetes.io/kube-apiserver-client-kubelet"
@@ -24,7 +24,7 @@ _REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RequestedCertificate:
     """What a request asks to be certified."""
 
     name: str
@@ -35,7 +35,7 @@ class Asked:
     """E-mail addresses and URIs."""
 
     @classmethod
-    def read(cls, pem: bytes) -> Asked:
+    def read(cls, pem: bytes) -> RequestedCertificate:
         """Out of a request (PEM); a `ValueError` says that it is none."""
         from cryptography import x509  # noqa: PLC0415 - takes long to load
         from cryptography.x509.oid import NameOID  # noqa: PLC0415 - as above
@@ -60,7 +60,7 @@ class Asked:
 
 
 # ------------------------------------------------------------------ core
-def refusal(signer: str, asked: Asked, usages: Sequence[str]) -> str:
+def refusal(signer: str, asked: RequestedCertificate, usages: Sequence[str]) -> str:
     """Why a signer does not sign; empty where it does."""
     usage = "server auth" if signer == _SERVING else "client auth"
     if signer != _LEGACY and (usage not in usages or not set(usages) <= _BASE | {usage}):
@@ -70,7 +70,7 @@ def refusal(signer: str, asked: Asked, usages: Sequence[str]) -> str:
     return ""
 
 
-def _not_a_node(signer: str, asked: Asked) -> str:
+def _not_a_node(signer: str, asked: RequestedCertificate) -> str:
     if asked.organizations != (_NODES,):
         return "subject organization is not system:nodes"
     if not asked.name.startswith(_NODE):
@@ -115,12 +115,12 @@ def pem_of(request: JsonObject) -> bytes:
 
 
 # ------------------------------------------------------------------ shells
-class _Requests(Controller):
+class _Requests(SimulatedController):
     def wire(self) -> None:
         """Requests."""
         self.informers.on(SIGNING_REQUESTS, self._changed)
 
-    def _changed(self, event: Event) -> None:
+    def _changed(self, event: StoreEvent) -> None:
         if event.new is not None and not deleting(event.new):
             self.queue.add(event.key)
 
@@ -131,7 +131,7 @@ class SigningController(_Requests):
     name = "certificatesigningrequest-signing"
 
     async def reconcile(self, key: str) -> float | None:
-        """See `Controller`."""
+        """See `SimulatedController`."""
         request = self.informers.get(key)
         if request is None or request["spec"].get("signerName") not in _SIGNERS:
             return None
@@ -139,14 +139,14 @@ class SigningController(_Requests):
         if not is_true(conditions, "Approved") or is_true(conditions, "Failed") or status.get("certificate"):
             return None
         spec = request["spec"]
-        reason = refusal(spec["signerName"], Asked.read(pem_of(request)), spec.get("usages") or ())
+        reason = refusal(spec["signerName"], RequestedCertificate.read(pem_of(request)), spec.get("usages") or ())
         if reason:
             changed = with_decision(request, "Failed", "SignerValidationFailure", reason, self.context.now())
         else:
             certificate = self.context.certify(pem_of(request), spec.get("usages") or (), spec.get("expirationSeconds"))
             encoded = base64.b64encode(certificate).decode()
             changed = with_status(request, {**status, "certificate": encoded})
-        await self.write([Update(SIGNING_REQUESTS, changed, "status")])
+        await self.write([UpdateWrite(SIGNING_REQUESTS, changed, "status")])
         return None
 
 
@@ -156,11 +156,11 @@ class ApprovingController(_Requests):
     name = "certificatesigningrequest-approving"
 
     async def reconcile(self, key: str) -> float | None:
-        """See `Controller`."""
+        """See `SimulatedController`."""
         request = self.informers.get(key)
         if request is None or decided(request) or request["spec"].get("signerName") != _KUBELET:
             return None
-        attributes, spec = Asked.read(pem_of(request)), request["spec"]
+        attributes, spec = RequestedCertificate.read(pem_of(request)), request["spec"]
         if refusal(_KUBELET, attributes, spec.get("usages") or ()):
             return None
         own = attributes.name == spec.get("username")
@@ -171,7 +171,7 @@ class ApprovingController(_Requests):
             if fits and await self._may(spec, part):
                 message = f"Auto approving {text} certificate after SubjectAccessReview."
                 changed = with_decision(request, "Approved", "AutoApproved", message, self.context.now())
-                await self.write([Update(SIGNING_REQUESTS, changed, "approval")])
+                await self.write([UpdateWrite(SIGNING_REQUESTS, changed, "approval")])
                 return None
         return None
 
@@ -198,10 +198,10 @@ class CleaningController(_Requests):
     name = "certificatesigningrequest-cleaner"
 
     async def reconcile(self, key: str) -> float | None:
-        """See `Controller`."""
+        """See `SimulatedController`."""
         request = self.informers.get(key)
         remaining = None if request is None else seconds_left(request, self.context.now())
         if request is None or remaining is None or remaining > 0:
             return remaining
-        await self.write([Delete(SIGNING_REQUESTS, request)])
+        await self.write([DeleteWrite(SIGNING_REQUESTS, request)])
         return None

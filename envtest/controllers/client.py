@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from envtest.controllers.writes import Create, Delete, Patch, Update, Write
+from envtest.controllers.writes import CreateWrite, DeleteWrite, PatchWrite, UpdateWrite, Write
 from opsdk.apiserver.server import Server
 from opsdk.errors import ServiceUnavailableError, api_error_from_status
 from opsdk.http.asgi_types import Message
@@ -38,15 +38,15 @@ class InProcessClient:
         resource, meta = wanted.resource, wanted.obj["metadata"]
         namespace, name = meta.get("namespace", ""), meta.get("name", "")
         match wanted:
-            case Create(obj=obj, subresource=subresource):
+            case CreateWrite(obj=obj, subresource=subresource):
                 path = resource.path(namespace, name if subresource else "", subresource)
                 return await self.send("POST", path, obj)
-            case Update(obj=obj, subresource=subresource):
+            case UpdateWrite(obj=obj, subresource=subresource):
                 return await self.send("PUT", resource.path(namespace, name, subresource), obj)
-            case Patch(patch=patch, subresource=subresource):
+            case PatchWrite(patch=patch, subresource=subresource):
                 media = _STRATEGIC if wanted.strategic else _MERGE
                 return await self.send("PATCH", resource.path(namespace, name, subresource), patch, media=media)
-            case Delete():
+            case DeleteWrite():
                 return await self.send("DELETE", resource.path(namespace, name), _options(wanted))
 
     async def send(self, method: str, path: str, body: JsonObject | None = None, *, media: str = _JSON) -> JsonObject:
@@ -84,7 +84,7 @@ def _decoded(body: bytes, status: int) -> JsonValue:
         return {"kind": "Status", "status": "Failure", "message": body.decode(errors="replace").strip(), "code": status}
 
 
-def _options(wanted: Delete) -> JsonObject:
+def _options(wanted: DeleteWrite) -> JsonObject:
     options: JsonObject = {
         "kind": "DeleteOptions",
         "apiVersion": "v1",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from envtest.controllers.controller import Controller
-from envtest.controllers.reflector import Event
-from envtest.controllers.writes import CLUSTER_ROLES, Update
+from envtest.controllers.controller import SimulatedController
+from envtest.controllers.reflector import StoreEvent
+from envtest.controllers.writes import CLUSTER_ROLES, UpdateWrite
 from envtest.groups.common.label_selectors import selects
 from opsdk.structured_merge.value import JsonObject
 
@@ -32,7 +32,7 @@ def gathered(role: JsonObject, others: Iterable[JsonObject]) -> list[JsonObject]
 
 
 # ------------------------------------------------------------------ shell
-class ClusterRoleController(Controller):
+class ClusterRoleController(SimulatedController):
     """Keeps the rules of roles with an ``aggregationRule``."""
 
     name = "clusterrole-aggregation"
@@ -41,17 +41,17 @@ class ClusterRoleController(Controller):
         """Any role may be part of any other."""
         self.informers.on(CLUSTER_ROLES, self._changed)
 
-    def _changed(self, _: Event) -> None:
+    def _changed(self, _: StoreEvent) -> None:
         for key, role in self.informers.all(CLUSTER_ROLES).items():
             if selectors_of(role):
                 self.queue.add(key)
 
     async def reconcile(self, key: str) -> float | None:
-        """See `Controller`."""
+        """See `SimulatedController`."""
         role = self.informers.get(key)
         if role is None or not selectors_of(role):
             return None
         rules = gathered(role, self.informers.all(CLUSTER_ROLES).values())
         if rules != (role.get("rules") or []):
-            await self.context.api.write(Update(CLUSTER_ROLES, {**role, "rules": rules}))
+            await self.context.api.write(UpdateWrite(CLUSTER_ROLES, {**role, "rules": rules}))
         return None

@@ -11,9 +11,9 @@ from datetime import datetime
 
 from envtest.controllers.client import InProcessClient
 from envtest.controllers.event_recorder import Recorder
-from envtest.controllers.reflector import Event, SharedInformers
+from envtest.controllers.reflector import SharedInformers, StoreEvent
 from envtest.controllers.stages import Stage
-from envtest.controllers.writes import Delete, Patch, PendingEvent, Write, Writes
+from envtest.controllers.writes import DeleteWrite, PatchWrite, PendingEvent, Write, Writes
 from opsdk.aio.clock import Clock
 from opsdk.aio.tasks import TaskOwner
 from opsdk.errors import AlreadyExistsError, ApiError, ConflictError, ForbiddenError, NotFoundError
@@ -74,7 +74,7 @@ class ControllerContext:
         return self.clock.wall()
 
 
-class Controller(ABC):
+class SimulatedController(ABC):
     """One simulated controller; subclasses say what they watch and what they do about a key.
 
     Attributes:
@@ -112,7 +112,7 @@ class Controller(ABC):
         """The objects went back to an earlier state: forget what was remembered beside them."""
 
     # -------------------------------------------------------------- for subclasses
-    def add(self, event: Event) -> None:
+    def add(self, event: StoreEvent) -> None:
         """Look at the object of an event."""
         self.queue.add(event.key)
 
@@ -129,7 +129,7 @@ class Controller(ABC):
         try:
             written = await self.context.api.write(wanted)
         except NotFoundError:
-            if not isinstance(wanted, Delete | Patch):
+            if not isinstance(wanted, DeleteWrite | PatchWrite):
                 raise
             return None
         except ApiError as error:
@@ -147,7 +147,7 @@ class Controller(ABC):
 class Runner:
     """Runs controllers until it is closed."""
 
-    def __init__(self, context: ControllerContext, controllers: Sequence[Controller]) -> None:
+    def __init__(self, context: ControllerContext, controllers: Sequence[SimulatedController]) -> None:
         self.context = context
         self.controllers = list(controllers)
         self._tasks = TaskOwner("controllers", on_error=_report)
@@ -179,7 +179,7 @@ class Runner:
         self.context.informers.stop()
         await self._tasks.aclose()
 
-    async def _work(self, controller: Controller) -> None:
+    async def _work(self, controller: SimulatedController) -> None:
         while True:
             try:
                 key = (await controller.queue.get()).item
@@ -192,7 +192,7 @@ class Runner:
             # Requests in this process hardly ever suspend: let the others have their turn.
             await asyncio.sleep(0)
 
-    async def _step(self, controller: Controller, key: str) -> None:
+    async def _step(self, controller: SimulatedController, key: str) -> None:
         queue = controller.queue
         try:
             await self.context.informers.catch_up()

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 from envtest.controllers.objects import owner_reference
 from envtest.controllers.rollout import template_hash
-from envtest.controllers.writes import REVISIONS, Create, Delete, Patch, Write
+from envtest.controllers.writes import REVISIONS, CreateWrite, DeleteWrite, PatchWrite, Write
 from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.structured_merge.value import JsonObject
 
@@ -52,9 +52,9 @@ def keep(owner: JsonObject, revisions: Sequence[JsonObject]) -> list[Write]:
     latest = max((r.get("revision", 0) for r in revisions), default=0)
     existing = known_for(owner, revisions)
     if existing is None:
-        return [Create(REVISIONS, _new(owner, name_for(owner, revisions), latest + 1))]
+        return [CreateWrite(REVISIONS, _new(owner, name_for(owner, revisions), latest + 1))]
     if existing.get("revision", 0) < latest:
-        return [Patch(REVISIONS, existing, {"revision": latest + 1})]
+        return [PatchWrite(REVISIONS, existing, {"revision": latest + 1})]
     return []
 
 
@@ -84,4 +84,4 @@ def surplus(owner: JsonObject, revisions: Sequence[JsonObject], used: Collection
     limit = owner["spec"].get("revisionHistoryLimit", 10)
     idle = [r for r in revisions if r["metadata"]["name"] not in used]
     idle.sort(key=lambda r: r.get("revision", 0))
-    return [Delete(REVISIONS, r) for r in idle[: max(len(idle) - limit, 0)]]
+    return [DeleteWrite(REVISIONS, r) for r in idle[: max(len(idle) - limit, 0)]]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from envtest.controllers.controller import Controller
+from envtest.controllers.controller import SimulatedController
 from envtest.controllers.job import is_finished
 from envtest.controllers.objects import (
     conditions_of,
@@ -21,8 +21,8 @@ from envtest.controllers.objects import (
     stamp,
     with_status,
 )
-from envtest.controllers.reflector import Event
-from envtest.controllers.writes import CRON_JOBS, JOBS, Create, Delete, PendingEvent, Update, Write
+from envtest.controllers.reflector import StoreEvent
+from envtest.controllers.writes import CRON_JOBS, JOBS, CreateWrite, DeleteWrite, PendingEvent, UpdateWrite, Write
 from envtest.groups.batch.cron_schedule import Schedule, ScheduleError, parse
 from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.errors import AlreadyExistsError
@@ -39,7 +39,7 @@ _WINDOWS = (timedelta(minutes=1), timedelta(hours=1), timedelta(days=1), timedel
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class DueJob:
     """A job to begin, and the time that it is for."""
 
     job: JsonObject
@@ -52,11 +52,11 @@ class CronPlan:
 
     writes: Sequence[Write | PendingEvent]
     again: float | None
-    due: Due | None
+    due: DueJob | None
 
 
 @dataclass(slots=True)
-class View:
+class CronJobView:
     """What a decision is made of: a cron job and its jobs. `writes` and `status` grow."""
 
     owner: JsonObject
@@ -84,7 +84,7 @@ class View:
 
 # ------------------------------------------------------------------ core: times
 @dataclass(frozen=True, slots=True)
-class Times:
+class ZonedSchedule:
     """A schedule in a time zone; times are UTC."""
 
     schedule: Schedule
@@ -160,7 +160,7 @@ class Times:
         return True
 
 
-def times_of(owner: JsonObject) -> Times | PendingEvent:
+def times_of(owner: JsonObject) -> ZonedSchedule | PendingEvent:
     """Its schedule, or what is to be told where there is none to be understood."""
     spec = owner["spec"]
     name, text = spec.get("timeZone"), spec.get("schedule", "")
@@ -169,7 +169,7 @@ def times_of(owner: JsonObject) -> Times | PendingEvent:
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
         return PendingEvent(owner, "UnknownTimeZone", f'invalid timeZone: "{name}": {error}', warning=True)
     try:
-        return Times(parse(text), zone)
+        return ZonedSchedule(parse(text), zone)
     except ScheduleError as error:
         return PendingEvent(owner, "UnparseableSchedule", f'unparseable schedule: "{text}" : {error}', warning=True)
 
@@ -184,17 +184,17 @@ def _earliest(owner: JsonObject, status: JsonObject, now: datetime) -> datetime:
 # ------------------------------------------------------------------ core
 def plan(owner: JsonObject, jobs: Sequence[JsonObject], now: datetime) -> CronPlan:
     """One step of a cron job: note what became of its jobs, tidy up, begin the next."""
-    view = View(owner, sorted(jobs, key=_began), now, copy_tree(owner.get("status") or {}))
+    view = CronJobView(owner, sorted(jobs, key=_began), now, copy_tree(owner.get("status") or {}))
     _note(view)
     due, again = _due(view) if not deleting(owner) else (None, None)
     if not deleting(owner):
         _tidy(view)
     if view.status != (owner.get("status") or {}):
-        view.writes.append(Update(CRON_JOBS, with_status(owner, view.status), "status"))
+        view.writes.append(UpdateWrite(CRON_JOBS, with_status(owner, view.status), "status"))
     return CronPlan(view.writes, again, due)
 
 
-def _due(view: View) -> tuple[Due | None, float | None]:
+def _due(view: CronJobView) -> tuple[DueJob | None, float | None]:
     """The job to begin, and the seconds until the time after."""
     times = times_of(view.owner)
     if isinstance(times, PendingEvent):
@@ -211,7 +211,7 @@ def _due(view: View) -> tuple[Due | None, float | None]:
         return None, again
     if times.many_missed(since, latest):
         view.tell("TooManyMissedTimes", _TOO_MANY, warning=True)
-    return Due(job_for(view.owner, latest, times.zone), latest), again
+    return DueJob(job_for(view.owner, latest, times.zone), latest), again
 
 
 def _began(job: JsonObject) -> tuple[str, str]:
@@ -219,7 +219,7 @@ def _began(job: JsonObject) -> tuple[str, str]:
     return (str(started), job["metadata"]["name"])
 
 
-def _note(view: View) -> None:
+def _note(view: CronJobView) -> None:
     """Active are the jobs that it began and that go on; the last success is remembered."""
     uids = {r.get("uid") for r in view.active}
     gone = {r.get("uid"): r for r in view.active}
@@ -240,13 +240,13 @@ def _note(view: View) -> None:
     view.forget(gone.keys())
 
 
-def _remember_success(view: View, job: JsonObject) -> None:
+def _remember_success(view: CronJobView, job: JsonObject) -> None:
     ended = (job.get("status") or {}).get("completionTime")
     if ended and is_true(conditions_of(job), "Complete"):
         view.status["lastSuccessfulTime"] = max(view.status.get("lastSuccessfulTime") or "", ended)
 
 
-def _may_begin(view: View, due: datetime) -> bool:
+def _may_begin(view: CronJobView, due: datetime) -> bool:
     """Whether it is not too late, not done already, and the others allow it; those that are to be replaced go."""
     spec = view.owner["spec"]
     limit = spec.get("startingDeadlineSeconds")
@@ -268,25 +268,25 @@ def _may_begin(view: View, due: datetime) -> bool:
     return True
 
 
-def started(owner: JsonObject, job: JsonObject, due: datetime) -> Update:
+def started(owner: JsonObject, job: JsonObject, due: datetime) -> UpdateWrite:
     """The write that remembers a job that was begun; `owner` as it is after the other writes."""
     status = copy_tree(owner.get("status") or {})
     status["lastScheduleTime"] = stamp(due)
     if not is_finished(job) and all(r.get("uid") != job["metadata"]["uid"] for r in status.get("active") or ()):
         status["active"] = [*(status.get("active") or ()), _reference(job)]
-    return Update(CRON_JOBS, with_status(owner, status), "status")
+    return UpdateWrite(CRON_JOBS, with_status(owner, status), "status")
 
 
-def _drop(view: View, jobs: Sequence[JsonObject]) -> None:
+def _drop(view: CronJobView, jobs: Sequence[JsonObject]) -> None:
     for job in jobs:
         if not deleting(job):
             failure = PendingEvent(view.owner, "FailedDelete", "Deleted job: {error}", warning=True)
             done = PendingEvent(view.owner, "SuccessfulDelete", f"Deleted job {job['metadata']['name']}")
-            view.writes.append(Delete(JOBS, job, note=done, failure=failure))
+            view.writes.append(DeleteWrite(JOBS, job, note=done, failure=failure))
     view.forget({j["metadata"]["uid"] for j in jobs})
 
 
-def _tidy(view: View) -> None:
+def _tidy(view: CronJobView) -> None:
     """Finished jobs beyond the limits go, those that began first."""
     spec = view.owner["spec"]
     for kind, limit in (("Complete", "successfulJobsHistoryLimit"), ("Failed", "failedJobsHistoryLimit")):
@@ -324,7 +324,7 @@ def _reference(job: JsonObject) -> JsonObject:
 
 
 # ------------------------------------------------------------------ shell
-class CronJobController(Controller):
+class CronJobController(SimulatedController):
     """``cronjob``."""
 
     name = "cronjob"
@@ -334,14 +334,14 @@ class CronJobController(Controller):
         self.informers.on(CRON_JOBS, self.add)
         self.informers.on(JOBS, self._job)
 
-    def _job(self, event: Event) -> None:
+    def _job(self, event: StoreEvent) -> None:
         for obj in (event.old, event.new):
             owner = None if obj is None else controller_of(obj)
             if obj is not None and owner is not None and owner.get("kind") == CRON_JOBS.kind:
                 self.queue.add(CRON_JOBS.key(obj["metadata"]["namespace"], owner["name"]))
 
     async def reconcile(self, key: str) -> float | None:
-        """See `Controller`."""
+        """See `SimulatedController`."""
         owner = self.informers.get(key)
         if owner is None:
             return None
@@ -352,12 +352,12 @@ class CronJobController(Controller):
             await self._begin(key, owner, result.due)
         return result.again
 
-    async def _begin(self, key: str, owner: JsonObject, due: Due) -> None:
+    async def _begin(self, key: str, owner: JsonObject, due: DueJob) -> None:
         done = PendingEvent(owner, "SuccessfulCreate", f"Created job {due.job['metadata']['name']}")
         failure = PendingEvent(owner, "FailedCreate", "Error creating job: {error}", warning=True)
         job: JsonObject | None
         try:
-            job = await self.write_one(Create(JOBS, due.job, note=done, failure=failure))
+            job = await self.write_one(CreateWrite(JOBS, due.job, note=done, failure=failure))
         except AlreadyExistsError:
             # It was made by a step that got no further; somebody else's is not ours.
             job = self.informers.get(JOBS.key(owner["metadata"]["namespace"], due.job["metadata"]["name"]))

@@ -17,11 +17,20 @@ from envtest.controllers.objects import (
     seconds_until_available,
     with_status,
 )
-from envtest.controllers.pod_control import Plan, PlanningController, claim, make_pod, remove_pod
-from envtest.controllers.reflector import Event
+from envtest.controllers.pod_control import PlanningController, PodPlan, claim, make_pod, remove_pod
+from envtest.controllers.reflector import StoreEvent
 from envtest.controllers.rollout import scaled
 from envtest.controllers.scheduler import NOT_READY, UNREACHABLE, UNSCHEDULABLE, repelled, taints_of, wanted_by_labels
-from envtest.controllers.writes import DAEMON_SETS, NODES, PODS, REVISIONS, Create, PendingEvent, Update, Write
+from envtest.controllers.writes import (
+    DAEMON_SETS,
+    NODES,
+    PODS,
+    REVISIONS,
+    CreateWrite,
+    PendingEvent,
+    UpdateWrite,
+    Write,
+)
 from opsdk.structured_merge.value import JsonObject
 
 _GENERATION, _OF_TEMPLATE = "pod-template-generation", "deprecated.daemonset.template.generation"
@@ -39,7 +48,7 @@ _PAUSE, _LONGEST_PAUSE = 1.0, 900.0
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class DaemonSetView:
     """What a decision is made of.
 
     The set, its pods by node, the nodes that should run one, those (`kept`) that may go on running one, its revisions;
@@ -128,10 +137,10 @@ def suits(owner: JsonObject, node: JsonObject) -> tuple[bool, bool]:
 
 
 # ------------------------------------------------------------------ core
-def plan(view: View) -> Plan:
+def plan(view: DaemonSetView) -> PodPlan:
     """One step of a daemon set."""
     if deleting(view.owner):
-        return Plan([])
+        return PodPlan([])
     waits = [w for node_pods in view.pods.values() for p in node_pods if (w := view.wait_for(p)) is not None and w > 0]
     waits.extend(w for w in view.paused.values() if w > 0)
     revisions = controller_history.keep(view.owner, view.revisions)
@@ -139,16 +148,16 @@ def plan(view: View) -> Plan:
     writes: list[Write | PendingEvent] = [*revisions, *(_manage(view) or (_roll(view) if _rolls(view.owner) else []))]
     status = count(view)
     if status != (view.owner.get("status") or {}):
-        writes.append(Update(DAEMON_SETS, with_status(view.owner, status), "status"))
+        writes.append(UpdateWrite(DAEMON_SETS, with_status(view.owner, status), "status"))
     hashes = {
         (p["metadata"].get("labels") or {}).get(controller_history.HASH, "") for f in view.pods.values() for p in f
     }
     used = {f"{view.owner['metadata']['name']}-{h}" for h in (*hashes, view.digest)}
     writes.extend(controller_history.surplus(view.owner, view.revisions, used))
-    return Plan(writes, min(waits, default=None))
+    return PodPlan(writes, min(waits, default=None))
 
 
-def _manage(view: View) -> list[Write | PendingEvent]:
+def _manage(view: DaemonSetView) -> list[Write | PendingEvent]:
     """Pods where they are missing; none where they do not belong, no second ones, no finished ones."""
     empty = (n for n in view.nodes if not view.pods.get(n))
     writes: list[Write | PendingEvent] = [make_pod(_new(view, n), view.owner) for n in empty]
@@ -161,7 +170,7 @@ def _manage(view: View) -> list[Write | PendingEvent]:
     return writes
 
 
-def _tidy(view: View, node: str, live: Sequence[JsonObject]) -> list[Write | PendingEvent]:
+def _tidy(view: DaemonSetView, node: str, live: Sequence[JsonObject]) -> list[Write | PendingEvent]:
     writes: list[Write | PendingEvent] = []
     running: list[JsonObject] = []
     for pod in live:
@@ -181,7 +190,7 @@ def _tidy(view: View, node: str, live: Sequence[JsonObject]) -> list[Write | Pen
     return [*writes, *(remove_pod(p, view.owner) for p in surplus)]
 
 
-def _beyond_surge(view: View, running: Sequence[JsonObject]) -> list[JsonObject]:
+def _beyond_surge(view: DaemonSetView, running: Sequence[JsonObject]) -> list[JsonObject]:
     """One new pod and one old one may stand side by side, until the new one can do without the old one."""
     new = [p for p in running if view.current(p)]
     old = [p for p in running if not view.current(p)]
@@ -191,7 +200,7 @@ def _beyond_surge(view: View, running: Sequence[JsonObject]) -> list[JsonObject]
     return going
 
 
-def _new(view: View, node: str) -> JsonObject:
+def _new(view: DaemonSetView, node: str) -> JsonObject:
     pod = pod_from_template(view.owner["spec"]["template"], view.owner)
     hash_label = (view.owner["metadata"].get("annotations") or {}).get(_OF_TEMPLATE)
     own = {controller_history.HASH: view.digest, **({_GENERATION: hash_label} if hash_label else {})}
@@ -211,7 +220,7 @@ def _pin(spec: JsonObject, node: str) -> None:
     affinity["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": terms}
 
 
-def _pair(view: View, pods: Sequence[JsonObject]) -> tuple[JsonObject | None, JsonObject | None] | None:
+def _pair(view: DaemonSetView, pods: Sequence[JsonObject]) -> tuple[JsonObject | None, JsonObject | None] | None:
     """The new and the old pod of a node; None where that is not clear yet."""
     new = [p for p in pods if view.current(p)]
     old = [p for p in pods if not view.current(p)]
@@ -220,7 +229,7 @@ def _pair(view: View, pods: Sequence[JsonObject]) -> tuple[JsonObject | None, Js
     return next(iter(new), None), next(iter(old), None)
 
 
-def _roll(view: View) -> list[Write]:
+def _roll(view: DaemonSetView) -> list[Write]:
     """Old pods go, or new ones come beside them, as many at once as the strategy allows."""
     pairs = [(node, _pair(view, node_pods)) for node, node_pods in view.pods.items() if node_pods]
     return _surge(view, pairs) if view.surge else _replace(view, pairs)
@@ -229,7 +238,7 @@ def _roll(view: View) -> list[Write]:
 Pairs = Sequence[tuple[str, tuple[JsonObject | None, JsonObject | None] | None]]
 
 
-def _replace(view: View, pairs: Pairs) -> list[Write]:
+def _replace(view: DaemonSetView, pairs: Pairs) -> list[Write]:
     """Old pods that do not work go at once, others as long as enough nodes have an available one."""
     missing, broken, working = 0, list[JsonObject](), list[JsonObject]()
     for _, pair in pairs:
@@ -241,7 +250,7 @@ def _replace(view: View, pairs: Pairs) -> list[Write]:
     return [remove_pod(p, view.owner) for p in (*broken, *working[: max(view.unavailable - missing, 0)])]
 
 
-def _surge(view: View, pairs: Pairs) -> list[Write]:
+def _surge(view: DaemonSetView, pairs: Pairs) -> list[Write]:
     """New pods come beside old ones; where old ones do not work, at once."""
     taken, broken, working, going = 0, list[str](), list[str](), list[JsonObject]()
     for node, pair in pairs:
@@ -259,7 +268,7 @@ def _surge(view: View, pairs: Pairs) -> list[Write]:
     return [*(remove_pod(p, view.owner) for p in going), *(make_pod(_new(view, n), view.owner) for n in fresh)]
 
 
-def count(view: View) -> JsonObject:
+def count(view: DaemonSetView) -> JsonObject:
     """The status."""
     pods = [p for node in view.nodes if (p := view.on(node)) is not None]
     available = sum(view.available(p) for p in pods)
@@ -291,7 +300,7 @@ class DaemonSetController(PlanningController):
         self._failures: dict[tuple[str, str, str], tuple[int, float]] = {}
 
     def restored(self) -> None:
-        """See `Controller`."""
+        """See `SimulatedController`."""
         self._failures.clear()
 
     def wire(self) -> None:
@@ -299,13 +308,13 @@ class DaemonSetController(PlanningController):
         super().wire()
         self.informers.on(NODES, self._node)
 
-    def _node(self, event: Event) -> None:
+    def _node(self, event: StoreEvent) -> None:
         states = [None if o is None else (o["metadata"].get("labels"), taints_of(o)) for o in (event.old, event.new)]
         if states[0] != states[1]:
             for key in self.informers.all(DAEMON_SETS):
                 self.queue.add(key)
 
-    def plan(self, owner: JsonObject, pods: Sequence[JsonObject], loose: Sequence[JsonObject], failed: str) -> Plan:
+    def plan(self, owner: JsonObject, pods: Sequence[JsonObject], loose: Sequence[JsonObject], failed: str) -> PodPlan:
         """See `PlanningController`."""
         claimed, moves = claim(owner, pods, loose)
         by_node: dict[str, list[JsonObject]] = {}
@@ -314,15 +323,15 @@ class DaemonSetController(PlanningController):
         suited = {n["metadata"]["name"]: suits(owner, n) for n in self.informers.all(NODES).values()}
         revisions = self.informers.dependents(owner["metadata"]["uid"], REVISIONS.prefix)
         nodes = [n for n, (should_run, _) in suited.items() if should_run]
-        view = View(
+        view = DaemonSetView(
             owner, by_node, nodes, revisions, self.context.now(), frozenset(n for n, (_, may) in suited.items() if may)
         )
         view = replace(view, paused=self._pauses(view))
         result = plan(view)
-        without = [w for w in result.writes if not failed or not isinstance(w, Create) or w.resource != PODS]
-        return Plan([*moves, *without], result.again)
+        without = [w for w in result.writes if not failed or not isinstance(w, CreateWrite) or w.resource != PODS]
+        return PodPlan([*moves, *without], result.again)
 
-    def _pauses(self, view: View) -> dict[str, float]:
+    def _pauses(self, view: DaemonSetView) -> dict[str, float]:
         """By node, how long a pod that failed stays; what is not to wait is counted."""
         uid, now = view.owner["metadata"]["uid"], self.context.clock.now()
         pauses: dict[str, float] = {}

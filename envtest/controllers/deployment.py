@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from envtest.controllers import rollout
-from envtest.controllers.controller import Controller
+from envtest.controllers.controller import SimulatedController
 from envtest.controllers.objects import (
     age_order,
     condition_in,
@@ -25,17 +25,17 @@ from envtest.controllers.objects import (
     with_status,
     without_zeros,
 )
-from envtest.controllers.pod_control import Plan
-from envtest.controllers.reflector import Event
+from envtest.controllers.pod_control import PodPlan
+from envtest.controllers.reflector import StoreEvent
 from envtest.controllers.writes import (
     DEPLOYMENTS,
     PODS,
     REPLICA_SETS,
-    Create,
-    Delete,
-    Patch,
+    CreateWrite,
+    DeleteWrite,
+    PatchWrite,
     PendingEvent,
-    Update,
+    UpdateWrite,
     Write,
 )
 from envtest.groups.common.label_selectors import selects
@@ -50,7 +50,7 @@ _NEVER = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class DeploymentView:
     """What a decision is made of; `old_pods` counts pods of old replica sets that still run."""
 
     deployment: JsonObject
@@ -66,25 +66,25 @@ class View:
 
 
 # ------------------------------------------------------------------ core: the replica sets
-def plan(view: View) -> Plan:
+def plan(view: DeploymentView) -> PodPlan:
     """One step of a deployment."""
     if deleting(view.deployment):
-        return Plan([*_status(view, None, None)])
+        return PodPlan([*_status(view, None, None)])
     revision = rollout.next_revision(view.new, view.old)
     if view.deployment["spec"].get("paused") or rollout.scaling(view.deployment, view.sets):
         writes = _resize(view, rollout.rescale(view.deployment, view.new, view.old), revision, everyone=True)
         cleaned = _clean(view, always=True) if view.deployment["spec"].get("paused") else []
-        return Plan([*writes, *cleaned, *_status(view, None, None)])
+        return PodPlan([*writes, *cleaned, *_status(view, None, None)])
     writes = _recreate(view, revision) if _strategy(view) == "Recreate" else _roll(view, revision)
-    create = next((w for w in writes if isinstance(w, Create)), None)
+    create = next((w for w in writes if isinstance(w, CreateWrite)), None)
     exists = view.new is not None or create is not None
     name = create.obj["metadata"]["name"] if create is not None else _name(view.new)
     writes.extend(_status(view, name if create else None, revision if exists else None))
     writes.extend(_clean(view))
-    return Plan(writes, _deadline(view))
+    return PodPlan(writes, _deadline(view))
 
 
-def _strategy(view: View) -> str:
+def _strategy(view: DeploymentView) -> str:
     return str((view.deployment["spec"].get("strategy") or {}).get("type", "RollingUpdate"))
 
 
@@ -92,26 +92,26 @@ def _name(obj: JsonObject | None) -> str:
     return "" if obj is None else str(obj["metadata"]["name"])
 
 
-def _create(view: View, revision: int) -> Create:
+def _create(view: DeploymentView, revision: int) -> CreateWrite:
     size = rollout.new_size(view.deployment, None, view.old)
     replica_set = rollout.new_replica_set(view.deployment, replicas=size, revision=revision)
     replica_set["metadata"]["ownerReferences"] = [owner_reference(view.deployment)]
     name = replica_set["metadata"]["name"]
     done = _scaled(view, name, 0, size) if size else None
     text = f'Failed to create new replica set "{name}": {{error}}'
-    return Create(
+    return CreateWrite(
         REPLICA_SETS, replica_set, note=done, failure=PendingEvent(view.deployment, _REFUSED, text, warning=True)
     )
 
 
-def _scaled(view: View, name: str, before: int, after: int) -> PendingEvent:
+def _scaled(view: DeploymentView, name: str, before: int, after: int) -> PendingEvent:
     way = "up" if after > before else "down"
     return PendingEvent(
         view.deployment, "ScalingReplicaSet", f"Scaled {way} replica set {name} from {before} to {after}"
     )
 
 
-def _roll(view: View, revision: int) -> list[Write]:
+def _roll(view: DeploymentView, revision: int) -> list[Write]:
     """New ones first, as far as the surge allows; old ones as soon as they can be spared."""
     if view.new is None:
         return [_create(view, revision)]
@@ -121,7 +121,7 @@ def _roll(view: View, revision: int) -> list[Write]:
     return _resize(view, rollout.shrink_old(view.deployment, view.new, view.old), revision)
 
 
-def _recreate(view: View, revision: int) -> list[Write]:
+def _recreate(view: DeploymentView, revision: int) -> list[Write]:
     """Old ones first, to the last pod."""
     going = {_name(s): 0 for s in view.old if replicas_of(s)}
     if going:
@@ -133,7 +133,7 @@ def _recreate(view: View, revision: int) -> list[Write]:
     return _resize(view, {_name(view.new): replicas_of(view.deployment)}, revision)
 
 
-def _resize(view: View, sizes: dict[str, int], revision: int, *, everyone: bool = False) -> list[Write]:
+def _resize(view: DeploymentView, sizes: dict[str, int], revision: int, *, everyone: bool = False) -> list[Write]:
     """Write sizes, and keep the annotations: the new set's always, the others' where `everyone` is told of a wish."""
     writes: list[Write] = []
     for item in view.sets:
@@ -148,11 +148,11 @@ def _resize(view: View, sizes: dict[str, int], revision: int, *, everyone: bool 
             continue
         changed = {**item, "metadata": {**item["metadata"], "annotations": annotations}, "spec": spec}
         note = _scaled(view, _name(item), before, size) if size != before else None
-        writes.append(Update(REPLICA_SETS, changed, note=note))
+        writes.append(UpdateWrite(REPLICA_SETS, changed, note=note))
     return writes
 
 
-def _annotations(view: View, item: JsonObject, revision: int, *, told: bool) -> JsonObject:
+def _annotations(view: DeploymentView, item: JsonObject, revision: int, *, told: bool) -> JsonObject:
     """Those of a replica set; `told` of the deployment's wish."""
     before: JsonObject = item["metadata"].get("annotations") or {}
     annotations = rollout.annotations_for(view.deployment, revision)
@@ -165,7 +165,7 @@ def _annotations(view: View, item: JsonObject, revision: int, *, told: bool) -> 
     return {**before, **annotations}
 
 
-def _clean(view: View, *, always: bool = False) -> list[Write]:
+def _clean(view: DeploymentView, *, always: bool = False) -> list[Write]:
     """Old replica sets beyond the history's limit, once the rollout is through."""
     limit = view.deployment["spec"].get("revisionHistoryLimit")
     if limit is None or limit == _NEVER or not (always or _complete(view, count(view))):
@@ -178,11 +178,11 @@ def _clean(view: View, *, always: bool = False) -> list[Write]:
     ]
     surplus = len(view.old) - limit
     idle.sort(key=lambda s: (rollout.number_in(s, rollout.REVISION), age_order(s)))
-    return [Delete(REPLICA_SETS, s) for s in idle[: max(surplus, 0)]]
+    return [DeleteWrite(REPLICA_SETS, s) for s in idle[: max(surplus, 0)]]
 
 
 # ------------------------------------------------------------------ core: the status
-def count(view: View) -> JsonObject:
+def count(view: DeploymentView) -> JsonObject:
     """The numbers of the status."""
     available = rollout.total(view.sets, "availableReplicas")
     reported = all("terminatingReplicas" in (s.get("status") or {}) for s in view.sets)
@@ -198,7 +198,7 @@ def count(view: View) -> JsonObject:
     }
 
 
-def _complete(view: View, counts: JsonObject) -> bool:
+def _complete(view: DeploymentView, counts: JsonObject) -> bool:
     replicas = replicas_of(view.deployment)
     return all(counts[k] == replicas for k in ("updatedReplicas", "replicas", "availableReplicas"))
 
@@ -221,7 +221,7 @@ def _put(conditions: list[JsonObject], new: JsonObject, *, touch: bool = False) 
     return conditions if same and not touch else with_condition(conditions, new)
 
 
-def _available(view: View, counts: JsonObject, now: str) -> JsonObject:
+def _available(view: DeploymentView, counts: JsonObject, now: str) -> JsonObject:
     minimum = replicas_of(view.deployment) - rollout.limits(view.deployment).unavailable
     if counts["availableReplicas"] >= minimum:
         text = "Deployment has minimum availability."
@@ -237,7 +237,9 @@ def _paused(conditions: list[JsonObject], now: str) -> list[JsonObject]:
     return _put(conditions, _condition("Progressing", "Unknown", "DeploymentPaused", "Deployment is paused", now))
 
 
-def _progress(view: View, counts: JsonObject, created: str | None, conditions: list[JsonObject]) -> list[JsonObject]:
+def _progress(
+    view: DeploymentView, counts: JsonObject, created: str | None, conditions: list[JsonObject]
+) -> list[JsonObject]:
     """The condition ``Progressing``."""
     now, deployment = stamp(view.now), view.deployment
     before = condition_in(conditions, "Progressing")
@@ -276,7 +278,7 @@ def _has_deadline(deployment: JsonObject) -> bool:
     return deployment["spec"].get("progressDeadlineSeconds") not in (None, _NEVER)
 
 
-def _failures(view: View, conditions: list[JsonObject]) -> list[JsonObject]:
+def _failures(view: DeploymentView, conditions: list[JsonObject]) -> list[JsonObject]:
     """``ReplicaFailure`` of a replica set, the new one's first, shows on the deployment for as long as it stands."""
     sets = [*([view.new] if view.new is not None else []), *view.old]
     failure = next((c for s in sets if (c := condition_in(conditions_of(s), "ReplicaFailure")) is not None), None)
@@ -302,7 +304,7 @@ def _moved(deployment: JsonObject, counts: JsonObject) -> bool:
     )
 
 
-def _seconds_left(view: View) -> float | None:
+def _seconds_left(view: DeploymentView) -> float | None:
     """Until the deadline of progress; None where there is none."""
     limit = view.deployment["spec"]["progressDeadlineSeconds"] if _has_deadline(view.deployment) else None
     last = condition_in(conditions_of(view.deployment), "Progressing")
@@ -314,13 +316,13 @@ def _seconds_left(view: View) -> float | None:
     return float(limit - (view.now - since).total_seconds())
 
 
-def _deadline(view: View) -> float | None:
+def _deadline(view: DeploymentView) -> float | None:
     remaining = _seconds_left(view)
     # Timestamps are whole seconds: a look in the same second as the deadline would come too early.
     return None if remaining is None or remaining <= 0 or _complete(view, count(view)) else remaining + 1
 
 
-def _status(view: View, created: str | None, revision: int | None) -> list[Write]:
+def _status(view: DeploymentView, created: str | None, revision: int | None) -> list[Write]:
     """The write that brings the status, and the revision beside it, up to date."""
     deployment = view.deployment
     counts = count(view)
@@ -336,7 +338,7 @@ def _status(view: View, created: str | None, revision: int | None) -> list[Write
     if status == (deployment.get("status") or {}) and annotations == (deployment["metadata"].get("annotations") or {}):
         return []
     meta = {**deployment["metadata"], **({"annotations": annotations} if annotations else {})}
-    return [Update(DEPLOYMENTS, {**deployment, "metadata": meta, "status": status}, "status")]
+    return [UpdateWrite(DEPLOYMENTS, {**deployment, "metadata": meta, "status": status}, "status")]
 
 
 def adoptions(
@@ -361,28 +363,28 @@ def adoptions(
     return owned, writes
 
 
-def _owners(item: JsonObject, owners: list[JsonObject]) -> Patch:
+def _owners(item: JsonObject, owners: list[JsonObject]) -> PatchWrite:
     meta = {"ownerReferences": owners or None, "resourceVersion": item["metadata"]["resourceVersion"]}
-    return Patch(REPLICA_SETS, item, {"metadata": meta})
+    return PatchWrite(REPLICA_SETS, item, {"metadata": meta})
 
 
-def collided(deployment: JsonObject) -> Update:
+def collided(deployment: JsonObject) -> UpdateWrite:
     """Somebody else's replica set has the name: the next try takes another one."""
     status = deployment.get("status") or {}
     count = int(status.get("collisionCount") or 0) + 1
-    return Update(DEPLOYMENTS, with_status(deployment, {**status, "collisionCount": count}), "status")
+    return UpdateWrite(DEPLOYMENTS, with_status(deployment, {**status, "collisionCount": count}), "status")
 
 
-def refused(deployment: JsonObject, why: str, now: datetime) -> Update:
+def refused(deployment: JsonObject, why: str, now: datetime) -> UpdateWrite:
     """The server did not take the new replica set."""
     condition = _condition("Progressing", "False", _REFUSED, why, stamp(now))
     conditions = _put(conditions_of(deployment), condition) if _has_deadline(deployment) else conditions_of(deployment)
     changed = with_status(deployment, {**(deployment.get("status") or {}), "conditions": conditions})
-    return Update(DEPLOYMENTS, changed, "status")
+    return UpdateWrite(DEPLOYMENTS, changed, "status")
 
 
 # ------------------------------------------------------------------ shell
-class DeploymentController(Controller):
+class DeploymentController(SimulatedController):
     """``deployment``."""
 
     name = "deployment"
@@ -393,7 +395,7 @@ class DeploymentController(Controller):
         self.informers.on(REPLICA_SETS, self._replica_set)
         self.informers.on(PODS, self._pod)
 
-    def _replica_set(self, event: Event) -> None:
+    def _replica_set(self, event: StoreEvent) -> None:
         for obj in (event.old, event.new):
             owner = None if obj is None else controller_of(obj)
             if obj is not None and owner is not None and owner.get("kind") == DEPLOYMENTS.kind:
@@ -404,7 +406,7 @@ class DeploymentController(Controller):
                 if selects(item["spec"].get("selector") or {}, labels):
                     self.queue.add(DEPLOYMENTS.key(namespace, item["metadata"]["name"]))
 
-    def _pod(self, event: Event) -> None:
+    def _pod(self, event: StoreEvent) -> None:
         ended = event.new is None or phase_of(event.new) in ("Succeeded", "Failed")
         owner = controller_of(event.obj) if ended else None
         if owner is None or owner.get("kind") != REPLICA_SETS.kind:
@@ -416,7 +418,7 @@ class DeploymentController(Controller):
             self.queue.add(DEPLOYMENTS.key(namespace, above["name"]))
 
     async def reconcile(self, key: str) -> float | None:
-        """See `Controller`."""
+        """See `SimulatedController`."""
         deployment = self.informers.get(key)
         if deployment is None:
             return None
@@ -427,7 +429,7 @@ class DeploymentController(Controller):
             await self.write(moves)
             return 0.0
         new, old = rollout.split(deployment, claimed)
-        result = plan(View(deployment, new, old, self._running(old), self.context.now()))
+        result = plan(DeploymentView(deployment, new, old, self._running(old), self.context.now()))
         try:
             await self.write(result.writes)
         except ApiError as error:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from envtest.controllers.controller import Controller
+from envtest.controllers.controller import SimulatedController
 from envtest.controllers.objects import (
     condition_in,
     conditions_of,
@@ -21,9 +21,9 @@ from envtest.controllers.objects import (
     with_condition,
     with_status,
 )
-from envtest.controllers.reflector import Event
+from envtest.controllers.reflector import StoreEvent
 from envtest.controllers.rollout import scaled
-from envtest.controllers.writes import BUDGETS, DEPLOYMENTS, PODS, REPLICA_SETS, PendingEvent, Update
+from envtest.controllers.writes import BUDGETS, DEPLOYMENTS, PODS, REPLICA_SETS, PendingEvent, UpdateWrite
 from envtest.groups.common.label_selectors import selects
 from opsdk.errors import NotFoundError
 from opsdk.structured_merge.value import JsonObject
@@ -37,7 +37,7 @@ class NoScaleError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class DisruptionBudgetView:
     """What a decision is made of; `scale` has the wanted replicas of the pods' owners, by uid."""
 
     budget: JsonObject
@@ -59,7 +59,7 @@ def needs_scale(budget: JsonObject) -> bool:
     return spec.get("maxUnavailable") is not None or isinstance(spec.get("minAvailable"), str)
 
 
-def expected(view: View) -> tuple[int, int]:
+def expected(view: DisruptionBudgetView) -> tuple[int, int]:
     """How many pods there should be, and how many of them healthy."""
     spec = view.budget.get("spec") or {}
     whole = sum(view.scale.values()) if needs_scale(view.budget) else len(view.pods)
@@ -68,7 +68,7 @@ def expected(view: View) -> tuple[int, int]:
     return whole, scaled(spec.get("minAvailable", 1), whole, up=True)
 
 
-def disrupted(view: View) -> tuple[JsonObject, float | None]:
+def disrupted(view: DisruptionBudgetView) -> tuple[JsonObject, float | None]:
     """The evicted pods that are still expected to go, and the seconds until the first has had its time."""
     recorded = (view.budget.get("status") or {}).get("disruptedPods") or {}
     pods: JsonObject = {}
@@ -84,7 +84,7 @@ def disrupted(view: View) -> tuple[JsonObject, float | None]:
     return pods, min(waits, default=None)
 
 
-def count(view: View) -> tuple[JsonObject, float | None]:
+def count(view: DisruptionBudgetView) -> tuple[JsonObject, float | None]:
     """The status, and when to look again."""
     going, again = disrupted(view)
     whole, desired = expected(view)
@@ -102,7 +102,7 @@ def count(view: View) -> tuple[JsonObject, float | None]:
     return {**status, "disruptedPods": going} if going else status, again
 
 
-def _verdict(view: View, allowed: int) -> JsonObject:
+def _verdict(view: DisruptionBudgetView, allowed: int) -> JsonObject:
     how = ("True", "SufficientPods") if allowed else ("False", "InsufficientPods")
     return _condition(view.budget, *how, "", view.now)
 
@@ -140,7 +140,7 @@ def seconds_of_disruption(pod: JsonObject, now: datetime) -> float | None:
 
 
 # ------------------------------------------------------------------ shell
-class DisruptionController(Controller):
+class DisruptionController(SimulatedController):
     """``disruption``."""
 
     name = "disruption"
@@ -151,7 +151,7 @@ class DisruptionController(Controller):
         self.informers.on(BUDGETS, self.add)
         self.informers.on(PODS, self._pod)
 
-    def _pod(self, event: Event) -> None:
+    def _pod(self, event: StoreEvent) -> None:
         namespace = event.obj["metadata"]["namespace"]
         if event.new is not None and is_true(conditions_of(event.new), "DisruptionTarget"):
             self.queue.add(event.key)
@@ -161,7 +161,7 @@ class DisruptionController(Controller):
                 self.queue.add(BUDGETS.key(namespace, budget["metadata"]["name"]))
 
     async def reconcile(self, key: str) -> float | None:
-        """See `Controller`."""
+        """See `SimulatedController`."""
         budget = self.informers.get(key)
         if budget is None:
             return None
@@ -179,9 +179,9 @@ class DisruptionController(Controller):
             await self.write([PendingEvent(budget, "CalculateExpectedPodCountFailed", text, warning=True)])
             status = failed(budget, str(error), now)
         else:
-            status, again = count(View(budget, pods, scale, now))
+            status, again = count(DisruptionBudgetView(budget, pods, scale, now))
         if status != (budget.get("status") or {}):
-            await self.context.api.write(Update(BUDGETS, with_status(budget, status), "status"))
+            await self.context.api.write(UpdateWrite(BUDGETS, with_status(budget, status), "status"))
         return again
 
     async def _stale(self, pod: JsonObject) -> float | None:
@@ -192,7 +192,7 @@ class DisruptionController(Controller):
         condition = condition_in(conditions_of(pod), "DisruptionTarget") or {}
         over = {"type": "DisruptionTarget", "status": "False", "lastTransitionTime": stamp(self.context.now())}
         conditions = with_condition(conditions_of(pod), {"lastProbeTime": condition.get("lastProbeTime"), **over})
-        await self.write([Update(PODS, with_status(pod, {**pod["status"], "conditions": conditions}), "status")])
+        await self.write([UpdateWrite(PODS, with_status(pod, {**pod["status"], "conditions": conditions}), "status")])
         return None
 
     async def _scale(self, pods: Sequence[JsonObject]) -> dict[str, int]:

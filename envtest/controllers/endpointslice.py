@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from envtest.controllers.controller import Controller, ControllerContext
+from envtest.controllers.controller import ControllerContext, SimulatedController
 from envtest.controllers.objects import deleting, is_ready, owner_reference, phase_of
-from envtest.controllers.reflector import Event
-from envtest.controllers.writes import ENDPOINTS, PODS, SERVICES, SLICES, Create, Delete, Update, Write
+from envtest.controllers.reflector import StoreEvent
+from envtest.controllers.writes import ENDPOINTS, PODS, SERVICES, SLICES, CreateWrite, DeleteWrite, UpdateWrite, Write
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 SERVICE, MANAGED = "kubernetes.io/service-name", "endpointslice.kubernetes.io/managed-by"
@@ -94,10 +94,10 @@ def plan_slices(service: JsonObject, pods: Sequence[JsonObject], slices: Sequenc
     for number, chunk in enumerate(chunks):
         desired = {"addressType": "IPv4", "endpoints": chunk, "ports": ports}
         if number >= len(existing):
-            writes.append(Create(SLICES, {**_slice(service), **desired}))
+            writes.append(CreateWrite(SLICES, {**_slice(service), **desired}))
         elif any((existing[number].get(k) or []) != v for k, v in desired.items()):
-            writes.append(Update(SLICES, {**existing[number], **desired}))
-    writes.extend(Delete(SLICES, s) for s in existing[len(chunks) :])
+            writes.append(UpdateWrite(SLICES, {**existing[number], **desired}))
+    writes.extend(DeleteWrite(SLICES, s) for s in existing[len(chunks) :])
     return writes
 
 
@@ -120,7 +120,7 @@ def plan_endpoints(service: JsonObject | None, pods: Sequence[JsonObject], known
     """The writes that make the Endpoints of a service (None: it is gone) true."""
     if service is None or deleting(service):
         mirrored = known is not None and _MIRRORED in (known["metadata"].get("labels") or {})
-        return [Delete(ENDPOINTS, known)] if mirrored and known is not None else []
+        return [DeleteWrite(ENDPOINTS, known)] if mirrored and known is not None else []
     if not _selects(service):
         return []
     subsets = _subsets(service, [p for p in pods if not deleting(p)])
@@ -128,8 +128,10 @@ def plan_endpoints(service: JsonObject | None, pods: Sequence[JsonObject], known
     if known is None:
         labels = {**(meta.get("labels") or {}), _MIRRORED: "endpoint-controller", **_headless(service)}
         metadata = {"name": meta["name"], "namespace": meta["namespace"], "labels": labels}
-        return [Create(ENDPOINTS, {"kind": "Endpoints", "apiVersion": "v1", "metadata": metadata, "subsets": subsets})]
-    return [] if (known.get("subsets") or []) == subsets else [Update(ENDPOINTS, {**known, "subsets": subsets})]
+        return [
+            CreateWrite(ENDPOINTS, {"kind": "Endpoints", "apiVersion": "v1", "metadata": metadata, "subsets": subsets})
+        ]
+    return [] if (known.get("subsets") or []) == subsets else [UpdateWrite(ENDPOINTS, {**known, "subsets": subsets})]
 
 
 def _subsets(service: JsonObject, pods: Sequence[JsonObject]) -> list[JsonObject]:
@@ -150,7 +152,7 @@ def _address(pod: JsonObject) -> JsonObject:
 
 
 @dataclass(slots=True)
-class ByLabel:
+class LabelIndex:
     """Keys of objects by namespace and one label each."""
 
     _keys: dict[tuple[str, str, str], dict[str, None]] = field(default_factory=dict)
@@ -173,25 +175,25 @@ class ByLabel:
 
 
 # ------------------------------------------------------------------ shell
-class _ServiceController(Controller):
+class _ServiceController(SimulatedController):
     """Looks at a service whenever it changes or a pod does that it selects."""
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self._pods = ByLabel()
-        self._services = ByLabel()
+        self._pods = LabelIndex()
+        self._services = LabelIndex()
 
     def wire(self) -> None:
         """Services and pods."""
         self.informers.on(SERVICES, self._service)
         self.informers.on(PODS, self._pod)
 
-    def _service(self, event: Event) -> None:
+    def _service(self, event: StoreEvent) -> None:
         before, after = (_one(((o or {}).get("spec") or {}).get("selector") or {}) for o in (event.old, event.new))
         self._services.move(event.obj["metadata"]["namespace"], event.key, before, after)
         self.queue.add(event.key)
 
-    def _pod(self, event: Event) -> None:
+    def _pod(self, event: StoreEvent) -> None:
         namespace = event.obj["metadata"]["namespace"]
         before, after = (((o or {}).get("metadata") or {}).get("labels") or {} for o in (event.old, event.new))
         self._pods.move(namespace, event.key, before, after)
@@ -215,7 +217,7 @@ class SliceController(_ServiceController):
     name = "endpointslice"
 
     async def reconcile(self, key: str) -> float | None:
-        """See `Controller`."""
+        """See `SimulatedController`."""
         service = self.informers.get(key)
         if service is not None:
             slices = self.informers.dependents(service["metadata"]["uid"], SLICES.prefix)
@@ -229,7 +231,7 @@ class EndpointsController(_ServiceController):
     name = "endpoints"
 
     async def reconcile(self, key: str) -> float | None:
-        """See `Controller`."""
+        """See `SimulatedController`."""
         service = self.informers.get(key)
         existing = self.informers.get(ENDPOINTS.key(*SERVICES.split(key)))
         pods = [] if service is None else self.backends(service)

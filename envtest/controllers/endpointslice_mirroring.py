@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from envtest.controllers.controller import Controller
+from envtest.controllers.controller import SimulatedController
 from envtest.controllers.endpointslice import MANAGED, SERVICE
 from envtest.controllers.objects import deleting, owner_reference
-from envtest.controllers.reflector import Event
-from envtest.controllers.writes import ENDPOINTS, SERVICES, SLICES, Create, Delete, Update, Write
+from envtest.controllers.reflector import StoreEvent
+from envtest.controllers.writes import ENDPOINTS, SERVICES, SLICES, CreateWrite, DeleteWrite, UpdateWrite, Write
 from opsdk.structured_merge.value import JsonObject
 
 _MANAGER = "endpointslicemirroring-controller.k8s.io"
@@ -55,12 +55,12 @@ def plan(endpoints: JsonObject, slices: Sequence[JsonObject], *, mirrored: bool)
         other = next((s for s in spare if s["addressType"] == content["addressType"]), None)
         existing = same or other
         if existing is None:
-            writes.append(Create(SLICES, {**_slice(endpoints), **content}))
+            writes.append(CreateWrite(SLICES, {**_slice(endpoints), **content}))
             continue
         spare.remove(existing)
         if same is None:
-            writes.append(Update(SLICES, {**existing, **content}))
-    return [*writes, *(Delete(SLICES, s) for s in spare)]
+            writes.append(UpdateWrite(SLICES, {**existing, **content}))
+    return [*writes, *(DeleteWrite(SLICES, s) for s in spare)]
 
 
 def _slice(endpoints: JsonObject) -> JsonObject:
@@ -77,7 +77,7 @@ def _slice(endpoints: JsonObject) -> JsonObject:
 
 
 # ------------------------------------------------------------------ shell
-class MirroringController(Controller):
+class MirroringController(SimulatedController):
     """``endpointslice-mirroring``: keys of Endpoints."""
 
     name = "endpointslice-mirroring"
@@ -88,16 +88,16 @@ class MirroringController(Controller):
         self.informers.on(SERVICES, self._same_name)
         self.informers.on(SLICES, self._slice)
 
-    def _same_name(self, event: Event) -> None:
+    def _same_name(self, event: StoreEvent) -> None:
         self.queue.add(ENDPOINTS.key(*event.resource.split(event.key)))
 
-    def _slice(self, event: Event) -> None:
+    def _slice(self, event: StoreEvent) -> None:
         labels = event.obj["metadata"].get("labels") or {}
         if event.new is None and labels.get(MANAGED) == _MANAGER:
             self.queue.add(ENDPOINTS.key(event.obj["metadata"]["namespace"], labels.get(SERVICE, "")))
 
     async def reconcile(self, key: str) -> float | None:
-        """See `Controller`."""
+        """See `SimulatedController`."""
         endpoints = self.informers.get(key)
         if endpoints is None:
             return None

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from envtest.controllers.client import InProcessClient
 from envtest.controllers.objects import stamp
-from envtest.controllers.writes import EVENTS, Create, Patch, PendingEvent
+from envtest.controllers.writes import EVENTS, CreateWrite, PatchWrite, PendingEvent
 from opsdk.aio.clock import Clock
 from opsdk.errors import ApiError, NotFoundError
 from opsdk.structured_merge.value import JsonObject
@@ -49,13 +49,13 @@ class _Bucket:
 
 
 @dataclass(slots=True)
-class _Alike:
+class _SimilarEvents:
     texts: set[str] = field(default_factory=set)
     last: float = 0.0
 
 
 @dataclass(slots=True)
-class Said:
+class RecordedEvent:
     """One event that was written: its name, and how often that was said."""
 
     name: str = ""
@@ -69,13 +69,13 @@ class Correlator:
 
     def __init__(self) -> None:
         self._buckets: _Recent[_Bucket] = _Recent()
-        self._alike: _Recent[_Alike] = _Recent()
-        self._said: _Recent[Said] = _Recent()
+        self._alike: _Recent[_SimilarEvents] = _Recent()
+        self._said: _Recent[RecordedEvent] = _Recent()
 
     def __repr__(self) -> str:
         return f"<Correlator of {len(self._said)} events>"
 
-    def look(self, note: PendingEvent, message: str, now: float) -> tuple[Said, str] | None:
+    def look(self, note: PendingEvent, message: str, now: float) -> tuple[RecordedEvent, str] | None:
         """The record of an event (with `count` 0 for a new one) and the text to write; None where it is dropped."""
         about = note.about
         uid = about["metadata"].get("uid", "")
@@ -84,10 +84,10 @@ class Correlator:
         message, combined = self._combined(same, message, now)
         if not self._spend(whose, now):
             return None
-        return self._said.take((*same, "" if combined else message), Said()), message
+        return self._said.take((*same, "" if combined else message), RecordedEvent()), message
 
     def _combined(self, same: Key, message: str, now: float) -> tuple[str, bool]:
-        alike = self._alike.take(same, _Alike(last=now))
+        alike = self._alike.take(same, _SimilarEvents(last=now))
         if now - alike.last > _WINDOW:
             alike.texts.clear()
         alike.last = now
@@ -161,7 +161,7 @@ class Recorder:
             level = logging.DEBUG if refused.code in (403, 404) else logging.WARNING
             _LOG.log(level, "%s: event %s: %r", self._component, note.reason, refused)
 
-    async def _write(self, note: PendingEvent, said: Said, text: str) -> None:
+    async def _write(self, note: PendingEvent, said: RecordedEvent, text: str) -> None:
         wall = self._clock.wall()
         now = stamp(wall)
         said.count += 1
@@ -169,14 +169,14 @@ class Recorder:
             meta = {"namespace": note.about["metadata"].get("namespace", "default"), "name": said.name}
             patch = {"count": said.count, "lastTimestamp": now, "message": text}
             try:
-                await self._api.write(Patch(EVENTS, {"metadata": meta}, patch))
+                await self._api.write(PatchWrite(EVENTS, {"metadata": meta}, patch))
             except NotFoundError:
                 said.count = 1
             else:
                 return
         said.name, said.first = self._name(note, wall), now
         event = event_of(note, text, name=said.name, source=self._source, now=now)
-        await self._api.write(Create(EVENTS, event))
+        await self._api.write(CreateWrite(EVENTS, event))
 
     @staticmethod
     def _name(note: PendingEvent, wall: datetime) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from envtest.controllers.controller import Controller
+from envtest.controllers.controller import SimulatedController
 from envtest.controllers.objects import deleting, owner_uids, stamp
 from envtest.controllers.owner_references import (
     FOREGROUND,
     ORPHAN,
-    Owner,
+    OwnerState,
     Verdict,
     blocking,
     holds,
@@ -20,13 +20,13 @@ from envtest.controllers.owner_references import (
     without_finalizer,
     without_owner,
 )
-from envtest.controllers.reflector import Event
-from envtest.controllers.writes import EVENTS, Create, Delete, Patch, Resource
+from envtest.controllers.reflector import StoreEvent
+from envtest.controllers.writes import EVENTS, CreateWrite, DeleteWrite, PatchWrite, Resource
 from opsdk.errors import AlreadyExistsError, NotFoundError
 from opsdk.structured_merge.value import JsonObject
 
 
-class GarbageCollector(Controller):
+class GarbageCollector(SimulatedController):
     """``garbage-collector``: keys of objects of every kind."""
 
     name = "garbage-collector"
@@ -36,7 +36,7 @@ class GarbageCollector(Controller):
         self.informers.on_all(self._event)
         self._told: set[tuple[str, str]] = set()
 
-    def _event(self, event: Event) -> None:
+    def _event(self, event: StoreEvent) -> None:
         old, new = event.old, event.new
         if event.resource.prefix == EVENTS.prefix:
             return  # they end by their age
@@ -71,7 +71,7 @@ class GarbageCollector(Controller):
 
     # -------------------------------------------------------------- one object
     async def reconcile(self, key: str) -> float | None:
-        """See `Controller`."""
+        """See `SimulatedController`."""
         obj, resource = self.informers.get(key), self.informers.resource_at(key)
         if obj is None or resource is None:
             return None
@@ -95,11 +95,11 @@ class GarbageCollector(Controller):
                 await self._delete(resource, obj, policy_of(obj))
         return None
 
-    def _look(self, ref: JsonObject, obj: JsonObject) -> Owner:
+    def _look(self, ref: JsonObject, obj: JsonObject) -> OwnerState:
         resource = self.informers.resource_of(ref.get("apiVersion", ""), ref.get("kind", ""))
         namespace = obj["metadata"].get("namespace", "")
         if resource is None or (resource.namespaced and not namespace):
-            return Owner.UNKNOWN
+            return OwnerState.UNKNOWN
         return state_of_owner(self.informers.get(resource.key(namespace, ref.get("name", ""))), ref.get("uid", ""))
 
     async def _orphan(self, resource: Resource, owner: JsonObject) -> None:
@@ -133,15 +133,15 @@ class GarbageCollector(Controller):
         dependents = self.informers.dependents(obj["metadata"]["uid"])
         freed = unblocked(obj)
         if freed is not None and any(deleting(d) and holds(d, FOREGROUND) for d in dependents):
-            await self.context.api.write(Patch(resource, obj, {"metadata": {"ownerReferences": freed}}))
+            await self.context.api.write(PatchWrite(resource, obj, {"metadata": {"ownerReferences": freed}}))
 
     # -------------------------------------------------------------- writes
     async def _patch(self, resource: Resource, obj: JsonObject, meta: JsonObject) -> None:
         patch = {"metadata": {**meta, "resourceVersion": obj["metadata"]["resourceVersion"]}}
-        await self.context.api.write(Patch(resource, obj, patch))
+        await self.context.api.write(PatchWrite(resource, obj, patch))
 
     async def _delete(self, resource: Resource, obj: JsonObject, propagation: str) -> None:
-        await self.context.api.write(Delete(resource, obj, propagation))
+        await self.context.api.write(DeleteWrite(resource, obj, propagation))
 
     async def _tell(self, resource: Resource, obj: JsonObject) -> None:
         """A cluster-scoped object cannot be owned by one that lives in a namespace: say so, once."""
@@ -155,7 +155,7 @@ class GarbageCollector(Controller):
             self._told.add(mark)
             with suppress(AlreadyExistsError):
                 await self.context.api.write(
-                    Create(EVENTS, _event_about(resource, obj, ref, stamp(self.context.now())))
+                    CreateWrite(EVENTS, _event_about(resource, obj, ref, stamp(self.context.now())))
                 )
 
 

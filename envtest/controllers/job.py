@@ -30,8 +30,8 @@ from envtest.controllers.objects import (
 )
 from envtest.controllers.pod_control import PodOwnerController, claim, make_pod, remove_pod
 from envtest.controllers.pod_ranking import first_to_go
-from envtest.controllers.reflector import Event
-from envtest.controllers.writes import JOBS, PODS, Patch, PendingEvent, Update, Write
+from envtest.controllers.reflector import StoreEvent
+from envtest.controllers.writes import JOBS, PODS, PatchWrite, PendingEvent, UpdateWrite, Write
 from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.structured_merge.value import JsonObject
 
@@ -43,7 +43,7 @@ _OURS = "kubernetes.io/job-controller"
 
 
 @dataclass(frozen=True, slots=True)
-class Backoff:
+class JobBackoff:
     """How many pods failed since the last success, and when the last one did."""
 
     failures: int = 0
@@ -55,11 +55,13 @@ class Backoff:
             return 0.0
         return _pause(self.failures) - (now - self.last).total_seconds()
 
-    def after(self, succeeded: Sequence[datetime], failed: Sequence[datetime]) -> Backoff:
+    def after(self, succeeded: Sequence[datetime], failed: Sequence[datetime]) -> JobBackoff:
         """With what has ended since."""
-        start = Backoff() if succeeded else self
+        start = JobBackoff() if succeeded else self
         newer = [f for f in failed if not succeeded or f > max(succeeded)]
-        return Backoff(start.failures + len(newer), max([*newer, *([start.last] if start.last else [])], default=None))
+        return JobBackoff(
+            start.failures + len(newer), max([*newer, *([start.last] if start.last else [])], default=None)
+        )
 
 
 def _pause(failures: int) -> float:
@@ -67,12 +69,12 @@ def _pause(failures: int) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class JobPlan:
     """What to write, in how many seconds to look again, and what to remember once that is written."""
 
     writes: Sequence[Write | PendingEvent]
     again: float | None
-    backoff: Backoff
+    backoff: JobBackoff
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +91,13 @@ class Tally:
 
 
 @dataclass(slots=True)
-class View:
+class JobView:
     """What a decision is made of; `blocked` where pods cannot be made now. The rest grows as decisions are made."""
 
     job: JsonObject
     pods: Sequence[JsonObject]
     now: datetime
-    backoff: Backoff = field(default_factory=Backoff)
+    backoff: JobBackoff = field(default_factory=JobBackoff)
     blocked: bool = False
     writes: list[Write | PendingEvent] = field(default_factory=list)
     status: JsonObject = field(default_factory=dict)
@@ -156,7 +158,7 @@ def is_finished(job: JsonObject) -> bool:
     return is_true(conditions, "Complete") or is_true(conditions, "Failed")
 
 
-def tally(view: View) -> Tally:
+def tally(view: JobView) -> Tally:
     """What has ended."""
     job, spec = view.job, view.spec
     recorded = {*view.noted("succeeded"), *view.noted("failed")}
@@ -179,7 +181,7 @@ def tally(view: View) -> Tally:
     return Tally(good, bad, len(indexes), failed, frozenset(indexes), frozenset(lost))
 
 
-def _loses_index(view: View, pod: JsonObject) -> bool:
+def _loses_index(view: JobView, pod: JsonObject) -> bool:
     if not of_pods.limited_per_index(view.job):
         return False
     action, _ = of_pods.verdict_on(view.spec.get("podFailurePolicy"), pod)
@@ -189,7 +191,7 @@ def _loses_index(view: View, pod: JsonObject) -> bool:
 
 
 # ------------------------------------------------------------------ core: is it over?
-def verdict(view: View, counted: Tally) -> JsonObject | None:
+def verdict(view: JobView, counted: Tally) -> JsonObject | None:
     """The condition after which nothing more is begun: ``SuccessCriteriaMet`` or ``FailureTarget``."""
     conditions = conditions_of(view.job)
     for kind in ("SuccessCriteriaMet", "FailureTarget"):
@@ -202,7 +204,7 @@ def verdict(view: View, counted: Tally) -> JsonObject | None:
     return None if met is None else view.condition("SuccessCriteriaMet", "SuccessPolicy", met)
 
 
-def _failure(view: View, counted: Tally) -> tuple[str, str] | None:
+def _failure(view: JobView, counted: Tally) -> tuple[str, str] | None:
     spec = view.spec
     policy = spec.get("podFailurePolicy")
     for pod in view.pods if policy else ():
@@ -220,7 +222,7 @@ def _failure(view: View, counted: Tally) -> tuple[str, str] | None:
     return _failed_indexes(spec, counted) if of_pods.limited_per_index(view.job) else None
 
 
-def _restarted_too_often(view: View, limit: int) -> bool:
+def _restarted_too_often(view: JobView, limit: int) -> bool:
     """Where containers are started again in place, these count."""
     if (view.spec["template"].get("spec") or {}).get("restartPolicy") != "OnFailure":
         return False
@@ -228,7 +230,7 @@ def _restarted_too_often(view: View, limit: int) -> bool:
     return restarts > 0 if limit == 0 else restarts >= limit
 
 
-def _until_deadline(view: View) -> float | None:
+def _until_deadline(view: JobView) -> float | None:
     limit, started = view.spec.get("activeDeadlineSeconds"), view.status.get("startTime")
     if limit is None or view.suspended or not started or is_true(conditions_of(view.job), "Suspended"):
         return None
@@ -245,10 +247,10 @@ def _failed_indexes(spec: JsonObject, counted: Tally) -> tuple[str, str] | None:
 
 
 # ------------------------------------------------------------------ core: pods
-def plan(view: View) -> Plan:
+def plan(view: JobView) -> JobPlan:
     """One step of a job."""
     if is_finished(view.job) or view.spec.get("managedBy") not in (None, _OURS):
-        return Plan([], None, Backoff())
+        return JobPlan([], None, JobBackoff())
     if not view.suspended:
         view.status.setdefault("startTime", stamp(view.now))
     counted = tally(view)
@@ -269,16 +271,16 @@ def plan(view: View) -> Plan:
     if over is not None:
         _finish(view, over, done=not finalizers)
     if view.status != (view.job.get("status") or {}):
-        view.writes.append(Update(JOBS, with_status(view.job, view.status), "status"))
+        view.writes.append(UpdateWrite(JOBS, with_status(view.job, view.status), "status"))
     view.writes.extend([*finalizers, *_last_words(view)])
-    return Plan(view.writes, min(view.waits, default=None), view.backoff)
+    return JobPlan(view.writes, min(view.waits, default=None), view.backoff)
 
 
 def _indexes(pods: Sequence[JsonObject]) -> set[int]:
     return {of_pods.index_of(p) for p in pods}
 
 
-def _go_on(view: View, counted: Tally, held: Mapping[int, JsonObject]) -> JsonObject | None:
+def _go_on(view: JobView, counted: Tally, held: Mapping[int, JsonObject]) -> JsonObject | None:
     """Make or delete pods; the condition after which it is over, if that was reached."""
     if not deleting(view.job):
         _manage(view, counted, held)
@@ -292,7 +294,7 @@ def _go_on(view: View, counted: Tally, held: Mapping[int, JsonObject]) -> JsonOb
     return None
 
 
-def _suspended_or_not(view: View) -> None:
+def _suspended_or_not(view: JobView) -> None:
     if view.suspended:
         if view.put(view.condition("Suspended", "JobSuspended", "Job suspended")):
             view.writes.append(PendingEvent(view.job, "Suspended", "Job suspended"))
@@ -301,7 +303,7 @@ def _suspended_or_not(view: View) -> None:
         view.status["startTime"] = stamp(view.now)
 
 
-def _manage(view: View, counted: Tally, held: Mapping[int, JsonObject]) -> None:
+def _manage(view: JobView, counted: Tally, held: Mapping[int, JsonObject]) -> None:
     """Bring the number of active pods to what it should be; in one step either deletes or makes."""
     active, desired = view.active, _wanted(view, counted)
     going = of_pods.repeated(view.job, active, first_to_go) if of_pods.is_indexed(view.job) else []
@@ -325,7 +327,7 @@ def _manage(view: View, counted: Tally, held: Mapping[int, JsonObject]) -> None:
             _make(view, pod_from_template(view.spec["template"], view.job))
 
 
-def _wanted(view: View, counted: Tally) -> int:
+def _wanted(view: JobView, counted: Tally) -> int:
     parallelism, completions = int(view.spec.get("parallelism", 1)), view.spec.get("completions")
     if view.suspended:
         return 0
@@ -334,19 +336,19 @@ def _wanted(view: View, counted: Tally) -> int:
     return max(min(parallelism, int(completions) - counted.succeeded), 0)
 
 
-def _remove(view: View, pods: Sequence[JsonObject]) -> None:
+def _remove(view: JobView, pods: Sequence[JsonObject]) -> None:
     view.gone.extend(pods)
     view.writes.extend(remove_pod(p, view.job) for p in pods)
 
 
-def _make(view: View, pod: JsonObject) -> None:
+def _make(view: JobView, pod: JsonObject) -> None:
     meta = pod["metadata"]
     meta["finalizers"] = [*(f for f in meta.get("finalizers") or () if f != FINALIZER), FINALIZER]
     view.made += 1
     view.writes.append(make_pod(pod, view.job))
 
 
-def _make_indexed(view: View, counted: Tally, held: Mapping[int, JsonObject], missing: int) -> None:
+def _make_indexed(view: JobView, counted: Tally, held: Mapping[int, JsonObject], missing: int) -> None:
     taken = counted.good | counted.bad | _indexes(view.active)
     if of_pods.only_failed_are_replaced(view.job):
         taken |= _indexes([p for p in view.pods if of_pods.terminating(p)])
@@ -371,7 +373,7 @@ def _until_next(before: JsonObject | None, now: datetime) -> float:
     return _pause(of_pods.all_failures_of_index(before) + 1) - passed
 
 
-def _indexed(view: View, index: int, before: JsonObject | None) -> JsonObject:
+def _indexed(view: JobView, index: int, before: JsonObject | None) -> JsonObject:
     job = view.job
     pod = pod_from_template(view.spec["template"], job)
     meta, name = pod["metadata"], f"{job['metadata']['name']}-{index}"
@@ -389,7 +391,7 @@ def _indexed(view: View, index: int, before: JsonObject | None) -> JsonObject:
     return pod
 
 
-def _failure_counts(view: View, before: JsonObject | None) -> dict[str, str]:
+def _failure_counts(view: JobView, before: JsonObject | None) -> dict[str, str]:
     if before is None:
         return {FAILURES: "0"}
     counted = of_pods.failures_of_index(before)
@@ -400,12 +402,12 @@ def _failure_counts(view: View, before: JsonObject | None) -> dict[str, str]:
 
 
 # ------------------------------------------------------------------ core: the status
-def _track(view: View, counted: Tally, over: JsonObject | None, held: Collection[str]) -> list[Patch]:
+def _track(view: JobView, counted: Tally, over: JsonObject | None, held: Collection[str]) -> list[PatchWrite]:
     """Note what has ended, and let go of what is noted; the patches that take finalizers away."""
     _settle(view)
     failing = over is not None and over["type"] == "FailureTarget"
     noted: dict[str, list[str]] = {key: view.noted(key) for key in ("succeeded", "failed")}
-    patches: list[Patch] = []
+    patches: list[PatchWrite] = []
     for pod in view.pods:
         uid, failed = pod["metadata"]["uid"], of_pods.is_failed(pod, view.job)
         ended = phase_of(pod) == "Succeeded" or failed
@@ -423,7 +425,7 @@ def _track(view: View, counted: Tally, over: JsonObject | None, held: Collection
     return patches
 
 
-def _counts_as(view: View, pod: JsonObject, *, failed: bool) -> str | None:
+def _counts_as(view: JobView, pod: JsonObject, *, failed: bool) -> str | None:
     indexed = of_pods.is_indexed(view.job)
     if phase_of(pod) == "Succeeded":
         return None if indexed else "succeeded"
@@ -433,7 +435,7 @@ def _counts_as(view: View, pod: JsonObject, *, failed: bool) -> str | None:
     return None if ignored else "failed"
 
 
-def _settle(view: View) -> None:
+def _settle(view: JobView) -> None:
     """What has lost its finalizer moves from the notes to the counters."""
     there = {p["metadata"]["uid"] for p in view.pods if of_pods.tracked(p)}
     for key in ("succeeded", "failed"):
@@ -443,7 +445,7 @@ def _settle(view: View) -> None:
             view.status["uncountedTerminatedPods"][key] = [u for u in view.noted(key) if u in there]
 
 
-def _note_indexes(view: View, counted: Tally) -> None:
+def _note_indexes(view: JobView, counted: Tally) -> None:
     view.status.pop("completedIndexes", None)
     view.status.pop("succeeded", None)
     if counted.good:
@@ -452,12 +454,12 @@ def _note_indexes(view: View, counted: Tally) -> None:
         view.status["failedIndexes"] = intervals(counted.bad)
 
 
-def _release(pod: JsonObject) -> Patch:
+def _release(pod: JsonObject) -> PatchWrite:
     meta = {"uid": pod["metadata"]["uid"], "$deleteFromPrimitiveList/finalizers": [FINALIZER]}
-    return Patch(PODS, pod, {"metadata": meta}, strategic=True)
+    return PatchWrite(PODS, pod, {"metadata": meta}, strategic=True)
 
 
-def _count(view: View) -> None:
+def _count(view: JobView) -> None:
     """Pods that are there, with those that were just made and without those that were just deleted."""
     remaining = [p for p in view.active if p not in view.gone]
     view.status.pop("active", None)
@@ -467,7 +469,7 @@ def _count(view: View) -> None:
     view.status["terminating"] = view.terminating + len(view.gone)
 
 
-def _finish(view: View, over: JsonObject, *, done: bool) -> None:
+def _finish(view: JobView, over: JsonObject, *, done: bool) -> None:
     """Say first that it will end, and that it has ended when every pod is counted and gone."""
     if view.put(over):
         return
@@ -480,7 +482,7 @@ def _finish(view: View, over: JsonObject, *, done: bool) -> None:
         view.status["completionTime"] = final["lastTransitionTime"]
 
 
-def _last_words(view: View) -> list[PendingEvent]:
+def _last_words(view: JobView) -> list[PendingEvent]:
     conditions = view.status.get("conditions") or ()
     if is_true(conditions, "Complete"):
         return [PendingEvent(view.job, "Completed", "Job completed")]
@@ -499,7 +501,7 @@ class JobController(PodOwnerController):
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self._backoffs: dict[str, Backoff] = {}
+        self._backoffs: dict[str, JobBackoff] = {}
 
     def wire(self) -> None:
         """Jobs that go, too, and pods whose job is gone."""
@@ -508,10 +510,10 @@ class JobController(PodOwnerController):
         self.informers.on(PODS, self._left_over)
 
     def restored(self) -> None:
-        """See `Controller`."""
+        """See `SimulatedController`."""
         self._backoffs.clear()
 
-    def _forget(self, event: Event) -> None:
+    def _forget(self, event: StoreEvent) -> None:
         if event.new is not None:
             return
         self._backoffs.pop(event.obj["metadata"]["uid"], None)
@@ -519,7 +521,7 @@ class JobController(PodOwnerController):
             if key.startswith(PODS.prefix):
                 self.queue.add(key)
 
-    def _left_over(self, event: Event) -> None:
+    def _left_over(self, event: StoreEvent) -> None:
         if event.new is not None and of_pods.tracked(event.new) and self._orphaned(event.new):
             self.queue.add(event.key)
 
@@ -531,7 +533,7 @@ class JobController(PodOwnerController):
         return job is None or job["metadata"]["uid"] != owner["uid"] or is_finished(job)
 
     async def reconcile(self, key: str) -> float | None:
-        """See `Controller`."""
+        """See `SimulatedController`."""
         if not key.startswith(PODS.prefix):
             return await super().reconcile(key)
         pod = self.informers.get(key)
@@ -546,10 +548,10 @@ class JobController(PodOwnerController):
         uid = owner["metadata"]["uid"]
         claimed, moves = claim(owner, pods, loose, finalizer=FINALIZER)
         result = plan(
-            View(owner, claimed, self.context.now(), self._backoffs.get(uid, Backoff()), blocked=bool(failed))
+            JobView(owner, claimed, self.context.now(), self._backoffs.get(uid, JobBackoff()), blocked=bool(failed))
         )
         await self.write([*moves, *result.writes])
         self._backoffs[uid] = result.backoff
-        if result.backoff == Backoff():
+        if result.backoff == JobBackoff():
             del self._backoffs[uid]
         return result.again

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 
-from envtest.controllers.controller import Controller, ControllerContext
+from envtest.controllers.controller import ControllerContext, SimulatedController
 from envtest.controllers.event_recorder import Recorder
 from envtest.controllers.objects import (
     condition_in,
@@ -20,7 +20,7 @@ from envtest.controllers.objects import (
 )
 from envtest.controllers.persistent_volume_binder import claims_of, unbound
 from envtest.controllers.pod_status import (
-    Move,
+    PodTransition,
     ending,
     has_started,
     needs_refresh,
@@ -29,10 +29,10 @@ from envtest.controllers.pod_status import (
     state_of,
     status_in,
 )
-from envtest.controllers.reflector import Event
+from envtest.controllers.reflector import StoreEvent
 from envtest.controllers.scheduler import (
     NOT_READY,
-    Place,
+    Placement,
     asked_by,
     binding,
     schedule,
@@ -40,7 +40,16 @@ from envtest.controllers.scheduler import (
     waits_for_scheduler,
 )
 from envtest.controllers.stages import Stage, State, stage_for
-from envtest.controllers.writes import CLAIMS, NODES, PODS, STORAGE_CLASSES, Create, Delete, PendingEvent, Update
+from envtest.controllers.writes import (
+    CLAIMS,
+    NODES,
+    PODS,
+    STORAGE_CLASSES,
+    CreateWrite,
+    DeleteWrite,
+    PendingEvent,
+    UpdateWrite,
+)
 from opsdk.errors import AlreadyExistsError
 from opsdk.structured_merge.value import JsonObject
 
@@ -132,7 +141,7 @@ _NODE_INFO = {
 
 
 # ------------------------------------------------------------------ shell
-class KubeletController(Controller):
+class KubeletController(SimulatedController):
     """``kubelet``: a scheduler and the agents of all nodes in one."""
 
     name = "kubelet"
@@ -150,7 +159,7 @@ class KubeletController(Controller):
         self._since: dict[str, tuple[str, State, float]] = {}
 
     def restored(self) -> None:
-        """See `Controller`."""
+        """See `SimulatedController`."""
         self._since.clear()
         self._used.clear()
 
@@ -160,7 +169,7 @@ class KubeletController(Controller):
         self.informers.on(NODES, self._node)
         self.informers.on(CLAIMS, lambda _: self._reschedule())
 
-    def _pod(self, event: Event) -> None:
+    def _pod(self, event: StoreEvent) -> None:
         if event.new is None:
             self._since.pop(event.key, None)
         else:
@@ -169,7 +178,7 @@ class KubeletController(Controller):
         if freed and event.old is not None and event.old["spec"].get("nodeName") and asked_by(event.old):
             self._reschedule()
 
-    def _node(self, event: Event) -> None:
+    def _node(self, event: StoreEvent) -> None:
         self.queue.add(event.key)
         if event.new is None:
             return
@@ -188,7 +197,7 @@ class KubeletController(Controller):
     async def begin(self) -> None:
         """The node."""
         try:
-            await self.context.kubelet.write(Create(NODES, node_object()))
+            await self.context.kubelet.write(CreateWrite(NODES, node_object()))
         except AlreadyExistsError:
             return
         await self.informers.catch_up()
@@ -202,10 +211,10 @@ class KubeletController(Controller):
         if condition_in(conditions_of(node), "Ready") is None:
             self._hosts = self._hosts % 250 + 1
             status = node_status(node, f"192.168.0.{self._hosts}", stamp(self.context.now()))
-            node = await self.context.kubelet.write(Update(NODES, with_status(node, status), "status"))
+            node = await self.context.kubelet.write(UpdateWrite(NODES, with_status(node, status), "status"))
             desired = registered(node)
             if desired is not None:
-                await self.context.api.write(Update(NODES, desired))
+                await self.context.api.write(UpdateWrite(NODES, desired))
 
     def _next_ip(self) -> str:
         self._addresses = self._addresses % 65_000 + 1
@@ -213,7 +222,7 @@ class KubeletController(Controller):
 
     # -------------------------------------------------------------- one pod
     async def reconcile(self, key: str) -> float | None:
-        """See `Controller`."""
+        """See `SimulatedController`."""
         if key.startswith(NODES.prefix):
             await self._register(key)
             return None
@@ -242,7 +251,9 @@ class KubeletController(Controller):
                 self._used[number] += 1
             await self._move(pod, stage)
         elif state is State.PENDING and not (pod.get("status") or {}).get("startTime"):
-            await self._write_status(pod, Move(to=State.PENDING, now=stamp(self.context.now()), host=self._host(pod)))
+            await self._write_status(
+                pod, PodTransition(to=State.PENDING, now=stamp(self.context.now()), host=self._host(pod))
+            )
         elif state is State.READY and needs_refresh(pod):
             await self._write_status(pod, self._to(pod, State.READY))
         return wait if stage is not None and 0 < wait < math.inf else None
@@ -267,18 +278,18 @@ class KubeletController(Controller):
         place = schedule(pod, nodes, self._by_node() if asked_by(pod) else None)
         reason = self._claims(pod)
         if reason:
-            place = Place(
+            place = Placement(
                 message=f"0/{len(nodes)} nodes are available: {reason}. preemption: 0/{len(nodes)} nodes are"
                 f" available: {len(nodes)} Preemption is not helpful for scheduling."
             )
         if place.node:
-            await self.context.api.write(Create(PODS, binding(pod, place.node), "binding"))
+            await self.context.api.write(CreateWrite(PODS, binding(pod, place.node), "binding"))
             text = f"Successfully assigned {meta['namespace']}/{meta['name']} to {place.node}"
             await self.scheduler.tell(PendingEvent(pod, "Scheduled", text))
             return
         status = unschedulable(pod, place.message, stamp(self.context.now()))
         if status is not None:
-            await self.context.api.write(Update(PODS, with_status(pod, status), "status"))
+            await self.context.api.write(UpdateWrite(PODS, with_status(pod, status), "status"))
             await self.scheduler.tell(PendingEvent(pod, "FailedScheduling", place.message, warning=True))
 
     def _claims(self, pod: JsonObject) -> str:
@@ -298,12 +309,14 @@ class KubeletController(Controller):
     def _host(self, pod: JsonObject) -> str:
         return address_of(self.informers.get(NODES.key("", pod["spec"].get("nodeName") or "")))
 
-    def _to(self, pod: JsonObject, state: State, stage: Stage | None = None, *, code: int | None = None) -> Move:
+    def _to(
+        self, pod: JsonObject, state: State, stage: Stage | None = None, *, code: int | None = None
+    ) -> PodTransition:
         host = self._host(pod)
         address = (pod.get("status") or {}).get("podIP")
         ip = str(address) if address else host if pod["spec"].get("hostNetwork") else self._next_ip()
         target = stage or Stage(at=state, to=state)
-        return Move(
+        return PodTransition(
             to=state,
             now=stamp(self.context.now()),
             ip=ip,
@@ -313,11 +326,11 @@ class KubeletController(Controller):
             code=target.code if code is None else code,
         )
 
-    async def _write_status(self, pod: JsonObject, move: Move) -> JsonObject | None:
+    async def _write_status(self, pod: JsonObject, move: PodTransition) -> JsonObject | None:
         status = status_in(pod, move)
         if status == pod.get("status"):
             return pod
-        return await self.context.kubelet.write(Update(PODS, with_status(pod, status), "status"))
+        return await self.context.kubelet.write(UpdateWrite(PODS, with_status(pod, status), "status"))
 
     async def _move(self, pod: JsonObject, stage: Stage) -> None:
         before, to = state_of(pod), reachable(pod, stage)
@@ -356,5 +369,5 @@ class KubeletController(Controller):
             ended = await self._write_status(pod, self._to(pod, to, stage, code=code))
             pod = ended if ended is not None else pod
         if pod["metadata"].get("deletionGracePeriodSeconds") or not pod["metadata"].get("finalizers"):
-            await self.context.kubelet.write(Delete(PODS, pod, grace=0))
+            await self.context.kubelet.write(DeleteWrite(PODS, pod, grace=0))
         return None

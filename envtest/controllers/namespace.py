@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from envtest.controllers.controller import Controller
+from envtest.controllers.controller import SimulatedController
 from envtest.controllers.objects import conditions_of, deleting, stamp, with_condition, with_status
-from envtest.controllers.reflector import Event
-from envtest.controllers.writes import NAMESPACES, PODS, Delete, Resource, Update
+from envtest.controllers.reflector import StoreEvent
+from envtest.controllers.writes import NAMESPACES, PODS, DeleteWrite, Resource, UpdateWrite
 from opsdk.errors import ConflictError, NotFoundError
 from opsdk.structured_merge.value import JsonObject
 
@@ -19,14 +19,14 @@ _FINALIZER = "kubernetes"
 
 # ------------------------------------------------------------------ core
 @dataclass(frozen=True, slots=True)
-class Left:
+class RemainingContent:
     """What is still there: objects by resource (``widgets.demo.io``) and by finalizer."""
 
     objects: Mapping[str, int]
     finalizers: Mapping[str, int]
 
     @classmethod
-    def of(cls, found: Sequence[tuple[Resource, JsonObject]]) -> Left:
+    def of(cls, found: Sequence[tuple[Resource, JsonObject]]) -> RemainingContent:
         """Count."""
         held = (f for _, obj in found for f in obj["metadata"].get("finalizers") or ())
         return cls(Counter(f"{r.plural}.{r.group}" for r, _ in found), Counter(held))
@@ -35,7 +35,7 @@ class Left:
         return bool(self.objects)
 
 
-def conditions(namespace: JsonObject, left: Left, now: str) -> list[JsonObject]:
+def conditions(namespace: JsonObject, left: RemainingContent, now: str) -> list[JsonObject]:
     """The conditions of a namespace that terminates."""
     existing = conditions_of(namespace)
     for kind, holds, reason, message in _says(left):
@@ -50,7 +50,7 @@ def conditions(namespace: JsonObject, left: Left, now: str) -> list[JsonObject]:
     return existing
 
 
-def _says(left: Left) -> list[tuple[str, bool, str, str]]:
+def _says(left: RemainingContent) -> list[tuple[str, bool, str, str]]:
     content = (False, "ContentRemoved", "All content successfully removed")
     if left.objects:
         listed = ", ".join(f"{name} has {n} resource instances" for name, n in sorted(left.objects.items()))
@@ -82,7 +82,7 @@ def finalized(namespace: JsonObject) -> JsonObject:
 
 
 # ------------------------------------------------------------------ shell
-class NamespaceController(Controller):
+class NamespaceController(SimulatedController):
     """``namespace``."""
 
     name = "namespace"
@@ -92,11 +92,11 @@ class NamespaceController(Controller):
         self.informers.on(NAMESPACES, self._namespace)
         self.informers.on_all(self._content)
 
-    def _namespace(self, event: Event) -> None:
+    def _namespace(self, event: StoreEvent) -> None:
         if event.new is not None and deleting(event.new):
             self.queue.add(event.key)
 
-    def _content(self, event: Event) -> None:
+    def _content(self, event: StoreEvent) -> None:
         name = event.obj["metadata"].get("namespace")
         if not name or (event.new is not None and not deleting(event.new) and event.old is not None):
             return
@@ -106,7 +106,7 @@ class NamespaceController(Controller):
             self.queue.add(key)
 
     async def reconcile(self, key: str) -> float | None:
-        """See `Controller`."""
+        """See `SimulatedController`."""
         namespace = self.informers.get(key)
         if namespace is None or not deleting(namespace):
             return None
@@ -118,12 +118,12 @@ class NamespaceController(Controller):
         }
         if remaining:
             if status != namespace.get("status"):
-                await self.context.api.write(Update(NAMESPACES, with_status(namespace, status), "status"))
+                await self.context.api.write(UpdateWrite(NAMESPACES, with_status(namespace, status), "status"))
         elif _FINALIZER in ((namespace.get("spec") or {}).get("finalizers") or ()):
-            await self.context.api.write(Update(NAMESPACES, finalized(namespace), "finalize"))
+            await self.context.api.write(UpdateWrite(NAMESPACES, finalized(namespace), "finalize"))
         return None
 
-    async def _empty(self, name: str) -> Left:
+    async def _empty(self, name: str) -> RemainingContent:
         """Delete what is not yet deleted, pods before everything else; what stays for now."""
         await self._delete_all(PODS, name)
         pods = self._found([PODS], name)
@@ -132,13 +132,13 @@ class NamespaceController(Controller):
             for resource in others:
                 await self._delete_all(resource, name)
             pods = self._found(others, name)
-        return Left.of(pods)
+        return RemainingContent.of(pods)
 
     async def _delete_all(self, resource: Resource, namespace: str) -> None:
         for obj in self.informers.in_namespace(resource, namespace):
             if not deleting(obj):
                 with suppress(NotFoundError, ConflictError):
-                    await self.context.api.write(Delete(resource, obj))
+                    await self.context.api.write(DeleteWrite(resource, obj))
 
     def _found(self, resources: Sequence[Resource], namespace: str) -> list[tuple[Resource, JsonObject]]:
         return [(r, obj) for r in resources for obj in self.informers.in_namespace(r, namespace)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from envtest.controllers.controller import Controller
+from envtest.controllers.controller import SimulatedController
 from envtest.controllers.objects import (
     condition_in,
     conditions_of,
@@ -17,9 +17,9 @@ from envtest.controllers.objects import (
     with_condition,
     with_status,
 )
-from envtest.controllers.reflector import Event
+from envtest.controllers.reflector import StoreEvent
 from envtest.controllers.scheduler import NOT_READY, UNREACHABLE, UNSCHEDULABLE, tolerates
-from envtest.controllers.writes import NODES, PODS, Delete, PendingEvent, Update, Write, Writes
+from envtest.controllers.writes import NODES, PODS, DeleteWrite, PendingEvent, UpdateWrite, Write, Writes
 from opsdk.structured_merge.value import JsonObject
 
 _PRESSURES = {
@@ -71,7 +71,7 @@ def not_ready(pod: JsonObject, now: datetime) -> list[Write | PendingEvent]:
     new = {**condition, "status": "False", "lastTransitionTime": stamp(now)}
     status = {**pod["status"], "conditions": with_condition(conditions_of(pod), new)}
     return [
-        Update(PODS, with_status(pod, status), "status"),
+        UpdateWrite(PODS, with_status(pod, status), "status"),
         PendingEvent(pod, "NodeNotReady", "Node is not ready", warning=True),
     ]
 
@@ -94,7 +94,7 @@ def seconds_to_stay(pod: JsonObject, taints: Sequence[JsonObject], now: datetime
     return max(min(ends), 0.0) if ends else None
 
 
-def disrupted(pod: JsonObject, reason: str, message: str, now: datetime, **status: str) -> Update | None:
+def disrupted(pod: JsonObject, reason: str, message: str, now: datetime, **status: str) -> UpdateWrite | None:
     """The status of a pod that somebody ends for the cluster's sake; None where it says so already."""
     new = {
         "type": "DisruptionTarget",
@@ -110,7 +110,7 @@ def disrupted(pod: JsonObject, reason: str, message: str, now: datetime, **statu
     if same and all(before.get(k) == v for k, v in status.items()):
         return None
     conditions = conditions_of(pod) if same else with_condition(conditions_of(pod), new)
-    return Update(PODS, with_status(pod, {**before, **status, "conditions": conditions}), "status")
+    return UpdateWrite(PODS, with_status(pod, {**before, **status, "conditions": conditions}), "status")
 
 
 def evict(pod: JsonObject, now: datetime) -> Writes:
@@ -119,11 +119,11 @@ def evict(pod: JsonObject, now: datetime) -> Writes:
     update = disrupted(pod, "DeletionByTaintManager", text, now)
     meta = pod["metadata"]
     event = PendingEvent(pod, "TaintManagerEviction", f"Marking for deletion Pod {meta['namespace']}/{meta['name']}")
-    return [event, *([update] if update else []), Delete(PODS, pod)]
+    return [event, *([update] if update else []), DeleteWrite(PODS, pod)]
 
 
 # ------------------------------------------------------------------ shells
-class NodeLifecycleController(Controller):
+class NodeLifecycleController(SimulatedController):
     """``node-lifecycle``; whether a node is well is what its conditions say, nobody counts its heartbeats."""
 
     name = "node-lifecycle"
@@ -134,14 +134,14 @@ class NodeLifecycleController(Controller):
         self.informers.on(NODES, self.add)
 
     async def reconcile(self, key: str) -> float | None:
-        """See `Controller`."""
+        """See `SimulatedController`."""
         node = self.informers.get(key)
         if node is None:
             return None
         now = self.context.now()
         changed = tainted(node, now)
         if changed is not None:
-            await self.write([Update(NODES, changed)])
+            await self.write([UpdateWrite(NODES, changed)])
         if {k for k, _ in wanted_taints(node)} & {NOT_READY, UNREACHABLE}:
             name = node["metadata"]["name"]
             for pod in [p for p in self.informers.all(PODS).values() if p["spec"].get("nodeName") == name]:
@@ -149,7 +149,7 @@ class NodeLifecycleController(Controller):
         return None
 
 
-class TaintEvictionController(Controller):
+class TaintEvictionController(SimulatedController):
     """``taint-eviction``: keys of pods."""
 
     name = "taint-eviction"
@@ -159,14 +159,14 @@ class TaintEvictionController(Controller):
         self.informers.on(PODS, self._pod)
         self.informers.on(NODES, self._node)
 
-    def _pod(self, event: Event) -> None:
+    def _pod(self, event: StoreEvent) -> None:
         if event.new is None or not event.new["spec"].get("nodeName"):
             return
         before = event.old or {"spec": {}}
         if any(before["spec"].get(k) != event.new["spec"].get(k) for k in ("nodeName", "tolerations")):
             self.queue.add(event.key)
 
-    def _node(self, event: Event) -> None:
+    def _node(self, event: StoreEvent) -> None:
         old, new = (((o or {}).get("spec") or {}).get("taints") or [] for o in (event.old, event.new))
         if event.new is None or old == new:
             return
@@ -175,7 +175,7 @@ class TaintEvictionController(Controller):
                 self.queue.add(key)
 
     async def reconcile(self, key: str) -> float | None:
-        """See `Controller`."""
+        """See `SimulatedController`."""
         pod = self.informers.get(key)
         node = None if pod is None else self.informers.get(NODES.key("", pod["spec"].get("nodeName") or ""))
         if pod is None or node is None or deleting(pod) or phase_of(pod) in ("Succeeded", "Failed"):

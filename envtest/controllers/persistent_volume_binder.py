@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from envtest.controllers.controller import Controller
+from envtest.controllers.controller import SimulatedController
 from envtest.controllers.objects import deleting, phase_of, with_status
-from envtest.controllers.reflector import Event
+from envtest.controllers.reflector import StoreEvent
 from envtest.controllers.writes import (
     CLAIMS,
     PODS,
     STORAGE_CLASSES,
     VOLUMES,
-    Create,
-    Delete,
+    CreateWrite,
+    DeleteWrite,
     PendingEvent,
     Resource,
-    Update,
+    UpdateWrite,
     Write,
     Writes,
 )
@@ -38,7 +38,7 @@ def claims_of(pod: JsonObject) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class ClaimView:
     """What a claim's fate depends on.
 
     `volume` is the one it names, `others` those that may be bound; `kind` is its storage class, if that is there;
@@ -52,7 +52,7 @@ class Around:
     wanted: bool = False
 
 
-def plan_claim(claim: JsonObject, around: Around) -> Writes:
+def plan_claim(claim: JsonObject, around: ClaimView) -> Writes:
     """One step of a claim."""
     spec, volume = claim["spec"], around.volume
     if deleting(claim):
@@ -67,9 +67,9 @@ def plan_claim(claim: JsonObject, around: Around) -> Writes:
         return []
     if _grows(claim, volume):
         capacity = {**volume["spec"]["capacity"], "storage": _asked(claim)}
-        return [Update(VOLUMES, {**volume, "spec": {**volume["spec"], "capacity": capacity}})]
+        return [UpdateWrite(VOLUMES, {**volume, "spec": {**volume["spec"], "capacity": capacity}})]
     status = {**(claim.get("status") or {}), "phase": "Bound", **_shape(volume)}
-    return [Update(CLAIMS, with_status(claim, status), "status")]
+    return [UpdateWrite(CLAIMS, with_status(claim, status), "status")]
 
 
 def _shape(volume: JsonObject) -> JsonObject:
@@ -94,19 +94,19 @@ def resized(claim: JsonObject, volume: JsonObject | None) -> Writes:
         return []
     if capacity == _shape(volume)["capacity"]["storage"]:
         return []
-    return [Update(CLAIMS, with_status(claim, {**claim["status"], **_shape(volume)}), "status")]
+    return [UpdateWrite(CLAIMS, with_status(claim, {**claim["status"], **_shape(volume)}), "status")]
 
 
 def _lose(claim: JsonObject) -> Writes:
     text = "Bound claim has lost its PersistentVolume. Data on the volume is lost!"
     lost = {**(claim.get("status") or {}), "phase": "Lost"}
     return [
-        Update(CLAIMS, with_status(claim, lost), "status"),
+        UpdateWrite(CLAIMS, with_status(claim, lost), "status"),
         PendingEvent(claim, "ClaimLost", text, warning=True),
     ]
 
 
-def _bind(claim: JsonObject, around: Around) -> Writes:
+def _bind(claim: JsonObject, around: ClaimView) -> Writes:
     """Bind it to the smallest volume that fits, else to one that is made for it, else say what it waits for."""
     meta, spec = claim["metadata"], claim["spec"]
     name, waits = spec.get("storageClassName") or "", (around.kind or {}).get("volumeBindingMode") == _LATER
@@ -124,10 +124,10 @@ def _bind(claim: JsonObject, around: Around) -> Writes:
             return [PendingEvent(claim, "FailedBinding", text)]
         volume = _volume(claim, volume_name(claim), around.kind)
         text = f"Successfully provisioned volume {volume_name(claim)}"
-        writes = [Create(VOLUMES, volume), PendingEvent(claim, "ProvisioningSucceeded", text)]
+        writes = [CreateWrite(VOLUMES, volume), PendingEvent(claim, "ProvisioningSucceeded", text)]
     marks = {**(meta.get("annotations") or {}), _COMPLETED: "yes", _BY: "yes"}
     bound_spec = {**spec, "volumeName": volume["metadata"]["name"]}
-    return [*writes, Update(CLAIMS, {**claim, "metadata": {**meta, "annotations": marks}, "spec": bound_spec})]
+    return [*writes, UpdateWrite(CLAIMS, {**claim, "metadata": {**meta, "annotations": marks}, "spec": bound_spec})]
 
 
 def match(claim: JsonObject, volumes: Sequence[JsonObject]) -> JsonObject | None:
@@ -186,7 +186,7 @@ def _let_go(resource: Resource, obj: JsonObject, finalizer: str) -> list[Write]:
     finalizers = [f for f in meta.get("finalizers") or () if f != finalizer]
     if len(finalizers) == len(meta.get("finalizers") or ()):
         return []
-    return [Update(resource, {**obj, "metadata": {**meta, "finalizers": finalizers}})]
+    return [UpdateWrite(resource, {**obj, "metadata": {**meta, "finalizers": finalizers}})]
 
 
 def claim_reference(claim: JsonObject) -> JsonObject:
@@ -219,18 +219,18 @@ def plan_volume(volume: JsonObject, claim: JsonObject | None) -> Writes:
         return [] if bound else _let_go(VOLUMES, volume, _VOLUME_IN_USE)
     reference = volume["spec"].get("claimRef") or {}
     if bound and claim is not None and not reference.get("uid"):
-        return [Update(VOLUMES, {**volume, "spec": {**volume["spec"], "claimRef": claim_reference(claim)}})]
+        return [UpdateWrite(VOLUMES, {**volume, "spec": {**volume["spec"], "claimRef": claim_reference(claim)}})]
     gone = bool(reference.get("uid")) and (claim is None or claim["metadata"]["uid"] != reference["uid"])
     if gone and volume["spec"].get("persistentVolumeReclaimPolicy") == "Delete":
-        return [Delete(VOLUMES, volume)]
+        return [DeleteWrite(VOLUMES, volume)]
     phase = "Released" if gone else "Bound" if reference.get("uid") else "Available"
     if phase_of(volume) == phase:
         return []
-    return [Update(VOLUMES, with_status(volume, {**(volume.get("status") or {}), "phase": phase}), "status")]
+    return [UpdateWrite(VOLUMES, with_status(volume, {**(volume.get("status") or {}), "phase": phase}), "status")]
 
 
 # ------------------------------------------------------------------ shell
-class VolumeController(Controller):
+class VolumeController(SimulatedController):
     """``persistentvolume-binder``: keys of claims and of volumes."""
 
     name = "persistentvolume-binder"
@@ -243,13 +243,13 @@ class VolumeController(Controller):
         self.informers.on(PODS, self._pod)
         self.informers.on(STORAGE_CLASSES, lambda _: self._look_again())
 
-    def _claim(self, event: Event) -> None:
+    def _claim(self, event: StoreEvent) -> None:
         self.queue.add(event.key)
         name = event.obj["spec"].get("volumeName")
         if name:
             self.queue.add(VOLUMES.key("", name))
 
-    def _volume(self, event: Event) -> None:
+    def _volume(self, event: StoreEvent) -> None:
         self.queue.add(event.key)
         reference = event.obj["spec"].get("claimRef") or {}
         if reference:
@@ -263,14 +263,14 @@ class VolumeController(Controller):
             if not claim["spec"].get("volumeName"):
                 self.queue.add(key)
 
-    def _pod(self, event: Event) -> None:
+    def _pod(self, event: StoreEvent) -> None:
         ended = event.new is None or phase_of(event.new) in ("Succeeded", "Failed")
         if ended or event.old is None:
             for name in claims_of(event.obj):
                 self.queue.add(CLAIMS.key(event.obj["metadata"]["namespace"], name))
 
     async def reconcile(self, key: str) -> float | None:
-        """See `Controller`."""
+        """See `SimulatedController`."""
         obj = self.informers.get(key)
         if obj is None:
             return None
@@ -281,17 +281,17 @@ class VolumeController(Controller):
             await self.write(plan_volume(obj, self._claim_for(obj)))
         return None
 
-    def _around(self, claim: JsonObject) -> Around:
+    def _around(self, claim: JsonObject) -> ClaimView:
         spec, namespace = claim["spec"], claim["metadata"]["namespace"]
         kind = self.informers.get(STORAGE_CLASSES.key("", spec.get("storageClassName") or ""))
         if spec.get("volumeName"):
             volume = self.informers.get(VOLUMES.key("", spec["volumeName"]))
-            return Around(volume, kind=kind, used=deleting(claim) and self._used(claim))
+            return ClaimView(volume, kind=kind, used=deleting(claim) and self._used(claim))
         bound_volume = self.informers.get(VOLUMES.key("", volume_name(claim)))
         others = [bound_volume] if bound_volume is not None else list(self.informers.all(VOLUMES).values())
         name = claim["metadata"]["name"]
         in_use = any(name in claims_of(p) for p in self.informers.in_namespace(PODS, namespace))
-        return Around(others=others, kind=kind, used=deleting(claim) and self._used(claim), wanted=in_use)
+        return ClaimView(others=others, kind=kind, used=deleting(claim) and self._used(claim), wanted=in_use)
 
     def _claim_for(self, volume: JsonObject) -> JsonObject | None:
         reference = volume["spec"].get("claimRef") or {}

@@ -6,17 +6,17 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from envtest.controllers.controller import Controller
+from envtest.controllers.controller import SimulatedController
 from envtest.controllers.objects import controlled_by, controller_of, deleting, is_active, owner_reference
-from envtest.controllers.reflector import Event
-from envtest.controllers.writes import PODS, Create, Delete, Patch, PendingEvent, Resource, Write, Writes
+from envtest.controllers.reflector import StoreEvent
+from envtest.controllers.writes import PODS, CreateWrite, DeleteWrite, PatchWrite, PendingEvent, Resource, Write, Writes
 from envtest.groups.common.label_selectors import selects
 from opsdk.errors import ApiError
 from opsdk.structured_merge.value import JsonObject
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PodPlan:
     """What to write, and in how many seconds to look again."""
 
     writes: Writes
@@ -58,11 +58,11 @@ def _finalizers(pod: JsonObject) -> list[str]:
     return list(pod["metadata"].get("finalizers") or ())
 
 
-def _owners(pod: JsonObject, owners: list[JsonObject], finalizers: list[str]) -> Patch:
+def _owners(pod: JsonObject, owners: list[JsonObject], finalizers: list[str]) -> PatchWrite:
     meta = {"ownerReferences": owners or None, "resourceVersion": pod["metadata"]["resourceVersion"]}
     if finalizers != _finalizers(pod):
         meta["finalizers"] = finalizers or None
-    return Patch(PODS, pod, {"metadata": meta})
+    return PatchWrite(PODS, pod, {"metadata": meta})
 
 
 def selector_of(owner: JsonObject) -> JsonObject:
@@ -71,23 +71,23 @@ def selector_of(owner: JsonObject) -> JsonObject:
     return {"matchLabels": selector} if owner.get("kind") == "ReplicationController" else selector
 
 
-def make_pod(pod: JsonObject, owner: JsonObject) -> Create:
+def make_pod(pod: JsonObject, owner: JsonObject) -> CreateWrite:
     """The creation of an owner's pod, and what is told of it."""
     done = PendingEvent(owner, "SuccessfulCreate", "Created pod: {name}")
-    return Create(
+    return CreateWrite(
         PODS, pod, note=done, failure=PendingEvent(owner, "FailedCreate", "Error creating: {error}", warning=True)
     )
 
 
-def remove_pod(pod: JsonObject, owner: JsonObject) -> Delete:
+def remove_pod(pod: JsonObject, owner: JsonObject) -> DeleteWrite:
     """The deletion of an owner's pod, and what is told of it."""
     done = PendingEvent(owner, "SuccessfulDelete", f"Deleted pod: {pod['metadata']['name']}")
     failure = PendingEvent(owner, "FailedDelete", "Error deleting: {error}", warning=True)
-    return Delete(PODS, pod, note=done, failure=failure)
+    return DeleteWrite(PODS, pod, note=done, failure=failure)
 
 
 # ------------------------------------------------------------------ shell
-class PodOwnerController(Controller):
+class PodOwnerController(SimulatedController):
     """Looks at an owner whenever it or one of its pods changes, or a pod comes that it could take in.
 
     Attributes:
@@ -110,7 +110,7 @@ class PodOwnerController(Controller):
         self.informers.on(self.resource, self.add)
         self.informers.on(PODS, self._pod)
 
-    def _pod(self, event: Event) -> None:
+    def _pod(self, event: StoreEvent) -> None:
         for obj in (event.old, event.new):
             owner = None if obj is None else controller_of(obj)
             if obj is not None and owner is not None and owner.get("kind") == self.resource.kind:
@@ -125,7 +125,7 @@ class PodOwnerController(Controller):
                 self.queue.add(self.resource.key(namespace, owner["metadata"]["name"]))
 
     async def reconcile(self, key: str) -> float | None:
-        """See `Controller`."""
+        """See `SimulatedController`."""
         owner = self.informers.get(key)
         if owner is None:
             return None
@@ -153,7 +153,7 @@ class PlanningController(PodOwnerController):
     """One whose steps are pure plans."""
 
     @abstractmethod
-    def plan(self, owner: JsonObject, pods: Sequence[JsonObject], loose: Sequence[JsonObject], failed: str) -> Plan:
+    def plan(self, owner: JsonObject, pods: Sequence[JsonObject], loose: Sequence[JsonObject], failed: str) -> PodPlan:
         """What to do; see `step`."""
 
     async def step(

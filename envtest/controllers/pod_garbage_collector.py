@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from envtest.controllers.controller import Controller, ControllerContext
+from envtest.controllers.controller import ControllerContext, SimulatedController
 from envtest.controllers.node_lifecycle import disrupted
 from envtest.controllers.objects import age_order, deleting, phase_of, with_status
-from envtest.controllers.reflector import Event
-from envtest.controllers.writes import NODES, PODS, Delete, Update, Writes
+from envtest.controllers.reflector import StoreEvent
+from envtest.controllers.writes import NODES, PODS, DeleteWrite, UpdateWrite, Writes
 from opsdk.structured_merge.value import JsonObject
 
 _QUARANTINE = 40.0
@@ -23,26 +23,26 @@ def orphaned(pod: JsonObject, now: datetime) -> Writes:
     """The writes that end a pod whose node is gone."""
     phase = {} if phase_of(pod) in ("Succeeded", "Failed") else {"phase": "Failed"}
     update = disrupted(pod, "DeletionByPodGC", "PodGC: node no longer exists", now, **phase)
-    return [*([update] if update else []), Delete(PODS, pod, grace=0)]
+    return [*([update] if update else []), DeleteWrite(PODS, pod, grace=0)]
 
 
 def never_ran(pod: JsonObject) -> Writes:
     """The writes that end a deleted pod that no node has to let go of."""
     failed = with_status(pod, {**(pod.get("status") or {}), "phase": "Failed"})
     ended = phase_of(pod) in ("Succeeded", "Failed")
-    updates = [] if ended else [Update(PODS, failed, "status")]
+    updates = [] if ended else [UpdateWrite(PODS, failed, "status")]
     held = pod["metadata"].get("finalizers")
-    return [*updates, *([] if ended and held else [Delete(PODS, pod, grace=0)])]
+    return [*updates, *([] if ended and held else [DeleteWrite(PODS, pod, grace=0)])]
 
 
 def too_many(finished: Sequence[JsonObject], limit: int = _MANY) -> Writes:
     """The deletions of finished pods beyond a limit, the oldest first."""
     going = sorted(finished, key=age_order)[: max(len(finished) - limit, 0)]
-    return [Delete(PODS, p, grace=0) for p in going]
+    return [DeleteWrite(PODS, p, grace=0) for p in going]
 
 
 # ------------------------------------------------------------------ shell
-class PodCollector(Controller):
+class PodCollector(SimulatedController):
     """``pod-garbage-collector``: keys of pods, and an empty one for finished pods."""
 
     name = "pod-garbage-collector"
@@ -53,7 +53,7 @@ class PodCollector(Controller):
         self._finished = 0
 
     def restored(self) -> None:
-        """See `Controller`."""
+        """See `SimulatedController`."""
         self._gone.clear()
 
     def wire(self) -> None:
@@ -61,7 +61,7 @@ class PodCollector(Controller):
         self.informers.on(PODS, self._pod)
         self.informers.on(NODES, self._node)
 
-    def _pod(self, event: Event) -> None:
+    def _pod(self, event: StoreEvent) -> None:
         ended = [o is not None and phase_of(o) in ("Succeeded", "Failed") for o in (event.old, event.new)]
         self._finished += ended[1] - ended[0]
         if self._finished > _MANY:
@@ -74,7 +74,7 @@ class PodCollector(Controller):
         if lost or (deleting(new) and not name):
             self.queue.add(event.key)
 
-    def _node(self, event: Event) -> None:
+    def _node(self, event: StoreEvent) -> None:
         name = event.obj["metadata"]["name"]
         if event.new is not None:
             self._gone.pop(name, None)
@@ -84,7 +84,7 @@ class PodCollector(Controller):
                 self.queue.add(key)
 
     async def reconcile(self, key: str) -> float | None:
-        """See `Controller`."""
+        """See `SimulatedController`."""
         if not key:
             finished = [p for p in self.informers.all(PODS).values() if phase_of(p) in ("Succeeded", "Failed")]
             await self.write(too_many(finished))

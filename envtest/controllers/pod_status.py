@@ -25,7 +25,7 @@ _PAUSES = (0.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
+class PodTransition:
     """Into which state a pod is moved, and what shows of it."""
 
     to: State
@@ -125,7 +125,7 @@ def _resized(container: JsonObject, found: JsonObject) -> bool:
 
 
 # ------------------------------------------------------------------ writing
-def status_in(pod: JsonObject, move: Move) -> JsonObject:
+def status_in(pod: JsonObject, move: PodTransition) -> JsonObject:
     """The status of a pod that is moved."""
     status = dict(pod.get("status") or {})
     status["phase"] = "Running" if move.up else "Pending" if move.to in _BEFORE else move.to.value
@@ -148,7 +148,7 @@ def status_in(pod: JsonObject, move: Move) -> JsonObject:
     return status
 
 
-def _conditions(pod: JsonObject, move: Move, unready: list[str]) -> list[JsonObject]:
+def _conditions(pod: JsonObject, move: PodTransition, unready: list[str]) -> list[JsonObject]:
     conditions = conditions_of(pod)
     ended = {State.SUCCEEDED: "PodCompleted", State.FAILED: "PodFailed"}.get(move.to, "")
     text = f"containers with unready status: [{' '.join(unready)}]"
@@ -182,7 +182,7 @@ def _shut(pod: JsonObject) -> str:
     return ", ".join(texts)
 
 
-def _container(container: JsonObject, pod: JsonObject, move: Move) -> JsonObject:
+def _container(container: JsonObject, pod: JsonObject, move: PodTransition) -> JsonObject:
     before = _known(pod, "containerStatuses").get(container["name"]) or {}
     status = _base(container, pod, before)
     was = before.get("state") or {}
@@ -225,7 +225,7 @@ def _base(container: JsonObject, pod: JsonObject, before: JsonObject) -> JsonObj
     return status
 
 
-def _run(before: JsonObject, move: Move, container: JsonObject) -> JsonObject:
+def _run(before: JsonObject, move: PodTransition, container: JsonObject) -> JsonObject:
     """It runs on, or again: what ended, or has another image now, is started anew."""
     was = before.get("state") or {}
     fresh = before.get("image") in (None, container.get("image", ""))
@@ -239,7 +239,7 @@ def _run(before: JsonObject, move: Move, container: JsonObject) -> JsonObject:
     return status
 
 
-def _crash(container: JsonObject, pod: JsonObject, move: Move, was: JsonObject) -> JsonObject:
+def _crash(container: JsonObject, pod: JsonObject, move: PodTransition, was: JsonObject) -> JsonObject:
     ended = {"terminated": _terminated({"containerID": ""}, was, move)}
     pause = pause_before_restart(pod)
     if not pause:
@@ -251,7 +251,7 @@ def _crash(container: JsonObject, pod: JsonObject, move: Move, was: JsonObject) 
     return {"state": {"waiting": {"reason": "CrashLoopBackOff", "message": text}}, "lastState": ended}
 
 
-def _terminated(status: JsonObject, was: JsonObject, move: Move) -> JsonObject:
+def _terminated(status: JsonObject, was: JsonObject, move: PodTransition) -> JsonObject:
     started = (was.get("running") or {}).get("startedAt", move.now)
     terminated = {
         "exitCode": move.code,
@@ -264,7 +264,7 @@ def _terminated(status: JsonObject, was: JsonObject, move: Move) -> JsonObject:
     return {**terminated, "containerID": status["containerID"]} if status.get("containerID") else terminated
 
 
-def _init(container: JsonObject, pod: JsonObject, move: Move) -> JsonObject:
+def _init(container: JsonObject, pod: JsonObject, move: PodTransition) -> JsonObject:
     before = _known(pod, "initContainerStatuses").get(container["name"]) or {}
     status = _base(container, pod, before)
     was = before.get("state") or {}
@@ -272,7 +272,7 @@ def _init(container: JsonObject, pod: JsonObject, move: Move) -> JsonObject:
         if move.up or move.to is State.INITIALIZING or (move.to in _BEFORE and "running" in was):
             return {**status, "ready": True, "started": True, **_run(before, move, container)}
         if "running" in was:
-            ended = Move(to=State.SUCCEEDED, now=move.now, code=0)
+            ended = PodTransition(to=State.SUCCEEDED, now=move.now, code=0)
             return {**status, "started": False, "state": {"terminated": _terminated(status, was, ended)}}
     if move.to in _BEFORE and "terminated" not in was and not (move.to is State.WAITING and "running" in was):
         first = next(iter(_ordinary(pod)), None)
@@ -284,18 +284,18 @@ def _init(container: JsonObject, pod: JsonObject, move: Move) -> JsonObject:
         return {**status, "ready": done, "started": False, "state": was}
     if move.to is State.FAILED and "running" in was:
         return {**status, "started": False, "state": {"terminated": _terminated(status, was, move)}}
-    ended = Move(to=State.SUCCEEDED, now=move.now, code=0)
+    ended = PodTransition(to=State.SUCCEEDED, now=move.now, code=0)
     state = {"terminated": _terminated(status, was, ended)}
     return {**status, "ready": not is_sidecar(container), "started": False, "state": state}
 
 
-def _debugging(container: JsonObject, pod: JsonObject, move: Move) -> JsonObject:
+def _debugging(container: JsonObject, pod: JsonObject, move: PodTransition) -> JsonObject:
     before = _known(pod, "ephemeralContainerStatuses").get(container["name"]) or {}
     return {**_base(container, pod, before), **_run(before, move, container)}
 
 
 # ------------------------------------------------------------------ the end
-def ending(pod: JsonObject, move: Move | None, *, killed: bool) -> tuple[State, int]:
+def ending(pod: JsonObject, move: PodTransition | None, *, killed: bool) -> tuple[State, int]:
     """How a pod ends that was deleted: as a rule says, else by its restart policy; killed ones always badly."""
     if killed:
         return State.FAILED, 137

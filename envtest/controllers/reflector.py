@@ -21,7 +21,7 @@ DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions/"
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class StoreEvent:
     """One object was created (`old` None), changed, or removed (`new` None)."""
 
     resource: Resource
@@ -37,10 +37,10 @@ class Event:
         return current
 
 
-Handler = Callable[[Event], None]
+Handler = Callable[[StoreEvent], None]
 
 
-class Reflector:
+class StorageReflector:
     """The objects of one kind."""
 
     def __init__(self, storage: Storage, resource: Resource, emit: Handler) -> None:
@@ -52,7 +52,7 @@ class Reflector:
         self._stopped = False
 
     def __repr__(self) -> str:
-        return f"<Reflector of {len(self.objects)} {self.resource.plural}>"
+        return f"<StorageReflector of {len(self.objects)} {self.resource.plural}>"
 
     def sync(self) -> None:
         """Take the present state, and watch from there on."""
@@ -73,9 +73,9 @@ class Reflector:
         else:
             self.objects[key] = obj
         if old is not None and obj is not None and old["metadata"]["uid"] != obj["metadata"]["uid"]:
-            self._emit(Event(self.resource, key, old, None))
+            self._emit(StoreEvent(self.resource, key, old, None))
             old = None
-        self._emit(Event(self.resource, key, old, obj))
+        self._emit(StoreEvent(self.resource, key, old, obj))
 
     async def drain(self) -> None:
         """Take in what waits; does not suspend."""
@@ -132,7 +132,7 @@ class SharedInformers:
 
     def __init__(self, storage: Storage, resources: Iterable[Resource]) -> None:
         self._storage = storage
-        self._reflectors: dict[str, Reflector] = {}
+        self._reflectors: dict[str, StorageReflector] = {}
         self._by_kind: dict[tuple[str, str], Resource] = {}
         self._owned = _Owned()
         self._loose: dict[str, dict[str, None]] = {}
@@ -153,7 +153,7 @@ class SharedInformers:
         for reflector in list(self._reflectors.values()):
             self._begin(reflector)
 
-    def _begin(self, reflector: Reflector) -> None:
+    def _begin(self, reflector: StorageReflector) -> None:
         if self._tasks is not None:
             reflector.sync()
             self._tasks.start(reflector.follow(), name=f"reflector of {reflector.resource.prefix}")
@@ -171,13 +171,13 @@ class SharedInformers:
                 await reflector.drain()
 
     # -------------------------------------------------------------- kinds
-    def _add(self, resource: Resource) -> Reflector:
-        reflector = Reflector(self._storage, resource, self._emit)
+    def _add(self, resource: Resource) -> StorageReflector:
+        reflector = StorageReflector(self._storage, resource, self._emit)
         self._reflectors[resource.prefix] = reflector
         self._by_kind[resource.group, resource.kind] = resource
         return reflector
 
-    def _define(self, event: Event) -> None:
+    def _define(self, event: StoreEvent) -> None:
         """A definition of a custom resource came, changed or went."""
         resource = _defined(event.obj)
         reflector = self._reflectors.get(resource.prefix)
@@ -246,14 +246,14 @@ class SharedInformers:
         """Call `handler` for every event."""
         self._all.append(handler)
 
-    def _emit(self, event: Event) -> None:
+    def _emit(self, event: StoreEvent) -> None:
         self._index(event)
         if event.resource.prefix == DEFINITIONS:
             self._define(event)
         for handler in (*self._handlers.get(event.resource.prefix, ()), *self._all):
             handler(event)
 
-    def _index(self, event: Event) -> None:
+    def _index(self, event: StoreEvent) -> None:
         before, after = owner_uids(event.old), owner_uids(event.new)
         if before or after:
             self._owned.move(event.key, before, after)

@@ -20,9 +20,9 @@ from envtest.controllers.objects import (
     with_status,
     without_zeros,
 )
-from envtest.controllers.pod_control import Plan, PlanningController, claim, make_pod, remove_pod
+from envtest.controllers.pod_control import PlanningController, PodPlan, claim, make_pod, remove_pod
 from envtest.controllers.pod_ranking import first_to_go
-from envtest.controllers.writes import PODS, REPLICA_SETS, REPLICATION_CONTROLLERS, PendingEvent, Update, Write
+from envtest.controllers.writes import PODS, REPLICA_SETS, REPLICATION_CONTROLLERS, PendingEvent, UpdateWrite, Write
 from opsdk.structured_merge.value import JsonObject
 
 _AT_ONCE = 500
@@ -38,7 +38,7 @@ def plan(
     *,
     failed: str = "",
     crowd: dict[str, int] | None = None,
-) -> Plan:
+) -> PodPlan:
     """One step: adopt and release, create or delete, count.
 
     `failed` says why pods cannot be made; `crowd` how many related pods each node runs.
@@ -51,8 +51,8 @@ def plan(
     status, again = count(replica_set, claimed, now, failed=failed)
     if status != (replica_set.get("status") or {}):
         resource = REPLICA_SETS if replica_set["kind"] == REPLICA_SETS.kind else REPLICATION_CONTROLLERS
-        writes.append(Update(resource, with_status(replica_set, status), "status"))
-    return Plan(writes, again)
+        writes.append(UpdateWrite(resource, with_status(replica_set, status), "status"))
+    return PodPlan(writes, again)
 
 
 def _fill(
@@ -107,7 +107,7 @@ class ReplicaSetController(PlanningController):
     name = "replicaset"
     resource = REPLICA_SETS
 
-    def plan(self, owner: JsonObject, pods: Sequence[JsonObject], loose: Sequence[JsonObject], failed: str) -> Plan:
+    def plan(self, owner: JsonObject, pods: Sequence[JsonObject], loose: Sequence[JsonObject], failed: str) -> PodPlan:
         """See `PlanningController`."""
         crowd = self._crowd(owner) if len(pods) > replicas_of(owner) else None
         return plan(owner, pods, loose, self.context.now(), failed=failed, crowd=crowd)

@@ -120,25 +120,25 @@ def next_revision(new: JsonObject | None, old: Sequence[JsonObject]) -> int:
 
 # ------------------------------------------------------------------ numbers
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RollingLimits:
     """How many pods there may be above, and how many may be missing below, what is wanted."""
 
     surge: int
     unavailable: int
 
 
-def limits(deployment: JsonObject) -> Limits:
+def limits(deployment: JsonObject) -> RollingLimits:
     """The bounds of a rolling update; zeros for `Recreate`."""
     strategy = deployment["spec"].get("strategy") or {}
     replicas = replicas_of(deployment)
     if strategy.get("type", "RollingUpdate") != "RollingUpdate":
-        return Limits(0, 0)
+        return RollingLimits(0, 0)
     rolling = strategy.get("rollingUpdate") or {}
     surge = scaled(rolling.get("maxSurge", "25%"), replicas, up=True)
     unavailable = scaled(rolling.get("maxUnavailable", "25%"), replicas, up=False)
     if not surge and not unavailable:
         unavailable = 1  # otherwise nothing could ever move
-    return Limits(surge, min(unavailable, replicas))
+    return RollingLimits(surge, min(unavailable, replicas))
 
 
 def scaled(value: int | str, total: int, *, up: bool) -> int:

@@ -101,7 +101,7 @@ def short_of(asked: Amounts, node: JsonObject, others: Iterable[JsonObject]) -> 
 
 # ------------------------------------------------------------------ the decision
 @dataclass(frozen=True, slots=True)
-class Place:
+class Placement:
     """The node for a pod, or (``node`` empty) why there is none."""
 
     node: str = ""
@@ -109,7 +109,7 @@ class Place:
 
 
 @dataclass(slots=True)
-class Search:
+class NodeFilter:
     """Nodes are looked at one by one; `pods` are those of each node, by its name."""
 
     pod: JsonObject
@@ -139,17 +139,17 @@ class Search:
 
 def schedule(
     pod: JsonObject, nodes: Sequence[JsonObject], pods: Mapping[str, Sequence[JsonObject]] | None = None
-) -> Place:
+) -> Placement:
     """Where a pod goes; `pods` by node say what is taken."""
     if not nodes:
-        return Place(message="no nodes available to schedule pods")
-    search = Search(pod, pods or {})
+        return Placement(message="no nodes available to schedule pods")
+    search = NodeFilter(pod, pods or {})
     for node in nodes:
         search.look(node)
     if search.fitting:
         # Spread without state: by the pod's uid.
-        return Place(sorted(search.fitting)[_number(pod) % len(search.fitting)])
-    return Place(message=_message(search.reasons, len(nodes)))
+        return Placement(sorted(search.fitting)[_number(pod) % len(search.fitting)])
+    return Placement(message=_message(search.reasons, len(nodes)))
 
 
 def _number(pod: JsonObject) -> int:

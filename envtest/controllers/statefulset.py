@@ -17,19 +17,19 @@ from envtest.controllers.objects import (
     with_status,
     without_zeros,
 )
-from envtest.controllers.pod_control import Plan, PlanningController, claim
-from envtest.controllers.reflector import Event
+from envtest.controllers.pod_control import PlanningController, PodPlan, claim
+from envtest.controllers.reflector import StoreEvent
 from envtest.controllers.rollout import scaled
 from envtest.controllers.writes import (
     CLAIMS,
     PODS,
     REVISIONS,
     STATEFUL_SETS,
-    Create,
-    Delete,
-    Patch,
+    CreateWrite,
+    DeleteWrite,
+    PatchWrite,
     PendingEvent,
-    Update,
+    UpdateWrite,
     Write,
 )
 from opsdk.apiserver.serializer.deep_copy import copy_tree
@@ -39,7 +39,7 @@ _NAME, _INDEX = "statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-in
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class StatefulSetView:
     """What a decision is made of: the set, its pods by ordinal, its revisions, and by name the claims there are."""
 
     owner: JsonObject
@@ -109,37 +109,37 @@ def revision_of(pod: JsonObject) -> str:
     return str((pod["metadata"].get("labels") or {}).get(controller_history.HASH, ""))
 
 
-def healthy(view: View, pod: JsonObject) -> bool:
+def healthy(view: StatefulSetView, pod: JsonObject) -> bool:
     """Available, and not on its way out."""
     wait = view.wait_for(pod)
     return not deleting(pod) and wait is not None and wait <= 0
 
 
 # ------------------------------------------------------------------ core
-def plan(view: View) -> Plan:
+def plan(view: StatefulSetView) -> PodPlan:
     """One step of a stateful set."""
     if deleting(view.owner):
-        return Plan([])
+        return PodPlan([])
     revisions = controller_history.keep(view.owner, view.revisions)
     moved = _fill(view) or _shrink(view) or _roll(view)
     if view.blocked:
-        moved = [w for w in moved if not isinstance(w, Create)]
+        moved = [w for w in moved if not isinstance(w, CreateWrite)]
     writes: list[Write | PendingEvent] = [*revisions, *retain(view), *moved]
     status = count(view)
     if status != (view.owner.get("status") or {}):
-        writes.append(Update(STATEFUL_SETS, with_status(view.owner, status), "status"))
+        writes.append(UpdateWrite(STATEFUL_SETS, with_status(view.owner, status), "status"))
     used = {view.update, view.current, *(revision_of(p) for p in view.pods.values())}
     writes.extend(controller_history.surplus(view.owner, view.revisions, used))
     waits = [w for p in view.pods.values() if (w := view.wait_for(p)) is not None and w > 0]
-    return Plan(writes, min(waits, default=None))
+    return PodPlan(writes, min(waits, default=None))
 
 
-def _blocked(view: View) -> bool:
+def _blocked(view: StatefulSetView) -> bool:
     """Whether an ordered set has a wanted pod that is missing or not well."""
     return view.ordered and any(n not in view.pods or not healthy(view, view.pods[n]) for n in view.ordinals)
 
 
-def _fill(view: View) -> list[Write | PendingEvent]:
+def _fill(view: StatefulSetView) -> list[Write | PendingEvent]:
     """Make what is missing; an ordered set waits for each pod before the next."""
     writes: list[Write | PendingEvent] = []
     for ordinal in view.ordinals:
@@ -171,10 +171,10 @@ def _lost(owner: JsonObject, pod: JsonObject) -> list[PendingEvent]:
     return [PendingEvent(owner, what[0], text, warning=what[2])]
 
 
-def _remove(owner: JsonObject, pod: JsonObject) -> Delete:
+def _remove(owner: JsonObject, pod: JsonObject) -> DeleteWrite:
     where = f"Pod {pod['metadata']['name']} in StatefulSet {owner['metadata']['name']}"
     done = PendingEvent(owner, "SuccessfulDelete", f"delete {where} successful")
-    return Delete(
+    return DeleteWrite(
         PODS,
         pod,
         note=done,
@@ -182,7 +182,7 @@ def _remove(owner: JsonObject, pod: JsonObject) -> Delete:
     )
 
 
-def _shrink(view: View) -> list[Write | PendingEvent]:
+def _shrink(view: StatefulSetView) -> list[Write | PendingEvent]:
     """Delete what is not wanted, the highest first; an ordered set one at a time, while all others are well."""
     condemned = sorted((n for n in view.pods if n not in view.ordinals), reverse=True)
     if view.ordered:
@@ -195,7 +195,7 @@ def _shrink(view: View) -> list[Write | PendingEvent]:
     return [_remove(view.owner, view.pods[n]) for n in condemned if not deleting(view.pods[n])]
 
 
-def _roll(view: View) -> list[Write | PendingEvent]:
+def _roll(view: StatefulSetView) -> list[Write | PendingEvent]:
     """Delete the last pods of another revision, as many as may be missing; they come back as new ones."""
     partition = view.partition
     if partition is None:
@@ -207,18 +207,18 @@ def _roll(view: View) -> list[Write | PendingEvent]:
     return [_remove(view.owner, p) for p in old[: max(view.unavailable - away, 0)]]
 
 
-def _outdated(view: View, partition: int) -> list[JsonObject]:
+def _outdated(view: StatefulSetView, partition: int) -> list[JsonObject]:
     """Pods of another revision that are to be replaced, the last first."""
     outdated = (view.pods[n] for n in reversed(view.ordinals) if n >= partition and n in view.pods)
     return [p for p in outdated if revision_of(p) != view.update and not deleting(p)]
 
 
-def _all_well_above(view: View, ordinal: int) -> bool:
+def _all_well_above(view: StatefulSetView, ordinal: int) -> bool:
     above = [n for n in view.ordinals if n > ordinal]
     return all(n in view.pods and healthy(view, view.pods[n]) for n in above)
 
 
-def _new(view: View, ordinal: int) -> list[Write | PendingEvent]:
+def _new(view: StatefulSetView, ordinal: int) -> list[Write | PendingEvent]:
     """A pod, and the claims that it needs."""
     owner, spec = view.owner, view.owner["spec"]
     revision = view.update if view.partition is None or ordinal >= view.partition else view.current
@@ -244,14 +244,14 @@ def _new(view: View, ordinal: int) -> list[Write | PendingEvent]:
     where = f"Pod {name} in StatefulSet {owner['metadata']['name']}"
     done = PendingEvent(owner, "SuccessfulCreate", f"create {where} successful")
     failure = PendingEvent(owner, "FailedCreate", f"create {where} failed error: {{error}}", warning=True)
-    return [*_missing_claims(view, name), Create(PODS, pod, note=done, failure=failure)]
+    return [*_missing_claims(view, name), CreateWrite(PODS, pod, note=done, failure=failure)]
 
 
 def _claim_name(template: JsonObject, pod: str) -> str:
     return f"{template['metadata']['name']}-{pod}"
 
 
-def _stale(view: View, pod: str) -> bool:
+def _stale(view: StatefulSetView, pod: str) -> bool:
     """Whether a claim still belongs to a pod of this name that is gone: it is about to go, too."""
     templates = view.owner["spec"].get("volumeClaimTemplates") or ()
     claims = (view.claims.get(_claim_name(t, pod)) for t in templates)
@@ -259,7 +259,7 @@ def _stale(view: View, pod: str) -> bool:
     return any(r.get("kind") == "Pod" and r.get("name") == pod for r in owners)
 
 
-def _missing_claims(view: View, pod: str) -> list[Write | PendingEvent]:
+def _missing_claims(view: StatefulSetView, pod: str) -> list[Write | PendingEvent]:
     writes: list[Write | PendingEvent] = []
     for template in view.owner["spec"].get("volumeClaimTemplates") or ():
         name = _claim_name(template, pod)
@@ -267,7 +267,7 @@ def _missing_claims(view: View, pod: str) -> list[Write | PendingEvent]:
             where = f"Claim {name} Pod {pod} in StatefulSet {view.owner['metadata']['name']}"
             done = PendingEvent(view.owner, "SuccessfulCreate", f"create {where} success")
             failure = PendingEvent(view.owner, "FailedCreate", f"create {where} failed error: {{error}}", warning=True)
-            writes.append(Create(CLAIMS, _claim(view.owner, template, name), note=done, failure=failure))
+            writes.append(CreateWrite(CLAIMS, _claim(view.owner, template, name), note=done, failure=failure))
     return writes
 
 
@@ -288,7 +288,7 @@ def _retention(owner: JsonObject) -> tuple[bool, bool]:
     return policy.get("whenDeleted") == "Delete", policy.get("whenScaled") == "Delete"
 
 
-def retain(view: View) -> list[Write]:
+def retain(view: StatefulSetView) -> list[Write]:
     """The writes after which each pod's claims belong to whom they should go with."""
     templates = view.owner["spec"].get("volumeClaimTemplates") or ()
     with_set, with_pod = _retention(view.owner)
@@ -304,11 +304,13 @@ def retain(view: View) -> list[Write]:
                     "ownerReferences": changed or None,
                     "resourceVersion": claim_found["metadata"]["resourceVersion"],
                 }
-                writes.append(Patch(CLAIMS, claim_found, {"metadata": meta}))
+                writes.append(PatchWrite(CLAIMS, claim_found, {"metadata": meta}))
     return writes
 
 
-def _belonging(found: JsonObject, wanted: Sequence[JsonObject], view: View, pod: JsonObject) -> list[JsonObject] | None:
+def _belonging(
+    found: JsonObject, wanted: Sequence[JsonObject], view: StatefulSetView, pod: JsonObject
+) -> list[JsonObject] | None:
     """The owners of a claim, None where they are right; those that others have set stay."""
     before = list(found["metadata"].get("ownerReferences") or ())
     names = {(view.owner["kind"], view.owner["metadata"]["name"]), ("Pod", pod["metadata"]["name"])}
@@ -317,7 +319,7 @@ def _belonging(found: JsonObject, wanted: Sequence[JsonObject], view: View, pod:
     return None if {r.get("uid") for r in before} == {r.get("uid") for r in after} else after
 
 
-def count(view: View) -> JsonObject:
+def count(view: StatefulSetView) -> JsonObject:
     """The status."""
     before = view.owner.get("status") or {}
     pods = [p for p in view.pods.values() if phase_of(p) not in ("Succeeded", "Failed")]
@@ -358,18 +360,18 @@ class StatefulSetController(PlanningController):
         self.informers.on(REVISIONS, self._revision)
         self.informers.on(CLAIMS, self._claim)
 
-    def _claim(self, event: Event) -> None:
+    def _claim(self, event: StoreEvent) -> None:
         namespace = event.obj["metadata"]["namespace"]
         for owner in self.informers.in_namespace(STATEFUL_SETS, namespace) if event.new is None else ():
             if owner["spec"].get("volumeClaimTemplates"):
                 self.queue.add(STATEFUL_SETS.key(namespace, owner["metadata"]["name"]))
 
-    def _revision(self, event: Event) -> None:
+    def _revision(self, event: StoreEvent) -> None:
         for ref in event.obj["metadata"].get("ownerReferences") or ():
             if ref.get("kind") == self.resource.kind and event.new is None:
                 self.queue.add(self.resource.key(event.obj["metadata"]["namespace"], ref["name"]))
 
-    def plan(self, owner: JsonObject, pods: Sequence[JsonObject], loose: Sequence[JsonObject], failed: str) -> Plan:
+    def plan(self, owner: JsonObject, pods: Sequence[JsonObject], loose: Sequence[JsonObject], failed: str) -> PodPlan:
         """See `PlanningController`."""
         claimed, moves = claim(owner, pods, [p for p in loose if self._named(owner, p)])
         meta = owner["metadata"]
@@ -377,11 +379,11 @@ class StatefulSetController(PlanningController):
         wants = bool(owner["spec"].get("volumeClaimTemplates"))
         claims = self.informers.in_namespace(CLAIMS, meta["namespace"]) if wants else ()
         there = {c["metadata"]["name"]: c for c in claims}
-        view = View(
+        view = StatefulSetView(
             owner, {ordinal_of(p): p for p in claimed}, revisions, there, self.context.now(), blocked=bool(failed)
         )
         result = plan(view)
-        return Plan([*moves, *result.writes], result.again)
+        return PodPlan([*moves, *result.writes], result.again)
 
     @staticmethod
     def _named(owner: JsonObject, pod: JsonObject) -> bool:

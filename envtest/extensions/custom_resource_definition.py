@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Protocol
 from urllib.parse import urlsplit
 
-from envtest.data.resources import Row
+from envtest.data.resources import ServedResourceRow
 from envtest.extensions.conversion import bundle_is_bad, validate_conversion
 from envtest.extensions.definition_paths import validate_columns, validate_scale, validate_selectable
 from envtest.extensions.format_warnings import format_warnings
@@ -66,7 +66,7 @@ class DefinitionStrategy(GeneratedStrategy):
     core_metadata = False
     listener: Listener | None = None
 
-    def __init__(self, row: Row, has_status: bool) -> None:
+    def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
         self.returns_deleted = True
 

@@ -46,7 +46,7 @@ _EMBEDDED_ONLY = frozenset({
 })  # fmt: skip
 
 
-class Kind(enum.Enum):
+class TargetKind(enum.Enum):
     """On what a suite runs."""
 
     EMBEDDED = "the embedded server"
@@ -57,12 +57,12 @@ class Kind(enum.Enum):
     """Whatever the kubeconfig says."""
 
 
-def wanted(env: Mapping[str, str] = os.environ) -> Kind:
+def wanted(env: Mapping[str, str] = os.environ) -> TargetKind:
     """What the environment variables ask for."""
     if env.get("USE_EXISTING_CLUSTER", "").lower() in ("true", "1"):
-        return Kind.EXISTING
+        return TargetKind.EXISTING
     variables = ("KUBEBUILDER_ASSETS", "TEST_ASSET_KUBE_APISERVER", "TEST_ASSET_ETCD")
-    return Kind.BINARIES if any(env.get(name) for name in variables) else Kind.EMBEDDED
+    return TargetKind.BINARIES if any(env.get(name) for name in variables) else TargetKind.EMBEDDED
 
 
 def asset(name: str, env: Mapping[str, str] = os.environ) -> Path:
@@ -107,14 +107,14 @@ class ExternalUser:
     config: Config
 
 
-class Target(Closing):
+class ClusterTarget(Closing):
     """A cluster that is not ours; an async context manager with what `Environment` and it have in common.
 
     Attributes:
         kind: on what it runs.
     """
 
-    kind: Kind
+    kind: TargetKind
 
     def __init__(self, *, crds: Sequence[JsonObject] = (), crd_paths: Sequence[Path | str] = ()) -> None:
         self._crds, self._crd_paths = crds, crd_paths
@@ -178,10 +178,10 @@ class Target(Closing):
         return self
 
 
-class ExistingCluster(Target):
+class ExistingCluster(ClusterTarget):
     """The cluster of the kubeconfig; nothing is started, what was installed stays."""
 
-    kind = Kind.EXISTING
+    kind = TargetKind.EXISTING
 
     async def _begin(self) -> Config:
         from opsdk.rest.load import load_config  # noqa: PLC0415 - reads files only when it is meant
@@ -193,10 +193,10 @@ class ExistingCluster(Target):
         return ExternalUser(name, replace(self.config, impersonate=Impersonate(user=name, groups=tuple(groups))))
 
 
-class RealBinaries(Target):
+class RealBinaries(ClusterTarget):
     """etcd and kube-apiserver as child processes, with the flags that Go's envtest gives them."""
 
-    kind = Kind.BINARIES
+    kind = TargetKind.BINARIES
 
     def __init__(
         self,
@@ -280,9 +280,9 @@ class RealBinaries(Target):
         return ExternalUser(name, replace(config, client_cert_data=pair.cert, client_key_data=pair.key))
 
 
-def target(kind: Kind, **options: Any) -> Target:
+def target(kind: TargetKind, **options: Any) -> ClusterTarget:
     """The cluster of a kind."""
-    return ExistingCluster(**options) if kind is Kind.EXISTING else RealBinaries(**options)
+    return ExistingCluster(**options) if kind is TargetKind.EXISTING else RealBinaries(**options)
 
 
 # ------------------------------------------------------------------ commands

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from envtest.plane.admission_webhooks import GROUP, Plane
+from envtest.plane.admission_webhooks import GROUP, WebhookPlane
 from opsdk.apimachinery.selectors import Selector
 from opsdk.apiserver.admission.policies.matcher import PolicyDependencies
 from opsdk.apiserver.admission.policies.plugins import MutatingPolicies, ValidatingPolicies
@@ -19,7 +19,7 @@ from opsdk.errors import NotFoundError
 from opsdk.structured_merge.value import JsonObject
 
 
-def install(plane: Plane, hooks: HookPorts, authorizer: Authorizer) -> None:
+def install(plane: WebhookPlane, hooks: HookPorts, authorizer: Authorizer) -> None:
     """Add both plugins to the chain; they match requests as webhooks do."""
     ports = PolicyDependencies(
         equivalents=hooks.equivalents, namespace=hooks.namespace, params=ParamKinds(plane), authorizer=authorizer
@@ -28,7 +28,7 @@ def install(plane: Plane, hooks: HookPorts, authorizer: Authorizer) -> None:
     plane.admission.add("ValidatingAdmissionPolicy", ValidatingPolicies(_configured(plane, "validating"), ports))
 
 
-def _configured(plane: Plane, sort: str) -> PolicySource:
+def _configured(plane: WebhookPlane, sort: str) -> PolicySource:
     policies = plane.stores[f"{GROUP}/{sort}admissionpolicies"]
     bindings = plane.stores[f"{GROUP}/{sort}admissionpolicybindings"]
 
@@ -41,7 +41,7 @@ def _configured(plane: Plane, sort: str) -> PolicySource:
 class ParamKinds:
     """Finds what is served by its kind."""
 
-    def __init__(self, plane: Plane) -> None:
+    def __init__(self, plane: WebhookPlane) -> None:
         self._plane = plane
 
     def __repr__(self) -> str:

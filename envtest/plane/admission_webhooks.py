@@ -28,7 +28,7 @@ from opsdk.structured_merge.value import JsonObject
 GROUP = "admissionregistration.k8s.io"
 
 
-class Plane(Protocol):
+class WebhookPlane(Protocol):
     """What is needed of a control plane."""
 
     storage: Storage
@@ -38,7 +38,7 @@ class Plane(Protocol):
     admission: Chain
 
 
-def install(plane: Plane, client: WebhookClient, evaluate: Evaluate | None = None) -> WebhookDependencies:
+def install(plane: WebhookPlane, client: WebhookClient, evaluate: Evaluate | None = None) -> WebhookDependencies:
     """Add both plugins to the chain; `evaluate` judges match conditions."""
     namespaces = plane.stores["/namespaces"]
 
@@ -65,7 +65,7 @@ def _all(store: GenericStore) -> Callable[[], Sequence[JsonObject]]:
 class Versions:
     """Which resources show the same objects: those that keep them in the same place."""
 
-    def __init__(self, plane: Plane) -> None:
+    def __init__(self, plane: WebhookPlane) -> None:
         self._plane = plane
 
     def __repr__(self) -> str:
@@ -104,14 +104,14 @@ class Versions:
         return {**target.model.from_storage(stored), "apiVersion": target.info.kind_api_version}
 
 
-class Services:
+class ServiceResolver:
     """Finds who answers for a Service: its endpoints, else its cluster address."""
 
     def __init__(self, stores: Mapping[str, GenericStore]) -> None:
         self._stores = stores
 
     def __repr__(self) -> str:
-        return "<Services>"
+        return "<ServiceResolver>"
 
     def __call__(self, namespace: str, name: str, port: int) -> tuple[str, int]:
         """See `opsdk.apiserver.webhook_client.client.Resolve`."""

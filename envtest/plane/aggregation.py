@@ -7,7 +7,7 @@ from typing import Protocol
 
 from envtest.extensions.server import ExtensionServer
 from envtest.groups.apiregistration.strategy import SERVICES, ApiServiceStrategy
-from envtest.plane.admission_webhooks import Services
+from envtest.plane.admission_webhooks import ServiceResolver
 from envtest.plane.auto_registration import AutoRegistration
 from opsdk.aio.clock import Clock
 from opsdk.apiserver.aggregator.availability import SLICE_OF, Network
@@ -23,7 +23,7 @@ from opsdk.structured_merge.value import JsonObject
 _NETWORK = ("/services", "discovery.k8s.io/endpointslices", "/endpoints")
 
 
-class Plane(Protocol):
+class AggregatedPlane(Protocol):
     """What is needed of a control plane."""
 
     clock: Clock
@@ -33,21 +33,21 @@ class Plane(Protocol):
     webhook_client: WebhookClient
 
 
-def aggregate(plane: Plane, identity: Callable[[], ClientCertificate] | None) -> Aggregator:
+def aggregate(plane: AggregatedPlane, identity: Callable[[], ClientCertificate] | None) -> Aggregator:
     """The aggregator in front of everything else; `identity` is the certificate of the proxy."""
     group, _, resource = SERVICES.partition("/")
     served = plane.core.find(group, "v1", resource)
     assert served is not None
     around = AggregatorDependencies(
         network=lambda namespace, name: network(plane.stores, namespace, name),
-        resolve=Services(plane.stores),
+        resolve=ServiceResolver(plane.stores),
         watched=[plane.stores[name].prefix for name in _NETWORK],
     )
     lines = ConnectionPools(plane.webhook_client.apps, identity=identity)
     return Aggregator(served, plane.core, around, lines, clock=plane.clock)
 
 
-def register(plane: Plane) -> AutoRegistration:
+def register(plane: AggregatedPlane) -> AutoRegistration:
     """What keeps entries for that which is served here."""
     store = plane.stores[SERVICES]
     registration = AutoRegistration(store, plane.clock, plane.extensions.group_versions)

@@ -8,7 +8,7 @@ from ipaddress import IPv4Network
 
 from envtest.admission import plugins
 from envtest.data.messages import write_protobuf
-from envtest.data.resources import Row, rows
+from envtest.data.resources import ServedResourceRow, rows
 from envtest.data.schemas import types
 from envtest.extensions.custom_resource import CustomModel
 from envtest.extensions.custom_resource_definition import DEFINITIONS, DefinitionStrategy
@@ -44,9 +44,9 @@ from envtest.groups.registry import catalogue
 from envtest.groups.resource.rest import CLAIMS, ClaimStore
 from envtest.groups.resource.rest import GROUP as DEVICES
 from envtest.plane import admission_policies
-from envtest.plane.admission_webhooks import Services, install
+from envtest.plane.admission_webhooks import ServiceResolver, install
 from envtest.plane.aggregation import aggregate, register
-from envtest.plane.authenticators import Access, Authenticators
+from envtest.plane.authenticators import AccessOptions, Authenticators
 from envtest.plane.bootstrap import SERVER, bootstrap
 from envtest.plane.event_expiry import EVENTS, EventExpiry
 from envtest.plane.flow_control import FlowControl
@@ -157,23 +157,23 @@ class ControlPlane:
         self,
         *,
         storage: Storage | None = None,
-        access: Access | None = None,
+        access: AccessOptions | None = None,
         service_range: IPv4Network = DEFAULT_RANGE,
-        choice: plugins.Choice = plugins.Choice(),  # noqa: B008 - frozen
+        choice: plugins.PluginSelection = plugins.PluginSelection(),  # noqa: B008 - frozen
         identity: Callable[[], ClientCertificate] | None = None,
         clock: Clock = LOOP_CLOCK,
     ) -> None:
         self.clock = clock
         self._service_range = service_range
         self.storage: Storage = storage or MemoryStorage()
-        self.access = Authenticators(access or Access(), self.storage, clock)
+        self.access = Authenticators(access or AccessOptions(), self.storage, clock)
         self.admission = Chain()
         self.typing = Typing(types())
         self.catalogue = catalogue({DEFINITIONS: DefinitionStrategy}, {DEFINITIONS: definition_defaults})
         self.stores: dict[str, GenericStore] = {}
         self.responders = Responders()
         self.components = ComponentStatuses()
-        self.webhook_client = WebhookClient(resolve=Services(self.stores))
+        self.webhook_client = WebhookClient(resolve=ServiceResolver(self.stores))
         late = _Late()
         self.core = ResourceServer(late, self.admission)
         self._install_all()
@@ -273,7 +273,7 @@ class ControlPlane:
             elif "create" not in row.verbs or "list" not in row.verbs:
                 self._install_review(row)
 
-    def _install_review(self, row: Row) -> None:
+    def _install_review(self, row: ServedResourceRow) -> None:
         """Resources that are only created: nothing of them is kept."""
         authorizer = self.access.authorizer
         resolver = authorizer if isinstance(authorizer, RuleResolver) else None
@@ -314,7 +314,7 @@ class ControlPlane:
         except KeyNotFoundError:
             return None
 
-    def _model(self, row: Row, defaults: Defaults | None = None) -> TypedModel:
+    def _model(self, row: ServedResourceRow, defaults: Defaults | None = None) -> TypedModel:
         info = row.info
         name = types().name_of(info.kind_group or info.group, info.kind_version or info.version, info.kind)
         if name is None:
@@ -323,7 +323,7 @@ class ControlPlane:
         defaults = defaults or (None if row.info.kind_group else self.catalogue.defaults_of(row))
         return model_class(self.typing, name, defaults=defaults, printer=self.catalogue.printer(row))
 
-    def _install_main(self, row: Row, *, has_status: bool) -> None:
+    def _install_main(self, row: ServedResourceRow, *, has_status: bool) -> None:
         strategy = self.catalogue.strategy(row, has_status=has_status)
         prefix = EVENTS if row.info.kind == "Event" else ""
         if row.info.group == RBAC:
@@ -346,7 +346,7 @@ class ControlPlane:
         versions = versions_of(self.typing, row.info.kind)
         self.core.install(InstalledResource(row.info, store, self._model(row), row.verbs, versions=versions))
 
-    def _install_subresource(self, row: Row) -> None:
+    def _install_subresource(self, row: ServedResourceRow) -> None:
         """Those that are built; discovery lists no others."""
         store = self.stores.get(f"{row.info.group}/{row.info.resource}")
         main = self.core.find(row.info.group, row.info.version, row.info.resource)
@@ -368,7 +368,9 @@ class ControlPlane:
             tokens = TokenRequests(store, self.access.key, self.access.find, self.access.names)
             self.core.install(InstalledResource(row.info, tokens, self._model(row, service_account_token.defaults)))
 
-    def _own_subresource(self, row: Row, store: GenericStore) -> ScaleStore | BindingStore | EvictionStore | None:
+    def _own_subresource(
+        self, row: ServedResourceRow, store: GenericStore
+    ) -> ScaleStore | BindingStore | EvictionStore | None:
         """Those with a kind of their own."""
         match row.info.subresource:
             case "scale":
@@ -381,9 +383,9 @@ class ControlPlane:
                 return None
 
     @staticmethod
-    def _part(row: Row, store: GenericStore, main: ResourceInfo) -> StatusStore | UpdateStore | None:
+    def _part(row: ServedResourceRow, store: GenericStore, main: ResourceInfo) -> StatusStore | UpdateStore | None:
         """Those that change one part of the object."""
-        whole = Row(main, ())
+        whole = ServedResourceRow(main, ())
         match row.info.subresource:
             case "status" if isinstance(store.strategy, SigningRequestStrategy):
                 return StatusStore(store, SignatureStrategy(store.strategy))
@@ -400,7 +402,7 @@ class ControlPlane:
             case _:
                 return None
 
-    def _remote(self, row: Row, store: GenericStore) -> LogStore | RunStore | ProxyStore | None:
+    def _remote(self, row: ServedResourceRow, store: GenericStore) -> LogStore | RunStore | ProxyStore | None:
         """Those behind which something runs elsewhere."""
         match row.info.subresource:
             case "log":

@@ -11,7 +11,7 @@ from opsdk.http.server.server import WebServer
 from opsdk.rest.config import Config
 
 
-class Host(Protocol):
+class UserHost(Protocol):
     """What is needed of an environment."""
 
     @property
@@ -32,7 +32,7 @@ class AuthenticatedUser:
         token: a bearer token of theirs.
     """
 
-    def __init__(self, env: Host, user: User, token: str) -> None:
+    def __init__(self, env: UserHost, user: User, token: str) -> None:
         self._env = env
         self.user = user
         self.token = token

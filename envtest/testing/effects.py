@@ -10,7 +10,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from urllib.parse import urlencode
 
-from envtest.testing.effect import Place
+from envtest.testing.effect import FaultScope
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.endpoints.call import Call, Handler
 from opsdk.apiserver.endpoints.status import status_of
@@ -46,7 +46,7 @@ class Fail:
     message: str = ""
     retry_after: int | None = None
 
-    async def apply(self, call: Call, handler: Handler, place: Place) -> HttpResponse:  # noqa: ARG002
+    async def apply(self, call: Call, handler: Handler, place: FaultScope) -> HttpResponse:  # noqa: ARG002
         """See `Effect`."""
         info = call.info
         details: dict[str, object] = {"name": info.name, "group": info.group, "kind": info.resource}
@@ -64,7 +64,7 @@ class Fail:
 class Conflict:
     """A write is refused as if somebody else had been faster; give the rule `times` for a storm."""
 
-    async def apply(self, call: Call, handler: Handler, place: Place) -> HttpResponse:
+    async def apply(self, call: Call, handler: Handler, place: FaultScope) -> HttpResponse:
         """See `Effect`."""
         info = call.info
         what = f"{info.resource}.{info.group}" if info.group else info.resource
@@ -79,7 +79,7 @@ class Delay:
     seconds: float
     jitter: float = 0.0
 
-    async def apply(self, call: Call, handler: Handler, place: Place) -> HttpResponse:
+    async def apply(self, call: Call, handler: Handler, place: FaultScope) -> HttpResponse:
         """See `Effect`."""
         await call.clock.sleep(self.seconds + self.jitter * place.rng.random())
         return await handler(call)
@@ -91,7 +91,7 @@ class Reset:
 
     after_commit: bool = False
 
-    async def apply(self, call: Call, handler: Handler, place: Place) -> HttpResponse:  # noqa: ARG002
+    async def apply(self, call: Call, handler: Handler, place: FaultScope) -> HttpResponse:  # noqa: ARG002
         """See `Effect`."""
         if self.after_commit:
             response = await handler(call)
@@ -108,7 +108,7 @@ class Truncate:
 
     after: int = 0
 
-    async def apply(self, call: Call, handler: Handler, place: Place) -> HttpResponse:  # noqa: ARG002
+    async def apply(self, call: Call, handler: Handler, place: FaultScope) -> HttpResponse:  # noqa: ARG002
         """See `Effect`."""
         response = await handler(call)
         if not isinstance(response, StreamResponse):
@@ -158,7 +158,7 @@ class DropWatch:
     after: int = 0
     cut: bool = False
 
-    async def apply(self, call: Call, handler: Handler, place: Place) -> HttpResponse:  # noqa: ARG002
+    async def apply(self, call: Call, handler: Handler, place: FaultScope) -> HttpResponse:  # noqa: ARG002
         """See `Effect`."""
         return await _watch(call, handler, self._change)
 
@@ -185,7 +185,7 @@ class ExpireWatch:
 
     after: int = 0
 
-    async def apply(self, call: Call, handler: Handler, place: Place) -> HttpResponse:
+    async def apply(self, call: Call, handler: Handler, place: FaultScope) -> HttpResponse:
         """See `Effect`."""
         revision = call.http.query.get("resourceVersion") or "0"
 
@@ -204,7 +204,7 @@ class SlowWatch:
 
     seconds: float
 
-    async def apply(self, call: Call, handler: Handler, place: Place) -> HttpResponse:  # noqa: ARG002
+    async def apply(self, call: Call, handler: Handler, place: FaultScope) -> HttpResponse:  # noqa: ARG002
         """See `Effect`."""
 
         async def change(lines: Lines) -> Lines:
@@ -220,7 +220,7 @@ class SlowWatch:
 class DoubleBookmarks:
     """Each bookmark comes twice."""
 
-    async def apply(self, call: Call, handler: Handler, place: Place) -> HttpResponse:  # noqa: ARG002
+    async def apply(self, call: Call, handler: Handler, place: FaultScope) -> HttpResponse:  # noqa: ARG002
         """See `Effect`."""
         return await _watch(call, handler, self._change)
 
@@ -237,7 +237,7 @@ class DoubleBookmarks:
 class LateBookmarks:
     """Each bookmark comes after the event that follows it, with a resource version of before."""
 
-    async def apply(self, call: Call, handler: Handler, place: Place) -> HttpResponse:  # noqa: ARG002
+    async def apply(self, call: Call, handler: Handler, place: FaultScope) -> HttpResponse:  # noqa: ARG002
         """See `Effect`."""
         return await _watch(call, handler, self._change)
 
@@ -268,7 +268,7 @@ class StaleList:
 
     behind: int = 10
 
-    async def apply(self, call: Call, handler: Handler, place: Place) -> HttpResponse:
+    async def apply(self, call: Call, handler: Handler, place: FaultScope) -> HttpResponse:
         """See `Effect`."""
         query = call.http.query
         if call.info.verb != "list" or query.get("resourceVersion") != "0":

@@ -1,8 +1,8 @@
-"""Faults on demand: the server misbehaves towards the requests that rules mean, as real ones do now and then.
+"""Faults on demand: the server misbehaves for chosen requests, as a real server can.
 
-A rule is a `Match` (which requests), an effect (what happens to them), and when: always, the n-th time, so many times,
-or with a probability. Without rules no request pays for any of this. Requests of the simulated controllers are spared
-unless a rule names their user.
+A rule has a `RequestMatch` (which requests), an effect, and a time: always, the n-th request, a number of requests, or
+a probability. A server without rules has no overhead. Requests of the simulated controllers are unaffected unless a
+rule names their user.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _GROUPS = {"write": WRITES, "read": READS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Match:
+class RequestMatch:
     """Which requests; what is empty may be anything.
 
     Attributes:
@@ -67,7 +67,7 @@ class Match:
 
 
 @dataclass(slots=True, kw_only=True)
-class Rule:
+class FaultRule:
     """A fault that is waiting for its requests; a context manager that ends with it.
 
     Attributes:
@@ -78,14 +78,14 @@ class Rule:
         hits: how many of them were hit.
     """
 
-    match: Match
+    match: RequestMatch
     effect: Effect
     nth: int = 0
     times: int | None = None
     probability: float = 1.0
     seen: int = 0
     hits: int = 0
-    _remove: Callable[[Rule], None] | None = field(default=None, repr=False)
+    _remove: Callable[[FaultRule], None] | None = field(default=None, repr=False)
 
     def strikes(self, call: Call, rng: random.Random) -> bool:
         """Count the request; whether it is hit."""
@@ -126,13 +126,13 @@ class Faults:
         self._server = server
         self._storage = storage
         self._webs = webs
-        self._rules: list[Rule] = []
+        self._rules: list[FaultRule] = []
 
     def __repr__(self) -> str:
         return f"<Faults: {len(self._rules)} rules>"
 
     @property
-    def rules(self) -> list[Rule]:
+    def rules(self) -> list[FaultRule]:
         """The present ones, in the order in which they strike."""
         return list(self._rules)
 
@@ -153,18 +153,18 @@ class Faults:
         nth: int = 0,
         times: int | None = None,
         probability: float = 1.0,
-    ) -> Rule:
-        """From now on; ``with env.faults.add(...):`` until the end of the block. See `Match` and `Rule`."""
+    ) -> FaultRule:
+        """From now on; ``with env.faults.add(...):`` until the end of the block. See `RequestMatch` and `FaultRule`."""
         if not 0.0 <= probability <= 1.0:
             raise ConfigError(f"a probability lies between 0 and 1, not {probability}")
-        match = Match(verb=verb, group=group, resource=resource, namespace=namespace, name=name, user=user)
-        rule = Rule(match=match, effect=effect, nth=nth, times=times, probability=probability, _remove=self._drop)
+        match = RequestMatch(verb=verb, group=group, resource=resource, namespace=namespace, name=name, user=user)
+        rule = FaultRule(match=match, effect=effect, nth=nth, times=times, probability=probability, _remove=self._drop)
         if not self._rules:
             self._server.add_filter(NamedFilter(_FILTER, self._filter))
         self._rules.append(rule)
         return rule
 
-    def _drop(self, rule: Rule) -> None:
+    def _drop(self, rule: FaultRule) -> None:
         self._rules = [r for r in self._rules if r is not rule]
         if not self._rules:
             self._server.remove_filter(_FILTER)

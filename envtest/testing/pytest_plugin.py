@@ -91,7 +91,7 @@ def k8s_env(request: pytest.FixtureRequest) -> Any:
 
     options = _options(request)
     kind = clusters.wanted()
-    if kind is not clusters.Kind.EMBEDDED:
+    if kind is not clusters.TargetKind.EMBEDDED:
         # Other processes do not follow virtual time.
         request.node.add_marker("realtime")
         return _templates(request).target(kind, _only_external(options, kind))

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from envtest.environment import Environment
-from envtest.external.clusters import Kind, Target, target
+from envtest.external.clusters import ClusterTarget, TargetKind, target
 from opsdk.apiserver.storage.memory import MemoryStorage
 from opsdk.apiserver.storage.snapshots import Snapshot
 from opsdk.errors import ConfigError
@@ -25,7 +25,7 @@ class Templates:
 
     def __init__(self) -> None:
         self._made: dict[bytes, Snapshot] = {}
-        self._targets: dict[bytes, Target] = {}
+        self._targets: dict[bytes, ClusterTarget] = {}
 
     def __repr__(self) -> str:
         return f"<Templates: {len(self._made)}>"
@@ -42,7 +42,7 @@ class Templates:
         _add_faults(env, options)
         return env
 
-    def target(self, kind: Kind, options: Mapping[str, Any]) -> Target:
+    def target(self, kind: TargetKind, options: Mapping[str, Any]) -> ClusterTarget:
         """Another cluster, started, with everything installed; the same one for all tests that ask alike."""
         key = _key(options)
         entry = self._targets.get(key)
@@ -74,7 +74,7 @@ def _key(options: Mapping[str, Any]) -> bytes:
     return msgspec.json.encode(dict(options), order="deterministic", enc_hook=str)
 
 
-async def _entered(target: Target) -> None:
+async def _entered(target: ClusterTarget) -> None:
     try:
         await target.start()
     except BaseException:

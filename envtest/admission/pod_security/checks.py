@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from envtest.admission.pod_security.levels import Demand
+from envtest.admission.pod_security.levels import LevelVersion
 from opsdk.apiserver.api_errors import quoted
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
@@ -313,7 +313,7 @@ CHECKS: Final[Sequence[Check]] = (
 """In the order in which they are told."""
 
 
-def _applying(demand: Demand) -> Iterator[Check]:
+def _applying(demand: LevelVersion) -> Iterator[Check]:
     if demand.lenient:
         return
     strict = demand.level == "restricted"
@@ -333,7 +333,7 @@ class Violation:
         return f"{self.reason} ({self.detail})"
 
 
-def violations(demand: Demand, meta: JsonObject, spec: JsonObject) -> list[Violation]:
+def violations(demand: LevelVersion, meta: JsonObject, spec: JsonObject) -> list[Violation]:
     """What of a pod a demand does not allow."""
     pod = Pod(meta, spec, demand.minor)
     return [Violation(c.reason, detail) for c in _applying(demand) if (detail := c.find(pod))]

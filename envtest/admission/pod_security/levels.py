@@ -20,7 +20,7 @@ LATEST: Final = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class LevelVersion:
     """A level as it was in a minor version of Kubernetes."""
 
     level: str = "privileged"
@@ -44,9 +44,9 @@ class Demand:
 class Policy:
     """What is refused, recorded and warned about."""
 
-    enforce: Demand = Demand()
-    audit: Demand = Demand()
-    warn: Demand = Demand()
+    enforce: LevelVersion = LevelVersion()
+    audit: LevelVersion = LevelVersion()
+    warn: LevelVersion = LevelVersion()
 
     @property
     def lenient(self) -> bool:
@@ -66,11 +66,11 @@ def policy_of(labels: Mapping[str, str] | None) -> tuple[Policy, list[Cause]]:
     enforced = values.get(f"{PREFIX}enforce") in LEVELS
     if f"{PREFIX}warn" not in values and enforced and enforce.strictness > warn.strictness:
         minor = warn.minor if f"{PREFIX}warn-version" in values else enforce.minor
-        demands["warn"] = Demand(enforce.level, minor)
+        demands["warn"] = LevelVersion(enforce.level, minor)
     return Policy(**demands), wrong
 
 
-def _demand(labels: Mapping[str, str], mode: str, wrong: list[Cause]) -> Demand:
+def _demand(labels: Mapping[str, str], mode: str, wrong: list[Cause]) -> LevelVersion:
     level, minor = "privileged", LATEST
     name = f"{PREFIX}{mode}"
     if name in labels:
@@ -88,4 +88,4 @@ def _demand(labels: Mapping[str, str], mode: str, wrong: list[Cause]) -> Demand:
         elif version != "latest":
             text = 'must be "latest" or "v1.x"'
             wrong.append(api_errors.invalid_value(f"metadata.labels[{name}]", version, text))
-    return Demand(level, minor)
+    return LevelVersion(level, minor)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from envtest.admission.pod_security.checks import Violation, violations
-from envtest.admission.pod_security.levels import PREFIX, Demand, Policy, policy_of
+from envtest.admission.pod_security.levels import PREFIX, LevelVersion, Policy, policy_of
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.plugin import Plugin, writes
@@ -95,18 +95,18 @@ class PodSecurity(Plugin):
             review.warn(text)
 
 
-def _would_violate(demand: Demand, found: Sequence[Violation]) -> str:
+def _would_violate(demand: LevelVersion, found: Sequence[Violation]) -> str:
     return f'would violate PodSecurity "{demand}": {", ".join(map(str, found))}'
 
 
-def _stricter(new: Demand, old: Demand) -> bool:
+def _stricter(new: LevelVersion, old: LevelVersion) -> bool:
     """Whether pods that were fine may not be any more."""
     if new == old or new.lenient:
         return False
     return new.minor != old.minor or new.strictness > old.strictness
 
 
-def pod_warnings(namespace: str, demand: Demand, pods: Sequence[JsonObject]) -> Iterator[str]:
+def pod_warnings(namespace: str, demand: LevelVersion, pods: Sequence[JsonObject]) -> Iterator[str]:
     """Which pods would not be let in any more; those that break the same are told together."""
     chosen = prioritized(pods)
     broken: dict[str, list[str]] = {}

@@ -17,7 +17,7 @@ class QuotaError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class QuotaRequest:
     """A request to be measured; `old` is the object before an update."""
 
     evaluator: Evaluator
@@ -26,7 +26,7 @@ class Asked:
     now: datetime
 
 
-def fit(quotas: Sequence[JsonObject], asked: Asked) -> list[tuple[JsonObject, Amounts]]:
+def fit(quotas: Sequence[JsonObject], asked: QuotaRequest) -> list[tuple[JsonObject, Amounts]]:
     """The quotas whose usage changes, with what is used then; `QuotaError` where one of them is exceeded."""
     interesting = [quota for quota in quotas if _interesting(quota, asked)]
     more = _more(asked)
@@ -36,7 +36,7 @@ def fit(quotas: Sequence[JsonObject], asked: Asked) -> list[tuple[JsonObject, Am
     return [(quota, used) for quota, used in charges if used != _of(quota, "used")]
 
 
-def _interesting(quota: JsonObject, asked: Asked) -> bool:
+def _interesting(quota: JsonObject, asked: QuotaRequest) -> bool:
     """Whether a quota is about the object; it must know what is used, and the object what it needs."""
     hard, name = _of(quota, "hard"), quota["metadata"]["name"]
     if not asked.evaluator.matches(quota, hard, asked.obj):
@@ -50,7 +50,7 @@ def _interesting(quota: JsonObject, asked: Asked) -> bool:
     return True
 
 
-def _more(asked: Asked) -> Amounts:
+def _more(asked: QuotaRequest) -> Amounts:
     """What the object counts for, on updates only what it did not before."""
     usage = asked.evaluator.usage(asked.obj, asked.now)
     negative = sorted(name for name, amount in usage.items() if amount < ZERO)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from envtest.admission.pod_resources import Amounts
-from envtest.admission.resource_quota.check import Asked, QuotaError, fit, written
+from envtest.admission.resource_quota.check import QuotaError, QuotaRequest, fit, written
 from envtest.admission.resource_quota.evaluators import Registry
 from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.errors import refused
@@ -45,7 +45,7 @@ class ResourceQuota(Plugin):
         evaluator = self._registry.of(info.group, info.resource)
         if evaluator is None or not evaluator.handles(review.operation, review.subresource):
             return
-        attributes = Asked(evaluator=evaluator, obj=review.obj, old=review.old, now=review.call.clock.wall())
+        attributes = QuotaRequest(evaluator=evaluator, obj=review.obj, old=review.old, now=review.call.clock.wall())
         booked: set[str] = set()
         while True:
             remaining = [q for q in self._quotas.of(review.namespace) if q["metadata"]["uid"] not in booked]

@@ -15,7 +15,7 @@ from pathlib import Path
 from envtest.environment import Environment
 from envtest.external.fake_binaries.etcd import KEEP
 from envtest.external.fake_binaries.flags import Flags
-from envtest.external.fake_binaries.program import Program
+from envtest.external.fake_binaries.program import FakeProgram
 from envtest.plane.certificates import Authority
 from envtest.plane.control_plane import VERSION
 from envtest.plane.pki import PKI, read_authority
@@ -161,7 +161,9 @@ async def _kept(flags: Flags) -> Path:
     return Path(json.loads(answer.body)["path"]) / "member"
 
 
-PROGRAM = Program(name="kube-apiserver", version=f"Kubernetes {VERSION['gitVersion']}", switches=_SWITCHES, serve=serve)
+PROGRAM = FakeProgram(
+    name="kube-apiserver", version=f"Kubernetes {VERSION['gitVersion']}", switches=_SWITCHES, serve=serve
+)
 
 if __name__ == "__main__":
     sys.exit(PROGRAM.main())

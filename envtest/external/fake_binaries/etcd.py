@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from envtest.external.fake_binaries.flags import Flags
-from envtest.external.fake_binaries.program import Program
+from envtest.external.fake_binaries.program import FakeProgram
 from opsdk.errors import ConfigError
 from opsdk.http.server.application import asgi
 from opsdk.http.server.request import HttpRequest
@@ -63,7 +63,7 @@ def _options(url: str, flags: Flags) -> ServeOptions:
     return ServeOptions(host=host, port=parts.port or 2379, tls=tls)
 
 
-PROGRAM = Program(name="etcd", version=f"etcd Version: {_VERSION['etcdserver']}", switches=_SWITCHES, serve=serve)
+PROGRAM = FakeProgram(name="etcd", version=f"etcd Version: {_VERSION['etcdserver']}", switches=_SWITCHES, serve=serve)
 
 if __name__ == "__main__":
     sys.exit(PROGRAM.main())

@@ -15,7 +15,7 @@ from opsdk.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Program:
+class FakeProgram:
     """One that stands in for another.
 
     Attributes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from envtest.data.resources import Row
+from envtest.data.resources import ServedResourceRow
 from envtest.groups.apps.validation import (
     validate_controller_revision,
     validate_controller_revision_update,
@@ -29,7 +29,7 @@ TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 class DeploymentStrategy(WorkloadStrategy):
     """Deployments count changes of their annotations too."""
 
-    def __init__(self, row: Row, has_status: bool) -> None:
+    def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
         self.status_keeps = ("ownerReferences", "labels")
 
@@ -120,7 +120,7 @@ class StatefulSetStrategy(WorkloadStrategy):
 class ControllerRevisionStrategy(GeneratedStrategy):
     """Controller revisions: a number and data that stays."""
 
-    def __init__(self, row: Row, has_status: bool) -> None:
+    def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
 
     def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:

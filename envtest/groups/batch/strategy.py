@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from envtest.data.resources import Row
+from envtest.data.resources import ServedResourceRow
 from envtest.groups.batch.validation import (
     UID,
     validate_cron_job,
@@ -29,7 +29,7 @@ _ORPHANS = (
 class JobStrategy(GeneratedStrategy):
     """The selector is made from the uid."""
 
-    def __init__(self, row: Row, has_status: bool) -> None:
+    def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
         self.selectable = {"status.successful": lambda obj: str((obj.get("status") or {}).get("succeeded", 0))}
 
@@ -85,7 +85,7 @@ class JobStrategy(GeneratedStrategy):
 class CronJobStrategy(GeneratedStrategy):
     """A schedule and the template of a job."""
 
-    def __init__(self, row: Row, has_status: bool) -> None:
+    def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
 
     def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:

@@ -133,7 +133,7 @@ def validate_job_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
             yield api_errors.invalid_value(f"spec.{key}", shown(shape, value) if shape else value, _IMMUTABLE)
 
 
-class Waits(NamedTuple):
+class MutableTemplateParts(NamedTuple):
     """What may change of the template of a job that is suspended."""
 
     places: bool
@@ -142,16 +142,16 @@ class Waits(NamedTuple):
     """The resources of their containers."""
 
 
-def _waits(job: JsonObject) -> Waits:
+def _waits(job: JsonObject) -> MutableTemplateParts:
     """Before it has ever begun, where its pods will run; once it is known to rest, what they need as well."""
     status = job.get("status") or {}
     if not job["spec"].get("suspend"):
-        return Waits(places=False, amounts=False)
+        return MutableTemplateParts(places=False, amounts=False)
     idle = _has(job, "Suspended") and not status.get("active")
-    return Waits(places=idle or not status.get("startTime"), amounts=idle)
+    return MutableTemplateParts(places=idle or not status.get("startTime"), amounts=idle)
 
 
-def _fixed_template(spec: JsonObject, waits: Waits) -> JsonObject:
+def _fixed_template(spec: JsonObject, waits: MutableTemplateParts) -> JsonObject:
     """What stays of the template; as long as a job waits, where its pods run may change, and what they need."""
     template: JsonObject = copy_tree(spec.get("template") or {})
     pod = template.get("spec") or {}

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from envtest.data.resources import Row
+from envtest.data.resources import ServedResourceRow
 from envtest.groups.certificates.validation import CERTIFICATE, validate_decisions, validate_signing_request
 from envtest.groups.common.strategy import GeneratedStrategy, StrategyFactory
 from opsdk.apimachinery import validation
@@ -23,7 +23,7 @@ _OWNED: Final = ("spec", "status")
 class SigningRequestStrategy(GeneratedStrategy):
     """See the module."""
 
-    def __init__(self, row: Row, has_status: bool) -> None:
+    def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
         self.selectable = {"spec.signerName": lambda obj: str((obj.get("spec") or {}).get("signerName", ""))}
 

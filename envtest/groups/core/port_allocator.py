@@ -18,7 +18,7 @@ _OUTSIDE: Final = (
 _TAKEN: Final = "provided port is already allocated"
 
 
-class Free(Protocol):
+class PortPool(Protocol):
     """Knows which ports are in use, and by whom."""
 
     @property
@@ -31,7 +31,7 @@ class Free(Protocol):
         ...
 
 
-class Ports:
+class ServicePortAllocation:
     """The ports of one service, while they are chosen; nothing is in use before the service is stored.
 
     Args:
@@ -39,7 +39,7 @@ class Ports:
         uid: whose these are.
     """
 
-    def __init__(self, free: Free, uid: str) -> None:
+    def __init__(self, free: PortPool, uid: str) -> None:
         self._free = free
         self._uid = uid
         self._chosen: set[int] = set()

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from envtest.codec.go_structs import Part, Shape, as_go
+from envtest.codec.go_structs import NullablePart, Shape, as_go
 from envtest.data.flowcontrol import fixed_flow
 from envtest.groups.common import validation
 from opsdk.apimachinery import validation as names
@@ -20,31 +20,36 @@ _VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch",
 _SHARES: Final = "must be a non-negative integer"
 _LEVEL: Final[Shape] = {
     "Type": "",
-    "Limited": Part(
+    "Limited": NullablePart(
         {
             "NominalConcurrencyShares": 0,
-            "LimitResponse": {"Type": "", "Queuing": Part({"Queues": 0, "HandSize": 0, "QueueLengthLimit": 0})},
+            "LimitResponse": {"Type": "", "Queuing": NullablePart({"Queues": 0, "HandSize": 0, "QueueLengthLimit": 0})},
             "LendablePercent": None,
             "BorrowingLimitPercent": None,
         }
     ),
-    "Exempt": Part({"NominalConcurrencyShares": None, "LendablePercent": None}),
+    "Exempt": NullablePart({"NominalConcurrencyShares": None, "LendablePercent": None}),
 }
 _METHOD: Final[Shape] = {"Type": ""}
-_NAMED: Final = Part({"Name": ""})
+_NAMED: Final = NullablePart({"Name": ""})
 _SCHEMA: Final[Shape] = {
     "PriorityLevelConfiguration": {"Name": ""},
     "MatchingPrecedence": 0,
-    "DistinguisherMethod": Part(_METHOD),
-    "Rules": Part(
+    "DistinguisherMethod": NullablePart(_METHOD),
+    "Rules": NullablePart(
         {
-            "Subjects": Part(
-                {"Kind": "", "User": _NAMED, "Group": _NAMED, "ServiceAccount": Part({"Namespace": "", "Name": ""})}
+            "Subjects": NullablePart(
+                {
+                    "Kind": "",
+                    "User": _NAMED,
+                    "Group": _NAMED,
+                    "ServiceAccount": NullablePart({"Namespace": "", "Name": ""}),
+                }
             ),
-            "ResourceRules": Part(
+            "ResourceRules": NullablePart(
                 {"Verbs": None, "APIGroups": None, "Resources": None, "ClusterScope": False, "Namespaces": None}
             ),
-            "NonResourceRules": Part({"Verbs": None, "NonResourceURLs": None}),
+            "NonResourceRules": NullablePart({"Verbs": None, "NonResourceURLs": None}),
         }
     ),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from envtest.data.resources import Row
+from envtest.data.resources import ServedResourceRow
 from envtest.groups.common.strategy import GeneratedStrategy, StrategyFactory
 from envtest.groups.rbac.validation import validate_role, validate_role_binding, validate_role_binding_update
 from opsdk.apiserver.registry.context import Context
@@ -16,7 +16,7 @@ from opsdk.structured_merge.value import JsonObject
 class RoleStrategy(GeneratedStrategy):
     """Rules name verbs, and groups and resources or paths."""
 
-    def __init__(self, row: Row, has_status: bool) -> None:
+    def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
 
     def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
@@ -27,7 +27,7 @@ class RoleStrategy(GeneratedStrategy):
 class BindingStrategy(GeneratedStrategy):
     """A role that stays, subjects that may change."""
 
-    def __init__(self, row: Row, has_status: bool) -> None:
+    def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
 
     def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:

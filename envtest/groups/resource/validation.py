@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from envtest.codec.go_structs import Part, Shape, as_go
+from envtest.codec.go_structs import NullablePart, Shape, as_go
 from envtest.groups.common import validation
 from envtest.groups.common.conditions import validate_conditions
 from envtest.groups.core.resource_names import extended
@@ -36,18 +36,20 @@ _VALUES: Final = ("int", "bool", "string", "version")
 _TOLERATION: Final[Shape] = {"Key": "", "Operator": "", "Value": "", "Effect": "", "TolerationSeconds": None}
 _WISH: Final[Shape] = {
     "DeviceClassName": "",
-    "Selectors": Part({"CEL": Part({"Expression": ""})}),
+    "Selectors": NullablePart({"CEL": NullablePart({"Expression": ""})}),
     "AllocationMode": "",
     "Count": 0,
 }
-_AMOUNTS: Final = Part({"Requests": None})
-_ALTERNATIVE: Final[Shape] = {"Name": "", **_WISH, "Tolerations": Part(_TOLERATION), "Capacity": _AMOUNTS}
-_EXACT: Final[Shape] = {**_WISH, "AdminAccess": None, "Tolerations": Part(_TOLERATION), "Capacity": _AMOUNTS}
+_AMOUNTS: Final = NullablePart({"Requests": None})
+_ALTERNATIVE: Final[Shape] = {"Name": "", **_WISH, "Tolerations": NullablePart(_TOLERATION), "Capacity": _AMOUNTS}
+_EXACT: Final[Shape] = {**_WISH, "AdminAccess": None, "Tolerations": NullablePart(_TOLERATION), "Capacity": _AMOUNTS}
 _CLAIM: Final[Shape] = {
     "Devices": {
-        "Requests": Part({"Name": "", "Exactly": Part(_EXACT), "FirstAvailable": Part(_ALTERNATIVE)}),
-        "Constraints": Part({"Requests": None, "MatchAttribute": None, "DistinctAttribute": None}),
-        "Config": Part({"Requests": None, "Opaque": Part({"Driver": "", "Parameters": None})}),
+        "Requests": NullablePart(
+            {"Name": "", "Exactly": NullablePart(_EXACT), "FirstAvailable": NullablePart(_ALTERNATIVE)}
+        ),
+        "Constraints": NullablePart({"Requests": None, "MatchAttribute": None, "DistinctAttribute": None}),
+        "Config": NullablePart({"Requests": None, "Opaque": NullablePart({"Driver": "", "Parameters": None})}),
     }
 }
 _SEMVER: Final = re.compile(

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from envtest.data.resources import Row
+from envtest.data.resources import ServedResourceRow
 from envtest.groups.common.strategy import GeneratedStrategy, StrategyFactory
 from envtest.groups.scheduling.system_classes import SYSTEM
 from envtest.groups.scheduling.validation import validate_priority_class, validate_priority_class_update
@@ -18,7 +18,7 @@ from opsdk.structured_merge.value import JsonObject
 class PriorityClassStrategy(GeneratedStrategy):
     """See the module."""
 
-    def __init__(self, row: Row, has_status: bool) -> None:
+    def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
 
     def generation_changed(self, obj: JsonObject, old: JsonObject) -> bool:

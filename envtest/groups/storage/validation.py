@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from envtest.codec.go_structs import Part, Shape, as_go
+from envtest.codec.go_structs import NullablePart, Shape, as_go
 from envtest.groups.common import validation
 from envtest.groups.common.label_selectors import check_label_selector
 from opsdk.apimachinery import validation as names
@@ -25,7 +25,12 @@ _GROUP_POLICIES: Final = ("File", "None", "ReadWriteOnceWithFSType")
 _LIFECYCLES: Final = ("Ephemeral", "Persistent")
 _LEAST_PERIOD: Final = 10
 """Seconds between updates of how much a node can take, at least."""
-_NODE_DRIVER: Final[Shape] = {"Name": "", "NodeID": "", "TopologyKeys": None, "Allocatable": Part({"Count": None})}
+_NODE_DRIVER: Final[Shape] = {
+    "Name": "",
+    "NodeID": "",
+    "TopologyKeys": None,
+    "Allocatable": NullablePart({"Count": None}),
+}
 _ATTACHMENT: Final[Shape] = {
     "Attacher": "",
     "Source": {"PersistentVolumeName": None, "InlineVolumeSpec": None},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 
-from envtest.groups.core.rest.proxy_location import Target, node_place, pod_place, service_place, target_of
+from envtest.groups.core.rest.proxy_location import ProxyTarget, node_place, pod_place, service_place, target_of
 from envtest.groups.core.rest.responders import Responders
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.rest import ListQuery
@@ -48,7 +48,7 @@ class ProxyStore:
         where = await self._where(context, target, obj)
         raise ServiceUnavailableError(f"error trying to reach service: dial tcp {where}: connect: connection refused")
 
-    async def _where(self, context: Context, target: Target, obj: JsonObject) -> str:
+    async def _where(self, context: Context, target: ProxyTarget, obj: JsonObject) -> str:
         match self._main.info.resource:
             case "pods":
                 return pod_place(target, obj)

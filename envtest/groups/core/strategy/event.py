@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from envtest.data.resources import Row
+from envtest.data.resources import ServedResourceRow
 from envtest.groups.common.strategy import GeneratedStrategy
 from envtest.groups.core.validation.event import IMMUTABLE_FIELDS, validate_event, validate_new_event, validate_series
 from opsdk.apimachinery import validation
@@ -22,7 +22,7 @@ def _involved(key: str) -> JsonValue:
 class EventStrategy(GeneratedStrategy):
     """What must fit depends on the API that is used: the new one is strict."""
 
-    def __init__(self, row: Row, has_status: bool) -> None:
+    def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
         self._new = bool(row.info.group)
         involved = "regarding" if self._new else "involvedObject"

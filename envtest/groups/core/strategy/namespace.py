@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from envtest.data.resources import Row
+from envtest.data.resources import ServedResourceRow
 from envtest.groups.common.strategy import GeneratedStrategy
 from envtest.groups.core.validation.namespace import validate_finalizers
 from opsdk.apimachinery import validation
@@ -20,7 +20,7 @@ _PROTECTED = ("default", "kube-system", "kube-public")
 class NamespaceStrategy(GeneratedStrategy):
     """Active until it is deleted; goes when its own finalizers are gone."""
 
-    def __init__(self, row: Row, has_status: bool) -> None:
+    def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
         self.selectable = {"status.phase": lambda obj: str((obj.get("status") or {}).get("phase", ""))}
 
@@ -79,7 +79,7 @@ class NamespaceStrategy(GeneratedStrategy):
 class NamespaceFinalizeStrategy(NamespaceStrategy):
     """Updates of ``namespaces/finalize``: only the finalizers of the spec."""
 
-    def __init__(self, row: Row) -> None:
+    def __init__(self, row: ServedResourceRow) -> None:
         super().__init__(row, has_status=False)
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from envtest.data.resources import Row
+from envtest.data.resources import ServedResourceRow
 from envtest.groups.common.strategy import GeneratedStrategy
 from envtest.groups.core.validation.persistent_volume import (
     validate_persistent_volume,
@@ -22,7 +22,7 @@ _SINCE = "lastPhaseTransitionTime"
 class PersistentVolumeStrategy(GeneratedStrategy):
     """See the module."""
 
-    def __init__(self, row: Row, has_status: bool) -> None:
+    def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
 
     def prepare_for_create(self, context: Context, obj: JsonObject) -> None:

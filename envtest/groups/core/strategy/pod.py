@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from envtest.data.resources import Row
+from envtest.data.resources import ServedResourceRow
 from envtest.groups.common.pod_spec import drop_disabled
 from envtest.groups.common.strategy import GeneratedStrategy
 from envtest.groups.core.pod_preparation import merge_label_keys, sync_profiles
@@ -41,7 +41,7 @@ class PodStrategy(GeneratedStrategy):
 
     graceful = True
 
-    def __init__(self, row: Row, has_status: bool) -> None:
+    def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
         self.selectable = {
             "spec.nodeName": _at("spec", "nodeName"),

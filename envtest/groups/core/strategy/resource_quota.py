@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from envtest.data.resources import Row
+from envtest.data.resources import ServedResourceRow
 from envtest.groups.common.strategy import GeneratedStrategy
 from envtest.groups.core.validation.resource_quota import validate_amounts, validate_scope_selector, validate_scopes
 from opsdk.apiserver import api_errors
@@ -17,7 +17,7 @@ from opsdk.structured_merge.value import JsonObject
 class ResourceQuotaStrategy(GeneratedStrategy):
     """See the module."""
 
-    def __init__(self, row: Row, has_status: bool) -> None:
+    def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
 
     def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:

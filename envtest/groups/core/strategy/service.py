@@ -7,9 +7,9 @@ import ipaddress
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from envtest.data.resources import Row
+from envtest.data.resources import ServedResourceRow
 from envtest.groups.common.strategy import GeneratedStrategy
-from envtest.groups.core.port_allocator import FIRST_NODE_PORT, LAST_NODE_PORT, Ports
+from envtest.groups.core.port_allocator import FIRST_NODE_PORT, LAST_NODE_PORT, ServicePortAllocation
 from envtest.groups.core.validation.service import (
     checked,
     externally_accessible,
@@ -37,7 +37,7 @@ _PORTS_LEFT_FREE = 86
 _NO_DUAL = "this cluster is not configured for dual-stack services"
 
 
-class Pool:
+class AddressPool:
     """Things that are handed out once; what is in use follows from the stored services."""
 
     def __init__(self) -> None:
@@ -150,9 +150,9 @@ class ServiceStrategy(GeneratedStrategy):
 
     addresses: GenericStore | None = None
 
-    def __init__(self, row: Row, has_status: bool) -> None:
+    def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
-        self.pool = Pool()
+        self.pool = AddressPool()
         self._automatic: set[str] = set()
         self.selectable = {
             "spec.clusterIP": lambda obj: str((obj.get("spec") or {}).get("clusterIP", "")),
@@ -234,7 +234,7 @@ class ServiceStrategy(GeneratedStrategy):
     def _allocate_ports(self, obj: JsonObject, old: JsonObject | None) -> None:
         """Ports of nodes for those that want some, and one for questions about health."""
         spec, uid = obj["spec"], obj["metadata"].get("uid", "")
-        ports = Ports(self.pool, uid)
+        ports = ServicePortAllocation(self.pool, uid)
         if spec.get("type") in ("NodePort", "LoadBalancer"):
             allocate = ports.new if old is None else ports.changed
             self._refuse(obj, *allocate(spec.get("ports") or (), wanted=_wants_ports(spec)))

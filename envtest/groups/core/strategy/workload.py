@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from envtest.data.resources import Row
+from envtest.data.resources import ServedResourceRow
 from envtest.groups.common.strategy import GeneratedStrategy
 from envtest.groups.core.validation.replica_counts import validate_counts
 from envtest.groups.core.warnings import workload_warnings
@@ -26,7 +26,7 @@ class WorkloadStrategy(GeneratedStrategy):
     immutable_selector = True
     shown_counts: Sequence[str] = ()
 
-    def __init__(self, row: Row, has_status: bool) -> None:
+    def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
 
     def validate_spec(self, spec: JsonObject) -> Iterator[Cause]:

@@ -53,7 +53,7 @@ _HUGE = "hugepages-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class PodContext:
     """What a container finds in its pod.
 
     Attributes:
@@ -73,7 +73,7 @@ class Surroundings:
     host_users: bool = True
 
 
-def validate_containers(spec: JsonObject, path: str, around: Surroundings) -> Iterator[Cause]:
+def validate_containers(spec: JsonObject, path: str, around: PodContext) -> Iterator[Cause]:
     """The ordinary containers."""
     containers = spec.get("containers") or []
     where = f"{path}.containers"
@@ -91,7 +91,7 @@ def validate_containers(spec: JsonObject, path: str, around: Surroundings) -> It
     yield from _host_ports(containers, where)
 
 
-def validate_init_containers(spec: JsonObject, path: str, around: Surroundings) -> Iterator[Cause]:
+def validate_init_containers(spec: JsonObject, path: str, around: PodContext) -> Iterator[Cause]:
     """Containers that run first; those that stay are sidecars, and have lives of their own."""
     names = {c.get("name", "") for c in spec.get("containers") or ()}
     for index, container in enumerate(spec.get("initContainers") or ()):
@@ -121,7 +121,7 @@ _EPHEMERAL_ORDER = (
 )  # fmt: skip
 
 
-def validate_ephemeral_containers(spec: JsonObject, path: str, around: Surroundings) -> Iterator[Cause]:
+def validate_ephemeral_containers(spec: JsonObject, path: str, around: PodContext) -> Iterator[Cause]:
     """Containers that were added for a look: they cannot do much."""
     others = {c.get("name", "") for key in ("containers", "initContainers") for c in spec.get(key) or ()}
     names = set(others)
@@ -158,7 +158,7 @@ def not_found(path: str, name: str, why: str = "") -> Cause:
 
 
 # ------------------------------------------------------------------ one container
-def _common(container: JsonObject, path: str, around: Surroundings) -> Iterator[Cause]:
+def _common(container: JsonObject, path: str, around: PodContext) -> Iterator[Cause]:
     name = container.get("name", "")
     if not name:
         yield api_errors.required(f"{path}.name")
@@ -432,7 +432,7 @@ def _mounted(container: JsonObject, name: str, target: str, path: str) -> Iterat
 
 
 # ------------------------------------------------------------------ probes and hooks
-def _life(container: JsonObject, path: str, around: Surroundings) -> Iterator[Cause]:
+def _life(container: JsonObject, path: str, around: PodContext) -> Iterator[Cause]:
     for hook in ("postStart", "preStop"):
         handler = (container.get("lifecycle") or {}).get(hook)
         if handler is not None:
@@ -451,7 +451,7 @@ def _life(container: JsonObject, path: str, around: Surroundings) -> Iterator[Ca
             yield api_errors.invalid_value(f"{path}.{key}.successThreshold", probe["successThreshold"], "must be 1")
 
 
-def _probe(probe: JsonObject, path: str, around: Surroundings) -> Iterator[Cause]:
+def _probe(probe: JsonObject, path: str, around: PodContext) -> Iterator[Cause]:
     yield from _handler(probe, path, around)
     for key in ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"):
         yield from validation.not_negative(probe.get(key), f"{path}.{key}")
@@ -460,7 +460,7 @@ def _probe(probe: JsonObject, path: str, around: Surroundings) -> Iterator[Cause
         yield api_errors.invalid_value(f"{path}.terminationGracePeriodSeconds", grace, "must be greater than 0")
 
 
-def _handler(handler: JsonObject, path: str, around: Surroundings) -> Iterator[Cause]:
+def _handler(handler: JsonObject, path: str, around: PodContext) -> Iterator[Cause]:
     handlers = [key for key in _HANDLERS if handler.get(key) is not None]
     if not handlers:
         yield api_errors.required(path, "must specify a handler type")
@@ -470,7 +470,7 @@ def _handler(handler: JsonObject, path: str, around: Surroundings) -> Iterator[C
         yield api_errors.not_allowed(f"{path}.{key}", "may not specify more than 1 handler type")
 
 
-def _action(key: str, action: JsonObject, path: str, around: Surroundings) -> Iterator[Cause]:
+def _action(key: str, action: JsonObject, path: str, around: PodContext) -> Iterator[Cause]:
     match key:
         case "exec":
             yield from validation.needed(action.get("command"), f"{path}.command")
@@ -548,7 +548,7 @@ def _claimed(found: Sequence[JsonObject], path: str, claims: Sequence[str]) -> I
             yield not_found(item_path, name, f"must be one of the names in pod.spec.resourceClaims{listed}")
 
 
-def _resizing(policies: Sequence[JsonObject], path: str, around: Surroundings) -> Iterator[Cause]:
+def _resizing(policies: Sequence[JsonObject], path: str, around: PodContext) -> Iterator[Cause]:
     """What becomes of a container when it gets more, or less."""
     names: set[str] = set()
     for index, policy in enumerate(policies):

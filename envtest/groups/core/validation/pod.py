@@ -8,7 +8,7 @@ from envtest.groups.common import validation
 from envtest.groups.common.ip_addresses import ip_address
 from envtest.groups.core.validation.affinity import validate_affinity, validate_spread
 from envtest.groups.core.validation.container import (
-    Surroundings,
+    PodContext,
     validate_containers,
     validate_ephemeral_containers,
     validate_image,
@@ -63,9 +63,9 @@ def validate_pod_spec(spec: JsonObject, path: str, name: str = "") -> Iterator[C
     yield from validate_system(spec, path)
 
 
-def _surroundings(spec: JsonObject, volumes: Mapping[str, JsonObject]) -> Surroundings:
+def _surroundings(spec: JsonObject, volumes: Mapping[str, JsonObject]) -> PodContext:
     grace: int | None = spec.get("terminationGracePeriodSeconds")
-    return Surroundings(
+    return PodContext(
         volumes=volumes,
         claims=[claim.get("name", "") for claim in spec.get("resourceClaims") or ()],
         grace=30 if grace is None else grace,
