@@ -395,21 +395,18 @@ class Environment(Closing):
         self._stack.push_async_callback(self._simulated.aclose)
         await self._simulated.start()
         if self._crds or self._crd_paths or self._webhooks:
-            await self._install()
+            from envtest.controllers.client import InProcessClient  # noqa: PLC0415 - most tests install nothing
 
-    async def _install(self) -> None:
-        from envtest.controllers.client import InProcessClient  # noqa: PLC0415 - most tests install nothing
-
-        installer = Installer(InProcessClient(self.server, token=self._admin_token, manager="envtest"))
-        options, serving = self._webhooks, None
-        if options is not None:
-            client = self.plane.webhook_client
-            serving = prepare(options, client, self._stack, lambda: self.authority)
-        self.webhook_serving = serving
-        await installer.definitions([*self._crds, *read_objects(self._crd_paths, [CRD])], serving)
-        if options is not None and serving is not None:
-            kinds = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
-            await installer.webhooks([*options.objects, *read_objects(options.paths, kinds)], serving)
+            installer = Installer(InProcessClient(self.server, token=self._admin_token, manager="envtest"))
+            options, serving = self._webhooks, None
+            if options is not None:
+                client = self.plane.webhook_client
+                serving = prepare(options, client, self._stack, lambda: self.authority)
+            self.webhook_serving = serving
+            await installer.definitions([*self._crds, *read_objects(self._crd_paths, [CRD])], serving)
+            if options is not None and serving is not None:
+                kinds = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+                await installer.webhooks([*options.objects, *read_objects(options.paths, kinds)], serving)
 
     async def aclose(self) -> None:
         """Stop serving, end every watch; idempotent."""

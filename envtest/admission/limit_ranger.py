@@ -131,7 +131,14 @@ def _problems(limit: JsonObject, requests: Amounts, limits: Amounts) -> Iterator
     for name, text in sorted((limit.get("max") or {}).items()):
         yield from _most(_Bound(limit, name, text, requests, limits), "limit")
     for name, text in sorted((limit.get("maxLimitRequestRatio") or {}).items()):
-        yield from _ratio(_Bound(limit, name, text, requests, limits))
+        bound = _Bound(limit, name, text, requests, limits)
+        says = f"{bound.name} max limit to request ratio per {bound.kind} is {bound.enforced}"
+        if bound.request is None or not bound.request.value:
+            yield f"{says}, but no request is specified or request is 0"
+        elif bound.limit is None or not bound.limit.value:
+            yield f"{says}, but no limit is specified or limit is 0"
+        elif bound.limit.value > bound.request.value * bound.enforced.value:
+            yield f"{says}, but provided ratio is {float(bound.limit.value / bound.request.value):.6f}"
 
 
 def _least(bound: _Bound) -> Iterator[str]:
@@ -150,13 +157,3 @@ def _most(bound: _Bound, word: str) -> Iterator[str]:
         yield f"{bound.says('maximum')}, but {word} is {bound.limit}"
     elif bound.request is not None and bound.request > bound.enforced:
         yield f"{bound.says('maximum')}, but request is {bound.request}"
-
-
-def _ratio(bound: _Bound) -> Iterator[str]:
-    says = f"{bound.name} max limit to request ratio per {bound.kind} is {bound.enforced}"
-    if bound.request is None or not bound.request.value:
-        yield f"{says}, but no request is specified or request is 0"
-    elif bound.limit is None or not bound.limit.value:
-        yield f"{says}, but no limit is specified or limit is 0"
-    elif bound.limit.value > bound.request.value * bound.enforced.value:
-        yield f"{says}, but provided ratio is {float(bound.limit.value / bound.request.value):.6f}"

@@ -24,7 +24,14 @@ class Priority(Plugin):
         if writes(review, "pods", "CREATE"):
             self._new(review)
         elif writes(review, "pods", "UPDATE"):
-            _keep(review)
+            # What was computed when the pod was made comes back where it was left out.
+            obj, old = review.obj or {}, (review.old or {}).get("spec") or {}
+            spec = obj.get("spec") or {}
+            lost = {
+                k: old[k] for k in ("priority", "preemptionPolicy") if spec.get(k) is None and old.get(k) is not None
+            }
+            if lost:
+                review.obj = {**obj, "spec": {**spec, **lost}}
 
     async def validate(self, review: Attributes) -> None:
         """Priority classes."""
@@ -77,12 +84,3 @@ def _agree(review: Attributes, spec: JsonObject, found: JsonObject) -> None:
         )
         raise refused(review, text)
     spec["preemptionPolicy"] = policy
-
-
-def _keep(review: Attributes) -> None:
-    """What was computed when the pod was made comes back where it was left out."""
-    obj, old = review.obj or {}, (review.old or {}).get("spec") or {}
-    spec = obj.get("spec") or {}
-    lost = {k: old[k] for k in ("priority", "preemptionPolicy") if spec.get(k) is None and old.get(k) is not None}
-    if lost:
-        review.obj = {**obj, "spec": {**spec, **lost}}

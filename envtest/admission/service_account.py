@@ -34,8 +34,21 @@ class ServiceAccount(Plugin):
         spec: JsonObject = pod["spec"]
         spec["serviceAccountName"] = spec["serviceAccount"] = spec.get("serviceAccountName") or _DEFAULT
         account = self._account(review, spec)
-        if _mounts(spec, account):
-            _mount(spec, review)
+        # Whether containers get the token: the pod says so, else the account.
+        automount: JsonValue = spec.get("automountServiceAccountToken")
+        if (account.get("automountServiceAccountToken") if automount is None else automount) is not False:
+            volumes = spec.get("volumes") or []
+            there = next((str(v["name"]) for v in volumes if v["name"].startswith(_PREFIX)), "")
+            name = there or generated_name(_PREFIX, review.call.context().rng)
+            needed = False
+            for key in ("initContainers", "containers"):
+                for container in spec.get(key) or ():
+                    mounts = container.get("volumeMounts") or []
+                    if all(mount.get("mountPath") != _PLACE for mount in mounts):
+                        needed = True
+                        container["volumeMounts"] = [*mounts, {"name": name, "readOnly": True, "mountPath": _PLACE}]
+            if needed and not there:
+                spec["volumes"] = [*volumes, {"name": name, "projected": _projection()}]
         secrets = account.get("imagePullSecrets")
         if secrets and not spec.get("imagePullSecrets"):
             spec["imagePullSecrets"] = copy_tree(secrets)
@@ -71,27 +84,6 @@ def _mirrored(pod: JsonObject) -> bool:
 def _tokens(volume: JsonObject) -> bool:
     sources = (volume.get("projected") or {}).get("sources") or ()
     return any(source.get("serviceAccountToken") is not None for source in sources)
-
-
-def _mounts(spec: JsonObject, account: JsonObject) -> bool:
-    """Whether containers get the token: the pod says so, else the account."""
-    automount: JsonValue = spec.get("automountServiceAccountToken")
-    return (account.get("automountServiceAccountToken") if automount is None else automount) is not False
-
-
-def _mount(spec: JsonObject, review: Attributes) -> None:
-    volumes = spec.get("volumes") or []
-    there = next((str(v["name"]) for v in volumes if v["name"].startswith(_PREFIX)), "")
-    name = there or generated_name(_PREFIX, review.call.context().rng)
-    needed = False
-    for key in ("initContainers", "containers"):
-        for container in spec.get(key) or ():
-            mounts = container.get("volumeMounts") or []
-            if all(mount.get("mountPath") != _PLACE for mount in mounts):
-                needed = True
-                container["volumeMounts"] = [*mounts, {"name": name, "readOnly": True, "mountPath": _PLACE}]
-    if needed and not there:
-        spec["volumes"] = [*volumes, {"name": name, "projected": _projection()}]
 
 
 def _projection() -> JsonObject:

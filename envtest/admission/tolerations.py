@@ -23,17 +23,15 @@ class DefaultTolerationSeconds(Plugin):
             return
         spec = review.obj.get("spec") or {}
         tolerations = spec.get("tolerations") or []
-        missing = [_wait(key) for key in (_NOT_READY, _UNREACHABLE) if not any(_tolerates(t, key) for t in tolerations)]
+        missing = [
+            {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _PATIENCE}
+            for key in (_NOT_READY, _UNREACHABLE)
+            if not any(
+                ((t.get("effect") or "NoExecute") == "NoExecute" and (t.get("key") or key) == key) for t in tolerations
+            )
+        ]
         if missing:
             review.obj = {**review.obj, "spec": {**spec, "tolerations": [*tolerations, *missing]}}
-
-
-def _wait(key: str) -> JsonObject:
-    return {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _PATIENCE}
-
-
-def _tolerates(toleration: JsonObject, key: str) -> bool:
-    return (toleration.get("effect") or "NoExecute") == "NoExecute" and (toleration.get("key") or key) == key
 
 
 class TaintNodesByCondition(Plugin):

@@ -76,7 +76,12 @@ def _after_padding(text: str, at: int, have: int) -> int | None:
 
 def _bytes(value: JsonValue, context: DecodeContext) -> JsonValue:
     if isinstance(value, list):
-        return _listed_bytes(value, context)
+        # Bytes may be a list of numbers as well.
+        for part in value:
+            if isinstance(part, bool) or not isinstance(part, int) or not 0 <= part < 256:
+                context.refuse(part, "uint8", GoKind.WHOLE)
+                return ""
+        return base64.b64encode(bytes(value)).decode()
     if not isinstance(value, str):
         context.refuse(value, "[]uint8", GoKind.LIST)
     elif _BASE64.fullmatch(value) is None:
@@ -84,15 +89,6 @@ def _bytes(value: JsonValue, context: DecodeContext) -> JsonValue:
         if bad is not None:
             context.complain(f"illegal base64 data at input byte {bad}")
     return value
-
-
-def _listed_bytes(value: list[JsonValue], context: DecodeContext) -> str:
-    """Bytes may be a list of numbers as well."""
-    for part in value:
-        if isinstance(part, bool) or not isinstance(part, int) or not 0 <= part < 256:
-            context.refuse(part, "uint8", GoKind.WHOLE)
-            return ""
-    return base64.b64encode(bytes(value)).decode()
 
 
 def _boolean(value: JsonValue, context: DecodeContext) -> JsonValue:
@@ -350,10 +346,7 @@ class _Field:
 
     def kept(self, value: JsonValue) -> bool:
         """Whether the encoder writes the value; parts that are objects are behind pointers."""
-        return value is not None and self._shown(value)
-
-    def _shown(self, value: JsonValue) -> bool:
-        return bool(value) or self.mark != PLAIN or (isinstance(value, dict) and not self.many)
+        return value is not None and (bool(value) or self.mark != PLAIN or (isinstance(value, dict) and not self.many))
 
 
 _PLAIN_TYPES: Mapping[str, type] = {"string": str, "boolean": bool}

@@ -66,21 +66,17 @@ def refusal(signer: str, asked: RequestedCertificate, usages: Sequence[str]) -> 
     if signer != _LEGACY and (usage not in usages or not set(usages) <= _BASE | {usage}):
         return f"usages did not match [{usage} digital signature key encipherment]"
     if signer in (_KUBELET, _SERVING):
-        return _not_a_node(signer, asked)
-    return ""
-
-
-def _not_a_node(signer: str, asked: RequestedCertificate) -> str:
-    if asked.organizations != (_NODES,):
-        return "subject organization is not system:nodes"
-    if not asked.name.startswith(_NODE):
-        return "subject common name does not begin with system:node:"
-    if asked.others:
-        return "email and URI subject alternative names are not allowed"
-    if signer == _KUBELET and (asked.dns or asked.addresses):
-        return "DNS and IP subject alternative names are not allowed"
-    if signer == _SERVING and not (asked.dns or asked.addresses):
-        return "DNS or IP subjectAltName is required"
+        if asked.organizations != (_NODES,):
+            return "subject organization is not system:nodes"
+        if not asked.name.startswith(_NODE):
+            return "subject common name does not begin with system:node:"
+        if asked.others:
+            return "email and URI subject alternative names are not allowed"
+        if signer == _KUBELET and (asked.dns or asked.addresses):
+            return "DNS and IP subject alternative names are not allowed"
+        if signer == _SERVING and not (asked.dns or asked.addresses):
+            return "DNS or IP subjectAltName is required"
+        return ""
     return ""
 
 

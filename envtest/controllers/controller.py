@@ -186,29 +186,26 @@ class Runner:
             except ShutDownError:
                 return
             try:
-                await self._step(controller, key)
+                queue = controller.queue
+                try:
+                    await self.context.informers.catch_up()
+                    after = await controller.reconcile(key)
+                except ApiError as error:
+                    wait = queue.add_rate_limited(key)
+                    expected = isinstance(error, _EXPECTED) or _ending(error) or error is controller.told
+                    level = logging.DEBUG if expected else logging.WARNING
+                    _LOG.log(level, "%s: %s: %r; again in %.3f s", controller.name, key, error, wait)
+                except Exception:  # noqa: BLE001 - logged and tried again; one bad object must not stop the cluster
+                    wait = queue.add_rate_limited(key)
+                    _LOG.exception("%s: %s; again in %.3f s", controller.name, key, wait)
+                else:
+                    queue.forget(key)
+                    if after is not None:
+                        queue.add(key, after=after)
             finally:
                 controller.queue.done(key)
             # Requests in this process hardly ever suspend: let the others have their turn.
             await asyncio.sleep(0)
-
-    async def _step(self, controller: SimulatedController, key: str) -> None:
-        queue = controller.queue
-        try:
-            await self.context.informers.catch_up()
-            after = await controller.reconcile(key)
-        except ApiError as error:
-            wait = queue.add_rate_limited(key)
-            expected = isinstance(error, _EXPECTED) or _ending(error) or error is controller.told
-            level = logging.DEBUG if expected else logging.WARNING
-            _LOG.log(level, "%s: %s: %r; again in %.3f s", controller.name, key, error, wait)
-        except Exception:  # noqa: BLE001 - logged and tried again; one bad object must not stop the cluster
-            wait = queue.add_rate_limited(key)
-            _LOG.exception("%s: %s; again in %.3f s", controller.name, key, wait)
-        else:
-            queue.forget(key)
-            if after is not None:
-                queue.add(key, after=after)
 
 
 def _ending(error: ApiError) -> bool:

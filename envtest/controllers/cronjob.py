@@ -185,7 +185,26 @@ def _earliest(owner: JsonObject, status: JsonObject, now: datetime) -> datetime:
 def plan(owner: JsonObject, jobs: Sequence[JsonObject], now: datetime) -> CronPlan:
     """One step of a cron job: note what became of its jobs, tidy up, begin the next."""
     view = CronJobView(owner, sorted(jobs, key=_began), now, copy_tree(owner.get("status") or {}))
-    _note(view)
+    # Active are the jobs that it began and that go on; the last success is remembered.
+    uids = {r.get("uid") for r in view.active}
+    gone = {r.get("uid"): r for r in view.active}
+    for job in view.jobs:
+        uid, name = job["metadata"]["uid"], job["metadata"]["name"]
+        gone.pop(uid, None)
+        if is_finished(job):
+            if uid in uids:
+                kind = "Complete" if is_true(conditions_of(job), "Complete") else "Failed"
+                view.tell("SawCompletedJob", f"Saw completed job: {name}, condition: {kind}")
+                view.forget({uid})
+            ended = (job.get("status") or {}).get("completionTime")
+            if ended and is_true(conditions_of(job), "Complete"):
+                view.status["lastSuccessfulTime"] = max(view.status.get("lastSuccessfulTime") or "", ended)
+        elif uid not in uids:
+            text = f"Saw a job that the controller did not create or forgot: {name}"
+            view.tell("UnexpectedJob", text, warning=True)
+    for reference in gone.values():
+        view.tell("MissingJob", f"Active job went missing: {reference.get('name')}")
+    view.forget(gone.keys())
     due, again = _due(view) if not deleting(owner) else (None, None)
     if not deleting(owner):
         _tidy(view)
@@ -219,33 +238,6 @@ def _began(job: JsonObject) -> tuple[str, str]:
     return (str(started), job["metadata"]["name"])
 
 
-def _note(view: CronJobView) -> None:
-    """Active are the jobs that it began and that go on; the last success is remembered."""
-    uids = {r.get("uid") for r in view.active}
-    gone = {r.get("uid"): r for r in view.active}
-    for job in view.jobs:
-        uid, name = job["metadata"]["uid"], job["metadata"]["name"]
-        gone.pop(uid, None)
-        if is_finished(job):
-            if uid in uids:
-                kind = "Complete" if is_true(conditions_of(job), "Complete") else "Failed"
-                view.tell("SawCompletedJob", f"Saw completed job: {name}, condition: {kind}")
-                view.forget({uid})
-            _remember_success(view, job)
-        elif uid not in uids:
-            text = f"Saw a job that the controller did not create or forgot: {name}"
-            view.tell("UnexpectedJob", text, warning=True)
-    for reference in gone.values():
-        view.tell("MissingJob", f"Active job went missing: {reference.get('name')}")
-    view.forget(gone.keys())
-
-
-def _remember_success(view: CronJobView, job: JsonObject) -> None:
-    ended = (job.get("status") or {}).get("completionTime")
-    if ended and is_true(conditions_of(job), "Complete"):
-        view.status["lastSuccessfulTime"] = max(view.status.get("lastSuccessfulTime") or "", ended)
-
-
 def _may_begin(view: CronJobView, due: datetime) -> bool:
     """Whether it is not too late, not done already, and the others allow it; those that are to be replaced go."""
     spec = view.owner["spec"]
@@ -273,7 +265,8 @@ def started(owner: JsonObject, job: JsonObject, due: datetime) -> UpdateWrite:
     status = copy_tree(owner.get("status") or {})
     status["lastScheduleTime"] = stamp(due)
     if not is_finished(job) and all(r.get("uid") != job["metadata"]["uid"] for r in status.get("active") or ()):
-        status["active"] = [*(status.get("active") or ()), _reference(job)]
+        reference = {k: job["metadata"][k] for k in ("namespace", "name", "uid", "resourceVersion")}
+        status["active"] = [*(status.get("active") or ()), {"kind": "Job", "apiVersion": "batch/v1", **reference}]
     return UpdateWrite(CRON_JOBS, with_status(owner, status), "status")
 
 
@@ -318,11 +311,6 @@ def job_for(owner: JsonObject, due: datetime, zone: ZoneInfo) -> JsonObject:
     return {"kind": "Job", "apiVersion": "batch/v1", "metadata": job, "spec": copy_tree(template.get("spec") or {})}
 
 
-def _reference(job: JsonObject) -> JsonObject:
-    reference = {k: job["metadata"][k] for k in ("namespace", "name", "uid", "resourceVersion")}
-    return {"kind": "Job", "apiVersion": "batch/v1", **reference}
-
-
 # ------------------------------------------------------------------ shell
 class CronJobController(SimulatedController):
     """``cronjob``."""
@@ -349,21 +337,19 @@ class CronJobController(SimulatedController):
         result = plan(owner, [j for j in jobs if controlled_by(j, owner)], self.context.now())
         await self.write(result.writes)
         if result.due is not None:
-            await self._begin(key, owner, result.due)
+            due = result.due
+            done = PendingEvent(owner, "SuccessfulCreate", f"Created job {due.job['metadata']['name']}")
+            failure = PendingEvent(owner, "FailedCreate", "Error creating job: {error}", warning=True)
+            job: JsonObject | None
+            try:
+                job = await self.write_one(CreateWrite(JOBS, due.job, note=done, failure=failure))
+            except AlreadyExistsError:
+                # It was made by a step that got no further; somebody else's is not ours.
+                job = self.informers.get(JOBS.key(owner["metadata"]["namespace"], due.job["metadata"]["name"]))
+                if job is None or not controlled_by(job, owner):
+                    raise
+            await self.informers.catch_up()
+            now = self.informers.get(key)
+            if job is not None and now is not None:
+                await self.write([started(now, job, due.at)])
         return result.again
-
-    async def _begin(self, key: str, owner: JsonObject, due: DueJob) -> None:
-        done = PendingEvent(owner, "SuccessfulCreate", f"Created job {due.job['metadata']['name']}")
-        failure = PendingEvent(owner, "FailedCreate", "Error creating job: {error}", warning=True)
-        job: JsonObject | None
-        try:
-            job = await self.write_one(CreateWrite(JOBS, due.job, note=done, failure=failure))
-        except AlreadyExistsError:
-            # It was made by a step that got no further; somebody else's is not ours.
-            job = self.informers.get(JOBS.key(owner["metadata"]["namespace"], due.job["metadata"]["name"]))
-            if job is None or not controlled_by(job, owner):
-                raise
-        await self.informers.catch_up()
-        now = self.informers.get(key)
-        if job is not None and now is not None:
-            await self.write([started(now, job, due.at)])

@@ -102,10 +102,6 @@ def _rolling(owner: JsonObject) -> JsonObject:
     return rolling_update
 
 
-def _rolls(owner: JsonObject) -> bool:
-    return bool((owner["spec"].get("updateStrategy") or {}).get("type", "RollingUpdate") == "RollingUpdate")
-
-
 def node_of(pod: JsonObject) -> str:
     """The node that a pod is on, or is meant for."""
     if pod["spec"].get("nodeName"):
@@ -145,7 +141,19 @@ def plan(view: DaemonSetView) -> PodPlan:
     waits.extend(w for w in view.paused.values() if w > 0)
     revisions = controller_history.keep(view.owner, view.revisions)
     # Pods are made of a revision: it comes first.
-    writes: list[Write | PendingEvent] = [*revisions, *(_manage(view) or (_roll(view) if _rolls(view.owner) else []))]
+    writes: list[Write | PendingEvent] = [
+        *revisions,
+        *(
+            _manage(view)
+            or (
+                _roll(view)
+                if bool(
+                    (view.owner["spec"].get("updateStrategy") or {}).get("type", "RollingUpdate") == "RollingUpdate"
+                )
+                else []
+            )
+        ),
+    ]
     status = count(view)
     if status != (view.owner.get("status") or {}):
         writes.append(UpdateWrite(DAEMON_SETS, with_status(view.owner, status), "status"))
@@ -206,18 +214,15 @@ def _new(view: DaemonSetView, node: str) -> JsonObject:
     own = {controller_history.HASH: view.digest, **({_GENERATION: hash_label} if hash_label else {})}
     pod["metadata"]["labels"] = {**(pod["metadata"].get("labels") or {}), **own}
     pod["spec"]["tolerations"] = _tolerations(pod["spec"])
-    _pin(pod["spec"], node)
-    return pod
-
-
-def _pin(spec: JsonObject, node: str) -> None:
-    """The scheduler is to put it there; what else it may ask for is known to hold."""
+    # The scheduler is to put it there; what else it may ask for is known to hold.
+    spec = pod["spec"]
     affinity = spec.setdefault("affinity", {}).setdefault("nodeAffinity", {})
     fields = [{"key": "metadata.name", "operator": "In", "values": [node]}]
     required: JsonObject = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
     before: Sequence[JsonObject] = required.get("nodeSelectorTerms") or ({},)
     terms = [{**t, "matchFields": fields} for t in before]
     affinity["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": terms}
+    return pod
 
 
 def _pair(view: DaemonSetView, pods: Sequence[JsonObject]) -> tuple[JsonObject | None, JsonObject | None] | None:
@@ -326,13 +331,7 @@ class DaemonSetController(PlanningController):
         view = DaemonSetView(
             owner, by_node, nodes, revisions, self.context.now(), frozenset(n for n, (_, may) in suited.items() if may)
         )
-        view = replace(view, paused=self._pauses(view))
-        result = plan(view)
-        without = [w for w in result.writes if not failed or not isinstance(w, CreateWrite) or w.resource != PODS]
-        return PodPlan([*moves, *without], result.again)
-
-    def _pauses(self, view: DaemonSetView) -> dict[str, float]:
-        """By node, how long a pod that failed stays; what is not to wait is counted."""
+        # By node, how long a pod that failed stays; what is not to wait is counted.
         uid, now = view.owner["metadata"]["uid"], self.context.clock.now()
         pauses: dict[str, float] = {}
         for node, node_pods in view.pods.items():
@@ -344,4 +343,7 @@ class DaemonSetController(PlanningController):
             pauses[node] = remaining
             if remaining <= 0:
                 self._failures[key] = (times + 1, now)
-        return pauses
+        view = replace(view, paused=pauses)
+        result = plan(view)
+        without = [w for w in result.writes if not failed or not isinstance(w, CreateWrite) or w.resource != PODS]
+        return PodPlan([*moves, *without], result.again)

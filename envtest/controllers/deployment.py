@@ -75,17 +75,21 @@ def plan(view: DeploymentView) -> PodPlan:
         writes = _resize(view, rollout.rescale(view.deployment, view.new, view.old), revision, everyone=True)
         cleaned = _clean(view, always=True) if view.deployment["spec"].get("paused") else []
         return PodPlan([*writes, *cleaned, *_status(view, None, None)])
-    writes = _recreate(view, revision) if _strategy(view) == "Recreate" else _roll(view, revision)
+    writes = (
+        _recreate(view, revision)
+        if str((view.deployment["spec"].get("strategy") or {}).get("type", "RollingUpdate")) == "Recreate"
+        else _roll(view, revision)
+    )
     create = next((w for w in writes if isinstance(w, CreateWrite)), None)
     exists = view.new is not None or create is not None
     name = create.obj["metadata"]["name"] if create is not None else _name(view.new)
     writes.extend(_status(view, name if create else None, revision if exists else None))
     writes.extend(_clean(view))
-    return PodPlan(writes, _deadline(view))
-
-
-def _strategy(view: DeploymentView) -> str:
-    return str((view.deployment["spec"].get("strategy") or {}).get("type", "RollingUpdate"))
+    remaining = _seconds_left(view)
+    # Timestamps are whole seconds: a look in the same second as the deadline would come too early.
+    return PodPlan(
+        writes, (None if remaining is None or remaining <= 0 or _complete(view, count(view)) else remaining + 1)
+    )
 
 
 def _name(obj: JsonObject | None) -> str:
@@ -316,12 +320,6 @@ def _seconds_left(view: DeploymentView) -> float | None:
     return float(limit - (view.now - since).total_seconds())
 
 
-def _deadline(view: DeploymentView) -> float | None:
-    remaining = _seconds_left(view)
-    # Timestamps are whole seconds: a look in the same second as the deadline would come too early.
-    return None if remaining is None or remaining <= 0 or _complete(view, count(view)) else remaining + 1
-
-
 def _status(view: DeploymentView, created: str | None, revision: int | None) -> list[Write]:
     """The write that brings the status, and the revision beside it, up to date."""
     deployment = view.deployment
@@ -429,7 +427,12 @@ class DeploymentController(SimulatedController):
             await self.write(moves)
             return 0.0
         new, old = rollout.split(deployment, claimed)
-        result = plan(DeploymentView(deployment, new, old, self._running(old), self.context.now()))
+        pods = (p for s in old for p in self.informers.dependents(s["metadata"]["uid"], PODS.prefix))
+        result = plan(
+            DeploymentView(
+                deployment, new, old, sum(phase_of(p) not in ("Succeeded", "Failed") for p in pods), self.context.now()
+            )
+        )
         try:
             await self.write(result.writes)
         except ApiError as error:
@@ -447,7 +450,3 @@ class DeploymentController(SimulatedController):
             await self.write(
                 [collided(deployment) if taken else refused(deployment, error.message, self.context.now())]
             )
-
-    def _running(self, old: Sequence[JsonObject]) -> int:
-        pods = (p for s in old for p in self.informers.dependents(s["metadata"]["uid"], PODS.prefix))
-        return sum(phase_of(p) not in ("Succeeded", "Failed") for p in pods)

@@ -91,20 +91,16 @@ def count(view: DisruptionBudgetView) -> tuple[JsonObject, float | None]:
     healthy = sum(is_ready(p) and not deleting(p) and p["metadata"]["name"] not in going for p in view.pods)
     allowed = max(healthy - desired, 0) if whole else 0
     generation = view.budget["metadata"].get("generation", 0)
+    how = ("True", "SufficientPods") if allowed else ("False", "InsufficientPods")
     status: JsonObject = {
         "observedGeneration": generation,
         "disruptionsAllowed": allowed,
         "currentHealthy": healthy,
         "desiredHealthy": desired,
         "expectedPods": whole,
-        "conditions": with_condition(conditions_of(view.budget), _verdict(view, allowed)),
+        "conditions": with_condition(conditions_of(view.budget), _condition(view.budget, *how, "", view.now)),
     }
     return {**status, "disruptedPods": going} if going else status, again
-
-
-def _verdict(view: DisruptionBudgetView, allowed: int) -> JsonObject:
-    how = ("True", "SufficientPods") if allowed else ("False", "InsufficientPods")
-    return _condition(view.budget, *how, "", view.now)
 
 
 def _condition(budget: JsonObject, status: str, reason: str, message: str, now: datetime) -> JsonObject:

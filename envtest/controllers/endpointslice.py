@@ -189,7 +189,11 @@ class _ServiceController(SimulatedController):
         self.informers.on(PODS, self._pod)
 
     def _service(self, event: StoreEvent) -> None:
-        before, after = (_one(((o or {}).get("spec") or {}).get("selector") or {}) for o in (event.old, event.new))
+        # One label of a selector is enough to find its service by.
+        before, after = (
+            dict(sorted((((o or {}).get("spec") or {}).get("selector") or {}).items())[:1])
+            for o in (event.old, event.new)
+        )
         self._services.move(event.obj["metadata"]["namespace"], event.key, before, after)
         self.queue.add(event.key)
 
@@ -204,11 +208,6 @@ class _ServiceController(SimulatedController):
         """The pods behind a service."""
         keys = self._pods.smallest(service["metadata"]["namespace"], service["spec"].get("selector") or {})
         return backends(service, (p for k in keys if (p := self.informers.get(k)) is not None))
-
-
-def _one(labels: JsonObject) -> JsonObject:
-    """One label of a selector is enough to find its service by."""
-    return dict(sorted(labels.items())[:1])
 
 
 class SliceController(_ServiceController):

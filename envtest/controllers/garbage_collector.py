@@ -41,7 +41,9 @@ class GarbageCollector(SimulatedController):
         if event.resource.prefix == EVENTS.prefix:
             return  # they end by their age
         if new is None:
-            self._gone(event.obj)
+            for key in self.informers.dependent_keys(event.obj["metadata"]["uid"]):
+                self.queue.add(key)
+            self._look_at_owners(event.obj)
             return
         if old is not None and _same(old, new):
             return
@@ -49,11 +51,6 @@ class GarbageCollector(SimulatedController):
             self.queue.add(event.key)
         if old is not None and old["metadata"].get("ownerReferences") != new["metadata"].get("ownerReferences"):
             self._look_at_owners(old)
-
-    def _gone(self, obj: JsonObject) -> None:
-        for key in self.informers.dependent_keys(obj["metadata"]["uid"]):
-            self.queue.add(key)
-        self._look_at_owners(obj)
 
     def _look_at_owners(self, obj: JsonObject) -> None:
         """An owner that waits for its dependents may have waited for this one."""
@@ -89,7 +86,11 @@ class GarbageCollector(SimulatedController):
             case Verdict.PRUNE:
                 await self._patch(resource, obj, {"ownerReferences": list(judgement.kept)})
             case Verdict.COLLECT_FOREGROUND:
-                await self._unblock(resource, obj)
+                # Owners in a circle would wait for each other for ever: whoever closes it lets its owners go.
+                dependents = self.informers.dependents(obj["metadata"]["uid"])
+                freed = unblocked(obj)
+                if freed is not None and any(deleting(d) and holds(d, FOREGROUND) for d in dependents):
+                    await self.context.api.write(PatchWrite(resource, obj, {"metadata": {"ownerReferences": freed}}))
                 await self._delete(resource, obj, "Foreground")
             case Verdict.COLLECT:
                 await self._delete(resource, obj, policy_of(obj))
@@ -105,7 +106,7 @@ class GarbageCollector(SimulatedController):
     async def _orphan(self, resource: Resource, owner: JsonObject) -> None:
         uid = owner["metadata"]["uid"]
         for dependent in self.informers.dependents(uid):
-            kind = self._resource_of(dependent)
+            kind = self.informers.resource_of(dependent.get("apiVersion", ""), dependent.get("kind", ""))
             if kind is None:
                 continue
             try:
@@ -113,9 +114,6 @@ class GarbageCollector(SimulatedController):
             except NotFoundError:
                 continue
         await self._patch(resource, owner, {"finalizers": without_finalizer(owner, ORPHAN)})
-
-    def _resource_of(self, obj: JsonObject) -> Resource | None:
-        return self.informers.resource_of(obj.get("apiVersion", ""), obj.get("kind", ""))
 
     async def _wait_for_dependents(self, resource: Resource, owner: JsonObject) -> None:
         uid = owner["metadata"]["uid"]
@@ -127,13 +125,6 @@ class GarbageCollector(SimulatedController):
             item = self.informers.get(key)
             if item is not None and not deleting(item):
                 self.queue.add(key)
-
-    async def _unblock(self, resource: Resource, obj: JsonObject) -> None:
-        """Owners in a circle would wait for each other for ever: whoever closes it lets its owners go."""
-        dependents = self.informers.dependents(obj["metadata"]["uid"])
-        freed = unblocked(obj)
-        if freed is not None and any(deleting(d) and holds(d, FOREGROUND) for d in dependents):
-            await self.context.api.write(PatchWrite(resource, obj, {"metadata": {"ownerReferences": freed}}))
 
     # -------------------------------------------------------------- writes
     async def _patch(self, resource: Resource, obj: JsonObject, meta: JsonObject) -> None:

@@ -267,7 +267,13 @@ def plan(view: JobView) -> JobPlan:
     else:
         over = _go_on(view, counted, held)
     finalizers = _track(view, counted, over, {p["metadata"]["uid"] for p in held.values()})
-    _count(view)
+    # Pods that are there, with those that were just made and without those that were just deleted.
+    remaining = [p for p in view.active if p not in view.gone]
+    view.status.pop("active", None)
+    if len(remaining) + view.made:
+        view.status["active"] = len(remaining) + view.made
+    view.status["ready"] = sum(is_ready(p) for p in remaining)
+    view.status["terminating"] = view.terminating + len(view.gone)
     if over is not None:
         _finish(view, over, done=not finalizers)
     if view.status != (view.job.get("status") or {}):
@@ -290,17 +296,13 @@ def _go_on(view: JobView, counted: Tally, held: Mapping[int, JsonObject]) -> Jso
         text = "Reached expected number of succeeded pods"
         return view.condition("SuccessCriteriaMet", "CompletionsReached", text)
     if not deleting(view.job):
-        _suspended_or_not(view)
+        if view.suspended:
+            if view.put(view.condition("Suspended", "JobSuspended", "Job suspended")):
+                view.writes.append(PendingEvent(view.job, "Suspended", "Job suspended"))
+        elif view.put(view.condition("Suspended", "JobResumed", "Job resumed", holds=False)):
+            view.writes.append(PendingEvent(view.job, "Resumed", "Job resumed"))
+            view.status["startTime"] = stamp(view.now)
     return None
-
-
-def _suspended_or_not(view: JobView) -> None:
-    if view.suspended:
-        if view.put(view.condition("Suspended", "JobSuspended", "Job suspended")):
-            view.writes.append(PendingEvent(view.job, "Suspended", "Job suspended"))
-    elif view.put(view.condition("Suspended", "JobResumed", "Job resumed", holds=False)):
-        view.writes.append(PendingEvent(view.job, "Resumed", "Job resumed"))
-        view.status["startTime"] = stamp(view.now)
 
 
 def _manage(view: JobView, counted: Tally, held: Mapping[int, JsonObject]) -> None:
@@ -362,7 +364,21 @@ def _make_indexed(view: JobView, counted: Tally, held: Mapping[int, JsonObject],
         if remaining > 0:
             waiting.append(remaining)
         else:
-            _make(view, _indexed(view, index, before))
+            job = view.job
+            pod = pod_from_template(view.spec["template"], job)
+            meta, name = pod["metadata"], f"{job['metadata']['name']}-{index}"
+            meta["generateName"] = f"{name}-"
+            for key in ("labels", "annotations"):
+                meta[key] = {**(meta.get(key) or {}), INDEX: str(index)}
+            if of_pods.limited_per_index(job):
+                meta["annotations"].update(_failure_counts(view, before))
+            pod["spec"].setdefault("hostname", name)
+            source = {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.labels['{INDEX}']"}}
+            for container in (*(pod["spec"].get("initContainers") or ()), *pod["spec"]["containers"]):
+                variables = container.setdefault("env", [])
+                if all(e.get("name") != "JOB_COMPLETION_INDEX" for e in variables):
+                    variables.append({"name": "JOB_COMPLETION_INDEX", "valueFrom": source})
+            _make(view, pod)
     view.waits.extend(waiting)
 
 
@@ -371,24 +387,6 @@ def _until_next(before: JsonObject | None, now: datetime) -> float:
         return 0.0
     passed = (now - of_pods.ended_at(before)).total_seconds()
     return _pause(of_pods.all_failures_of_index(before) + 1) - passed
-
-
-def _indexed(view: JobView, index: int, before: JsonObject | None) -> JsonObject:
-    job = view.job
-    pod = pod_from_template(view.spec["template"], job)
-    meta, name = pod["metadata"], f"{job['metadata']['name']}-{index}"
-    meta["generateName"] = f"{name}-"
-    for key in ("labels", "annotations"):
-        meta[key] = {**(meta.get(key) or {}), INDEX: str(index)}
-    if of_pods.limited_per_index(job):
-        meta["annotations"].update(_failure_counts(view, before))
-    pod["spec"].setdefault("hostname", name)
-    source = {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.labels['{INDEX}']"}}
-    for container in (*(pod["spec"].get("initContainers") or ()), *pod["spec"]["containers"]):
-        variables = container.setdefault("env", [])
-        if all(e.get("name") != "JOB_COMPLETION_INDEX" for e in variables):
-            variables.append({"name": "JOB_COMPLETION_INDEX", "valueFrom": source})
-    return pod
 
 
 def _failure_counts(view: JobView, before: JsonObject | None) -> dict[str, str]:
@@ -421,7 +419,12 @@ def _track(view: JobView, counted: Tally, over: JsonObject | None, held: Collect
             noted[key].append(uid)
     view.status["uncountedTerminatedPods"] = {k: v for k, v in noted.items() if v}
     if of_pods.is_indexed(view.job):
-        _note_indexes(view, counted)
+        view.status.pop("completedIndexes", None)
+        view.status.pop("succeeded", None)
+        if counted.good:
+            view.status.update(completedIndexes=intervals(counted.good), succeeded=len(counted.good))
+        if of_pods.limited_per_index(view.job):
+            view.status["failedIndexes"] = intervals(counted.bad)
     return patches
 
 
@@ -445,28 +448,9 @@ def _settle(view: JobView) -> None:
             view.status["uncountedTerminatedPods"][key] = [u for u in view.noted(key) if u in there]
 
 
-def _note_indexes(view: JobView, counted: Tally) -> None:
-    view.status.pop("completedIndexes", None)
-    view.status.pop("succeeded", None)
-    if counted.good:
-        view.status.update(completedIndexes=intervals(counted.good), succeeded=len(counted.good))
-    if of_pods.limited_per_index(view.job):
-        view.status["failedIndexes"] = intervals(counted.bad)
-
-
 def _release(pod: JsonObject) -> PatchWrite:
     meta = {"uid": pod["metadata"]["uid"], "$deleteFromPrimitiveList/finalizers": [FINALIZER]}
     return PatchWrite(PODS, pod, {"metadata": meta}, strategic=True)
-
-
-def _count(view: JobView) -> None:
-    """Pods that are there, with those that were just made and without those that were just deleted."""
-    remaining = [p for p in view.active if p not in view.gone]
-    view.status.pop("active", None)
-    if len(remaining) + view.made:
-        view.status["active"] = len(remaining) + view.made
-    view.status["ready"] = sum(is_ready(p) for p in remaining)
-    view.status["terminating"] = view.terminating + len(view.gone)
 
 
 def _finish(view: JobView, over: JsonObject, *, done: bool) -> None:

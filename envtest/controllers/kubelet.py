@@ -276,7 +276,11 @@ class KubeletController(SimulatedController):
         nodes = list(self.informers.all(NODES).values())
         meta = pod["metadata"]
         place = schedule(pod, nodes, self._by_node() if asked_by(pod) else None)
-        reason = self._claims(pod)
+        # What keeps a pod from being placed for its claims' sake.
+        names, namespace = claims_of(pod), pod["metadata"]["namespace"]
+        claims = {n: c for n in names if (c := self.informers.get(CLAIMS.key(namespace, n))) is not None}
+        kinds = {k["metadata"]["name"]: k for k in self.informers.all(STORAGE_CLASSES).values()} if names else {}
+        reason = unbound(pod, claims, kinds)
         if reason:
             place = Placement(
                 message=f"0/{len(nodes)} nodes are available: {reason}. preemption: 0/{len(nodes)} nodes are"
@@ -291,13 +295,6 @@ class KubeletController(SimulatedController):
         if status is not None:
             await self.context.api.write(UpdateWrite(PODS, with_status(pod, status), "status"))
             await self.scheduler.tell(PendingEvent(pod, "FailedScheduling", place.message, warning=True))
-
-    def _claims(self, pod: JsonObject) -> str:
-        """What keeps a pod from being placed for its claims' sake."""
-        names, namespace = claims_of(pod), pod["metadata"]["namespace"]
-        claims = {n: c for n in names if (c := self.informers.get(CLAIMS.key(namespace, n))) is not None}
-        kinds = {k["metadata"]["name"]: k for k in self.informers.all(STORAGE_CLASSES).values()} if names else {}
-        return unbound(pod, claims, kinds)
 
     def _by_node(self) -> dict[str, list[JsonObject]]:
         pods: dict[str, list[JsonObject]] = defaultdict(list)

@@ -111,7 +111,15 @@ class NamespaceController(SimulatedController):
         if namespace is None or not deleting(namespace):
             return None
         name = namespace["metadata"]["name"]
-        remaining = await self._empty(name)
+        # Delete what is not yet deleted, pods before everything else; what stays for now.
+        await self._delete_all(PODS, name)
+        pods = self._found([PODS], name)
+        if not pods:
+            others = [r for r in self.informers.resources if r.namespaced]
+            for resource in others:
+                await self._delete_all(resource, name)
+            pods = self._found(others, name)
+        remaining = RemainingContent.of(pods)
         status = {
             **(namespace.get("status") or {}),
             "conditions": conditions(namespace, remaining, stamp(self.context.now())),
@@ -122,17 +130,6 @@ class NamespaceController(SimulatedController):
         elif _FINALIZER in ((namespace.get("spec") or {}).get("finalizers") or ()):
             await self.context.api.write(UpdateWrite(NAMESPACES, finalized(namespace), "finalize"))
         return None
-
-    async def _empty(self, name: str) -> RemainingContent:
-        """Delete what is not yet deleted, pods before everything else; what stays for now."""
-        await self._delete_all(PODS, name)
-        pods = self._found([PODS], name)
-        if not pods:
-            others = [r for r in self.informers.resources if r.namespaced]
-            for resource in others:
-                await self._delete_all(resource, name)
-            pods = self._found(others, name)
-        return RemainingContent.of(pods)
 
     async def _delete_all(self, resource: Resource, namespace: str) -> None:
         for obj in self.informers.in_namespace(resource, namespace):

@@ -116,13 +116,10 @@ class PodOwnerController(SimulatedController):
             if obj is not None and owner is not None and owner.get("kind") == self.resource.kind:
                 self.queue.add(self.resource.key(obj["metadata"]["namespace"], owner["name"]))
         if event.new is not None and controller_of(event.new) is None:
-            self._stray(event.new)
-
-    def _stray(self, pod: JsonObject) -> None:
-        labels, namespace = pod["metadata"].get("labels") or {}, pod["metadata"]["namespace"]
-        for owner in self.informers.in_namespace(self.resource, namespace) if labels else ():
-            if selects(selector_of(owner), labels):
-                self.queue.add(self.resource.key(namespace, owner["metadata"]["name"]))
+            labels, namespace = event.new["metadata"].get("labels") or {}, event.new["metadata"]["namespace"]
+            for owner in self.informers.in_namespace(self.resource, namespace) if labels else ():
+                if selects(selector_of(owner), labels):
+                    self.queue.add(self.resource.key(namespace, owner["metadata"]["name"]))
 
     async def reconcile(self, key: str) -> float | None:
         """See `SimulatedController`."""

@@ -113,15 +113,14 @@ def needs_refresh(pod: JsonObject) -> bool:
     statuses = _known(pod, "containerStatuses")
     for container in pod["spec"].get("containers") or ():
         status = statuses.get(container["name"])
-        if status is not None and (status.get("image") != container.get("image", "") or _resized(container, status)):
+        if status is not None and (
+            status.get("image") != container.get("image", "")
+            or ("resources" in status and status["resources"] != (container.get("resources") or {}))
+        ):
             return True
     return {c["name"] for c in pod["spec"].get("ephemeralContainers") or ()} != set(
         _known(pod, "ephemeralContainerStatuses")
     )
-
-
-def _resized(container: JsonObject, found: JsonObject) -> bool:
-    return "resources" in found and found["resources"] != (container.get("resources") or {})
 
 
 # ------------------------------------------------------------------ writing
@@ -187,7 +186,11 @@ def _container(container: JsonObject, pod: JsonObject, move: PodTransition) -> J
     status = _base(container, pod, before)
     was = before.get("state") or {}
     if move.to in _BEFORE:
-        state = {"reason": move.reason} if move.to is State.WAITING else {"reason": _creating(pod)}
+        state = (
+            {"reason": move.reason}
+            if move.to is State.WAITING
+            else {"reason": ("PodInitializing" if pod["spec"].get("initContainers") else "ContainerCreating")}
+        )
         text = {"message": move.message} if move.message and move.to is State.WAITING else {}
         return {**status, "started": False, "state": {"waiting": {**state, **text}}}
     if move.to is State.CRASHED:
@@ -199,10 +202,6 @@ def _container(container: JsonObject, pod: JsonObject, move: PodTransition) -> J
     if "running" not in was and "waiting" in was and move.to is State.FAILED:
         return {**status, "started": False, "state": was}
     return {**status, "started": False, "state": {"terminated": _terminated(status, was, move)}}
-
-
-def _creating(pod: JsonObject) -> str:
-    return "PodInitializing" if pod["spec"].get("initContainers") else "ContainerCreating"
 
 
 def _base(container: JsonObject, pod: JsonObject, before: JsonObject) -> JsonObject:

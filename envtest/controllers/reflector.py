@@ -179,7 +179,17 @@ class SharedInformers:
 
     def _define(self, event: StoreEvent) -> None:
         """A definition of a custom resource came, changed or went."""
-        resource = _defined(event.obj)
+        spec = event.obj["spec"]
+        names = spec["names"]
+        served = [v["name"] for v in spec["versions"] if v.get("served")]
+        resource = Resource(
+            group=spec["group"],
+            version=served[0] if served else spec["versions"][0]["name"],
+            plural=names["plural"],
+            kind=names["kind"],
+            namespaced=spec["scope"] == "Namespaced",
+            prefix=f"{spec['group']}/{names['plural']}/",
+        )
         reflector = self._reflectors.get(resource.prefix)
         if event.new is None:
             if reflector is not None:
@@ -247,13 +257,6 @@ class SharedInformers:
         self._all.append(handler)
 
     def _emit(self, event: StoreEvent) -> None:
-        self._index(event)
-        if event.resource.prefix == DEFINITIONS:
-            self._define(event)
-        for handler in (*self._handlers.get(event.resource.prefix, ()), *self._all):
-            handler(event)
-
-    def _index(self, event: StoreEvent) -> None:
         before, after = owner_uids(event.old), owner_uids(event.new)
         if before or after:
             self._owned.move(event.key, before, after)
@@ -262,17 +265,7 @@ class SharedInformers:
             self._loose.setdefault(place, {})[event.key] = None
         elif event.old is not None and (not before or controller_of(event.old) is None):
             self._loose.get(place, {}).pop(event.key, None)
-
-
-def _defined(definition: JsonObject) -> Resource:
-    spec = definition["spec"]
-    names = spec["names"]
-    served = [v["name"] for v in spec["versions"] if v.get("served")]
-    return Resource(
-        group=spec["group"],
-        version=served[0] if served else spec["versions"][0]["name"],
-        plural=names["plural"],
-        kind=names["kind"],
-        namespaced=spec["scope"] == "Namespaced",
-        prefix=f"{spec['group']}/{names['plural']}/",
-    )
+        if event.resource.prefix == DEFINITIONS:
+            self._define(event)
+        for handler in (*self._handlers.get(event.resource.prefix, ()), *self._all):
+            handler(event)

@@ -148,19 +148,12 @@ def schedule(
         search.look(node)
     if search.fitting:
         # Spread without state: by the pod's uid.
-        return Placement(sorted(search.fitting)[_number(pod) % len(search.fitting)])
-    return Placement(message=_message(search.reasons, len(nodes)))
-
-
-def _number(pod: JsonObject) -> int:
-    digits = "".join(c for c in pod["metadata"]["uid"] if c in "0123456789abcdef")
-    return int(digits[:8] or "0", 16)
-
-
-def _message(reasons: Mapping[str, int], total: int) -> str:
-    listed = ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items()))
+        digits = "".join(c for c in pod["metadata"]["uid"] if c in "0123456789abcdef")
+        return Placement(sorted(search.fitting)[int(digits[:8] or "0", 16) % len(search.fitting)])
+    total = len(nodes)
+    listed = ", ".join(sorted(f"{count} {reason}" for reason, count in search.reasons.items()))
     none = f"0/{total} nodes are available:"
-    return f"{none} {listed}. no new claims to deallocate, preemption: {none} {total} {_HELPLESS}."
+    return Placement(message=(f"{none} {listed}. no new claims to deallocate, preemption: {none} {total} {_HELPLESS}."))
 
 
 def waits_for_scheduler(pod: JsonObject) -> bool:

@@ -134,11 +134,6 @@ def plan(view: StatefulSetView) -> PodPlan:
     return PodPlan(writes, min(waits, default=None))
 
 
-def _blocked(view: StatefulSetView) -> bool:
-    """Whether an ordered set has a wanted pod that is missing or not well."""
-    return view.ordered and any(n not in view.pods or not healthy(view, view.pods[n]) for n in view.ordinals)
-
-
 def _fill(view: StatefulSetView) -> list[Write | PendingEvent]:
     """Make what is missing; an ordered set waits for each pod before the next."""
     writes: list[Write | PendingEvent] = []
@@ -149,7 +144,17 @@ def _fill(view: StatefulSetView) -> list[Write | PendingEvent]:
                 return writes
             writes.extend(_new(view, ordinal))
         elif phase_of(pod) in ("Succeeded", "Failed") and not deleting(pod):
-            writes.extend([*_lost(view.owner, pod), _remove(view.owner, pod)])
+            # What is told of a pod that ended.
+            meta, ended = view.owner["metadata"], phase_of(pod)
+            what = (
+                ("RecreatingFailedPod", "failed", True)
+                if ended == "Failed"
+                else ("RecreatingTerminatedPod", "terminated", False)
+            )
+            text = (
+                f"StatefulSet {meta['namespace']}/{meta['name']} is recreating {what[1]} Pod {pod['metadata']['name']}"
+            )
+            writes.extend([PendingEvent(view.owner, what[0], text, warning=what[2]), _remove(view.owner, pod)])
         elif healthy(view, pod):
             continue
         elif phase_of(pod) == "Pending":
@@ -157,18 +162,6 @@ def _fill(view: StatefulSetView) -> list[Write | PendingEvent]:
         if view.ordered:
             return writes
     return writes
-
-
-def _lost(owner: JsonObject, pod: JsonObject) -> list[PendingEvent]:
-    """What is told of a pod that ended."""
-    meta, ended = owner["metadata"], phase_of(pod)
-    what = (
-        ("RecreatingFailedPod", "failed", True)
-        if ended == "Failed"
-        else ("RecreatingTerminatedPod", "terminated", False)
-    )
-    text = f"StatefulSet {meta['namespace']}/{meta['name']} is recreating {what[1]} Pod {pod['metadata']['name']}"
-    return [PendingEvent(owner, what[0], text, warning=what[2])]
 
 
 def _remove(owner: JsonObject, pod: JsonObject) -> DeleteWrite:
@@ -186,7 +179,8 @@ def _shrink(view: StatefulSetView) -> list[Write | PendingEvent]:
     """Delete what is not wanted, the highest first; an ordered set one at a time, while all others are well."""
     condemned = sorted((n for n in view.pods if n not in view.ordinals), reverse=True)
     if view.ordered:
-        if any(deleting(view.pods[n]) for n in condemned) or _blocked(view):
+        blocked = any(n not in view.pods or not healthy(view, view.pods[n]) for n in view.ordinals)
+        if blocked or any(deleting(view.pods[n]) for n in condemned):
             return []
         well = [healthy(view, view.pods[n]) for n in condemned]
         if well and not well[0] and not all(well[1:]):

@@ -69,7 +69,12 @@ _SCHEMAS: Final = (
 
 def bootstrap_flows() -> Iterator[tuple[str, JsonObject]]:
     """The objects with their resources, without uid and status."""
-    yield _object("prioritylevelconfigurations", "PriorityLevelConfiguration", "exempt", _exempt())
+    yield _object(
+        "prioritylevelconfigurations",
+        "PriorityLevelConfiguration",
+        "exempt",
+        {"type": "Exempt", "exempt": {"nominalConcurrencyShares": 0, "lendablePercent": 0}},
+    )
     for name, shares, queues, hand, lendable in _LEVELS:
         response: JsonObject = {"type": "Reject"}
         if queues:
@@ -92,10 +97,6 @@ def fixed_flow(resource: str, name: str) -> JsonObject | None:
     specs = (flow["spec"] for kind, flow in bootstrap_flows() if (kind, flow["metadata"]["name"]) == (resource, name))
     spec: JsonObject = next(specs)
     return spec
-
-
-def _exempt() -> JsonObject:
-    return {"type": "Exempt", "exempt": {"nominalConcurrencyShares": 0, "lendablePercent": 0}}
 
 
 def _object(resource: str, kind: str, name: str, spec: JsonObject) -> tuple[str, JsonObject]:

@@ -103,16 +103,12 @@ def _restored(before: JsonObject, after: JsonObject) -> JsonObject:
                     f"metadata.{key}[{name}] must be a string, but is {go_typename(value)} in converted object"
                 )
         if returned != before.get(key):
-            _check(returned, key)
+            if key == "labels":
+                causes = list(metadata.labels(returned, "metadata.labels"))
+            else:
+                causes = list(metadata.annotation_causes(returned, "metadata.annotation"))
+            if causes:
+                messages = ", ".join(f"{cause.field}: {cause.message}" for cause in causes)
+                raise ConversionError(f"[{messages}]" if len(causes) > 1 else messages)
         meta[key] = returned
     return meta
-
-
-def _check(given: JsonObject, key: str) -> None:
-    if key == "labels":
-        causes = list(metadata.labels(given, "metadata.labels"))
-    else:
-        causes = list(metadata.annotation_causes(given, "metadata.annotation"))
-    if causes:
-        messages = ", ".join(f"{cause.field}: {cause.message}" for cause in causes)
-        raise ConversionError(f"[{messages}]" if len(causes) > 1 else messages)

@@ -152,12 +152,8 @@ def _holds(op: str, left: JsonValue, right: JsonValue) -> bool:
 
 def _literal(text: str) -> JsonValue:
     if text[:1] in ("'", '"'):
-        return _unquoted(text)
+        return re.sub(r"\\(.)", r"\1", text[1:-1])
     try:
         return json.loads(text)
     except ValueError:
         return text
-
-
-def _unquoted(text: str) -> str:
-    return re.sub(r"\\(.)", r"\1", text[1:-1])

@@ -115,23 +115,6 @@ class ExtensionServer:
             self._compile(obj)
             await self._clean(context, name)
             return
-        await self._establish(context, obj)
-        self._compile(self._find(name) or obj)
-        self.turned()
-
-    def _find(self, name: str) -> JsonObject | None:
-        try:
-            return self._definitions.storage.get(self._definitions.key("", name))
-        except KeyNotFoundError:
-            return None
-
-    async def _recheck(self, context: Context) -> None:
-        """Names have become free: some definition may have waited for them."""
-        for defined in list(self._defined.values()):
-            if not is_true(defined.definition, "NamesAccepted"):
-                await self.changed(context, defined.definition["metadata"]["name"])
-
-    async def _establish(self, context: Context, obj: JsonObject) -> None:
         others = [
             d.definition
             for d in self._defined.values()
@@ -140,6 +123,14 @@ class ExtensionServer:
         status = accepted(obj, others, context.timestamp())
         if status != obj.get("status"):
             await self._write_status(context, obj, status)
+        self._compile(self._find(name) or obj)
+        self.turned()
+
+    def _find(self, name: str) -> JsonObject | None:
+        try:
+            return self._definitions.storage.get(self._definitions.key("", name))
+        except KeyNotFoundError:
+            return None
 
     async def _write_status(self, context: Context, obj: JsonObject, status: JsonObject) -> None:
         async def put(current: JsonObject | None) -> JsonObject:
@@ -158,7 +149,11 @@ class ExtensionServer:
         defined = self._defined.get(name)
         if defined is None or CLEANUP not in (defined.definition["metadata"].get("finalizers") or ()):
             return
-        if _reason(defined.definition, "Terminating") != "InstanceDeletionInProgress":
+        conditions = (defined.definition.get("status") or {}).get("conditions") or ()
+        if (
+            next((str(c.get("reason", "")) for c in conditions if c["type"] == "Terminating"), "")
+            != "InstanceDeletionInProgress"
+        ):
             await self._terminate(context, defined.definition)
         store = self._any_store(defined)
         for obj in store.list_now("", ListQuery()).items:
@@ -212,7 +207,10 @@ class ExtensionServer:
         if defined is not None:
             self._any_store(defined).storage.forget(self._any_store(defined).prefix)
         self.turned()
-        await self._recheck(context)
+        # Names have become free: some definition may have waited for them.
+        for defined in list(self._defined.values()):
+            if not is_true(defined.definition, "NamesAccepted"):
+                await self.changed(context, defined.definition["metadata"]["name"])
 
     @staticmethod
     def _any_store(defined: _Defined) -> GenericStore:
@@ -365,18 +363,18 @@ class ExtensionServer:
             if not is_true(defined.definition, "Established"):
                 continue
             for version in defined.order:
-                resources = [_shown(s, defined) for (v, _), s in defined.served.items() if v == version]
+                # What discovery says of a resource: while all its objects go, nothing is to be written.
+                resources = [
+                    (replace(s, verbs=_LAST_VERBS) if defined.terminating and not s.info.subresource else s)
+                    for (v, _), s in defined.served.items()
+                    if v == version
+                ]
                 groups.setdefault(defined.group, {}).setdefault(version, []).extend(resources)
         served = [
             ServedGroup(group, [ServedVersion(v, versions[v]) for v in sorted(versions, key=version_priority)])
             for group, versions in sorted(groups.items())
         ]
         return [*served, *self._delegate.groups()]
-
-
-def _shown(served: InstalledResource, defined: _Defined) -> InstalledResource:
-    """What discovery says of a resource: while all its objects go, nothing is to be written."""
-    return replace(served, verbs=_LAST_VERBS) if defined.terminating and not served.info.subresource else served
 
 
 def _nothing() -> None:
@@ -414,11 +412,6 @@ class _Shapes(Mapping[str, Schema]):
 def _with_condition(definition: JsonObject, new: JsonObject) -> JsonObject:
     status = definition.get("status") or {}
     return {**status, "conditions": put_condition(list(status.get("conditions") or []), new)}
-
-
-def _reason(definition: JsonObject, kind: str) -> str:
-    conditions = (definition.get("status") or {}).get("conditions") or ()
-    return next((str(c.get("reason", "")) for c in conditions if c["type"] == kind), "")
 
 
 _VERSION = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?")

@@ -147,7 +147,21 @@ class ClusterTarget(Closing):
         objects = [*self._crds, *read_objects(self._crd_paths, [CRD])]
         if objects:
             async with Transport(self.config) as transport:
-                await _install(RemoteApi(transport), objects)
+                # Put definitions there; each is served when this returns.
+                api = RemoteApi(transport)
+                installer = Installer(api)
+                definitions = [
+                    await installer.put({"apiVersion": "apiextensions.k8s.io/v1", "kind": CRD, **obj})
+                    for obj in objects
+                ]
+                end = asyncio.get_running_loop().time() + _ESTABLISH_SECONDS
+                for obj in definitions:
+                    while not await _served(api, obj):
+                        if asyncio.get_running_loop().time() >= end:
+                            raise ConfigError(
+                                f"{obj['metadata']['name']} was not served within {_ESTABLISH_SECONDS:g} s"
+                            )
+                        await asyncio.sleep(_POLL)
 
     async def eventually(
         self, question: Question[T], check: Callable[[T], object] | None = None, *, within: float = 5.0
@@ -244,7 +258,11 @@ class RealBinaries(ClusterTarget):
         port = _free_port()
         authority.serving("127.0.0.1").write(directory, "apiserver")
         (directory / "client-ca.crt").write_bytes(authority.pair.cert)
-        _service_account_key(directory / "sa-signer.key")
+        path = directory / "sa-signer.key"
+        from opsdk.apiserver.auth.jwt import SigningKey  # noqa: PLC0415 - takes long to load
+
+        assert SigningKey(path).key_id
+        assert path.exists()
         admin = authority.client("admin", ("system:masters",))
         config = Config(
             host=f"https://127.0.0.1:{port}",
@@ -254,7 +272,12 @@ class RealBinaries(ClusterTarget):
         )
         command = apiserver_command(self._binaries[1], directory, port, etcd_url)
         await self._run(command, directory, config, "/readyz")
-        await _wait_for_default(config)
+        loop = asyncio.get_running_loop()
+        end = loop.time() + _NAMESPACE_SECONDS
+        while not await _answers(config, "/api/v1/namespaces/default"):
+            if loop.time() >= end:
+                raise ConfigError("the namespace default was not there in time")
+            await asyncio.sleep(_POLL)
         return config
 
     async def _run(self, command: Sequence[str], directory: Path, where: Config | str, path: str) -> None:
@@ -320,13 +343,6 @@ def apiserver_command(binary: Path, directory: Path, port: int, etcd: str) -> li
     ]
 
 
-def _service_account_key(path: Path) -> None:
-    from opsdk.apiserver.auth.jwt import SigningKey  # noqa: PLC0415 - takes long to load
-
-    assert SigningKey(path).key_id
-    assert path.exists()
-
-
 def _free_port() -> int:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
@@ -361,29 +377,6 @@ async def _answers(config: Config, path: str) -> bool:
             return (await transport.send(RestRequest("GET", path), timeout=2, retry=False)).status == 200
     except OpsdkError:
         return False
-
-
-async def _wait_for_default(config: Config) -> None:
-    loop = asyncio.get_running_loop()
-    end = loop.time() + _NAMESPACE_SECONDS
-    while not await _answers(config, "/api/v1/namespaces/default"):
-        if loop.time() >= end:
-            raise ConfigError("the namespace default was not there in time")
-        await asyncio.sleep(_POLL)
-
-
-async def _install(api: RemoteApi, objects: Sequence[JsonObject]) -> None:
-    """Put definitions there; each is served when this returns."""
-    installer = Installer(api)
-    definitions = [
-        await installer.put({"apiVersion": "apiextensions.k8s.io/v1", "kind": CRD, **obj}) for obj in objects
-    ]
-    end = asyncio.get_running_loop().time() + _ESTABLISH_SECONDS
-    for obj in definitions:
-        while not await _served(api, obj):
-            if asyncio.get_running_loop().time() >= end:
-                raise ConfigError(f"{obj['metadata']['name']} was not served within {_ESTABLISH_SECONDS:g} s")
-            await asyncio.sleep(_POLL)
 
 
 async def _served(api: RemoteApi, obj: JsonObject) -> bool:

@@ -50,7 +50,17 @@ class ParamKinds:
     def __call__(self, api_version: str, kind: str) -> StoredParams | None:
         """See `opsdk.apiserver.admission.policies.params.Params`."""
         group, _, version = api_version.rpartition("/")
-        for served in (*self._plane.core.installed(), *self._custom(group, version)):
+        for served in (
+            *self._plane.core.installed(),
+            *[
+                served
+                for found in self._plane.extensions.groups()
+                if found.group == group
+                for one in found.versions
+                if one.version == version
+                for served in one.resources
+            ],
+        ):
             info = served.info
             same = (info.group, info.version, info.kind, info.subresource) == (group, version, kind, "")
             if same and isinstance(served.storage, GenericStore):
@@ -61,16 +71,6 @@ class ParamKinds:
         """The resource of a kind, if it is served."""
         resource = self(api_version, kind)
         return None if resource is None else resource.resource
-
-    def _custom(self, group: str, version: str) -> Sequence[InstalledResource]:
-        return [
-            served
-            for found in self._plane.extensions.groups()
-            if found.group == group
-            for one in found.versions
-            if one.version == version
-            for served in one.resources
-        ]
 
 
 class StoredParams:

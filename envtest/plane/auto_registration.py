@@ -118,7 +118,11 @@ class AutoRegistration:
             numbers = {"priority": _CUSTOM_GROUP, "rank": _CUSTOM_RANK}
             self._create(context, service_of(group, version, managed=ALWAYS, now=now, **numbers))
         for group, version in sorted(self._have - desired):
-            self._drop(f"{version}.{group}")
+            name = f"{version}.{group}"
+            key = self._services.key("", name)
+            with suppress(KeyNotFoundError):
+                if _managed(self._services.storage.get(key)) == ALWAYS:
+                    self._services.storage.delete(key)
         self._have = desired
 
     def _create(self, context: Context, obj: JsonObject) -> None:
@@ -127,12 +131,6 @@ class AutoRegistration:
         # Whoever was faster may have it served elsewhere.
         with suppress(KeyExistsError):
             self._services.storage.create(self._services.key("", meta["name"]), obj)
-
-    def _drop(self, name: str) -> None:
-        key = self._services.key("", name)
-        with suppress(KeyNotFoundError):
-            if _managed(self._services.storage.get(key)) == ALWAYS:
-                self._services.storage.delete(key)
 
 
 def _managed(obj: JsonObject) -> str:

@@ -271,25 +271,22 @@ class ControlPlane:
             if row.info.subresource:
                 self._install_subresource(row)
             elif "create" not in row.verbs or "list" not in row.verbs:
-                self._install_review(row)
-
-    def _install_review(self, row: ServedResourceRow) -> None:
-        """Resources that are only created: nothing of them is kept."""
-        authorizer = self.access.authorizer
-        resolver = authorizer if isinstance(authorizer, RuleResolver) else None
-        reviews: dict[str, object] = {
-            "componentstatuses": self.components,
-            "bindings": BindingStore(self.stores["/pods"]),
-            "selfsubjectreviews": SelfSubjectReviews(),
-            "tokenreviews": TokenReviews(self.access.bearer),
-            "subjectaccessreviews": AccessReviews(authorizer, subject=somebody),
-            "localsubjectaccessreviews": AccessReviews(authorizer, subject=somebody, local=True),
-            "selfsubjectaccessreviews": AccessReviews(authorizer, subject=oneself),
-            "selfsubjectrulesreviews": RulesReviews(resolver),
-        }
-        storage = reviews.get(row.info.resource)
-        if storage is not None:
-            self.core.install(InstalledResource(row.info, storage, self._model(row), row.verbs))
+                # Resources that are only created: nothing of them is kept.
+                authorizer = self.access.authorizer
+                resolver = authorizer if isinstance(authorizer, RuleResolver) else None
+                reviews: dict[str, object] = {
+                    "componentstatuses": self.components,
+                    "bindings": BindingStore(self.stores["/pods"]),
+                    "selfsubjectreviews": SelfSubjectReviews(),
+                    "tokenreviews": TokenReviews(self.access.bearer),
+                    "subjectaccessreviews": AccessReviews(authorizer, subject=somebody),
+                    "localsubjectaccessreviews": AccessReviews(authorizer, subject=somebody, local=True),
+                    "selfsubjectaccessreviews": AccessReviews(authorizer, subject=oneself),
+                    "selfsubjectrulesreviews": RulesReviews(resolver),
+                }
+                storage = reviews.get(row.info.resource)
+                if storage is not None:
+                    self.core.install(InstalledResource(row.info, storage, self._model(row), row.verbs))
 
     def fields_of(self, resource: str, obj: JsonObject) -> JsonObject:
         """What the writer of a new object owns of it."""

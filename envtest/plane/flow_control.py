@@ -80,7 +80,11 @@ def _covers(rule: Mapping[str, JsonValue], info: RequestInfo) -> bool:
     if info.is_resource:
         return any(_resource(part, info) for part in rule.get("resourceRules") or ())
     return any(
-        _among(part["verbs"], info.verb) and any(_path(url, info.path) for url in part["nonResourceURLs"])
+        _among(part["verbs"], info.verb)
+        and any(
+            (url in ("*", info.path) or (url.endswith("/*") and info.path.startswith(url.removesuffix("*"))))
+            for url in part["nonResourceURLs"]
+        )
         for part in rule.get("nonResourceRules") or ()
     )
 
@@ -98,10 +102,6 @@ def _resource(part: Mapping[str, JsonValue], info: RequestInfo) -> bool:
 
 def _among(words: Sequence[str], word: str) -> bool:
     return word in words or "*" in words
-
-
-def _path(pattern: str, path: str) -> bool:
-    return pattern in ("*", path) or (pattern.endswith("/*") and path.startswith(pattern.removesuffix("*")))
 
 
 def condition(level: str, now: str, *, exists: bool) -> JsonObject:

@@ -243,7 +243,12 @@ class Journal:
             loops += [HotLoop(run[0].writer, ref, es, 0) for ref, es in by_ref.items() if len(es) >= at_least]
         for (name, path), count in self.idle.items():
             if count >= at_least:
-                loops.append(HotLoop(Writer(user=name), _ref_of_path(path), (), count))
+                parts = path.strip("/").split("/")
+                group, rest = ("", parts[2:]) if parts[0] == "api" else (parts[1], parts[3:])
+                namespace = ""
+                if rest[0] == "namespaces" and len(rest) > 2:
+                    namespace, rest = rest[1], rest[2:]
+                loops.append(HotLoop(Writer(user=name), Ref(group, rest[0], namespace, "/".join(rest[1:])), (), count))
         return [loop for loop in loops if not user or loop.writer.user == user]
 
     def _runs(self) -> Iterator[list[Entry]]:
@@ -284,15 +289,6 @@ def _move(moves: list[tuple[int, Writer, JsonValue]], entry: Entry, change: Diff
         moves[-1] = (entry.revision, entry.writer, change.new)
     else:
         moves.append((entry.revision, entry.writer, change.new))
-
-
-def _ref_of_path(path: str) -> Ref:
-    parts = path.strip("/").split("/")
-    group, rest = ("", parts[2:]) if parts[0] == "api" else (parts[1], parts[3:])
-    namespace = ""
-    if rest[0] == "namespaces" and len(rest) > 2:
-        namespace, rest = rest[1], rest[2:]
-    return Ref(group, rest[0], namespace, "/".join(rest[1:]))
 
 
 class Budget:

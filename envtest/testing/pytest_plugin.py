@@ -94,20 +94,16 @@ def k8s_env(request: pytest.FixtureRequest) -> Any:
     if kind is not clusters.TargetKind.EMBEDDED:
         # Other processes do not follow virtual time.
         request.node.add_marker("realtime")
-        return _templates(request).target(kind, _only_external(options, kind))
+        # The options that other clusters have too; anything else skips the test.
+        allowed: JsonObject = {name: options[name] for name in ("crds", "crd_paths") if name in options}
+        for name, value in options.items():
+            if name not in allowed and value not in ("none", None, ()):
+                pytest.skip(f"k8s({name}=...) needs the embedded server; this run is on {kind.value}")
+        return _templates(request).target(kind, allowed)
     environment = _templates(request).environment(options)
     request.node.stash[_TARGET] = environment
     _enter(request, environment)
     return environment
-
-
-def _only_external(options: JsonObject, kind: Any) -> JsonObject:
-    """The options that other clusters have too; anything else skips the test."""
-    allowed: JsonObject = {name: options[name] for name in ("crds", "crd_paths") if name in options}
-    for name, value in options.items():
-        if name not in allowed and value not in ("none", None, ()):
-            pytest.skip(f"k8s({name}=...) needs the embedded server; this run is on {kind.value}")
-    return allowed
 
 
 def _templates(request: pytest.FixtureRequest) -> Any:
@@ -146,18 +142,15 @@ def k8s_client(k8s_cluster: Any) -> Any:
 @pytest.fixture
 def k8s_namespace(request: pytest.FixtureRequest, k8s_env: Any) -> str:
     """The name of a namespace that is there for this test alone."""
-    name = _namespace(request.node.name)
-    request.node.stash[_NAMESPACE] = name
-    _enter(request, _with_namespace(k8s_env, name))
-    return name
-
-
-def _namespace(test: str) -> str:
-    """A name for people and for the server."""
+    # A name for people and for the server.
+    test = request.node.name
     from uuid import uuid4  # noqa: PLC0415 - as above
 
     plain = re.sub(r"[^a-z0-9]+", "-", test.lower()).strip("-")
-    return f"{plain[:50].strip('-')}-{uuid4().hex[:8]}"
+    name = f"{plain[:50].strip('-')}-{uuid4().hex[:8]}"
+    request.node.stash[_NAMESPACE] = name
+    _enter(request, _with_namespace(k8s_env, name))
+    return name
 
 
 @asynccontextmanager

@@ -38,8 +38,22 @@ class Templates:
             rest["clock"] = ManualClock()
         if "service_range" in installed:
             rest["service_range"] = installed["service_range"]
-        env = Environment(storage=MemoryStorage.of(self._snapshot(installed)), **rest)
-        _add_faults(env, options)
+        key = _key(installed)
+        snapshot = self._made.get(key)
+        if snapshot is None:
+            # No test has begun yet, so there is no loop that this could run in.
+            with asyncio.Runner() as runner:
+                snapshot = self._made[key] = runner.run(_started(installed))
+        env = Environment(storage=MemoryStorage.of(snapshot), **rest)
+        if "seed" in options:
+            env.faults.seed(options["seed"])
+        for fault in options.get("faults") or ():
+            effect, match = fault if isinstance(fault, tuple) else (fault, {})
+            if not hasattr(effect, "apply"):
+                raise ConfigError(
+                    f"faults are effects, or pairs of an effect and a dict of what it means, not {effect!r}"
+                )
+            env.faults.add(effect, **match)
         return env
 
     def target(self, kind: TargetKind, options: Mapping[str, Any]) -> ClusterTarget:
@@ -60,15 +74,6 @@ class Templates:
             with asyncio.Runner() as runner:
                 runner.run(target.aclose())
 
-    def _snapshot(self, installed: Mapping[str, Any]) -> Snapshot:
-        key = _key(installed)
-        snapshot = self._made.get(key)
-        if snapshot is None:
-            # No test has begun yet, so there is no loop that this could run in.
-            with asyncio.Runner() as runner:
-                snapshot = self._made[key] = runner.run(_started(installed))
-        return snapshot
-
 
 def _key(options: Mapping[str, Any]) -> bytes:
     return msgspec.json.encode(dict(options), order="deterministic", enc_hook=str)
@@ -86,13 +91,3 @@ async def _started(installed: Mapping[str, Any]) -> Snapshot:
     # Stamps of the time at which virtual time begins, too.
     async with Environment(**installed, clock=ManualClock()) as env:
         return env.snapshot()
-
-
-def _add_faults(env: Environment, options: Mapping[str, Any]) -> None:
-    if "seed" in options:
-        env.faults.seed(options["seed"])
-    for fault in options.get("faults") or ():
-        effect, match = fault if isinstance(fault, tuple) else (fault, {})
-        if not hasattr(effect, "apply"):
-            raise ConfigError(f"faults are effects, or pairs of an effect and a dict of what it means, not {effect!r}")
-        env.faults.add(effect, **match)

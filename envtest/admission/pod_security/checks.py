@@ -110,12 +110,12 @@ def _apparmor(pod: Pod) -> str:
     bad, values = pod.setters("appArmorProfile", "type", bad=lambda v: v is not None and v not in _PROFILES)
     if bad:
         return f"{' and '.join(bad)} must not set AppArmor profile type to {_listed(_distinct(values))}"
-    old = [f"{k}={quoted(v)}" for k, v in sorted(pod.annotations.items()) if k.startswith(_APPARMOR) and not _old(v)]
+    old = [
+        f"{k}={quoted(v)}"
+        for k, v in sorted(pod.annotations.items())
+        if k.startswith(_APPARMOR) and not (v in ("", "runtime/default") or v.startswith("localhost/"))
+    ]
     return f"{_word('annotation', old)} {', '.join(old)}" if old else ""
-
-
-def _old(value: str) -> bool:
-    return value in ("", "runtime/default") or value.startswith("localhost/")
 
 
 def _added(container: JsonObject) -> list[str]:
@@ -203,16 +203,16 @@ def _selinux(pod: Pod) -> str:
 def _seccomp(pod: Pod) -> str:
     if pod.minor < 19:
         marked = (i for i in sorted(pod.annotations.items()) if i[0] == _SECCOMP[0] or i[0].startswith(_SECCOMP[1]))
-        old = [f"{key}={quoted(value)}" for key, value in marked if not _old_seccomp(value)]
+        old = [
+            f"{key}={quoted(value)}"
+            for key, value in marked
+            if not (value in ("runtime/default", "docker/default") or value.startswith("localhost/"))
+        ]
         return f"forbidden {_word('annotation', old)} {', '.join(old)}" if old else ""
     bad, values = pod.setters("seccompProfile", "type", bad=lambda v: v is not None and v not in _PROFILES)
     if not bad:
         return ""
     return f"{' and '.join(bad)} must not set securityContext.seccompProfile.type to {_listed(_distinct(values))}"
-
-
-def _old_seccomp(value: str) -> bool:
-    return value in ("runtime/default", "docker/default") or value.startswith("localhost/")
 
 
 def _sysctls(pod: Pod) -> str:

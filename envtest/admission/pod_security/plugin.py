@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from envtest.admission.pod_security.checks import Violation, violations
-from envtest.admission.pod_security.levels import PREFIX, LevelVersion, Policy, policy_of
+from envtest.admission.pod_security.levels import PREFIX, LevelVersion, policy_of
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.plugin import Plugin, writes
@@ -48,9 +48,19 @@ class PodSecurity(Plugin):
         if review.operation not in ("CREATE", "UPDATE") or review.obj is None:
             return
         if writes(review, "namespaces", "CREATE", "UPDATE"):
-            self._check_labels(review)
+            obj, old = review.obj or {}, review.old
+            name = obj["metadata"].get("name", "")
+            policy, wrong = policy_of(obj["metadata"].get("labels"))
+            before, wrong_before = policy_of(None if old is None else old["metadata"].get("labels"))
+            if wrong and (old is None or wrong != wrong_before):
+                raise api_errors.invalid("Namespace", "", name, wrong)
+            if old is None or not _stricter(policy.enforce, before.enforce):
+                return
+            for text in pod_warnings(name, policy.enforce, self._pods(name)):
+                review.warn(text)
         elif info.resource == "pods" and not info.group and info.subresource in ("", "ephemeralcontainers", "resize"):
-            if review.old is None or _significant(review.obj, review.old):
+            # Whether an update changes what could be judged.
+            if review.old is None or bool(_judged(review.obj) != _judged(review.old)):
                 self._check_pod(review, review.obj, enforce=True)
         else:
             path = _TEMPLATES.get(f"{info.group}/{info.path}" if info.group else info.path)
@@ -60,7 +70,8 @@ class PodSecurity(Plugin):
 
     # -------------------------------------------------------------- pods
     def _check_pod(self, review: Attributes, pod: JsonObject, *, enforce: bool) -> None:
-        policy = self._policy(review.namespace)
+        namespace_object = self._namespace(review.namespace)
+        policy = policy_of((namespace_object or {"metadata": {}})["metadata"].get("labels"))[0]
         if enforce:
             review.call.annotate(f"{PREFIX}enforce-policy", str(policy.enforce))
         if policy.lenient:
@@ -77,22 +88,7 @@ class PodSecurity(Plugin):
         if violated:
             review.warn(_would_violate(policy.warn, violated))
 
-    def _policy(self, namespace: str) -> Policy:
-        namespace_object = self._namespace(namespace)
-        return policy_of((namespace_object or {"metadata": {}})["metadata"].get("labels"))[0]
-
     # -------------------------------------------------------------- namespaces
-    def _check_labels(self, review: Attributes) -> None:
-        obj, old = review.obj or {}, review.old
-        name = obj["metadata"].get("name", "")
-        policy, wrong = policy_of(obj["metadata"].get("labels"))
-        before, wrong_before = policy_of(None if old is None else old["metadata"].get("labels"))
-        if wrong and (old is None or wrong != wrong_before):
-            raise api_errors.invalid("Namespace", "", name, wrong)
-        if old is None or not _stricter(policy.enforce, before.enforce):
-            return
-        for text in pod_warnings(name, policy.enforce, self._pods(name)):
-            review.warn(text)
 
 
 def _would_violate(demand: LevelVersion, found: Sequence[Violation]) -> str:
@@ -136,11 +132,6 @@ def prioritized(pods: Sequence[JsonObject]) -> list[JsonObject]:
         if owner is not None:
             messages.add(owner)
     return [*first, *later]
-
-
-def _significant(pod: JsonObject, old: JsonObject) -> bool:
-    """Whether an update changes what could be judged."""
-    return bool(_judged(pod) != _judged(old))
 
 
 def _judged(pod: JsonObject) -> JsonValue:

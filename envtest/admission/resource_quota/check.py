@@ -29,7 +29,15 @@ class QuotaRequest:
 def fit(quotas: Sequence[JsonObject], asked: QuotaRequest) -> list[tuple[JsonObject, Amounts]]:
     """The quotas whose usage changes, with what is used then; `QuotaError` where one of them is exceeded."""
     interesting = [quota for quota in quotas if _interesting(quota, asked)]
-    more = _more(asked)
+    # What the object counts for, on updates only what it did not before.
+    usage = asked.evaluator.usage(asked.obj, asked.now)
+    negative = sorted(name for name, amount in usage.items() if amount < ZERO)
+    if negative:
+        raise QuotaError(f"quota usage is negative for resource(s): {','.join(negative)}")
+    if asked.old is not None:
+        before = asked.evaluator.usage(asked.old, asked.now)
+        usage = {name: amount - before.get(name, ZERO) for name, amount in usage.items()}
+    more = {name: amount for name, amount in usage.items() if amount > ZERO}
     if not more:
         return []
     charges = [(quota, _charged(quota, more)) for quota in interesting]
@@ -48,18 +56,6 @@ def _interesting(quota: JsonObject, asked: QuotaRequest) -> bool:
     if measured - _of(quota, "used").keys():
         raise QuotaError(f"status unknown for quota: {name}, resources: {','.join(sorted(measured))}")
     return True
-
-
-def _more(asked: QuotaRequest) -> Amounts:
-    """What the object counts for, on updates only what it did not before."""
-    usage = asked.evaluator.usage(asked.obj, asked.now)
-    negative = sorted(name for name, amount in usage.items() if amount < ZERO)
-    if negative:
-        raise QuotaError(f"quota usage is negative for resource(s): {','.join(negative)}")
-    if asked.old is not None:
-        before = asked.evaluator.usage(asked.old, asked.now)
-        usage = {name: amount - before.get(name, ZERO) for name, amount in usage.items()}
-    return {name: amount for name, amount in usage.items() if amount > ZERO}
 
 
 def _charged(quota: JsonObject, more: Amounts) -> Amounts:

@@ -104,7 +104,13 @@ class PodEvaluator(Evaluator):
 
     def matching(self, names: Iterable[str]) -> frozenset[str]:
         """Also huge pages and what somebody else named."""
-        return frozenset(name for name in names if name in self.names or _huge(name) or _foreign(name))
+        return frozenset(
+            name
+            for name in names
+            if name in self.names
+            or name.startswith((_HUGE, f"requests.{_HUGE}"))
+            or (not native(name) and name.startswith("requests."))
+        )
 
     def in_scope(self, requirement: JsonObject, obj: JsonObject) -> bool:
         """See `Evaluator`."""
@@ -122,7 +128,10 @@ class PodEvaluator(Evaluator):
             case "PriorityClass":
                 return _selected(requirement, spec.get("priorityClassName") or "")
             case "CrossNamespacePodAffinity":
-                return any(_looks_elsewhere(term) for term in _terms(spec.get("affinity") or {}))
+                return any(
+                    (bool(term.get("namespaces")) or term.get("namespaceSelector") is not None)
+                    for term in _terms(spec.get("affinity") or {})
+                )
             case _:
                 return False
 
@@ -150,14 +159,6 @@ class PodEvaluator(Evaluator):
             f"{name} for: {','.join(sorted(containers))}" for name, containers in sorted(silent.items())
         )
         return f"must specify {description}" if description else ""
-
-
-def _huge(name: str) -> bool:
-    return name.startswith((_HUGE, f"requests.{_HUGE}"))
-
-
-def _foreign(name: str) -> bool:
-    return not native(name) and name.startswith("requests.")
 
 
 def _named(owner: JsonObject) -> frozenset[str]:
@@ -207,10 +208,6 @@ def _terms(affinity: JsonObject) -> Iterator[JsonObject]:
         yield from terms.get("requiredDuringSchedulingIgnoredDuringExecution") or ()
         for weighted in terms.get("preferredDuringSchedulingIgnoredDuringExecution") or ():
             yield weighted.get("podAffinityTerm") or {}
-
-
-def _looks_elsewhere(term: JsonObject) -> bool:
-    return bool(term.get("namespaces")) or term.get("namespaceSelector") is not None
 
 
 # ------------------------------------------------------------------ services and claims

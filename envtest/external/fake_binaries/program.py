@@ -36,13 +36,11 @@ class FakeProgram:
         if "--version" in words:
             print(f"{self.version}\n(stood in for by envtest)")
             return 0
-        return run(self._begin(words), name=self.name, said_on=sys.stderr)
 
-    def _begin(self, words: Sequence[str]) -> Callable[[AsyncExitStack], Awaitable[str]]:
         async def begin(stack: AsyncExitStack) -> str:
             return await self.serve(parse(words, switches=self.switches), stack)
 
-        return begin
+        return run(begin, name=self.name, said_on=sys.stderr)
 
 
 def run(start: Callable[[AsyncExitStack], Awaitable[str]], *, name: str = "", said_on: TextIO | None = None) -> int:

@@ -380,10 +380,7 @@ def validate_policy(obj: JsonObject, old: JsonObject | None = None, *, mutating:
         yield from validate_match_conditions(spec.get("matchConditions") or (), "spec.matchConditions", params=params)
     for index, variable in enumerate(spec.get("variables") or ()):
         yield from _variable(compiler, variable, f"spec.variables[{index}]")
-    yield from _policy_rest(compiler, obj["metadata"].get("name") or "", spec, mutating=mutating)
-
-
-def _policy_rest(compiler: _Compiler, name: str, spec: JsonObject, *, mutating: bool) -> Iterator[Cause]:
+    name = obj["metadata"].get("name") or ""
     if not mutating:
         yield from _validations(compiler, name, spec)
         return

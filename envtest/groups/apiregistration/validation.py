@@ -35,19 +35,15 @@ def validate_spec(spec: JsonObject) -> Iterator[Cause]:
         if not 0 < number <= most:
             yield api_errors.invalid_value(f"spec.{key}", number, f"must be positive and less than {most}")
     if spec.get("service") is None:
-        yield from _local(spec)
+        bundle = spec.get("caBundle")
+        if bundle:
+            size = f"{len(bundle.rstrip('=')) * 3 // 4} bytes"
+            yield api_errors.invalid_value("spec.caBundle", size, "local APIServices may not have a caBundle")
+        if spec.get("insecureSkipTLSVerify"):
+            reason = "local APIServices may not have insecureSkipTLSVerify"
+            yield api_errors.invalid_value("spec.insecureSkipTLSVerify", True, reason)
     else:
         yield from _remote(spec)
-
-
-def _local(spec: JsonObject) -> Iterator[Cause]:
-    bundle = spec.get("caBundle")
-    if bundle:
-        size = f"{len(bundle.rstrip('=')) * 3 // 4} bytes"
-        yield api_errors.invalid_value("spec.caBundle", size, "local APIServices may not have a caBundle")
-    if spec.get("insecureSkipTLSVerify"):
-        reason = "local APIServices may not have insecureSkipTLSVerify"
-        yield api_errors.invalid_value("spec.insecureSkipTLSVerify", True, reason)
 
 
 def _remote(spec: JsonObject) -> Iterator[Cause]:

@@ -31,15 +31,8 @@ def validate_deployment(spec: JsonObject) -> Iterator[Cause]:
     yield from validation.not_negative(spec.get("replicas"), "spec.replicas")
     yield from validate_selector(spec.get("selector"), "spec.selector", word="deployment")
     yield from validate_selected_template(spec, kind="ReplicaSet")
-    yield from _deployment_strategy(spec.get("strategy") or {}, "spec.strategy")
-    for key in ("minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"):
-        yield from validation.not_negative(spec.get(key), f"spec.{key}")
-    deadline = spec.get("progressDeadlineSeconds")
-    if deadline is not None and deadline <= (spec.get("minReadySeconds") or 0):
-        yield api_errors.invalid_value("spec.progressDeadlineSeconds", deadline, "must be greater than minReadySeconds")
-
-
-def _deployment_strategy(strategy: JsonObject, path: str) -> Iterator[Cause]:
+    strategy = spec.get("strategy") or {}
+    path = "spec.strategy"
     rolling = strategy.get("rollingUpdate")
     match strategy.get("type"):
         case "Recreate":
@@ -50,6 +43,11 @@ def _deployment_strategy(strategy: JsonObject, path: str) -> Iterator[Cause]:
             yield from _rolling_deployment(rolling or {}, f"{path}.rollingUpdate")
         case other:
             yield api_errors.unsupported(path, _go_strategy(other, rolling), ("Recreate", "RollingUpdate"))
+    for key in ("minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"):
+        yield from validation.not_negative(spec.get(key), f"spec.{key}")
+    deadline = spec.get("progressDeadlineSeconds")
+    if deadline is not None and deadline <= (spec.get("minReadySeconds") or 0):
+        yield api_errors.invalid_value("spec.progressDeadlineSeconds", deadline, "must be greater than minReadySeconds")
 
 
 def _rolling_deployment(rolling: JsonObject, path: str) -> Iterator[Cause]:
@@ -86,7 +84,20 @@ def validate_stateful_set(spec: JsonObject) -> Iterator[Cause]:
     elif policy not in ("OrderedReady", "Parallel"):
         text = "must be 'OrderedReady' or 'Parallel'"
         yield api_errors.invalid_value("spec.podManagementPolicy", policy, text)
-    yield from _stateful_strategy(spec.get("updateStrategy") or {}, "spec.updateStrategy")
+    strategy = spec.get("updateStrategy") or {}
+    path = "spec.updateStrategy"
+    kind, rolling = strategy.get("type", ""), strategy.get("rollingUpdate")
+    if not kind:
+        yield api_errors.required(path)
+    elif kind == "OnDelete":
+        if rolling is not None:
+            text = "only allowed for updateStrategy 'RollingUpdate'"
+            yield api_errors.invalid_value(f"{path}.rollingUpdate", _go_partition(rolling), text)
+    elif kind == "RollingUpdate":
+        yield from _rolling_set(rolling or {}, f"{path}.rollingUpdate")
+    else:
+        rendered = {"Type": kind, "RollingUpdate": None if rolling is None else _go_partition(rolling)}
+        yield api_errors.invalid_value(path, rendered, "must be 'RollingUpdate' or 'OnDelete'")
     retention = spec.get("persistentVolumeClaimRetentionPolicy") or {}
     for key in ("whenDeleted", "whenScaled"):
         if retention.get(key) not in (None, "Retain", "Delete"):
@@ -110,21 +121,6 @@ def _stateful_template(spec: JsonObject) -> Iterator[Cause]:
     template = spec.get("template") or {}
     meta = template.get("metadata") or {}
     yield from validate_template_metadata(meta, template.get("spec") or {}, "spec.template")
-
-
-def _stateful_strategy(strategy: JsonObject, path: str) -> Iterator[Cause]:
-    kind, rolling = strategy.get("type", ""), strategy.get("rollingUpdate")
-    if not kind:
-        yield api_errors.required(path)
-    elif kind == "OnDelete":
-        if rolling is not None:
-            text = "only allowed for updateStrategy 'RollingUpdate'"
-            yield api_errors.invalid_value(f"{path}.rollingUpdate", _go_partition(rolling), text)
-    elif kind == "RollingUpdate":
-        yield from _rolling_set(rolling or {}, f"{path}.rollingUpdate")
-    else:
-        rendered = {"Type": kind, "RollingUpdate": None if rolling is None else _go_partition(rolling)}
-        yield api_errors.invalid_value(path, rendered, "must be 'RollingUpdate' or 'OnDelete'")
 
 
 def _rolling_set(rolling: JsonObject, path: str) -> Iterator[Cause]:

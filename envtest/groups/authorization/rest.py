@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 from envtest.groups.common.label_selectors import check_requirement
 from opsdk.apiserver import api_errors
@@ -12,7 +12,7 @@ from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.rest import Validate, accept
 from opsdk.apiserver.registry.strategy import Strategy
 from opsdk.errors import Cause
-from opsdk.structured_merge.value import JsonObject, JsonValue
+from opsdk.structured_merge.value import JsonObject
 
 _GROUP = "authorization.k8s.io"
 _INVALID = "FieldValueInvalid"
@@ -77,9 +77,6 @@ class AccessReviews:
         if self._subject is somebody and not spec.get("user") and not spec.get("groups"):
             yield api_errors.invalid_value("spec.user", "", "at least one of user or group must be specified")
         yield from check_selectors(resource or {})
-        yield from self._check_place(context, obj, spec)
-
-    def _check_place(self, context: Context, obj: JsonObject, spec: JsonObject) -> Iterator[Cause]:
         resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
         fields = (*_MINE, "namespace") if self._local else _MINE
         meta = obj.get("metadata") or {}
@@ -183,7 +180,9 @@ class RulesReviews:
         status: JsonObject = {"resourceRules": [], "nonResourceRules": [], "incomplete": True}
         if self._resolver is not None:
             rules = await self._resolver.rules_for(context.user, namespace)
-            status["resourceRules"] = [_without(r, "nonResourceURLs") for r in rules.rules if r.get("resources")]
+            status["resourceRules"] = [
+                {k: v for k, v in r.items() if k != "nonResourceURLs"} for r in rules.rules if r.get("resources")
+            ]
             paths = [r for r in rules.rules if r.get("nonResourceURLs")]
             status["nonResourceRules"] = [{k: r[k] for k in ("verbs", "nonResourceURLs") if k in r} for r in paths]
             status["incomplete"] = rules.incomplete
@@ -191,7 +190,3 @@ class RulesReviews:
                 status["evaluationError"] = rules.error
         head: JsonObject = {key: obj[key] for key in ("kind", "apiVersion") if key in obj}
         return {**head, "metadata": {}, "spec": {}, "status": status}
-
-
-def _without(rule: Mapping[str, JsonValue], key: str) -> JsonObject:
-    return {k: v for k, v in rule.items() if k != key}

@@ -155,7 +155,11 @@ def to_old(obj: JsonObject) -> JsonObject:
         status["currentCPUUtilizationPercentage"] = utilization
     _note(notes, _CONDITIONS, status.pop("conditions", None) or [])
     if behavior is not None:
-        notes[_BEHAVIOR] = go_json(_shown_behavior(behavior), ordered=True)
+        # As the server's own type is written.
+        notes[_BEHAVIOR] = go_json(
+            {"ScaleUp": _shown_rules(behavior.get("scaleUp")), "ScaleDown": _shown_rules(behavior.get("scaleDown"))},
+            ordered=True,
+        )
     if "status" in obj:
         converted["status"] = {"currentReplicas": 0, "desiredReplicas": 0, **status}
     if notes:
@@ -203,11 +207,6 @@ def _old_metric(metric: JsonObject, side: _Side) -> JsonObject:
         most = {"metricName": name, "metricSelector": selector}
         most |= {value: amounts.get("value", zero), average: amounts.get("averageValue")}
     return {"type": kind, key: _known(most)}
-
-
-def _shown_behavior(behavior: JsonObject) -> JsonObject:
-    """As the server's own type is written."""
-    return {"ScaleUp": _shown_rules(behavior.get("scaleUp")), "ScaleDown": _shown_rules(behavior.get("scaleDown"))}
 
 
 def _shown_rules(rules: JsonObject | None) -> JsonObject | None:

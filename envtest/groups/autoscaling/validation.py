@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from envtest.groups.common import validation
 from envtest.groups.core.resource_names import container_name
@@ -38,7 +38,10 @@ def validate_autoscaler(obj: JsonObject) -> Iterator[Cause]:
     if low is not None and high < low:
         yield api_errors.invalid_value("spec.maxReplicas", high, "must be greater than or equal to `minReplicas`")
     yield from _reference(spec.get("scaleTargetRef") or {}, "spec.scaleTargetRef")
-    yield from _metrics(metrics, low)
+    for index, metric in enumerate(metrics):
+        yield from _metric(metric, f"spec.metrics[{index}]")
+    if low == 0 and not any(metric.get("type") in ("Object", "External") for metric in metrics):
+        yield api_errors.not_allowed("spec.metrics", _SCALE_TO_ZERO)
     yield from _behavior(spec.get("behavior") or {}, "spec.behavior")
 
 
@@ -62,13 +65,6 @@ def _reference(ref: JsonObject, path: str, *, grouped: bool = True) -> Iterator[
         yield api_errors.invalid_value(f"{path}.apiVersion", version, f"unexpected GroupVersion string: {version}")
     elif grouped and not version.rpartition("/")[0] and (version, ref.get("kind")) != ("v1", "ReplicationController"):
         yield api_errors.invalid_value(f"{path}.apiVersion", version, "apiVersion must specify API group")
-
-
-def _metrics(metrics: Sequence[JsonObject], low: int | None) -> Iterator[Cause]:
-    for index, metric in enumerate(metrics):
-        yield from _metric(metric, f"spec.metrics[{index}]")
-    if low == 0 and not any(metric.get("type") in ("Object", "External") for metric in metrics):
-        yield api_errors.not_allowed("spec.metrics", _SCALE_TO_ZERO)
 
 
 def _metric(metric: JsonObject, path: str) -> Iterator[Cause]:

@@ -96,7 +96,10 @@ def parse(text: str) -> Schedule:
     fields = text.split()
     if len(fields) != 5:
         raise ScheduleError(f"expected exactly 5 fields, found {len(fields)}: [{' '.join(fields)}]")
-    minutes, hours, days, months, weekdays = (_field(f, b) for f, b in zip(fields, _FIELDS, strict=True))
+    minutes, hours, days, months, weekdays = (
+        frozenset().union(*(_range(part, b) for part in f.split(",") if part))
+        for f, b in zip(fields, _FIELDS, strict=True)
+    )
     return Schedule(
         minutes=minutes,
         hours=hours,
@@ -118,10 +121,6 @@ def _descriptor(text: str) -> Schedule:
             raise ScheduleError(f'failed to parse duration {text}: time: invalid duration "{raw}"')
         return Schedule(period=max(1.0, sum(float(amount) * _UNITS[unit] for amount, unit in parts)))
     raise ScheduleError(f"unrecognized descriptor: {text}")
-
-
-def _field(text: str, bounds: _Bounds) -> frozenset[int]:
-    return frozenset().union(*(_range(part, bounds) for part in text.split(",") if part))
 
 
 def _range(text: str, bounds: _Bounds) -> frozenset[int]:

@@ -33,13 +33,6 @@ _JOB_WORDS = (
 """Conditions of jobs with the words for them, the first that holds; the nameless one is a deletion."""
 
 
-def _job_word(obj: JsonObject) -> str:
-    true = {c.get("type") for c in status_of(obj).get("conditions") or () if c.get("status") == "True"}
-    if meta_of(obj).get("deletionTimestamp"):
-        true.add("")
-    return next((word for kind, word in _JOB_WORDS if kind in true), "Running")
-
-
 def _job_done(obj: JsonObject) -> str:
     spec, done = spec_of(obj), status_of(obj).get("succeeded", 0)
     if spec.get("completions") is not None:
@@ -59,7 +52,15 @@ def _job_time(obj: JsonObject, now: float) -> str:
 
 def _job(obj: JsonObject, now: float) -> list[JsonValue]:
     spec = spec_of(obj)
-    words = [_job_word(obj), _job_done(obj), _job_time(obj, now), age(obj, now)]
+    true = {c.get("type") for c in status_of(obj).get("conditions") or () if c.get("status") == "True"}
+    if meta_of(obj).get("deletionTimestamp"):
+        true.add("")
+    words = [
+        next((word for kind, word in _JOB_WORDS if kind in true), "Running"),
+        _job_done(obj),
+        _job_time(obj, now),
+        age(obj, now),
+    ]
     return [name_of(obj), *words, *images(spec.get("template") or {}), label_selector(spec.get("selector"))]
 
 

@@ -6,7 +6,7 @@ Upstream: pkg/apis/batch/validation/validation.go (v1.36)
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -195,8 +195,23 @@ def validate_job_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
     ready = status.get("ready")
     if changed & {"ready", "active"} and ready is not None and ready > (status.get("active") or 0):
         yield api_errors.invalid_value("status.ready", ready, "cannot set more ready pods than active")
-    yield from _disabled(obj, old)
-    yield from _decreased(status, before, old)
+    for kind in ("Failed", "Complete", "FailureTarget"):
+        if _has(old, kind) and not _has(obj, kind):
+            yield _omitted(f"cannot disable the terminal {kind}=True condition")
+    elastic = old["spec"].get("completionMode") == "Indexed" and old["spec"].get("completions") == old["spec"].get(
+        "parallelism"
+    )
+    for key in ("failed",) if elastic else ("failed", "succeeded"):
+        if (status.get(key) or 0) < (before.get(key) or 0):
+            text = f"cannot decrease the {key} counter"
+            yield api_errors.invalid_value(f"status.{key}", status.get(key) or 0, text)
+    ended = status.get("completionTime")
+    if before.get("completionTime") and ended and ended != before["completionTime"]:
+        yield api_errors.invalid_value("status.completionTime", ended, "completionTime cannot be mutated")
+    began = before.get("startTime")
+    if began and status.get("startTime") != began and not old["spec"].get("suspend") and not _has(old, "Suspended"):
+        text = "field is immutable for unsuspended job once set"
+        yield api_errors.invalid_value("status.startTime", status.get("startTime"), text)
     yield from _succeeds(obj, old)
 
 
@@ -240,29 +255,6 @@ def _finish(obj: JsonObject, old: JsonObject, changed: set[str]) -> Iterator[Cau
     if (fresh or "uncountedTerminatedPods" in changed) and any(uncounted.values()):
         text = "uncountedTerminatedPods needs to be empty for finished job"
         yield api_errors.invalid_value("status.uncountedTerminatedPods", uncounted, text)
-
-
-def _disabled(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
-    for kind in ("Failed", "Complete", "FailureTarget"):
-        if _has(old, kind) and not _has(obj, kind):
-            yield _omitted(f"cannot disable the terminal {kind}=True condition")
-
-
-def _decreased(status: Mapping[str, int], before: Mapping[str, int], old: JsonObject) -> Iterator[Cause]:
-    elastic = old["spec"].get("completionMode") == "Indexed" and old["spec"].get("completions") == old["spec"].get(
-        "parallelism"
-    )
-    for key in ("failed",) if elastic else ("failed", "succeeded"):
-        if (status.get(key) or 0) < (before.get(key) or 0):
-            text = f"cannot decrease the {key} counter"
-            yield api_errors.invalid_value(f"status.{key}", status.get(key) or 0, text)
-    ended = status.get("completionTime")
-    if before.get("completionTime") and ended and ended != before["completionTime"]:
-        yield api_errors.invalid_value("status.completionTime", ended, "completionTime cannot be mutated")
-    began = before.get("startTime")
-    if began and status.get("startTime") != began and not old["spec"].get("suspend") and not _has(old, "Suspended"):
-        text = "field is immutable for unsuspended job once set"
-        yield api_errors.invalid_value("status.startTime", status.get("startTime"), text)
 
 
 def _succeeds(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
@@ -309,7 +301,8 @@ def _schedule(spec: JsonObject, path: str, *, zoned: bool) -> Iterator[Cause]:
         yield api_errors.required(path)
         return
     try:
-        parse(_unzoned(text))
+        # A schedule without the time zone before it.
+        parse(text.partition(" ")[2].strip() if text.startswith(("TZ=", "CRON_TZ=")) else text)
     except ScheduleError as error:
         yield api_errors.invalid_value(path, text, str(error))
     if "TZ" not in text:
@@ -320,11 +313,6 @@ def _schedule(spec: JsonObject, path: str, *, zoned: bool) -> Iterator[Cause]:
     elif spec.get("timeZone") is not None:
         text_why = "cannot use both timeZone field and TZ or CRON_TZ in schedule"
         yield api_errors.invalid_value(path, text, text_why)
-
-
-def _unzoned(text: str) -> str:
-    """A schedule without the time zone before it."""
-    return text.partition(" ")[2].strip() if text.startswith(("TZ=", "CRON_TZ=")) else text
 
 
 def _zone(name: str | None, path: str) -> Iterator[Cause]:

@@ -33,7 +33,19 @@ def validate_signing_request(obj: JsonObject, old: JsonObject | None) -> Iterato
     spec = obj.get("spec") or {}
     if old is None:
         yield from _request(spec)
-    yield from _conditions((obj.get("status") or {}).get("conditions") or ())
+    conditions = (obj.get("status") or {}).get("conditions") or ()
+    types: set[str] = set()
+    for index, condition in enumerate(conditions):
+        item_path, kind, status = f"{_CONDITIONS}[{index}]", condition.get("type", ""), condition.get("status", "")
+        yield from validation.needed(kind, f"{item_path}.type")
+        yield from validation.one_of(
+            status, ("True",) if kind in _DECIDED else ("False", "True", "Unknown"), f"{item_path}.status"
+        )
+        if kind in _VERDICTS and types & (_VERDICTS - {kind}):
+            yield api_errors.invalid_value(_CONDITIONS, kind, "Approved and Denied conditions are mutually exclusive")
+        if kind in types:
+            yield api_errors.duplicate(f"{item_path}.type", kind)
+        types.add(kind)
     certificate = (obj.get("status") or {}).get("certificate")
     if certificate and certificate != ((old or {}).get("status") or {}).get("certificate"):
         problem = certificate_problem(certificate)
@@ -85,21 +97,6 @@ def _signer(name: str, path: str) -> Iterator[Cause]:
         if part is domain and "." not in domain:
             text = "should be a domain with at least two segments separated by dots"
             yield api_errors.invalid_value(path, domain, text)
-
-
-def _conditions(conditions: Sequence[JsonObject]) -> Iterator[Cause]:
-    types: set[str] = set()
-    for index, condition in enumerate(conditions):
-        item_path, kind, status = f"{_CONDITIONS}[{index}]", condition.get("type", ""), condition.get("status", "")
-        yield from validation.needed(kind, f"{item_path}.type")
-        yield from validation.one_of(
-            status, ("True",) if kind in _DECIDED else ("False", "True", "Unknown"), f"{item_path}.status"
-        )
-        if kind in _VERDICTS and types & (_VERDICTS - {kind}):
-            yield api_errors.invalid_value(_CONDITIONS, kind, "Approved and Denied conditions are mutually exclusive")
-        if kind in types:
-            yield api_errors.duplicate(f"{item_path}.type", kind)
-        types.add(kind)
 
 
 # ------------------------------------------------------------------ parts of the status

@@ -106,24 +106,6 @@ def _initialize(pod: JsonObject, tally: _Tally, sidecars: _Tally, stays: frozens
     return False
 
 
-def _run(status: JsonObject, tally: _Tally) -> None:
-    """Go through the containers; the first that has something to say is heard."""
-    running = False
-    for container in reversed(status.get("containerStatuses") or ()):
-        tally.restarted(container)
-        state = container.get("state") or {}
-        waiting = (state.get("waiting") or {}).get("reason")
-        if waiting:
-            tally.reason = waiting
-        elif state.get("terminated") is not None:
-            tally.reason = _ended(state["terminated"])
-        elif container.get("ready") and state.get("running") is not None:
-            running = True
-            tally.ready += 1
-    if tally.reason == "Completed" and running:
-        tally.reason = "Running" if _condition(status, "Ready").get("status") == "True" else "NotReady"
-
-
 def _tally(pod: JsonObject, stays: frozenset[str]) -> _Tally:
     status = status_of(pod)
     gated = _condition(status, "PodScheduled").get("reason") == "SchedulingGated"
@@ -134,7 +116,21 @@ def _tally(pod: JsonObject, stays: frozenset[str]) -> _Tally:
     if not held_up or _condition(status, "Initialized").get("status") == "True":
         sidecars.reason, sidecars.ready = tally.reason, tally.ready
         tally = sidecars
-        _run(status, tally)
+        # Go through the containers; the first that has something to say is heard.
+        running = False
+        for container in reversed(status.get("containerStatuses") or ()):
+            tally.restarted(container)
+            state = container.get("state") or {}
+            waiting = (state.get("waiting") or {}).get("reason")
+            if waiting:
+                tally.reason = waiting
+            elif state.get("terminated") is not None:
+                tally.reason = _ended(state["terminated"])
+            elif container.get("ready") and state.get("running") is not None:
+                running = True
+                tally.ready += 1
+        if tally.reason == "Completed" and running:
+            tally.reason = "Running" if _condition(status, "Ready").get("status") == "True" else "NotReady"
     if meta_of(pod).get("deletionTimestamp"):
         if status.get("reason") == "NodeLost":
             tally.reason = "Unknown"
@@ -266,14 +262,6 @@ def _endpoints(obj: JsonObject, now: float) -> list[JsonValue]:
 _ROLE = "node-role.kubernetes.io/"
 
 
-def _roles(obj: JsonObject) -> str:
-    roles = set()
-    for key, value in (meta_of(obj).get("labels") or {}).items():
-        role = key.removeprefix(_ROLE) if key.startswith(_ROLE) else value if key == "kubernetes.io/role" else ""
-        roles.add(role)
-    return ",".join(sorted(roles - {""})) or NOTHING
-
-
 def _node(obj: JsonObject, now: float) -> list[JsonValue]:
     status = status_of(obj)
     ready = condition_of(obj, "Ready")
@@ -285,10 +273,14 @@ def _node(obj: JsonObject, now: float) -> list[JsonValue]:
     places: dict[str, str] = {}
     for address in status.get("addresses") or ():
         places.setdefault(address.get("type", ""), address.get("address", ""))
+    roles = set()
+    for key, value in (meta_of(obj).get("labels") or {}).items():
+        role = key.removeprefix(_ROLE) if key.startswith(_ROLE) else value if key == "kubernetes.io/role" else ""
+        roles.add(role)
     return [
         name_of(obj),
         word,
-        _roles(obj),
+        (",".join(sorted(roles - {""})) or NOTHING),
         age(obj, now),
         info.get("kubeletVersion", ""),
         *(places.get(kind) or NOTHING for kind in ("InternalIP", "ExternalIP")),

@@ -31,10 +31,7 @@ def validate_endpoint_slice(obj: JsonObject) -> Iterator[Cause]:
     else:
         for index, endpoint in enumerate(endpoints):
             yield from _endpoint(endpoint, kind, f"endpoints[{index}]")
-    yield from _ports(obj.get("ports") or ())
-
-
-def _ports(ports: Sequence[JsonObject]) -> Iterator[Cause]:
+    ports = obj.get("ports") or ()
     if len(ports) > _MOST_PORTS:
         yield api_errors.too_many("ports", len(ports), _MOST_PORTS)
         return

@@ -88,12 +88,8 @@ def validate_flow_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:  
 # ------------------------------------------------------------------ levels
 def validate_priority_level(obj: JsonObject) -> Iterator[Cause]:
     """A priority level."""
-    yield from _level(obj["metadata"].get("name", ""), obj.get("spec") or {})
-    yield from _fixed(obj, "prioritylevelconfigurations", _LEVEL)
-    yield from _status(obj)
-
-
-def _level(name: str, spec: JsonObject) -> Iterator[Cause]:
+    name = obj["metadata"].get("name", "")
+    spec = obj.get("spec") or {}
     kind = spec.get("type", "")
     if (name == "exempt") != (kind == "Exempt"):
         yield api_errors.invalid_value("spec.type", kind, "must be 'Exempt' if and only if `name` is 'exempt'")
@@ -102,7 +98,12 @@ def _level(name: str, spec: JsonObject) -> Iterator[Cause]:
     elif kind == "Exempt":
         if spec.get("limited") is not None:
             yield api_errors.not_allowed("spec.limited", "must be nil if the type is not Limited")
-        yield from _exempt(spec.get("exempt") or {}, "spec.exempt")
+        exempt = spec.get("exempt") or {}
+        path = "spec.exempt"
+        shares, lendable = exempt.get("nominalConcurrencyShares") or 0, exempt.get("lendablePercent") or 0
+        if shares < 0:
+            yield api_errors.invalid_value(f"{path}.nominalConcurrencyShares", shares, _SHARES)
+        yield from validation.in_range(lendable, 0, 100, f"{path}.lendablePercent")
     else:
         if spec.get("exempt") is not None:
             yield api_errors.not_allowed("spec.exempt", "must be nil if the type is Limited")
@@ -110,13 +111,8 @@ def _level(name: str, spec: JsonObject) -> Iterator[Cause]:
             yield api_errors.required("spec.limited", "must not be empty when type is Limited")
         else:
             yield from _limited(spec["limited"], "spec.limited")
-
-
-def _exempt(exempt: JsonObject, path: str) -> Iterator[Cause]:
-    shares, lendable = exempt.get("nominalConcurrencyShares") or 0, exempt.get("lendablePercent") or 0
-    if shares < 0:
-        yield api_errors.invalid_value(f"{path}.nominalConcurrencyShares", shares, _SHARES)
-    yield from validation.in_range(lendable, 0, 100, f"{path}.lendablePercent")
+    yield from _fixed(obj, "prioritylevelconfigurations", _LEVEL)
+    yield from _status(obj)
 
 
 def _limited(limited: JsonObject, path: str) -> Iterator[Cause]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from envtest.groups.common.printing import (
     NOTHING,
@@ -17,21 +17,19 @@ from envtest.groups.common.printing import (
 from opsdk.apiserver.resources import Printer
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
-
 # ------------------------------------------------------------------ ingresses and the rest
-def _hosts(rules: Sequence[JsonObject]) -> str:
-    """The first three; where rules come after those, how many more than three there are, with a host or without."""
-    places = [i for i, rule in enumerate(rules) if rule.get("host")][:3]
-    more = f" + {len(rules) - 3} more..." if len(places) == 3 and places[-1] + 1 < len(rules) else ""
-    return (",".join(rules[i]["host"] for i in places) or "*") + more
 
 
 def _ingress(obj: JsonObject, now: float) -> list[JsonValue]:
     spec = spec_of(obj)
+    # The first three; where rules come after those, how many more than three there are, with a host or without.
+    rules = spec.get("rules") or ()
+    places = [i for i, rule in enumerate(rules) if rule.get("host")][:3]
+    more = f" + {len(rules) - 3} more..." if len(places) == 3 and places[-1] + 1 < len(rules) else ""
     return [
         name_of(obj),
         NOTHING if spec.get("ingressClassName") is None else spec["ingressClassName"],
-        _hosts(spec.get("rules") or ()),
+        ((",".join(rules[i]["host"] for i in places) or "*") + more),
         ",".join(load_balancers(obj)),
         "80, 443" if spec.get("tls") else "80",
         age(obj, now),

@@ -34,24 +34,22 @@ def validate_ingress_class(obj: JsonObject) -> Iterator[Cause]:
         yield api_errors.too_long("spec.controller", _MOST_CONTROLLER)
     yield from domain_path(controller, "spec.controller")
     if spec.get("parameters") is not None:
-        yield from _parameters(spec["parameters"], "spec.parameters")
-
-
-def _parameters(found: JsonObject, path: str) -> Iterator[Cause]:
-    yield from validate_typed_reference(found, path)
-    scope, namespace = found.get("scope"), found.get("namespace")
-    if scope is None:
-        yield api_errors.required(f"{path}.scope")
-        return
-    if scope not in ("Cluster", "Namespace"):
-        yield api_errors.unsupported(f"{path}.scope", scope, ("Cluster", "Namespace"))
-        return
-    if scope == "Cluster" and namespace is not None:
-        yield api_errors.not_allowed(f"{path}.namespace", "`parameters.scope` is set to 'Cluster'")
-    elif scope == "Namespace" and namespace is None:
-        yield api_errors.required(f"{path}.namespace", "`parameters.scope` is set to 'Namespace'")
-    elif namespace is not None:
-        yield from validation.label(namespace, f"{path}.namespace")
+        found = spec["parameters"]
+        path = "spec.parameters"
+        yield from validate_typed_reference(found, path)
+        scope, namespace = found.get("scope"), found.get("namespace")
+        if scope is None:
+            yield api_errors.required(f"{path}.scope")
+            return
+        if scope not in ("Cluster", "Namespace"):
+            yield api_errors.unsupported(f"{path}.scope", scope, ("Cluster", "Namespace"))
+            return
+        if scope == "Cluster" and namespace is not None:
+            yield api_errors.not_allowed(f"{path}.namespace", "`parameters.scope` is set to 'Cluster'")
+        elif scope == "Namespace" and namespace is None:
+            yield api_errors.required(f"{path}.namespace", "`parameters.scope` is set to 'Namespace'")
+        elif namespace is not None:
+            yield from validation.label(namespace, f"{path}.namespace")
 
 
 def validate_typed_reference(found: JsonObject, path: str) -> Iterator[Cause]:
@@ -341,26 +339,22 @@ def _backend(backend: JsonObject, path: str) -> Iterator[Cause]:
     elif resource is not None:
         yield from validate_typed_reference(resource, f"{path}.resource")
     elif service is not None:
-        yield from _service(service, path)
+        name, port = service.get("name", ""), service.get("port") or {}
+        if not name:
+            yield api_errors.required(f"{path}.service.name")
+        else:
+            yield from validation.label(name, f"{path}.service.name")
+        if port.get("name") and port.get("number"):
+            yield api_errors.invalid_value(path, "", "cannot set both port name & port number")
+        elif port.get("name"):
+            problems = validation.port_name_problems(port["name"])
+            yield from validation.each(problems, port["name"], f"{path}.service.port.name")
+        elif port.get("number"):
+            yield from validation.port_number(port["number"], f"{path}.service.port.number")
+        else:
+            yield api_errors.required(path, "port name or number is required")
     else:
         yield api_errors.invalid_value(path, "", "resource or service backend is required")
-
-
-def _service(service: JsonObject, path: str) -> Iterator[Cause]:
-    name, port = service.get("name", ""), service.get("port") or {}
-    if not name:
-        yield api_errors.required(f"{path}.service.name")
-    else:
-        yield from validation.label(name, f"{path}.service.name")
-    if port.get("name") and port.get("number"):
-        yield api_errors.invalid_value(path, "", "cannot set both port name & port number")
-    elif port.get("name"):
-        problems = validation.port_name_problems(port["name"])
-        yield from validation.each(problems, port["name"], f"{path}.service.port.name")
-    elif port.get("number"):
-        yield from validation.port_number(port["number"], f"{path}.service.port.number")
-    else:
-        yield api_errors.required(path, "port name or number is required")
 
 
 def validate_ingress_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:  # noqa: ARG001 - the shape of status rules

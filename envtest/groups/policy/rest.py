@@ -67,7 +67,17 @@ def _spend(budget: JsonObject, pod: str, stamp: str) -> None:
     status["disruptionsAllowed"] = allowed - 1
     status["disruptedPods"] = {**(status.get("disruptedPods") or {}), pod: stamp}
     if allowed == 1:
-        _close(budget, status, stamp)
+        # The condition says that no more may go.
+        others = [c for c in status.get("conditions") or () if c.get("type") != "DisruptionAllowed"]
+        closed = {
+            "type": "DisruptionAllowed",
+            "status": "False",
+            "observedGeneration": status.get("observedGeneration", budget["metadata"].get("generation", 0)),
+            "lastTransitionTime": stamp,
+            "reason": "InsufficientPods",
+            "message": "",
+        }
+        status["conditions"] = [*others, closed]
 
 
 def _why(name: str, status: JsonObject) -> str:
@@ -79,20 +89,6 @@ def _why(name: str, status: JsonObject) -> str:
     if healthy <= desired:
         return f"The disruption budget {name} needs {desired} healthy pods and has {healthy} currently"
     return f"The disruption budget {name} does not allow evicting pods currently"
-
-
-def _close(budget: JsonObject, status: JsonObject, stamp: str) -> None:
-    """The condition says that no more may go."""
-    others = [c for c in status.get("conditions") or () if c.get("type") != "DisruptionAllowed"]
-    closed = {
-        "type": "DisruptionAllowed",
-        "status": "False",
-        "observedGeneration": status.get("observedGeneration", budget["metadata"].get("generation", 0)),
-        "lastTransitionTime": stamp,
-        "reason": "InsufficientPods",
-        "message": "",
-    }
-    status["conditions"] = [*others, closed]
 
 
 def _refused(text: str, *, wait: int = 0) -> TooManyRequestsError:
@@ -127,7 +123,7 @@ class EvictionStore:
         if options.get("dryRun"):
             context.dry_run = True
         if (pod.get("status") or {}).get("phase") not in ("Pending", "Succeeded", "Failed"):
-            await self._check_budgets(context, pod)
+            await check_budgets(context, self._budgets, pod, self._record)
         if not context.dry_run and not pod["metadata"].get("deletionTimestamp"):
             await self._tell(context, name)
         preconditions = options.get("preconditions") or {}
@@ -159,6 +155,3 @@ class EvictionStore:
             return pod
 
         await store.update(context, name, mark)
-
-    async def _check_budgets(self, context: Context, pod: JsonObject) -> None:
-        await check_budgets(context, self._budgets, pod, self._record)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 from opsdk.apiserver import api_errors
@@ -35,7 +35,13 @@ class ClaimStore(GenericStore):
 
     async def create(self, context: Context, name: str, obj: JsonObject, validate: Validate = accept) -> JsonObject:
         """See `Creater`."""
-        index = _asks(_requests(obj))
+        # Which of the requests is the first that asks for it.
+        # What is asked for; templates have a claim's spec inside of theirs.
+        spec = obj.get("spec") or {}
+        devices: JsonObject = spec.get("devices") or (spec.get("spec") or {}).get("devices") or {}
+        requests = devices.get("requests") or ()
+        asking = (i for i, request in enumerate(requests) if (request.get("exactly") or {}).get("adminAccess"))
+        index = next(asking, None)
         if index is not None and self._labels(context.namespace).get(_LABEL) != "true":
             cause = api_errors.not_allowed(f"spec.devices.requests[{index}].adminAccess", _REFUSAL)
             raise api_errors.invalid(self.info.kind, GROUP, obj["metadata"].get("name", ""), [cause])
@@ -48,16 +54,3 @@ class ClaimStore(GenericStore):
             return {}
         labels: Mapping[str, str] = namespace_object["metadata"].get("labels") or {}
         return labels
-
-
-def _requests(obj: JsonObject) -> Sequence[JsonObject]:
-    """What is asked for; templates have a claim's spec inside of theirs."""
-    spec = obj.get("spec") or {}
-    devices: JsonObject = spec.get("devices") or (spec.get("spec") or {}).get("devices") or {}
-    return devices.get("requests") or ()
-
-
-def _asks(requests: Sequence[JsonObject]) -> int | None:
-    """Which of the requests is the first that asks for it."""
-    asking = (i for i, request in enumerate(requests) if (request.get("exactly") or {}).get("adminAccess"))
-    return next(asking, None)

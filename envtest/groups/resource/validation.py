@@ -317,7 +317,14 @@ def validate_slice(obj: JsonObject) -> Iterator[Cause]:
     """What a node, or a network, has to offer."""
     spec = obj.get("spec") or {}
     yield from driver_name(spec.get("driver", ""), "spec.driver")
-    yield from _pool(spec.get("pool") or {}, "spec.pool")
+    pool = spec.get("pool") or {}
+    path = "spec.pool"
+    yield from pool_name(pool.get("name", ""), f"{path}.name")
+    count, generation = pool.get("resourceSliceCount", 0), pool.get("generation", 0)
+    if count <= 0:
+        yield api_errors.invalid_value(f"{path}.resourceSliceCount", count, "must be greater than zero")
+    if generation < 0:
+        yield api_errors.invalid_value(f"{path}.generation", generation, "must be greater than or equal to zero")
     if spec.get("nodeName") is not None:
         name = spec["nodeName"]
         if name:
@@ -344,15 +351,6 @@ def pool_name(name: str, path: str) -> Iterator[Cause]:
         yield api_errors.too_long(path, _MOST_POOL)
     for part in name.split("/"):
         yield from validation.each(names.dns_subdomain(part), part, path)
-
-
-def _pool(pool: JsonObject, path: str) -> Iterator[Cause]:
-    yield from pool_name(pool.get("name", ""), f"{path}.name")
-    count, generation = pool.get("resourceSliceCount", 0), pool.get("generation", 0)
-    if count <= 0:
-        yield api_errors.invalid_value(f"{path}.resourceSliceCount", count, "must be greater than zero")
-    if generation < 0:
-        yield api_errors.invalid_value(f"{path}.generation", generation, "must be greater than or equal to zero")
 
 
 def _device(device: JsonObject, path: str) -> Iterator[Cause]:
@@ -414,17 +412,27 @@ def validate_claim_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
     yield from all_of(reserved, _MOST_RESERVED, _consumer, "status.reservedFor", "uid")
     yield from _devices(status.get("devices") or (), allocation or {})
     if reserved:
-        yield from _reserved(reserved, before.get("reservedFor") or [], allocation, deleted=_leaving(obj))
+        yield from _reserved(
+            reserved,
+            before.get("reservedFor") or [],
+            allocation,
+            deleted=bool(obj["metadata"].get("deletionTimestamp")),
+        )
     if allocation is None:
         return
     if before.get("allocation") is None:
-        yield from _allocation(allocation, "status.allocation", names)
+        path = "status.allocation"
+        devices, devices_path = allocation.get("devices") or {}, f"{path}.devices"
+        results = devices.get("results")
+        yield from all_of(results, _MOST_RESULTS, lambda r, p: _result(r, p, names), f"{devices_path}.results")
+        configurations = devices.get("config")
+        yield from all_of(
+            configurations, _MOST_CONFIGURATIONS, lambda c, p: _configuration(c, p, names), f"{devices_path}.config"
+        )
+        if allocation.get("nodeSelector") is not None:
+            yield from validate_node_selector(allocation["nodeSelector"], f"{path}.nodeSelector")
     elif allocation != before["allocation"]:
         yield api_errors.invalid_value("status.allocation", allocation, "field is immutable")
-
-
-def _leaving(obj: JsonObject) -> bool:
-    return bool(obj["metadata"].get("deletionTimestamp"))
 
 
 def _reserved(
@@ -440,18 +448,6 @@ def _reserved(
 def _consumer(consumer: JsonObject, path: str) -> Iterator[Cause]:
     for key in ("resource", "name", "uid"):
         yield from validation.needed(consumer.get(key), f"{path}.{key}")
-
-
-def _allocation(allocation: JsonObject, path: str, known: set[str]) -> Iterator[Cause]:
-    devices, devices_path = allocation.get("devices") or {}, f"{path}.devices"
-    results = devices.get("results")
-    yield from all_of(results, _MOST_RESULTS, lambda r, p: _result(r, p, known), f"{devices_path}.results")
-    configurations = devices.get("config")
-    yield from all_of(
-        configurations, _MOST_CONFIGURATIONS, lambda c, p: _configuration(c, p, known), f"{devices_path}.config"
-    )
-    if allocation.get("nodeSelector") is not None:
-        yield from validate_node_selector(allocation["nodeSelector"], f"{path}.nodeSelector")
 
 
 def _result(result: JsonObject, path: str, known: set[str]) -> Iterator[Cause]:

@@ -9,7 +9,7 @@ from opsdk.apiserver.registry.rest import Validate, accept
 from opsdk.apiserver.registry.store import GenericStore
 from opsdk.apiserver.registry.strategy import Strategy
 from opsdk.apiserver.serializer.deep_copy import copy_tree
-from opsdk.errors import Cause, ConflictError, Details
+from opsdk.errors import ConflictError, Details
 from opsdk.structured_merge.value import JsonObject
 
 
@@ -34,7 +34,12 @@ class BindingStore:
         name = name or meta.get("name", "")
         if not name:
             raise api_errors.bad_request("Name parameter required.")
-        for cause in _target_problems(target):
+        causes = []
+        if target.get("kind") not in (None, "", "Node"):
+            causes.append(api_errors.unsupported("target.kind", target["kind"], ("Node", "<empty>")))
+        if not target.get("name"):
+            causes.append(api_errors.required("target.name"))
+        for cause in causes:
             raise api_errors.plain(f"{cause.field}: {cause.message}")
 
         async def bind(current: JsonObject | None) -> JsonObject:
@@ -66,15 +71,6 @@ class BindingStore:
         if reason:
             text = f'Operation cannot be fulfilled on pods/binding "{name}": {reason}'
             raise ConflictError(text, details=Details(name=name, kind="pods/binding"))
-
-
-def _target_problems(target: JsonObject) -> list[Cause]:
-    causes = []
-    if target.get("kind") not in (None, "", "Node"):
-        causes.append(api_errors.unsupported("target.kind", target["kind"], ("Node", "<empty>")))
-    if not target.get("name"):
-        causes.append(api_errors.required("target.name"))
-    return causes
 
 
 def put_pod_condition(pod: JsonObject, context: Context, condition: JsonObject) -> None:

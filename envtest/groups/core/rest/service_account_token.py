@@ -13,7 +13,7 @@ from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.rest import Validate, accept
 from opsdk.apiserver.registry.store import GenericStore
 from opsdk.apiserver.registry.strategy import Strategy
-from opsdk.errors import ApiError, Cause, ConflictError, Details, NotFoundError
+from opsdk.errors import Cause, ConflictError, Details, NotFoundError
 from opsdk.structured_merge.value import JsonObject
 
 _GROUP, _KIND = "authentication.k8s.io", "TokenRequest"
@@ -99,12 +99,18 @@ class TokenRequests:
         meta = account["metadata"]
         obj = self._find(resource, "" if resource == "nodes" else meta["namespace"], name)
         if obj is None:
-            raise _missing(resource, name)
+            raise NotFoundError(f'{resource} "{name}" not found', details=Details(name=name, kind=resource))
         node = None
         if resource == "pods":
             node = self._node_of(meta["name"], obj)
         if ref.get("uid") and ref["uid"] != obj["metadata"].get("uid"):
-            raise _other_uid(kind, name, ref["uid"])
+            uid = ref["uid"]
+            reason = (
+                f"the UID in the bound object reference ({uid}) does not match the UID in record."
+                " The object might have been deleted and then recreated"
+            )
+            text = f'Operation cannot be fulfilled on {kind} "{name}": {reason}'
+            raise ConflictError(text, details=Details(name=name, kind=kind))
         match resource:
             case "pods":
                 return BoundObject(pod=obj, node=node)
@@ -121,16 +127,3 @@ class TokenRequests:
             )
         name = spec.get("nodeName")
         return (self._find("nodes", "", name) or {"metadata": {"name": name}}) if name else None
-
-
-def _missing(resource: str, name: str) -> ApiError:
-    return NotFoundError(f'{resource} "{name}" not found', details=Details(name=name, kind=resource))
-
-
-def _other_uid(kind: str, name: str, uid: str) -> ApiError:
-    reason = (
-        f"the UID in the bound object reference ({uid}) does not match the UID in record."
-        " The object might have been deleted and then recreated"
-    )
-    text = f'Operation cannot be fulfilled on {kind} "{name}": {reason}'
-    return ConflictError(text, details=Details(name=name, kind=kind))

@@ -265,7 +265,14 @@ class ServiceStrategy(GeneratedStrategy):
                 if not moved and not spec.get(key) and before.get(key):
                     spec[key] = before[key]
         if _wants_ports(spec) and _wants_ports(before):
-            _keep_ports(spec, before)
+            # Ports keep their node ports by their names.
+            taken = set(used_ports(spec))
+            node_ports = {port.get("name", ""): port.get("nodePort") for port in before.get("ports") or ()}
+            for port in spec.get("ports") or ():
+                node_port = node_ports.get(port.get("name", ""))
+                if not port.get("nodePort") and node_port and node_port not in taken:
+                    port["nodePort"] = node_port
+                    taken.add(node_port)
         if checked(spec) and checked(before) and not spec.get("healthCheckNodePort"):
             spec["healthCheckNodePort"] = before.get("healthCheckNodePort", 0)
         self._allocate(obj)
@@ -386,14 +393,3 @@ def _same_health(spec: JsonObject, old: JsonObject) -> Iterator[Cause]:
     if port != old.get("healthCheckNodePort", 0):
         text = "cannot change healthCheckNodePort on loadBalancer service with externalTraffic=Local during update"
         yield api_errors.invalid_value("spec.healthCheckNodePort", port, text)
-
-
-def _keep_ports(spec: JsonObject, old: JsonObject) -> None:
-    """Ports keep their node ports by their names."""
-    taken = set(used_ports(spec))
-    node_ports = {port.get("name", ""): port.get("nodePort") for port in old.get("ports") or ()}
-    for port in spec.get("ports") or ():
-        node_port = node_ports.get(port.get("name", ""))
-        if not port.get("nodePort") and node_port and node_port not in taken:
-            port["nodePort"] = node_port
-            taken.add(node_port)

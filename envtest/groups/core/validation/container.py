@@ -285,24 +285,20 @@ def validate_field_ref(ref: JsonObject, path: str, allowed: Sequence[str]) -> It
         text = f"error converting fieldPath: unsupported pod version: {ref['apiVersion']}"
         yield api_errors.invalid_value(f"{path}.fieldPath", target, text)
     else:
-        yield from _field_path(target, path, allowed)
-
-
-def _field_path(target: str, path: str, allowed: Sequence[str]) -> Iterator[Cause]:
-    base, bracket, key = target.partition("['")
-    if bracket and key.endswith("']"):
-        key = key.removesuffix("']")
-        if base not in ("metadata.annotations", "metadata.labels"):
-            text = f"error converting fieldPath: field label does not support subscript: {target}"
+        base, bracket, key = target.partition("['")
+        if bracket and key.endswith("']"):
+            key = key.removesuffix("']")
+            if base not in ("metadata.annotations", "metadata.labels"):
+                text = f"error converting fieldPath: field label does not support subscript: {target}"
+                yield api_errors.invalid_value(f"{path}.fieldPath", target, text)
+                return
+            rendered = key.lower() if base == "metadata.annotations" else key
+            yield from validation.each(names.qualified_name(rendered), key, path)
+        elif target not in _KNOWN_FIELDS:
+            text = f"error converting fieldPath: field label not supported: {target}"
             yield api_errors.invalid_value(f"{path}.fieldPath", target, text)
-            return
-        rendered = key.lower() if base == "metadata.annotations" else key
-        yield from validation.each(names.qualified_name(rendered), key, path)
-    elif target not in _KNOWN_FIELDS:
-        text = f"error converting fieldPath: field label not supported: {target}"
-        yield api_errors.invalid_value(f"{path}.fieldPath", target, text)
-    elif (rendered := "spec.nodeName" if target == "spec.host" else target) not in allowed:
-        yield api_errors.unsupported(f"{path}.fieldPath", rendered, allowed)
+        elif (rendered := "spec.nodeName" if target == "spec.host" else target) not in allowed:
+            yield api_errors.unsupported(f"{path}.fieldPath", rendered, allowed)
 
 
 def validate_resource_ref(ref: JsonObject, path: str, *, in_volume: bool) -> Iterator[Cause]:

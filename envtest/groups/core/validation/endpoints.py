@@ -20,25 +20,22 @@ def validate_endpoints(obj: JsonObject) -> Iterator[Cause]:
             yield api_errors.required(item_path, "must specify `addresses` or `notReadyAddresses`")
         for key in ("addresses", "notReadyAddresses"):
             for number, address in enumerate(subset.get(key) or ()):
-                yield from _endpoint(address, f"{item_path}.{key}[{number}]")
+                path = f"{item_path}.{key}[{number}]"
+                text = address.get("ip", "")
+                if not text:
+                    yield api_errors.required(f"{path}.ip")
+                else:
+                    causes = list(special_address(text, f"{path}.ip"))
+                    yield from causes
+                    if list(ip_address(text, "")):
+                        yield api_errors.invalid_value(f"{path}.ip", text, "must be a valid IP address")
+                if address.get("hostname"):
+                    yield from validation.label(address["hostname"], f"{path}.hostname")
+                if address.get("nodeName") is not None:
+                    yield from validation.subdomain(address["nodeName"], f"{path}.nodeName")
         ports = subset.get("ports") or ()
         for number, port in enumerate(ports):
             yield from _endpoint_port(port, f"{item_path}.ports[{number}]", alone=len(ports) == 1)
-
-
-def _endpoint(address: JsonObject, path: str) -> Iterator[Cause]:
-    text = address.get("ip", "")
-    if not text:
-        yield api_errors.required(f"{path}.ip")
-    else:
-        causes = list(special_address(text, f"{path}.ip"))
-        yield from causes
-        if list(ip_address(text, "")):
-            yield api_errors.invalid_value(f"{path}.ip", text, "must be a valid IP address")
-    if address.get("hostname"):
-        yield from validation.label(address["hostname"], f"{path}.hostname")
-    if address.get("nodeName") is not None:
-        yield from validation.subdomain(address["nodeName"], f"{path}.nodeName")
 
 
 def _endpoint_port(port: JsonObject, path: str, *, alone: bool) -> Iterator[Cause]:

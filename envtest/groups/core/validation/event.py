@@ -12,11 +12,6 @@ from opsdk.apiserver import api_errors
 from opsdk.errors import Cause
 from opsdk.structured_merge.value import JsonObject
 
-
-def _reporting(obj: JsonObject) -> str:
-    return str(obj.get("reportingComponent", ""))
-
-
 _LIMITED = (
     ("reportingInstance", "repotingIntance", 128),
     ("action", "action", 128),
@@ -54,7 +49,12 @@ def validate_event(obj: JsonObject, *, new: bool) -> Iterator[Cause]:
         return
     if not involved and namespace not in ("default", "kube-system"):
         yield mismatch
-    yield from _who(_reporting(obj), "reportingController" if new else "reportingComponent")
+    component = str(obj.get("reportingComponent", ""))
+    where = "reportingController" if new else "reportingComponent"
+    if not component:
+        yield api_errors.required(where)
+    for text in validation.qualified_name(component):
+        yield api_errors.invalid_value(where, component, text)
     for key, label, limit in _LIMITED:
         value = obj.get(key) or ""
         if not value:
@@ -63,13 +63,6 @@ def validate_event(obj: JsonObject, *, new: bool) -> Iterator[Cause]:
             yield api_errors.invalid_value(label, "", f"can have at most {limit} characters")
     if len((obj.get("message") or "").encode()) > _NOTE_LIMIT:
         yield api_errors.invalid_value("message", "", f"can have at most {_NOTE_LIMIT} characters")
-
-
-def _who(component: str, where: str) -> Iterator[Cause]:
-    if not component:
-        yield api_errors.required(where)
-    for text in validation.qualified_name(component):
-        yield api_errors.invalid_value(where, component, text)
 
 
 def validate_new_event(obj: JsonObject) -> Iterator[Cause]:

@@ -23,21 +23,18 @@ def validate_limit_range(obj: JsonObject) -> Iterator[Cause]:
     """Each limit."""
     types = set[str]()
     for index, limit in enumerate((obj.get("spec") or {}).get("limits") or ()):
-        yield from _limit(limit, f"spec.limits[{index}]", types)
-
-
-def _limit(limit: JsonObject, path: str, seen: set[str]) -> Iterator[Cause]:
-    kind = limit.get("type", "")
-    wrong = names.qualified_name(kind)
-    yield from validation.each(wrong, kind, f"{path}.type")
-    if not wrong and "/" not in kind and kind not in _TYPES:
-        yield api_errors.invalid_value(f"{path}.type", kind, "must be a standard limit type or fully qualified")
-    if kind in seen:
-        yield api_errors.duplicate(f"{path}.type", kind)
-    seen.add(kind)
-    yield from _names(limit, path)
-    for key in sorted({name for part in _parts(kind) for name in limit.get(part) or {}}):
-        yield from _ordered(_Amounts(limit, key, kind), path, key)
+        path = f"spec.limits[{index}]"
+        kind = limit.get("type", "")
+        wrong = names.qualified_name(kind)
+        yield from validation.each(wrong, kind, f"{path}.type")
+        if not wrong and "/" not in kind and kind not in _TYPES:
+            yield api_errors.invalid_value(f"{path}.type", kind, "must be a standard limit type or fully qualified")
+        if kind in types:
+            yield api_errors.duplicate(f"{path}.type", kind)
+        types.add(kind)
+        yield from _names(limit, path)
+        for key in sorted({name for part in _parts(kind) for name in limit.get(part) or {}}):
+            yield from _ordered(_Amounts(limit, key, kind), path, key)
 
 
 def _parts(kind: str) -> Sequence[str]:

@@ -21,11 +21,9 @@ def validate_node(obj: JsonObject) -> Iterator[Cause]:
     spec = obj.get("spec") or {}
     yield from _taints(spec.get("taints") or ())
     yield from _amounts(obj.get("status") or {})
-    yield from _blocks(spec.get("podCIDRs") or [], "spec.podCIDRs")
-
-
-def _blocks(found: Sequence[str], path: str) -> Iterator[Cause]:
-    """Where its pods get their addresses from: one block of each family."""
+    # Where its pods get their addresses from: one block of each family.
+    found = spec.get("podCIDRs") or []
+    path = "spec.podCIDRs"
     wrong = False
     for index, text in enumerate(found):
         for cause in block(text, f"{path}[{index}]"):

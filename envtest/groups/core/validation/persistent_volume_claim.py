@@ -67,12 +67,6 @@ def validate_claim_spec(spec: JsonObject, path: str) -> Iterator[Cause]:
     for key in ("dataSource", "dataSourceRef"):
         if spec.get(key) is not None:
             yield from _source(spec[key], f"{path}.{key}")
-    yield from _same_source(spec, path)
-    if spec.get("volumeAttributesClassName"):
-        yield from validation.subdomain(spec["volumeAttributesClassName"], f"{path}.volumeAttributesClassName")
-
-
-def _same_source(spec: JsonObject, path: str) -> Iterator[Cause]:
     old, new = spec.get("dataSource"), spec.get("dataSourceRef")
     if old is not None and new is not None:
         references = (
@@ -80,6 +74,8 @@ def _same_source(spec: JsonObject, path: str) -> Iterator[Cause]:
         )
         if next(references) != next(references):
             yield api_errors.invalid_value(path, {}, "must match dataSourceRef")
+    if spec.get("volumeAttributesClassName"):
+        yield from validation.subdomain(spec["volumeAttributesClassName"], f"{path}.volumeAttributesClassName")
 
 
 def _requested(spec: JsonObject) -> str | None:
@@ -159,7 +155,13 @@ def _munged(obj: JsonObject, old: JsonObject) -> tuple[JsonObject, JsonObject]:
     if _upgraded(obj, old) or (before.get("storageClassName") is None and not noted):
         spec.pop("storageClassName", None)
     if (old.get("status") or {}).get("phase") == "Bound":
-        _take_over(spec, before)
+        # What may change of bound claims.
+        size = _requested(before)
+        requests = (spec.get("resources") or {}).get("requests")
+        if requests and size is not None:
+            requests["storage"] = size
+        if spec.get("volumeAttributesClassName") is not None:
+            spec["volumeAttributesClassName"] = before.get("volumeAttributesClassName")
     return _there(spec), _there(before)
 
 
@@ -168,16 +170,6 @@ def _upgraded(obj: JsonObject, old: JsonObject) -> bool:
     notes, noted = (o["metadata"].get("annotations") or {} for o in (obj, old))
     now, before = ((o.get("spec") or {}).get("storageClassName") for o in (obj, old))
     return _ANNOTATION in noted and _ANNOTATION not in notes and before is None and now == noted[_ANNOTATION]
-
-
-def _take_over(spec: JsonObject, before: JsonObject) -> None:
-    """What may change of bound claims."""
-    size = _requested(before)
-    requests = (spec.get("resources") or {}).get("requests")
-    if requests and size is not None:
-        requests["storage"] = size
-    if spec.get("volumeAttributesClassName") is not None:
-        spec["volumeAttributesClassName"] = before.get("volumeAttributesClassName")
 
 
 def _there(spec: JsonObject) -> JsonObject:

@@ -52,7 +52,18 @@ def validate_resize(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
     wrong = list(_ordered(spec, before))
     yield from wrong
     if not wrong:
-        yield from _kept(spec, before)
+        # What was asked for may be less, and not nothing.
+        for kind in ("requests", "limits"):
+            if any(name not in _amounts(spec, kind) for name in _amounts(before, kind)):
+                where = f"spec.resources.{kind}"
+                yield api_errors.not_allowed(where, f"pod-level resource {kind} cannot be removed")
+        for key in _LISTS:
+            for index, was in enumerate(before.get(key) or ()):
+                for kind in ("requests", "limits"):
+                    now = _amounts(spec[key][index], kind)
+                    if any(name not in now for name in _amounts(was, kind)):
+                        where = f"spec.{key}[{index}].resources.{kind}"
+                        yield api_errors.not_allowed(where, f"resource {kind} cannot be removed")
         yield from _others(spec, before)
 
 
@@ -77,21 +88,6 @@ def _ordered(spec: JsonObject, old: JsonObject) -> Iterator[Cause]:
 def _amounts(container: JsonObject, kind: str) -> Mapping[str, JsonValue]:
     quantities: Mapping[str, JsonValue] = (container.get("resources") or {}).get(kind) or {}
     return quantities
-
-
-def _kept(spec: JsonObject, old: JsonObject) -> Iterator[Cause]:
-    """What was asked for may be less, and not nothing."""
-    for kind in ("requests", "limits"):
-        if any(name not in _amounts(spec, kind) for name in _amounts(old, kind)):
-            where = f"spec.resources.{kind}"
-            yield api_errors.not_allowed(where, f"pod-level resource {kind} cannot be removed")
-    for key in _LISTS:
-        for index, was in enumerate(old.get(key) or ()):
-            for kind in ("requests", "limits"):
-                now = _amounts(spec[key][index], kind)
-                if any(name not in now for name in _amounts(was, kind)):
-                    where = f"spec.{key}[{index}].resources.{kind}"
-                    yield api_errors.not_allowed(where, f"resource {kind} cannot be removed")
 
 
 def _others(spec: JsonObject, old: JsonObject) -> Iterator[Cause]:

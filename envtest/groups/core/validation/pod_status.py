@@ -29,15 +29,7 @@ def validate_pod_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
         yield from validation.subdomain(node, "status.nominatedNodeName")
     if before.get("qosClass", "") != status.get("qosClass", ""):
         yield api_errors.invalid_value("status.qosClass", status.get("qosClass", ""), "field is immutable")
-    yield from _ended(status, before, spec)
-    yield from _claims(status.get("resourceClaimStatuses") or (), spec, "status.resourceClaimStatuses")
-    yield from _addresses([part.get("ip", "") for part in status.get("podIPs") or ()], "status.podIPs")
-    yield from _host(status)
-
-
-# ------------------------------------------------------------------ containers
-def _ended(status: JsonObject, before: JsonObject, spec: JsonObject) -> Iterator[Cause]:
-    """What has ended for good does not run again."""
+    # What has ended for good does not run again.
     policy = spec.get("restartPolicy", "")
     sidecars = {c["name"] for c in spec.get("initContainers") or () if c.get("restartPolicy") == "Always"}
     for key, always, stays in (
@@ -47,6 +39,15 @@ def _ended(status: JsonObject, before: JsonObject, spec: JsonObject) -> Iterator
     ):
         if always != "Always":
             yield from _transitions(status.get(key), before.get(key), f"status.{key}", always, stays)
+    yield from _claims(status.get("resourceClaimStatuses") or (), spec, "status.resourceClaimStatuses")
+    yield from _addresses([part.get("ip", "") for part in status.get("podIPs") or ()], "status.podIPs")
+    addresses = [part.get("ip", "") for part in status.get("hostIPs") or ()]
+    if addresses and addresses[0] != status.get("hostIP", ""):
+        yield api_errors.invalid_value("status.hostIPs[0].ip", addresses[0], "must be equal to `hostIP`")
+    yield from _addresses(addresses, "status.hostIPs")
+
+
+# ------------------------------------------------------------------ containers
 
 
 def _transitions(now: JsonValue, before: JsonValue, path: str, policy: str, stays: set[str]) -> Iterator[Cause]:
@@ -79,11 +80,6 @@ def _claims(statuses: Sequence[JsonObject], spec: JsonObject, path: str) -> Iter
 
 
 # ------------------------------------------------------------------ addresses
-def _host(status: JsonObject) -> Iterator[Cause]:
-    addresses = [part.get("ip", "") for part in status.get("hostIPs") or ()]
-    if addresses and addresses[0] != status.get("hostIP", ""):
-        yield api_errors.invalid_value("status.hostIPs[0].ip", addresses[0], "must be equal to `hostIP`")
-    yield from _addresses(addresses, "status.hostIPs")
 
 
 def _addresses(found: Sequence[str], path: str) -> Iterator[Cause]:

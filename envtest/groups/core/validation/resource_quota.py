@@ -73,19 +73,23 @@ def validate_scope_selector(spec: JsonObject) -> Iterator[Cause]:
         if scope not in SCOPES:
             yield api_errors.invalid_value(f"{path}.scopeName", scope, "unsupported scope")
         for _ in range(_foreign(scope, spec)):
-            yield api_errors.invalid_value(path, _shown(expressions), "unsupported scope applied to resource")
+            # A selector as messages show it: with the names that the server has for the fields.
+            yield api_errors.invalid_value(
+                path,
+                {
+                    "MatchExpressions": [
+                        {
+                            "ScopeName": r.get("scopeName", ""),
+                            "Operator": r.get("operator", ""),
+                            "Values": r.get("values"),
+                        }
+                        for r in expressions
+                    ]
+                },
+                "unsupported scope applied to resource",
+            )
         yield from _operator(requirement, path)
     yield from _conflicts({r.get("scopeName", "") for r in expressions}, spec.get("scopes") or (), path)
-
-
-def _shown(wanted: Sequence[JsonObject]) -> JsonObject:
-    """A selector as messages show it: with the names that the server has for the fields."""
-    return {
-        "MatchExpressions": [
-            {"ScopeName": r.get("scopeName", ""), "Operator": r.get("operator", ""), "Values": r.get("values")}
-            for r in wanted
-        ]
-    }
 
 
 def _operator(requirement: JsonObject, path: str) -> Iterator[Cause]:

@@ -71,15 +71,11 @@ def _sysctls(found: Sequence[JsonObject], path: str, spec: JsonObject) -> Iterat
             yield api_errors.invalid_value(name_path, name, text)
         elif name in names:
             yield api_errors.duplicate(name_path, name)
-        yield from _shared(name, name_path, spec)
+        # The node's own settings are not for pods.
+        for key, prefixes in _HOST_SYSCTLS.items():
+            if spec.get(key) and name.replace("/", ".").startswith(prefixes):
+                yield api_errors.invalid_value(name_path, name, f"may not be specified when '{key}' is true")
         names.add(name)
-
-
-def _shared(name: str, path: str, spec: JsonObject) -> Iterator[Cause]:
-    """The node's own settings are not for pods."""
-    for key, prefixes in _HOST_SYSCTLS.items():
-        if spec.get(key) and name.replace("/", ".").startswith(prefixes):
-            yield api_errors.invalid_value(path, name, f"may not be specified when '{key}' is true")
 
 
 # ------------------------------------------------------------------ containers
@@ -133,7 +129,15 @@ def _apparmor(profile: JsonObject | None, path: str) -> Iterator[Cause]:
     kind, local, local_path = profile.get("type", ""), profile.get("localhostProfile"), f"{path}.localhostProfile"
     yield from _kind(kind, f"{path}.type", "appArmorProfile")
     if kind == "Localhost":
-        yield from _local(local, local_path)
+        if local is None:
+            yield api_errors.required(local_path, "must be set when AppArmor type is Localhost")
+            return
+        if local != local.strip():
+            yield api_errors.invalid_value(local_path, local, "must not be padded with whitespace")
+        elif not local:
+            yield api_errors.required(local_path, "must be set when AppArmor type is Localhost")
+        if len(local) > _MOST_LOCAL:
+            yield api_errors.too_long(local_path, _MOST_LOCAL)
     elif kind in _KINDS and local is not None:
         yield api_errors.invalid_value(local_path, local, "can only be set when AppArmor type is Localhost")
 
@@ -143,18 +147,6 @@ def _kind(kind: str, path: str, key: str) -> Iterator[Cause]:
         yield api_errors.required(path, f"type is required when {key} is set")
     elif kind not in _KINDS:
         yield api_errors.unsupported(path, kind, _KINDS)
-
-
-def _local(local: str | None, path: str) -> Iterator[Cause]:
-    if local is None:
-        yield api_errors.required(path, "must be set when AppArmor type is Localhost")
-        return
-    if local != local.strip():
-        yield api_errors.invalid_value(path, local, "must not be padded with whitespace")
-    elif not local:
-        yield api_errors.required(path, "must be set when AppArmor type is Localhost")
-    if len(local) > _MOST_LOCAL:
-        yield api_errors.too_long(path, _MOST_LOCAL)
 
 
 # ------------------------------------------------------------------ Windows
@@ -182,21 +174,15 @@ def _user_problems(text: str) -> Iterator[str]:
         yield " cannot contain more than one backslash"
     else:
         domain, backslash, user = text.rpartition("\\")
-        if backslash and not _is_domain(domain):
+        if backslash and not (
+            len(domain) <= _MOST_DOMAIN and any(re.fullmatch(form, domain) for form in (_NET_BIOS, _DNS))
+        ):
             yield "'s Domain doesn't match the NetBIOS nor the DNS format"
-        yield from _account_problems(user)
-
-
-def _is_domain(domain: str) -> bool:
-    return len(domain) <= _MOST_DOMAIN and any(re.fullmatch(form, domain) for form in (_NET_BIOS, _DNS))
-
-
-def _account_problems(user: str) -> Iterator[str]:
-    if not user:
-        yield "'s User cannot be empty"
-    elif len(user) > _MOST_USER:
-        yield f"'s User length must not be longer than {_MOST_USER} characters"
-    if user and not user.strip(". "):
-        yield "'s User cannot contain only periods or spaces"
-    if re.search(r'["/\\:;|=,+*?<>@\[\]]', user):
-        yield "'s User cannot contain the following characters: \"/\\:;|=,+*?<>@[]"
+        if not user:
+            yield "'s User cannot be empty"
+        elif len(user) > _MOST_USER:
+            yield f"'s User length must not be longer than {_MOST_USER} characters"
+        if user and not user.strip(". "):
+            yield "'s User cannot contain only periods or spaces"
+        if re.search(r'["/\\:;|=,+*?<>@\[\]]', user):
+            yield "'s User cannot contain the following characters: \"/\\:;|=,+*?<>@[]"

@@ -227,7 +227,15 @@ def _traffic(spec: JsonObject) -> Iterator[Cause]:
     elif outside:
         text = "may only be set for externally-accessible services"
         yield api_errors.invalid_value("spec.externalTrafficPolicy", outside, text)
-    yield from _health(spec)
+    port, path = spec.get("healthCheckNodePort") or 0, "spec.healthCheckNodePort"
+    if checked(spec):
+        if not port:
+            yield api_errors.required(path)
+        else:
+            yield from validation.port_number(port, path)
+    elif port:
+        text = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
+        yield api_errors.invalid_value(path, port, text)
     inside = spec.get("internalTrafficPolicy")
     if inside is None:
         if spec.get("type") in ("NodePort", "LoadBalancer", "ClusterIP"):
@@ -242,18 +250,6 @@ def _traffic(spec: JsonObject) -> Iterator[Cause]:
 def checked(spec: JsonObject) -> bool:
     """Whether balancers ask each node for the health of the service."""
     return spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
-
-
-def _health(spec: JsonObject) -> Iterator[Cause]:
-    port, path = spec.get("healthCheckNodePort") or 0, "spec.healthCheckNodePort"
-    if checked(spec):
-        if not port:
-            yield api_errors.required(path)
-        else:
-            yield from validation.port_number(port, path)
-    elif port:
-        text = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
-        yield api_errors.invalid_value(path, port, text)
 
 
 def validate_change(spec: JsonObject, old: JsonObject) -> Iterator[Cause]:
