@@ -1,4 +1,7 @@
-"""Who may approve and sign requests for certificates: ``CertificateApproval``, ``CertificateSigning``, ...."""
+"""``CertificateApproval``, ``CertificateSigning``, ``CertificateSubjectRestriction``: permission checks for CSRs.
+
+Upstream: plugin/pkg/admission/certificates (v1.36)
+"""
 
 from __future__ import annotations
 

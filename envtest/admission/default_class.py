@@ -1,4 +1,7 @@
-"""Classes that are taken where none is named: ``DefaultStorageClass``, ``DefaultIngressClass``."""
+"""``DefaultStorageClass`` and ``DefaultIngressClass``: set the default class when an object names none.
+
+Upstream: plugin/pkg/admission/storage/storageclass/setdefault (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""``LimitRanger``: what pods and claims of a namespace ask for at least and at most, and where they say nothing."""
+"""``LimitRanger``: apply default requests and limits, then check minimum, maximum and ratio.
+
+Upstream: plugin/pkg/admission/limitranger/admission.go (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Which plugins run, as kube-apiserver names them and switches them."""
+"""The admission plugins of kube-apiserver, and which of them are enabled.
+
+Upstream: pkg/kubeapiserver/options/plugins.go (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Pods that get more, or less, on their node: ``PodResizeValidator`` and ``NodeDeclaredFeatureValidator``."""
+"""``PodResizeValidator`` and ``NodeDeclaredFeatureValidator``: checks for in-place pod resize.
+
+Upstream: plugin/pkg/admission/nodedeclaredfeatures (v1.36)
+"""
 
 from __future__ import annotations
 

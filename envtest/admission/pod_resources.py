@@ -1,4 +1,7 @@
-"""What pods ask for and may use at most, all containers together. Pure."""
+"""Total requests and limits of a pod over all its containers. Pure.
+
+Upstream: k8s.io/component-helpers/resource/helpers.go (v1.36)
+"""
 
 from __future__ import annotations
 

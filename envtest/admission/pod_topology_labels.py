@@ -1,4 +1,7 @@
-"""``PodTopologyLabels``: pods tell in which zone and region they run."""
+"""``PodTopologyLabels``: copy the node's zone and region labels to the pod.
+
+Upstream: plugin/pkg/admission/podtopologylabels/admission.go (v1.36)
+"""
 
 from __future__ import annotations
 

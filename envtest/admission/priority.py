@@ -1,4 +1,7 @@
-"""``Priority``: pods get the priority of their class; only one class is everybody's default."""
+"""``Priority``: resolve priorityClassName, and allow one global default PriorityClass.
+
+Upstream: plugin/pkg/admission/priority/admission.go (v1.36)
+"""
 
 from __future__ import annotations
 

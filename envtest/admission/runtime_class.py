@@ -1,4 +1,7 @@
-"""``RuntimeClass``: what a pod's runtime needs beside the pod, and where it runs."""
+"""``RuntimeClass``: set the pod overhead and scheduling constraints of the pod's RuntimeClass.
+
+Upstream: plugin/pkg/admission/runtimeclass/admission.go (v1.36)
+"""
 
 from __future__ import annotations
 

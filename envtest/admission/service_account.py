@@ -1,4 +1,7 @@
-"""``ServiceAccount``: every pod runs as somebody, and finds that one's token."""
+"""``ServiceAccount``: set the pod's service account and mount its token.
+
+Upstream: plugin/pkg/admission/serviceaccount/admission.go (v1.36)
+"""
 
 from __future__ import annotations
 

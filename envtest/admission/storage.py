@@ -1,4 +1,7 @@
-"""Volumes and claims: ``StorageObjectInUseProtection``, ``PersistentVolumeClaimResize``."""
+"""``StorageObjectInUseProtection`` and ``PersistentVolumeClaimResize``.
+
+Upstream: plugin/pkg/admission/storage (v1.36)
+"""
 
 from __future__ import annotations
 

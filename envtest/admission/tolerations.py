@@ -1,4 +1,7 @@
-"""Taints and tolerations: ``DefaultTolerationSeconds``, ``TaintNodesByCondition``, and how tolerations are merged."""
+"""``DefaultTolerationSeconds``, ``TaintNodesByCondition``, and the merge of tolerations.
+
+Upstream: plugin/pkg/admission/defaulttolerationseconds, plugin/pkg/admission/nodetaint (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""What Go's decoders say of values that do not fit, and when. Pure.
+"""The error messages of Go's decoders, and when they occur. Pure.
 
 There are two: one reads text, as bodies and most patches are; the other reads objects in memory, as applies and
 strategic merges make them.
+
+Upstream: sigs.k8s.io/json, k8s.io/apimachinery/pkg/runtime/converter.go (v1.36)
 """
 
 from __future__ import annotations

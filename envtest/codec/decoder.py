@@ -1,8 +1,10 @@
-"""Reading bodies of built-in types the way the real server's decoder does, from the tables. Pure.
+"""Decode the bodies of built-in kinds as the server's JSON decoder does, from the generated tables. Pure.
 
 A *decoder* is a compiled schema: a function from a value to the value as it would be after decoding and encoding once.
 Unknown fields are dropped and reported; nulls and empty optional lists, maps and strings vanish; a wrong type is a
 `DecodeError` in the decoder's words.
+
+Upstream: k8s.io/apimachinery/pkg/runtime/serializer/json (v1.36)
 """
 
 from __future__ import annotations

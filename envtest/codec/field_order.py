@@ -1,4 +1,4 @@
-"""Objects in the order in which the server writes their fields: that of its types, and keys of maps sorted. Pure."""
+"""Order the fields of an object as the server encodes them: struct order, and sorted map keys. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objects as the server's own types are printed: some messages show values so, with Go's names and all zeros."""
+"""Render objects with Go field names and zero values, as some server messages show them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objects in the form in which the server itself has them, as its messages show them: every field, by its Go name."""
+"""Render objects in the server's internal form, as its messages show them: every field, by its Go name."""
 
 from __future__ import annotations
 

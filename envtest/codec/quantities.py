@@ -1,4 +1,7 @@
-"""Quantities in the one form in which the server writes them. Pure."""
+"""Canonical form of quantities. Pure.
+
+Upstream: k8s.io/apimachinery/pkg/api/resource/quantity.go (v1.36)
+"""
 
 from __future__ import annotations
 

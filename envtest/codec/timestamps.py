@@ -1,4 +1,7 @@
-"""Times in bodies: read as the server's decoder reads them, written as its encoder does. Pure."""
+"""Parse and format timestamps as the server does. Pure.
+
+Upstream: k8s.io/apimachinery/pkg/apis/meta/v1/time.go (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Certificate signing requests: those of nodes are approved, approved ones are signed, and old ones go."""
+"""CSR controllers: approve node requests, sign approved requests, delete old ones.
+
+Upstream: pkg/controller/certificates (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes of controllers, as requests that never leave the process: whatever holds for clients holds for them."""
+"""In-process client of the simulated controllers; requests pass admission and validation like any other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Cluster roles that are made of others: ``clusterrole-aggregation``."""
+"""``clusterrole-aggregation``: fill in the rules of aggregated ClusterRoles.
+
+Upstream: pkg/controller/clusterroleaggregation (v1.36)
+"""
 
 from __future__ import annotations
 

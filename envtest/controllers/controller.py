@@ -1,4 +1,4 @@
-"""The runner that all simulated controllers share: a queue of keys and a worker for each."""
+"""The runner of the simulated controllers: one key queue and one worker per controller."""
 
 from __future__ import annotations
 

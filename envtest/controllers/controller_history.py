@@ -1,4 +1,7 @@
-"""ControllerRevisions: the templates that stateful and daemon sets have had. Pure."""
+"""ControllerRevisions: the template history of StatefulSets and DaemonSets. Pure.
+
+Upstream: pkg/controller/history/controller_history.go (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Cron jobs: a job for each time of their schedule, and only so many finished ones kept."""
+"""CronJobs: create a Job per schedule time and enforce the history limits.
+
+Upstream: pkg/controller/cronjob (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""DaemonSets: one pod on each node that fits."""
+"""DaemonSets: run one pod on each matching node.
+
+Upstream: pkg/controller/daemon (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Deployments: a replica set for each template, rolled from one to the next, and a status that tells how far."""
+"""Deployments: create a ReplicaSet per template, roll between them, and report progress.
+
+Upstream: pkg/controller/deployment (v1.36)
+"""
 
 from __future__ import annotations
 

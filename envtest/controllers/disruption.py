@@ -1,4 +1,7 @@
-"""Disruption budgets: how many of their pods are healthy, and how many may be evicted."""
+"""PodDisruptionBudgets: count healthy pods and allowed disruptions.
+
+Upstream: pkg/controller/disruption/disruption.go (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Services: where their pods are, as EndpointSlices and as Endpoints."""
+"""Services: publish ready pods as EndpointSlices and Endpoints.
+
+Upstream: pkg/controller/endpointslice, pkg/controller/endpoint (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Endpoints that people write by hand show as EndpointSlices, too: ``endpointslice-mirroring``."""
+"""``endpointslice-mirroring``: mirror manually managed Endpoints to EndpointSlices.
+
+Upstream: pkg/controller/endpointslicemirroring (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Events: what controllers tell about objects. What is said again is counted, who says too much is cut short."""
+"""Event recorder: aggregate similar events, count repeated ones, and apply the spam filter.
+
+Upstream: k8s.io/client-go/tools/record/events_cache.go (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The garbage collector: dependents go with their owners, before them, or stay, as the deletion asked."""
+"""Garbage collector: foreground, background and orphan deletion of dependents.
+
+Upstream: pkg/controller/garbagecollector (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""Jobs: pods until enough of them have succeeded, or too many failed. Each pod is counted exactly once.
+"""Jobs: run pods until enough succeed or too many fail. Each pod is counted exactly once.
 
 A finished pod is first noted in ``uncountedTerminatedPods``, then loses its finalizer, and only then moves to the
 counters: whenever this stops in between, it can go on from what is written down.
+
+Upstream: pkg/controller/job/job_controller.go (v1.36)
 """
 
 from __future__ import annotations

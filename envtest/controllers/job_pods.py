@@ -1,4 +1,7 @@
-"""What a job asks of its pods: whether they failed, when, for which index, and what its policies say. Pure."""
+"""The pods of a Job: completion index, failure time, pod failure policy and success policy. Pure.
+
+Upstream: pkg/controller/job (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""Nodes as far as tests meet them: pods are scheduled, run, end, and go when they are told to.
+"""Simulated kubelet: moves scheduled pods through their phases and deletes terminated pods.
 
 What becomes of a pod is data: see `envtest.controllers.stages`.
+
+Upstream: pkg/kubelet (v1.36)
 """
 
 from __future__ import annotations

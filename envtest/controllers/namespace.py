@@ -1,4 +1,7 @@
-"""Namespaces on their way out: content goes first, finalizers are waited for, conditions tell of what is left."""
+"""Namespace controller: delete the content of terminating namespaces and report what remains.
+
+Upstream: pkg/controller/namespace (v1.36)
+"""
 
 from __future__ import annotations
 

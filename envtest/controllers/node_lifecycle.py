@@ -1,4 +1,7 @@
-"""Nodes that are not well: their taints follow their conditions, and pods that do not stand these go."""
+"""Node lifecycle: taint nodes by condition and evict pods that do not tolerate the taints.
+
+Upstream: pkg/controller/nodelifecycle, pkg/controller/tainteviction (v1.36)
+"""
 
 from __future__ import annotations
 

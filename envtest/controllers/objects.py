@@ -1,4 +1,4 @@
-"""Small questions about objects, and small pieces of them. Pure."""
+"""Helpers that read and build parts of objects. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Which objects have lost their owners. Pure, given a way to look owners up."""
+"""Find objects whose owners are gone. Pure; the caller supplies the owner lookup.
+
+Upstream: pkg/controller/garbagecollector/garbagecollector.go (v1.36)
+"""
 
 from __future__ import annotations
 

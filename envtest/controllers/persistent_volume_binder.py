@@ -1,4 +1,7 @@
-"""Claims are bound to volumes that nobody provides, and both are protected for as long as they are in use."""
+"""Bind claims to pre-provisioned volumes, and protect claims and volumes in use.
+
+Upstream: pkg/controller/volume/persistentvolume, pkg/controller/volume/pvcprotection (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What controllers that make pods share: whose pod is whose, and the shell around a plan."""
+"""The base of controllers that own pods: adoption, release, and execution of a plan.
+
+Upstream: pkg/controller/controller_ref_manager.go (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Pods that nobody else ends: their node is gone, or they never had one; and finished ones in masses."""
+"""Pod garbage collector: delete orphaned, unscheduled terminating and excess terminated pods.
+
+Upstream: pkg/controller/podgc/gc_controller.go (v1.36)
+"""
 
 from __future__ import annotations
 

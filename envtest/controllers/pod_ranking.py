@@ -1,4 +1,7 @@
-"""Which of several pods goes first. Pure."""
+"""The order in which a controller deletes surplus pods. Pure.
+
+Upstream: pkg/controller/controller_utils.go (v1.36)
+"""
 
 from __future__ import annotations
 

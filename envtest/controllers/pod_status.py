@@ -1,4 +1,7 @@
-"""What a node says about a pod: phases, conditions, containers. Pure."""
+"""Pod status as a kubelet reports it: phase, conditions, container statuses. Pure.
+
+Upstream: pkg/kubelet/status (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the controllers see: the objects of every kind, indexed by owner, as fresh as the storage itself.
+"""Shared informers on the storage: objects of each resource, indexed by owner, without delay.
 
 The storage is in this process, so a controller may look at the present state at any time:
 `SharedInformers.catch_up` takes in what has happened up to now. Nothing is copied: the reflector holds the storage's

@@ -1,4 +1,7 @@
-"""ReplicaSets and ReplicationControllers: as many pods as are wanted, and a status that counts them."""
+"""ReplicaSets and ReplicationControllers: keep the desired number of pods and count them.
+
+Upstream: pkg/controller/replicaset/replica_set.go (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What resource quotas say is used, counted anew whenever something changed: ``resourcequota``."""
+"""``resourcequota``: recompute the usage of a ResourceQuota when its namespace changes.
+
+Upstream: pkg/controller/resourcequota (v1.36)
+"""
 
 from __future__ import annotations
 

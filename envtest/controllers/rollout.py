@@ -1,4 +1,7 @@
-"""How a Deployment moves from one template to the next: numbers and names. Pure."""
+"""The arithmetic of a Deployment rollout: replica counts, revisions and names. Pure.
+
+Upstream: pkg/controller/deployment/util/deployment_util.go (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Which node a pod goes to, and why it goes to none. Pure."""
+"""Filter nodes for a pod and explain why none fits. Pure.
+
+Upstream: pkg/scheduler/framework/plugins (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What every namespace has: the account ``default``, and the certificates that pods trust."""
+"""Create the ``default`` ServiceAccount and the root CA ConfigMap in every namespace.
+
+Upstream: pkg/controller/serviceaccount, pkg/controller/certificates/rootcacertpublisher (v1.36)
+"""
 
 from __future__ import annotations
 

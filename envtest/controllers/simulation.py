@@ -1,4 +1,4 @@
-"""Which simulated controllers there are, and how they are switched on."""
+"""The simulated controllers by name, and how an environment selects them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of pods, as data: `Stage` rules say which pods move from which state to which other one, and when."""
+"""Pod lifecycle as data: a `Stage` says which pods change state, from which to which, and when."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""StatefulSets: pods with names that stay, made in order, replaced from the last to the first."""
+"""StatefulSets: pods with stable names, created in order and updated in reverse order.
+
+Upstream: pkg/controller/statefulset (v1.36)
+"""
 
 from __future__ import annotations
 

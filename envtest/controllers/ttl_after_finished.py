@@ -1,4 +1,7 @@
-"""Finished jobs go when their time to live is over: ``ttl-after-finished``."""
+"""``ttl-after-finished``: delete finished Jobs after ttlSecondsAfterFinished.
+
+Upstream: pkg/controller/ttlafterfinished (v1.36)
+"""
 
 from __future__ import annotations
 

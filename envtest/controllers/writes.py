@@ -1,4 +1,4 @@
-"""What cores ask for: writes as values. `Api` carries them out."""
+"""Writes as values: a pure plan returns them, and the controller executes them."""
 
 from __future__ import annotations
 

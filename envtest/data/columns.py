@@ -1,4 +1,7 @@
-"""The columns of built-in kinds in the Table form that `kubectl get` shows. Read at the first use."""
+"""The table columns of built-in kinds, as `kubectl get` prints them. Read at the first use.
+
+Upstream: pkg/printers/internalversion/printers.go (v1.36)
+"""
 
 from __future__ import annotations
 

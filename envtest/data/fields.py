@@ -1,4 +1,4 @@
-"""What the server's own types say of their fields and the published schemas do not.
+"""Field properties that the published schemas lack: pointers, and fields without omitempty.
 
 Which are pointers, and which are written even where nothing was given. The table has a line for each type: its fields,
 in the order in which they are written, each with the embedded struct it is in, its Go type where the

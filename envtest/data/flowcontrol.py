@@ -1,4 +1,7 @@
-"""The flow schemas and priority levels that a server makes for itself. They bound nothing here; clients read them."""
+"""The bootstrap FlowSchemas and PriorityLevelConfigurations. They limit nothing here.
+
+Upstream: k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap/default.go (v1.36)
+"""
 
 from __future__ import annotations
 

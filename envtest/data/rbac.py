@@ -1,4 +1,7 @@
-"""Reads the table of the roles and bindings that every cluster starts with."""
+"""The bootstrap roles and role bindings.
+
+Upstream: plugin/pkg/auth/authorizer/rbac/bootstrappolicy (v1.36)
+"""
 
 from __future__ import annotations
 

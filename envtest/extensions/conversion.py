@@ -1,4 +1,7 @@
-"""Custom resources in several versions: the rules for ``spec.conversion``, and conversion itself."""
+"""Conversion of custom resources between versions, and validation of ``spec.conversion``.
+
+Upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/conversion (v1.36)
+"""
 
 from __future__ import annotations
 

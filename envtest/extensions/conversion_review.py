@@ -1,4 +1,7 @@
-"""What a conversion webhook may answer: a review of the right version, with objects that are what they were."""
+"""Validation of a conversion webhook's response.
+
+Upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/conversion/webhook_converter.go (v1.36)
+"""
 
 from __future__ import annotations
 

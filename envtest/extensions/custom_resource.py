@@ -1,5 +1,8 @@
 # ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
-"""One version of a custom resource: how it is read, defaulted, validated, stored, scaled."""
+"""One version of a custom resource: decoding, defaulting, validation, storage.
+
+Upstream: k8s.io/apiextensions-apiserver/pkg/registry/customresource (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 # ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
-"""CustomResourceDefinitions: defaults, rules, and what happens when one comes, changes, goes."""
+"""CustomResourceDefinitions: defaulting, validation and strategy.
+
+Upstream: k8s.io/apiextensions-apiserver/pkg/registry/customresourcedefinition (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The parts of a definition that point into objects: printed columns, scale, selectable fields. Pure."""
+"""Validation of JSON paths in a CRD: printer columns, scale, selectable fields. Pure.
+
+Upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation (v1.36)
+"""
 
 from __future__ import annotations
 

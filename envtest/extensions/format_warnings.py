@@ -1,4 +1,7 @@
-"""Formats in schemas that nobody checks. Pure."""
+"""Warnings about schema formats that the server does not validate. Pure.
+
+Upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/validation/formats.go (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 Fields, quoted names, indices, slices, unions (``['a','b']``, ``[0,2]``), ``*``, ``..``, and filters that compare a path
 with a value or another path, or ask whether it leads anywhere.
+
+Upstream: k8s.io/client-go/util/jsonpath (v1.36)
 """
 
 from __future__ import annotations

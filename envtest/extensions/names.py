@@ -1,4 +1,7 @@
-"""Whether the names of a definition are free, and what its status says about it. Pure."""
+"""Check for name conflicts between CRDs, and set the NamesAccepted condition. Pure.
+
+Upstream: k8s.io/apiextensions-apiserver/pkg/controller/status/naming_controller.go (v1.36)
+"""
 
 from __future__ import annotations
 

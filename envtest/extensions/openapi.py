@@ -1,4 +1,7 @@
-"""Schemas of custom resources as OpenAPI documents show them. Pure."""
+"""OpenAPI schemas of custom resources. Pure.
+
+Upstream: k8s.io/apiextensions-apiserver/pkg/controller/openapi/builder (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Printed columns of custom resources."""
+"""Printer columns of custom resources.
+
+Upstream: k8s.io/apiextensions-apiserver/pkg/registry/customresource/tableconvertor (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The scale of custom resources: where their replicas are kept, and what may stand there. Pure."""
+"""The scale subresource of custom resources. Pure.
+
+Upstream: k8s.io/apiextensions-apiserver/pkg/registry/customresource/etcd.go (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Serves custom resources: each request looks up the definition, so a change takes effect at once."""
+"""Serve custom resources. Each request looks up the CRD, so a change takes effect at once.
+
+Upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/customresource_handler.go (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same suite on other clusters: on real binaries (etcd, kube-apiserver), or on one that exists already.
+"""Run a test suite against another cluster: real binaries (etcd, kube-apiserver) or an existing cluster.
 
 The environment variables are those of Go's envtest. What only the embedded server can do skips the test, and says so.
 """
@@ -47,7 +47,7 @@ _EMBEDDED_ONLY = frozenset({
 
 
 class TargetKind(enum.Enum):
-    """On what a suite runs."""
+    """The kind of cluster that a test suite runs on."""
 
     EMBEDDED = "the embedded server"
     """In this process."""
@@ -58,7 +58,7 @@ class TargetKind(enum.Enum):
 
 
 def wanted(env: Mapping[str, str] = os.environ) -> TargetKind:
-    """What the environment variables ask for."""
+    """The kind of cluster that the environment variables select."""
     if env.get("USE_EXISTING_CLUSTER", "").lower() in ("true", "1"):
         return TargetKind.EXISTING
     variables = ("KUBEBUILDER_ASSETS", "TEST_ASSET_KUBE_APISERVER", "TEST_ASSET_ETCD")
@@ -66,7 +66,7 @@ def wanted(env: Mapping[str, str] = os.environ) -> TargetKind:
 
 
 def asset(name: str, env: Mapping[str, str] = os.environ) -> Path:
-    """Where a binary is: ``TEST_ASSET_<NAME>``, else in ``KUBEBUILDER_ASSETS``."""
+    """The path of a binary: ``TEST_ASSET_<NAME>``, else a file in ``KUBEBUILDER_ASSETS``."""
     own = env.get(f"TEST_ASSET_{name.upper().replace('-', '_')}")
     return Path(own) if own else Path(env.get("KUBEBUILDER_ASSETS") or DEFAULT_ASSETS) / name
 
@@ -97,7 +97,7 @@ def _seconds(env: Mapping[str, str], name: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class ExternalUser:
-    """Somebody whom another cluster knows.
+    """A user of an external cluster.
 
     Attributes:
         config: how clients reach it as this user.
@@ -126,7 +126,7 @@ class ClusterTarget(Closing):
 
     @property
     def config(self) -> Config:
-        """How clients reach it, as admin; known when it has started."""
+        """Client configuration as admin; available after `start`."""
         if self._config is None:
             raise ConfigError(f"{self.kind.value}: not started yet, so nobody knows where it is")
         return self._config
@@ -304,13 +304,13 @@ class RealBinaries(ClusterTarget):
 
 
 def target(kind: TargetKind, **options: Any) -> ClusterTarget:
-    """The cluster of a kind."""
+    """Create the target of a kind."""
     return ExistingCluster(**options) if kind is TargetKind.EXISTING else RealBinaries(**options)
 
 
 # ------------------------------------------------------------------ commands
 def etcd_command(binary: Path, data: Path, url: str) -> list[str]:
-    """For tests: nothing has to survive."""
+    """The etcd command line for tests; data does not survive a crash."""
     return [
         str(binary),
         f"--data-dir={data}",
@@ -322,7 +322,7 @@ def etcd_command(binary: Path, data: Path, url: str) -> list[str]:
 
 
 def apiserver_command(binary: Path, directory: Path, port: int, etcd: str) -> list[str]:
-    """As a bare API server with RBAC."""
+    """The kube-apiserver command line, with RBAC and no controllers."""
     key = directory / "sa-signer.key"
     return [
         str(binary),

@@ -1,4 +1,4 @@
-"""Runs a kubectl that is installed, against any cluster."""
+"""Run an installed kubectl against any cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a Service is: there is no network of a cluster, so whoever calls the Service calls a program of the test."""
+"""Expose a local port as a Service, because the embedded cluster has no pod network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which strategy, defaults and printer each built-in resource has."""
+"""The strategy, defaulting function and printer of each built-in resource."""
 
 from __future__ import annotations
 

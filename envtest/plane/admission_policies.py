@@ -1,4 +1,7 @@
-"""Admission policies of a control plane: where they are kept, and where their parameters are."""
+"""Wire admission policies to a control plane: their storage and their params.
+
+Upstream: k8s.io/apiserver/pkg/admission/plugin/policy (v1.36)
+"""
 
 from __future__ import annotations
 

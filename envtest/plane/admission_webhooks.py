@@ -1,4 +1,7 @@
-"""Admission webhooks of a control plane: configurations, equivalent versions, Services."""
+"""Wire admission webhooks to a control plane: configurations, equivalent versions, Services.
+
+Upstream: k8s.io/apiserver/pkg/admission/plugin/webhook (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The aggregator of a control plane: which Services there are, and where they are."""
+"""Wire the aggregator to a control plane: resolve Services to endpoints.
+
+Upstream: k8s.io/kube-aggregator/pkg/apiserver (v1.36)
+"""
 
 from __future__ import annotations
 

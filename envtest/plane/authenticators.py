@@ -1,4 +1,7 @@
-"""Who gets in, and what they may do: the authenticators and the authorizer of one control plane."""
+"""The authenticators and the authorizer of a control plane.
+
+Upstream: pkg/kubeapiserver/authenticator/config.go (v1.36)
+"""
 
 from __future__ import annotations
 

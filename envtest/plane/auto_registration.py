@@ -1,4 +1,7 @@
-"""APIServices for what is served here: built-in group versions, and those of custom resources as they come and go."""
+"""Register APIServices for built-in group versions and for custom resources.
+
+Upstream: k8s.io/kube-aggregator/pkg/controllers/autoregister (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Objects that every cluster has from its first second on."""
+"""Bootstrap objects of every cluster.
+
+Upstream: pkg/controlplane (v1.36)
+"""
 
 from __future__ import annotations
 

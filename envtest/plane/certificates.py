@@ -1,4 +1,4 @@
-"""A certificate authority for one server, its serving certificate, and client certificates."""
+"""A certificate authority, its serving certificate, and client certificates."""
 
 from __future__ import annotations
 

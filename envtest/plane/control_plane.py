@@ -1,4 +1,7 @@
-"""Puts the server together: storage, built-in kinds, extensions, discovery, bootstrap objects."""
+"""Assemble the API server: storage, built-in kinds, extensions, discovery, bootstrap objects.
+
+Upstream: pkg/controlplane/instance.go (v1.36)
+"""
 
 from __future__ import annotations
 

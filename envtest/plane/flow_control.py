@@ -1,6 +1,8 @@
-"""API priority and fairness, as far as clients see it: which flow schema takes a request, and whether its level exists.
+"""API Priority and Fairness as clients see it: the FlowSchema and priority level of a request.
 
 Nothing is bounded here. Answers name the schema and its priority level in their headers, schemas have their condition.
+
+Upstream: k8s.io/apiserver/pkg/util/flowcontrol/apf_controller.go (v1.36)
 """
 
 from __future__ import annotations

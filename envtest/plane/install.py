@@ -1,4 +1,7 @@
-"""What is installed before a test begins: definitions of custom resources, and webhooks, as Go's envtest does it."""
+"""Install CRDs and webhook configurations before a test, as Go's envtest does.
+
+Upstream: sigs.k8s.io/controller-runtime/pkg/envtest
+"""
 
 from __future__ import annotations
 
@@ -107,7 +110,7 @@ def _documents(file: Path) -> Iterator[JsonObject]:
 
 # ------------------------------------------------------------------ installing
 class Sender(Protocol):
-    """Sends requests as an admin."""
+    """The protocol of a client that sends requests as admin."""
 
     async def send(self, method: str, path: str, body: JsonObject | None = None) -> JsonObject:
         """One request; the answer, or the `ApiError` that it stands for."""
@@ -115,7 +118,7 @@ class Sender(Protocol):
 
 
 class Installer:
-    """Writes what a test needs, as the admin."""
+    """Installs CRDs and webhook configurations as admin."""
 
     def __init__(self, api: Sender) -> None:
         self._api = api
@@ -124,7 +127,7 @@ class Installer:
         return f"<Installer by {self._api!r}>"
 
     async def put(self, obj: JsonObject) -> JsonObject:
-        """Create an object, or replace the one that is there."""
+        """Create an object, or replace the existing one."""
         kind, name = obj.get("kind", ""), (obj.get("metadata") or {}).get("name", "")
         path = _PATHS.get(kind)
         if path is None:
@@ -139,7 +142,7 @@ class Installer:
         )
 
     async def definitions(self, objects: Sequence[JsonObject], serving: WebhookServing | None = None) -> None:
-        """Install definitions; each is served when this returns."""
+        """Install CRDs and wait until each is served."""
         for obj in objects:
             definition = {"apiVersion": "apiextensions.k8s.io/v1", "kind": CRD, **obj}
             written = await self.put(definition if serving is None else _converted_by(definition, serving))

@@ -1,4 +1,4 @@
-"""Who owns which fields of an object, for people. Pure."""
+"""Show the field managers of an object in readable form. Pure."""
 
 from __future__ import annotations
 

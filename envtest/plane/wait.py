@@ -1,4 +1,4 @@
-"""Waiting for what a cluster does: driven by writes and by the clock, so nothing sleeps longer than it must."""
+"""Wait for conditions. Writes and the clock trigger each check; there is no fixed poll interval."""
 
 from __future__ import annotations
 

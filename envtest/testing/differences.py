@@ -1,4 +1,4 @@
-"""What changed between two states of an object, field by field. Pure."""
+"""The field changes between two states of an object. Pure."""
 
 from __future__ import annotations
 

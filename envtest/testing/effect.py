@@ -1,4 +1,4 @@
-"""What an effect is: what happens to a request that a fault hits. `envtest.testing.effects` has the effects."""
+"""The protocol of fault effects. `envtest.testing.effects` has the effects."""
 
 from __future__ import annotations
 

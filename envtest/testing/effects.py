@@ -1,4 +1,4 @@
-"""What can happen to a request: errors, delays, lost connections, watches that go wrong, stale lists.
+"""Fault effects: errors, delays, lost connections, broken watches, stale lists.
 
 Each is a value with one method, `envtest.testing.effect.Effect.apply`; new ones are written the same way.
 """
@@ -33,7 +33,7 @@ _TEXTS = {
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """An error of the server; nothing else is done.
+    """Answer with an error, without executing the request.
 
     Attributes:
         code: the HTTP status.
@@ -62,7 +62,7 @@ class Fail:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """A write is refused as if somebody else had been faster; give the rule `times` for a storm."""
+    """Reject a write with 409; set the rule's `times` for repeated conflicts."""
 
     async def apply(self, call: Call, handler: Handler, place: FaultScope) -> HttpResponse:
         """See `Effect`."""
@@ -74,7 +74,7 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """Seconds of the server's clock before the request is looked at, and at most `jitter` more."""
+    """Delay a request by seconds of the server's clock, plus at most `jitter` seconds."""
 
     seconds: float
     jitter: float = 0.0
@@ -87,7 +87,7 @@ class Delay:
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """The connection ends without an answer; with `after_commit`, when all is done: the answer is lost."""
+    """Close the connection without a response; with `after_commit`, after the write is stored."""
 
     after_commit: bool = False
 
@@ -104,7 +104,7 @@ class Reset:
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
-    """Half of the answer, then the connection ends; of a watch, `after` events and half of the next."""
+    """Close the connection after half of the response; for a watch, after `after` events and half of the next."""
 
     after: int = 0
 
@@ -153,7 +153,7 @@ async def _lines(chunks: Lines) -> Lines:
 
 @dataclass(frozen=True, slots=True)
 class DropWatch:
-    """A watch ends after so many lines; with `cut`, the connection does."""
+    """End a watch after a number of lines; with `cut`, close the connection."""
 
     after: int = 0
     cut: bool = False
@@ -181,7 +181,7 @@ async def _first(lines: Lines, count: int) -> Lines:
 
 @dataclass(frozen=True, slots=True)
 class ExpireWatch:
-    """A watch is told 410 after so many lines, and ends."""
+    """End a watch with a 410 error event after a number of lines."""
 
     after: int = 0
 
@@ -200,7 +200,7 @@ class ExpireWatch:
 
 @dataclass(frozen=True, slots=True)
 class SlowWatch:
-    """Each line of a watch comes so many seconds late."""
+    """Delay each line of a watch by a number of seconds."""
 
     seconds: float
 
@@ -218,7 +218,7 @@ class SlowWatch:
 
 @dataclass(frozen=True, slots=True)
 class DoubleBookmarks:
-    """Each bookmark comes twice."""
+    """Send each bookmark twice."""
 
     async def apply(self, call: Call, handler: Handler, place: FaultScope) -> HttpResponse:  # noqa: ARG002
         """See `Effect`."""
@@ -235,7 +235,7 @@ class DoubleBookmarks:
 
 @dataclass(frozen=True, slots=True)
 class LateBookmarks:
-    """Each bookmark comes after the event that follows it, with a resource version of before."""
+    """Send each bookmark after the event that follows it, with its older resource version."""
 
     async def apply(self, call: Call, handler: Handler, place: FaultScope) -> HttpResponse:  # noqa: ARG002
         """See `Effect`."""

@@ -35,7 +35,7 @@ _GROUPS = {"write": WRITES, "read": READS}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestMatch:
-    """Which requests; what is empty may be anything.
+    """Selects requests; an empty field matches any value.
 
     Attributes:
         verb: ``get``, ``list``, ``watch``, ``create``, ``update``, ``patch``, ``delete``, ``deletecollection``;
@@ -53,7 +53,7 @@ class RequestMatch:
     user: str = ""
 
     def matches(self, info: RequestInfo, user: str) -> bool:
-        """Whether this request is meant."""
+        """Whether the rule selects this request."""
         resource = f"{info.resource}/{info.subresource}" if info.subresource else info.resource
         return (
             info.is_resource
@@ -88,7 +88,7 @@ class FaultRule:
     _remove: Callable[[FaultRule], None] | None = field(default=None, repr=False)
 
     def strikes(self, call: Call, rng: random.Random) -> bool:
-        """Count the request; whether it is hit."""
+        """Count the request, and return whether the fault applies to it."""
         if not self.match.matches(call.info, call.user.name):
             return False
         self.seen += 1
@@ -101,7 +101,7 @@ class FaultRule:
         return True
 
     def remove(self) -> None:
-        """End it; idempotent."""
+        """Remove the rule; idempotent."""
         if self._remove is not None:
             self._remove(self)
 
@@ -115,7 +115,7 @@ class FaultRule:
 
 
 class Faults:
-    """The rules of one environment, and what can be done to it at once.
+    """The fault rules of one environment.
 
     Attributes:
         rng: what rules with a probability ask; see `seed`.
@@ -133,11 +133,11 @@ class Faults:
 
     @property
     def rules(self) -> list[FaultRule]:
-        """The present ones, in the order in which they strike."""
+        """The active rules, in the order in which they apply."""
         return list(self._rules)
 
     def seed(self, number: int) -> None:
-        """Begin the same row of chances again."""
+        """Restart the random sequence."""
         self.rng.seed(number)
 
     def add(
@@ -154,7 +154,7 @@ class Faults:
         times: int | None = None,
         probability: float = 1.0,
     ) -> FaultRule:
-        """From now on; ``with env.faults.add(...):`` until the end of the block. See `RequestMatch` and `FaultRule`."""
+        """Add a rule, or add it for a block with ``with env.faults.add(...):``. See `RequestMatch` and `FaultRule`."""
         if not 0.0 <= probability <= 1.0:
             raise ConfigError(f"a probability lies between 0 and 1, not {probability}")
         match = RequestMatch(verb=verb, group=group, resource=resource, namespace=namespace, name=name, user=user)
@@ -170,7 +170,7 @@ class Faults:
             self._server.remove_filter(_FILTER)
 
     def clear(self) -> None:
-        """End every rule."""
+        """Remove every rule."""
         for rule in self.rules:
             self._drop(rule)
 
@@ -186,17 +186,17 @@ class Faults:
         return self._storage.current_rv
 
     def compact(self) -> None:
-        """Forget all history: lists and watches that want some of it are refused with 410."""
+        """Compact the storage: lists and watches of older revisions fail with 410."""
         self._storage.compact(self._storage.current_rv)
 
     def expire_watches(self) -> None:
-        """Every open watch is told 410 and ends."""
+        """End every open watch with a 410 error event."""
         self._storage.compact(self._storage.current_rv)
         storage = self._memory()
         storage.fail_watches(lambda watch: CompactedError(watch.after, storage.current_rv))
 
     def drop_watches(self) -> None:
-        """Every open watch ends, as if its time were over."""
+        """End every open watch, as after its timeout."""
         self._storage.end_watches()
 
     async def restart(self, downtime: float = 0.0) -> None:

@@ -1,4 +1,4 @@
-"""Who wrote what: a bounded record of every write, and the questions that tests ask of it.
+"""A bounded record of every write, with assertions about hot loops and conflicting writers.
 
 Nothing is recorded until somebody asks for the journal. The trees of the storage never change, so an entry holds them
 as they are; differences are computed when they are read.
@@ -27,7 +27,7 @@ _FILTER = "journal"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Writer:
-    """Who wrote: a user, as a field manager, by a verb."""
+    """The source of a write: user, field manager and verb."""
 
     user: str
     manager: str = ""
@@ -65,7 +65,7 @@ class Ref:
 
     @classmethod
     def of(cls, key: str) -> Ref:
-        """By its key in the storage."""
+        """Parse a key of the storage."""
         group, resource, *rest = key.split("/")
         return cls("" if group == "core" else group, resource, rest[0] if len(rest) > 1 else "", rest[-1])
 
@@ -96,14 +96,14 @@ class Entry:
 
     @property
     def verb(self) -> str:
-        """``create``, ``update`` or ``delete``: what happened to the object, whatever the request was."""
+        """``create``, ``update`` or ``delete``: the effect on the object, not the request's verb."""
         if self.writer.verb == RESTORE.verb:
             return RESTORE.verb
         return "create" if self.before is None else "delete" if self.after is None else "update"
 
     @property
     def diff(self) -> Sequence[Difference]:
-        """What changed; the server's own bookkeeping left out."""
+        """The changed fields, without metadata that the server maintains."""
         return differences(self.before, self.after)
 
     def __str__(self) -> str:
@@ -115,7 +115,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class HotLoop:
-    """One writer kept writing one object though nobody else wrote anything."""
+    """One writer that repeatedly writes one object while no other writer changes anything."""
 
     writer: Writer
     ref: Ref
@@ -136,7 +136,7 @@ class HotLoop:
 
 @dataclass(frozen=True, slots=True)
 class Fight:
-    """Several writers keep taking one field from each other."""
+    """Writers that overwrite one field in turns."""
 
     ref: Ref
     path: str
@@ -173,17 +173,17 @@ class Journal:
 
     # -------------------------------------------------------------- recording
     def start(self) -> None:
-        """Record from now on."""
+        """Start recording."""
         self._server.add_filter(NamedFilter(_FILTER, self._filter))
         self._storage.subscribe(self._record)
 
     def stop(self) -> None:
-        """Record no more; idempotent."""
+        """Stop recording; idempotent."""
         self._server.remove_filter(_FILTER)
         self._storage.unsubscribe(self._record)
 
     def clear(self) -> None:
-        """Forget everything up to now."""
+        """Forget all recorded writes."""
         self._entries.clear()
         self.idle.clear()
 
@@ -207,7 +207,7 @@ class Journal:
     # -------------------------------------------------------------- questions
     @property
     def last(self) -> int:
-        """The revision of the last recorded write; 0 where there is none."""
+        """The revision of the last recorded write; 0 if there is none."""
         return self._entries[-1].revision if self._entries else 0
 
     def select(
@@ -233,7 +233,7 @@ class Journal:
         return list(self._entries)[-new:] if new else []
 
     def hot_loops(self, *, at_least: int = 3, user: str = "") -> list[HotLoop]:
-        """Writers that changed one object so often in a row, its inputs unchanged: nobody else wrote meanwhile."""
+        """Writers that changed one object at least this often in a row, with no other write in between."""
         loops: list[HotLoop] = []
         for run in self._runs():
             by_ref: dict[Ref, list[Entry]] = defaultdict(list)
@@ -263,7 +263,7 @@ class Journal:
             yield run
 
     def fights(self, *, at_least: int = 3) -> list[Fight]:
-        """Fields whose value two writers or more changed in turns, at least so often."""
+        """Fields whose value several writers changed in turns, at least this often."""
         moves: dict[tuple[Ref, str], list[tuple[int, Writer, JsonValue]]] = defaultdict(list)
         for entry in self._entries:
             if entry.verb == "update":
@@ -276,7 +276,7 @@ class Journal:
         ]
 
     def assert_calm(self, *, at_least: int = 3) -> None:
-        """Raise where somebody writes in a loop, or several write against each other."""
+        """Raise AssertionError for a hot loop or a fight."""
         problems = [*map(str, self.hot_loops(at_least=at_least)), *map(str, self.fights(at_least=at_least))]
         if problems:
             raise AssertionError("\n".join(problems))
@@ -292,7 +292,7 @@ def _move(moves: list[tuple[int, Writer, JsonValue]], entry: Entry, change: Diff
 
 
 class Budget:
-    """Asserts, at the end of its block, how much was written in it: ``async with env.writes(max=2, user="operator")``.
+    """Asserts the number of writes in a block: ``async with env.writes(max=2, user="operator")``.
 
     Attributes:
         entries: the writes of the block, after it.

@@ -1,4 +1,4 @@
-"""Fixtures for pytest: an API server for each test, with the time to start it spent once in a session.
+"""Pytest fixtures: an API server per test; the start-up cost is paid once per session.
 
 Comes with ``opsdk[envtest]`` by itself. Tests are ``async def``; whatever runs those (``-p opsdk.testing.plugin``,
 pytest-asyncio, anyio) runs these too. The server lives in the test's process, without ports and files, so that any
@@ -22,8 +22,6 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from typing import Any
 
 import pytest
-
-from opsdk.structured_merge.value import JsonObject
 
 _ENTERED = pytest.StashKey[list[AbstractAsyncContextManager[Any]]]()
 _TARGET = pytest.StashKey[Any]()
@@ -72,8 +70,8 @@ def _inside(function: Callable[..., Any], entered: Sequence[AbstractAsyncContext
 
 
 # ------------------------------------------------------------------ fixtures
-def _options(request: pytest.FixtureRequest) -> JsonObject:
-    options: JsonObject = {"controllers": request.config.getini("k8s_controllers")}
+def _options(request: pytest.FixtureRequest) -> dict[str, Any]:
+    options: dict[str, Any] = {"controllers": request.config.getini("k8s_controllers")}
     for mark in reversed(list(request.node.iter_markers("k8s"))):
         options |= mark.kwargs
     paths = [*request.config.getini("k8s_crd_paths"), *(options.get("crd_paths") or ())]
@@ -95,7 +93,7 @@ def k8s_env(request: pytest.FixtureRequest) -> Any:
         # Other processes do not follow virtual time.
         request.node.add_marker("realtime")
         # The options that other clusters have too; anything else skips the test.
-        allowed: JsonObject = {name: options[name] for name in ("crds", "crd_paths") if name in options}
+        allowed: dict[str, Any] = {name: options[name] for name in ("crds", "crd_paths") if name in options}
         for name, value in options.items():
             if name not in allowed and value not in ("none", None, ()):
                 pytest.skip(f"k8s({name}=...) needs the embedded server; this run is on {kind.value}")

@@ -1,4 +1,4 @@
-"""What a failed test wants to know of its server, as text."""
+"""A text report of the server's state for a failed test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Environments that were started once, to begin many tests from."""
+"""Environments that are started once and forked for each test."""
 
 from __future__ import annotations
 

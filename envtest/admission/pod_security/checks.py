@@ -1,6 +1,8 @@
-"""The checks of the pod security standards. Pure.
+"""The checks of the Pod Security Standards. Pure.
 
 Each check says what of a pod breaks it; nothing where the pod is fine.
+
+Upstream: k8s.io/pod-security-admission/policy (v1.36)
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""What a namespace demands of pods: levels and versions by its labels. Pure."""
+"""The Pod Security level and version that a namespace's labels select. Pure.
+
+Upstream: k8s.io/pod-security-admission/api/helpers.go (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""``PodSecurity``: pods are what their namespace allows; templates and labels are warned about."""
+"""``PodSecurity``: enforce, audit and warn according to the namespace's labels.
+
+Upstream: k8s.io/pod-security-admission/admission/admission.go (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Whether an object fits into the quotas of its namespace. Pure."""
+"""Check whether an object fits into the quotas of its namespace. Pure.
+
+Upstream: k8s.io/apiserver/pkg/admission/plugin/resourcequota/controller.go (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 # ruff: noqa: ARG002 - each evaluator takes what all of them are given, whether it needs it or not
-"""What an object counts for. Pure: one evaluator for each resource that is measured in a way of its own."""
+"""Quota evaluators: the usage that an object counts for. Pure.
+
+Upstream: pkg/quota/v1/evaluator/core (v1.36)
+"""
 
 from __future__ import annotations
 

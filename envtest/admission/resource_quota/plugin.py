@@ -1,4 +1,7 @@
-"""``ResourceQuota``: the last word on a write; what it needs is booked before it is stored."""
+"""``ResourceQuota``: the last admission plugin; it books quota usage before an object is stored.
+
+Upstream: k8s.io/apiserver/pkg/admission/plugin/resourcequota/admission.go (v1.36)
+"""
 
 from __future__ import annotations
 

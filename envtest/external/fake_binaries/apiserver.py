@@ -1,4 +1,4 @@
-"""Stands in for ``kube-apiserver``: the flags of the real one, this server behind them.
+"""A fake ``kube-apiserver`` binary: it accepts the real flags and starts this server.
 
 Whatever starts the real one in tests (Go's envtest, say) starts this one as well, without knowing.
 """

@@ -1,4 +1,4 @@
-"""Writes a directory for ``KUBEBUILDER_ASSETS``: programs of Go's envtest that start this server."""
+"""Write a directory for ``KUBEBUILDER_ASSETS`` with fake binaries that start this server."""
 
 from __future__ import annotations
 

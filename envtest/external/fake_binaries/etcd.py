@@ -1,4 +1,4 @@
-"""Stands in for ``etcd``: healthy, and it knows in which directory the API server shall keep its objects."""
+"""A fake ``etcd`` binary: it reports healthy and names the data directory of the API server."""
 
 from __future__ import annotations
 

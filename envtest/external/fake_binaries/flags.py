@@ -1,4 +1,4 @@
-"""Command lines as programs written in Go take them: ``--name=value``, ``--name value``, ``--switch``. Pure."""
+"""Parse command lines as Go's pflag does: ``--name=value``, ``--name value``, ``--switch``. Pure."""
 
 from __future__ import annotations
 

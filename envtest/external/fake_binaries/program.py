@@ -1,4 +1,4 @@
-"""What these programs have in common: they serve until they are told to stop, and say why when they cannot."""
+"""The main loop of the fake binaries: serve until a stop signal, and report why a start failed."""
 
 from __future__ import annotations
 

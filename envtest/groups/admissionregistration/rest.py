@@ -1,4 +1,7 @@
-"""Who writes a policy with parameters, or binds it to some, must be allowed to read them."""
+"""Policies and bindings: the writer must be able to read the referenced params.
+
+Upstream: pkg/registry/admissionregistration/validatingadmissionpolicy (v1.36)
+"""
 
 from __future__ import annotations
 

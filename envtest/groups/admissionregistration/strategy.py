@@ -1,5 +1,8 @@
 # ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
-"""Webhook configurations, admission policies and their bindings."""
+"""Webhook configurations, admission policies and their bindings.
+
+Upstream: pkg/registry/admissionregistration (v1.36)
+"""
 
 from __future__ import annotations
 

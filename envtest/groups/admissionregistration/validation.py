@@ -1,4 +1,4 @@
-"""What is wrong with webhook configurations, admission policies and their bindings.
+"""Validation of webhook configurations, admission policies and their bindings.
 
 Upstream: pkg/apis/admissionregistration/validation/validation.go (v1.36)
 """

@@ -1,5 +1,8 @@
 # ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
-"""APIServices: what is served here is available from the start."""
+"""APIServices: local ones are available from the start.
+
+Upstream: k8s.io/kube-aggregator/pkg/registry/apiservice (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What is wrong with APIServices."""
+"""Validation of APIServices.
+
+Upstream: k8s.io/kube-aggregator/pkg/apis/apiregistration/validation (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Columns of the group apps."""
+"""Columns of the group apps.
+
+Upstream: pkg/printers/internalversion/printers.go (v1.36)
+"""
 
 from __future__ import annotations
 

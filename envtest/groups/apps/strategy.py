@@ -1,5 +1,8 @@
 # ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
-"""Deployments, replica sets, stateful sets, daemon sets, controller revisions."""
+"""Deployments, replica sets, stateful sets, daemon sets, controller revisions.
+
+Upstream: pkg/registry/apps (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with deployments, replica sets, stateful sets and daemon sets.
+"""Validation of deployments, replica sets, stateful sets and daemon sets.
 
 Upstream: pkg/apis/apps/validation/validation.go (v1.36)
 """

@@ -1,4 +1,7 @@
-"""TokenReviews and SelfSubjectReviews: nothing of them is kept."""
+"""TokenReviews and SelfSubjectReviews; the server stores neither.
+
+Upstream: pkg/registry/authentication (v1.36)
+"""
 
 from __future__ import annotations
 

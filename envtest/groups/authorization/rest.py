@@ -1,4 +1,7 @@
-"""Reviews of access: may somebody do something, and what may I do?"""
+"""SubjectAccessReviews and SelfSubjectRulesReviews.
+
+Upstream: pkg/registry/authorization (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Columns of the group autoscaling, and of scales."""
+"""Columns of the group autoscaling, and of scales.
+
+Upstream: pkg/printers/internalversion/printers.go (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""HorizontalPodAutoscalers: kept as ``autoscaling/v2``."""
+"""HorizontalPodAutoscalers: kept as ``autoscaling/v2``.
+
+Upstream: pkg/registry/autoscaling (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What horizontal pod autoscalers may be."""
+"""Validation of HorizontalPodAutoscalers.
+
+Upstream: pkg/apis/autoscaling/validation (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""When cron jobs run: five fields, or a word for common ones. Pure."""
+"""Cron schedules: five fields or a descriptor such as ``@daily``. Pure.
+
+Upstream: github.com/robfig/cron/v3
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Columns of the group batch."""
+"""Columns of the group batch.
+
+Upstream: pkg/printers/internalversion/printers.go (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 # ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
-"""Jobs and cron jobs."""
+"""Jobs and cron jobs.
+
+Upstream: pkg/registry/batch (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with jobs and cron jobs, and with changes of them.
+"""Validation of jobs and cron jobs, and with changes of them.
 
 Upstream: pkg/apis/batch/validation/validation.go (v1.36)
 """

@@ -1,4 +1,7 @@
-"""What of certificates and requests for them can be read."""
+"""Read PEM certificates and certificate signing requests.
+
+Upstream: pkg/apis/certificates/helpers.go (v1.36)
+"""
 
 from __future__ import annotations
 

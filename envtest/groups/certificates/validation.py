@@ -1,4 +1,4 @@
-"""What is wrong with CertificateSigningRequests.
+"""Validation of CertificateSigningRequests.
 
 Upstream: pkg/apis/certificates/validation/validation.go (v1.36)
 """

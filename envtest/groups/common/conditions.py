@@ -1,4 +1,7 @@
-"""``metav1.Condition`` lists, as kinds check them that have them in their status."""
+"""Validation of ``metav1.Condition`` lists in a status.
+
+Upstream: k8s.io/apimachinery/pkg/apis/meta/v1/validation (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What defaulting functions of all groups share."""
+"""Helpers of the defaulting functions of all groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Addresses and blocks of addresses in fields of objects: what is wrong with them, and what could be written better."""
+"""Validation of and warnings about IP addresses and CIDRs in fields.
+
+Upstream: k8s.io/apimachinery/pkg/util/validation/ip.go (v1.36)
+"""
 
 from __future__ import annotations
 

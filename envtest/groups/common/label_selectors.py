@@ -1,4 +1,7 @@
-"""Label selectors in objects: what is wrong with them, what they select, and how they are printed. Pure."""
+"""Label selectors in objects: validation, matching and printing. Pure.
+
+Upstream: k8s.io/apimachinery/pkg/apis/meta/v1/helpers.go (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Rows of tables: what kubectl prints."""
+"""Helpers for table rows as kubectl prints them.
+
+Upstream: pkg/printers (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The scale subresource: a small window on an object's replicas."""
+"""The scale subresource.
+
+Upstream: pkg/registry/apps/deployment/storage/storage.go (v1.36)
+"""
 
 from __future__ import annotations
 

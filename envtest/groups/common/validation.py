@@ -1,4 +1,7 @@
-"""Rules that fields of many kinds obey, in the server's words. Each yields what is wrong."""
+"""Field rules of many kinds, with the server's messages. Each yields causes.
+
+Upstream: k8s.io/apimachinery/pkg/util/validation (v1.36)
+"""
 
 from __future__ import annotations
 

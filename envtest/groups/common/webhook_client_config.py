@@ -1,4 +1,7 @@
-"""Rules for what a server calls: URLs, Services, the versions of reviews."""
+"""Validation of webhook client configurations: URL, Service reference, review versions.
+
+Upstream: k8s.io/apiserver/pkg/util/webhook/validation.go (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 # ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
-"""Leases: durations are positive; what only coordinated elections know is dropped, because they are off."""
+"""Leases; fields of disabled feature gates are dropped.
+
+Upstream: pkg/registry/coordination/lease (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Fields of a new pod that follow from others. Changes objects in place."""
+"""Fields of a new pod that the server derives from other fields. Changes objects in place.
+
+Upstream: pkg/registry/core/pod/strategy.go (v1.36)
+"""
 
 from __future__ import annotations
 

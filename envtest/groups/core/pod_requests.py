@@ -1,4 +1,7 @@
-"""What all containers of a pod ask for together. Pure."""
+"""Total resource requests of a pod's containers. Pure.
+
+Upstream: k8s.io/component-helpers/resource/helpers.go (v1.36)
+"""
 
 from __future__ import annotations
 

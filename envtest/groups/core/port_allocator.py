@@ -1,4 +1,7 @@
-"""Ports of nodes for services: asked for, kept, or found."""
+"""Allocate node ports for Services.
+
+Upstream: pkg/registry/core/service/storage/alloc.go (v1.36)
+"""
 
 from __future__ import annotations
 

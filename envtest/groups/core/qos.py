@@ -1,4 +1,7 @@
-"""How well a pod is treated, by what it asks for. Pure."""
+"""The QoS class of a pod. Pure.
+
+Upstream: pkg/apis/core/helper/qos/qos.go (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Files of one volume in each other's way. Pure."""
+"""Warnings about overlapping paths in volumes. Pure.
+
+Upstream: pkg/api/pod/warnings.go (v1.36)
+"""
 
 from __future__ import annotations
 

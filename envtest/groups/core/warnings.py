@@ -1,4 +1,4 @@
-"""Warnings to makers of objects of the core group and of pod templates: allowed, and probably not meant.
+"""Warnings about objects of the core group and of pod templates: allowed, and probably not meant.
 
 Upstream: pkg/api/pod/warnings.go (v1.36)
 """

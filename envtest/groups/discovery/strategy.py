@@ -1,4 +1,7 @@
-"""Endpoint slices."""
+"""Endpoint slices.
+
+Upstream: pkg/registry/discovery (v1.36)
+"""
 
 from __future__ import annotations
 

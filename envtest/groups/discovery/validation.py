@@ -1,4 +1,7 @@
-"""What is wrong with endpoint slices."""
+"""Validation of EndpointSlices.
+
+Upstream: pkg/apis/discovery/validation (v1.36)
+"""
 
 from __future__ import annotations
 

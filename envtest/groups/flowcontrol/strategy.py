@@ -1,4 +1,7 @@
-"""Kinds of the group flowcontrol.apiserver.k8s.io."""
+"""Kinds of the group flowcontrol.apiserver.k8s.io.
+
+Upstream: pkg/registry/flowcontrol (v1.36)
+"""
 
 from __future__ import annotations
 

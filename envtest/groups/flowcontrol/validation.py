@@ -1,4 +1,7 @@
-"""What priority levels and flow schemas may be."""
+"""Validation of PriorityLevelConfigurations and FlowSchemas.
+
+Upstream: pkg/apis/flowcontrol/validation (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Kinds of the group networking.k8s.io."""
+"""Kinds of the group networking.k8s.io.
+
+Upstream: pkg/registry/networking (v1.36)
+"""
 
 from __future__ import annotations
 

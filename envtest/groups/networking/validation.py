@@ -1,4 +1,4 @@
-"""What is wrong with ingresses, ingress classes, network policies, IP addresses and service CIDRs.
+"""Validation of ingresses, ingress classes, network policies, IP addresses and service CIDRs.
 
 Upstream: pkg/apis/networking/validation/validation.go (v1.36)
 """

@@ -1,4 +1,7 @@
-"""Warnings to makers of objects of the group networking.k8s.io."""
+"""Warnings about objects of the group networking.k8s.io.
+
+Upstream: pkg/registry/networking (v1.36)
+"""
 
 from __future__ import annotations
 

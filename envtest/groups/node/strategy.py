@@ -1,4 +1,7 @@
-"""Kinds of the group node.k8s.io."""
+"""Kinds of the group node.k8s.io.
+
+Upstream: pkg/registry/node (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Kinds of the group policy."""
+"""Kinds of the group policy.
+
+Upstream: pkg/registry/policy (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What disruption budgets may be."""
+"""Validation of PodDisruptionBudgets.
+
+Upstream: pkg/apis/policy/validation (v1.36)
+"""
 
 from __future__ import annotations
 

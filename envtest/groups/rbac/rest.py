@@ -1,4 +1,7 @@
-"""Nobody grants what they do not have: roles and bindings are checked before they are written."""
+"""Privilege escalation checks for roles and bindings.
+
+Upstream: pkg/registry/rbac (v1.36)
+"""
 
 from __future__ import annotations
 

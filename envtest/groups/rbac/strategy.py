@@ -1,5 +1,8 @@
 # ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
-"""Roles and bindings: their form. Who may do what is the authorizer's."""
+"""Roles and bindings: their form. Who may do what is the authorizer's.
+
+Upstream: pkg/registry/rbac (v1.36)
+"""
 
 from __future__ import annotations
 

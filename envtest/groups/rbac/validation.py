@@ -1,4 +1,4 @@
-"""What is wrong with roles and bindings.
+"""Validation of roles and bindings.
 
 Upstream: pkg/apis/rbac/validation/validation.go (v1.36)
 """

@@ -1,4 +1,7 @@
-"""The expressions that choose devices: what they may refer to, and what is wrong with one."""
+"""CEL device selectors: their environment and validation.
+
+Upstream: k8s.io/dynamic-resource-allocation/cel/compile.go (v1.36)
+"""
 
 from __future__ import annotations
 

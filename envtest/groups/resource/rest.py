@@ -1,4 +1,7 @@
-"""Who wants devices that others use already must be in a namespace for administrators."""
+"""ResourceClaims with admin access: the namespace needs the admin access label.
+
+Upstream: pkg/registry/resource/resourceclaim (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with device classes, resource claims and resource slices (DRA).
+"""Validation of device classes, resource claims and resource slices (DRA).
 
 Upstream: pkg/apis/resource/validation/validation.go (v1.36)
 """

@@ -1,5 +1,8 @@
 # ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
-"""Priority classes: two belong to the system, the others stay below a billion and never change their value."""
+"""Priority classes: two belong to the system, the others stay below a billion and never change their value.
+
+Upstream: pkg/registry/scheduling (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What is wrong with priority classes."""
+"""Validation of PriorityClasses.
+
+Upstream: pkg/apis/scheduling/validation (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with storage classes, CSI drivers, CSI nodes, attachments and capacities.
+"""Validation of storage classes, CSI drivers, CSI nodes, attachments and capacities.
 
 Upstream: pkg/apis/storage/validation/validation.go (v1.36)
 """

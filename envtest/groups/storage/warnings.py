@@ -1,4 +1,7 @@
-"""Warnings to makers of storage classes."""
+"""Warnings about storage classes.
+
+Upstream: pkg/api/storage/util.go (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""``bindings`` and ``pods/binding``."""
+"""``bindings`` and ``pods/binding``: assign a pod to a node.
+
+Upstream: pkg/registry/core/pod/storage/storage.go (v1.36)
+"""
 
 from __future__ import annotations
 

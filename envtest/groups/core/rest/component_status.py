@@ -1,4 +1,7 @@
-"""Component statuses."""
+"""ComponentStatuses.
+
+Upstream: pkg/registry/core/componentstatus (v1.36)
+"""
 
 from __future__ import annotations
 

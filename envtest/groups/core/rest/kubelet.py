@@ -1,4 +1,7 @@
-"""The kubelet that would answer for a pod: there is none, and errors say so."""
+"""Errors for requests that need a kubelet when no responder is set.
+
+Upstream: pkg/registry/core/pod/strategy.go (v1.36)
+"""
 
 from __future__ import annotations
 

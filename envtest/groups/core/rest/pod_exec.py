@@ -1,4 +1,7 @@
-"""``pods/exec``, ``pods/attach``, ``pods/portforward``: over WebSockets or SPDY, to whatever plays the pod."""
+"""``pods/exec``, ``pods/attach``, ``pods/portforward`` over WebSockets or SPDY.
+
+Upstream: pkg/registry/core/pod/rest/subresources.go (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""``pods/log``."""
+"""``pods/log``.
+
+Upstream: pkg/registry/core/pod/rest/log.go (v1.36)
+"""
 
 from __future__ import annotations
 

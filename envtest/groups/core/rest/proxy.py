@@ -1,4 +1,7 @@
-"""``proxy`` subresources of pods, services and nodes."""
+"""``proxy`` subresources of pods, services and nodes.
+
+Upstream: pkg/registry/core/pod/rest/subresources.go (v1.36)
+"""
 
 from __future__ import annotations
 

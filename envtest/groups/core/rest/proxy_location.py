@@ -1,4 +1,7 @@
-"""Where requests to ``proxy`` subresources go: what the names in their paths mean. Pure."""
+"""Resolve the backend of a ``proxy`` subresource request. Pure.
+
+Upstream: pkg/registry/core/pod/strategy.go (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tokens of service accounts, by request: ``serviceaccounts/<name>/token``."""
+"""TokenRequests: ``serviceaccounts/<name>/token``.
+
+Upstream: pkg/registry/core/serviceaccount/storage/token.go (v1.36)
+"""
 
 from __future__ import annotations
 

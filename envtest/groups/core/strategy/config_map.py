@@ -1,5 +1,8 @@
 # ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
-"""Config maps: keys, size, immutability."""
+"""Config maps: keys, size, immutability.
+
+Upstream: pkg/registry/core/configmap/strategy.go (v1.36)
+"""
 
 from __future__ import annotations
 

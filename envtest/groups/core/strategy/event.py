@@ -1,5 +1,8 @@
 # ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
-"""Events: one set of objects, two APIs."""
+"""Events: one set of objects, two APIs.
+
+Upstream: pkg/registry/core/event/strategy.go (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which strategy each kind of the core group has."""
+"""The strategy of each kind of the core group."""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 # ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
-"""Limit ranges: what pods, containers and claims may ask for."""
+"""Limit ranges: what pods, containers and claims may ask for.
+
+Upstream: pkg/registry/core/limitrange/strategy.go (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 # ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
-"""Namespaces: active until they are deleted, and gone when their own finalizers are."""
+"""Namespaces: active until they are deleted, and gone when their own finalizers are.
+
+Upstream: pkg/registry/core/namespace/strategy.go (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 # ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
-"""Persistent volumes: when their phase became what it is."""
+"""Persistent volumes: when their phase became what it is.
+
+Upstream: pkg/registry/core/persistentvolume/strategy.go (v1.36)
+"""
 
 from __future__ import annotations
 

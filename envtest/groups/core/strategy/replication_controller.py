@@ -1,4 +1,7 @@
-"""Replication controllers: replica sets whose selector is a plain map, and may change."""
+"""Replication controllers: replica sets whose selector is a plain map, and may change.
+
+Upstream: pkg/registry/core/replicationcontroller/strategy.go (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 # ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
-"""Secrets: types with their keys; plain strings become data."""
+"""Secrets: types with their keys; plain strings become data.
+
+Upstream: pkg/registry/core/secret/strategy.go (v1.36)
+"""
 
 from __future__ import annotations
 

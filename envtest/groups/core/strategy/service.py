@@ -1,5 +1,8 @@
 # ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
-"""Services: addresses and node ports are allocated when they are created, released when they go."""
+"""Services: allocate cluster IPs and node ports on create, release them on delete.
+
+Upstream: pkg/registry/core/service/strategy.go (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
-"""Kinds with a selector and a pod template that fit each other."""
+"""The base of kinds with a selector and a matching pod template."""
 
 from __future__ import annotations
 

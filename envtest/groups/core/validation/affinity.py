@@ -1,4 +1,7 @@
-"""Where pods may run: affinity to nodes and to other pods, and how they spread."""
+"""Where pods may run: affinity to nodes and to other pods, and how they spread.
+
+Upstream: pkg/apis/core/validation/validation.go (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What containers of pods may be: ports, environment, mounts, probes, resources."""
+"""What containers of pods may be: ports, environment, mounts, probes, resources.
+
+Upstream: pkg/apis/core/validation/validation.go (v1.36)
+"""
 
 from __future__ import annotations
 

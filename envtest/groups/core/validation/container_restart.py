@@ -1,4 +1,7 @@
-"""When a container is started again, where it says so itself."""
+"""When a container is started again, where it says so itself.
+
+Upstream: pkg/apis/core/validation/validation.go (v1.36)
+"""
 
 from __future__ import annotations
 

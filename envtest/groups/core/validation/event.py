@@ -1,4 +1,4 @@
-"""What is wrong with events, in the core API and in events.k8s.io.
+"""Validation of events, in the core API and in events.k8s.io.
 
 Upstream: pkg/apis/core/validation/events.go (v1.36)
 """

@@ -1,4 +1,7 @@
-"""What is wrong with limit ranges."""
+"""Validation of limit ranges.
+
+Upstream: pkg/apis/core/validation/validation.go (v1.36)
+"""
 
 from __future__ import annotations
 

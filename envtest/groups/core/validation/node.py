@@ -1,4 +1,7 @@
-"""What nodes may be."""
+"""What nodes may be.
+
+Upstream: pkg/apis/core/validation/validation.go (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Persistent volumes: what is wrong with them."""
+"""Persistent volumes: what is wrong with them.
+
+Upstream: pkg/apis/core/validation/validation.go (v1.36)
+"""
 
 from __future__ import annotations
 

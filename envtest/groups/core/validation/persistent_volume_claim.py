@@ -1,4 +1,7 @@
-"""What is wrong with persistent volume claims."""
+"""Validation of persistent volume claims.
+
+Upstream: pkg/apis/core/validation/validation.go (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What pod specs may be, in pods and in templates; what their makers should know."""
+"""What pod specs may be, in pods and in templates; what their makers should know.
+
+Upstream: pkg/apis/core/validation/validation.go (v1.36)
+"""
 
 from __future__ import annotations
 

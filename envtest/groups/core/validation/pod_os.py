@@ -1,4 +1,7 @@
-"""What a pod's operating system forbids, and what being apart from the node's users does."""
+"""What a pod's operating system forbids, and what being apart from the node's users does.
+
+Upstream: pkg/apis/core/validation/validation.go (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Pods that get more, or less, while they run."""
+"""Pods that get more, or less, while they run.
+
+Upstream: pkg/apis/core/validation/validation.go (v1.36)
+"""
 
 from __future__ import annotations
 

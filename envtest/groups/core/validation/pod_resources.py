@@ -1,4 +1,7 @@
-"""What a pod asks for as a whole, and its claims to devices."""
+"""What a pod asks for as a whole, and its claims to devices.
+
+Upstream: pkg/apis/core/validation/validation.go (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What the status of a pod may say."""
+"""What the status of a pod may say.
+
+Upstream: pkg/apis/core/validation/validation.go (v1.36)
+"""
 
 from __future__ import annotations
 

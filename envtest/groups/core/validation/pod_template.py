@@ -1,4 +1,7 @@
-"""What is wrong with pod templates, and with the selectors that have to fit them."""
+"""Validation of pod templates, and with the selectors that have to fit them.
+
+Upstream: pkg/apis/core/validation/validation.go (v1.36)
+"""
 
 from __future__ import annotations
 

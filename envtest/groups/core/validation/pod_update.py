@@ -1,4 +1,7 @@
-"""What may change of a pod once it is there, by itself and by its debugging containers."""
+"""What may change of a pod once it is there, by itself and by its debugging containers.
+
+Upstream: pkg/apis/core/validation/validation.go (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What is wrong with resource quotas."""
+"""Validation of resource quotas.
+
+Upstream: pkg/apis/core/validation/validation.go (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What is wrong with secrets."""
+"""Validation of secrets.
+
+Upstream: pkg/apis/core/validation/validation.go (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What pods may say of users, profiles and namespaces of their processes."""
+"""What pods may say of users, profiles and namespaces of their processes.
+
+Upstream: pkg/apis/core/validation/validation.go (v1.36)
+"""
 
 from __future__ import annotations
 

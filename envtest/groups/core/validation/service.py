@@ -1,4 +1,7 @@
-"""What services may be, apart from what is allocated for them."""
+"""What services may be, apart from what is allocated for them.
+
+Upstream: pkg/apis/core/validation/validation.go (v1.36)
+"""
 
 from __future__ import annotations
 

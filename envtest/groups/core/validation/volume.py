@@ -1,4 +1,7 @@
-"""What volumes of pods may be."""
+"""What volumes of pods may be.
+
+Upstream: pkg/apis/core/validation/validation.go (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Where the files of a volume come from: what each kind of source must say, in pods and in persistent volumes."""
+"""Where the files of a volume come from: what each kind of source must say, in pods and in persistent volumes.
+
+Upstream: pkg/apis/core/validation/validation.go (v1.36)
+"""
 
 from __future__ import annotations
 
