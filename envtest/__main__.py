@@ -21,8 +21,8 @@ from opsdk.errors import ConfigError
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    made = argparse.ArgumentParser(prog="python -m envtest", description="A local Kubernetes API server.")
-    commands = made.add_subparsers(dest="command", required=True)
+    argument_parser = argparse.ArgumentParser(prog="python -m envtest", description="A local Kubernetes API server.")
+    commands = argument_parser.add_subparsers(dest="command", required=True)
     words = "write programs for KUBEBUILDER_ASSETS, named as the real ones, that start this server"
     commands.add_parser("assets", help=words).add_argument("directory", type=Path, help="where to write them")
     serve = commands.add_parser("serve", help="serve until SIGTERM")
@@ -40,7 +40,7 @@ def parser() -> argparse.ArgumentParser:
     serve.add_argument("--enable-admission-plugins", default="", help="more built-in plugins, with commas between")
     serve.add_argument("--disable-admission-plugins", default="", help="built-in plugins that shall not run")
     serve.add_argument("--no-tls", action="store_true", help="plain HTTP")
-    return made
+    return argument_parser
 
 
 async def serve(options: argparse.Namespace, stack: AsyncExitStack) -> str:

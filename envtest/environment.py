@@ -1,4 +1,4 @@
-"""`Environment`: a local control plane for tests, in this process and without sockets unless asked."""
+"""`Environment`: a local control plane for tests, in this process and without sockets by default."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Self, TypeVar
 
-from envtest.admission.plugins import Choice
+from envtest.admission.plugins import PluginSelection
 from envtest.controllers.ports import NONE, NoControllers, Simulation
 from envtest.controllers.stages import DEFAULT_STAGES, Stage
 from envtest.external import kubectl, port_exposure
 from envtest.groups.core.rest.responders import Responders
 from envtest.plane import wait
-from envtest.plane.authenticators import Access
+from envtest.plane.authenticators import AccessOptions
 from envtest.plane.bootstrap import listens_at, publish_trust
 from envtest.plane.control_plane import ControlPlane
 from envtest.plane.install import CRD, Installer, Webhooks, WebhookServing, prepare, read_objects
@@ -126,7 +126,7 @@ class Environment(Closing):
             storage=storage or _open_storage(data_dir),
             access=self._access(authorizer, anonymous=anonymous),
             service_range=_network(service_range),
-            choice=Choice.of(admission_plugins, disable_admission_plugins),
+            choice=PluginSelection.of(admission_plugins, disable_admission_plugins),
             identity=self._proxy_identity,
             clock=clock,
         )
@@ -138,9 +138,9 @@ class Environment(Closing):
         self._faults: Faults | None = None
         self._webs: list[WebServer] = []
 
-    def _access(self, authorizer: Authorizer | None, *, anonymous: bool) -> Access:
+    def _access(self, authorizer: Authorizer | None, *, anonymous: bool) -> AccessOptions:
         pki, folder = self._pki, self._data_dir
-        return Access(
+        return AccessOptions(
             authenticators=pki.authenticators(),
             tokens=self.tokens,
             authorizer=authorizer,
@@ -174,21 +174,21 @@ class Environment(Closing):
 
     @property
     def config(self) -> Config:
-        """How clients in this process reach it, as admin."""
+        """Client configuration for this process, as admin."""
         return self.config_for(self._admin_token)
 
     @property
     def responders(self) -> Responders:
-        """What plays containers, ports, logs and proxied servers: ``env.responders.run = ...``; see there."""
+        """The responders for exec, logs, port-forward and proxy: ``env.responders.run = ...``."""
         return self.plane.responders
 
     def config_for(self, token: str) -> Config:
-        """How clients in this process reach it with a bearer token."""
+        """Client configuration for this process with a bearer token."""
         return Config(host=LOCAL, token=token, app=self.server.app)
 
     @property
     def authority(self) -> CertificateAuthority:
-        """The certificate authority; made when it is first needed."""
+        """The certificate authority; created at the first use."""
         if self._authority is None:
             from envtest.plane.certificates import Authority  # noqa: PLC0415 - in-process tests need no certificates
 
@@ -197,7 +197,7 @@ class Environment(Closing):
 
     @property
     def proxies(self) -> CertificateAuthority:
-        """The authority of proxies, whose headers are believed (``X-Remote-User``)."""
+        """The CA of front proxies, whose ``X-Remote-User`` headers the server trusts."""
         if self._proxies is None:
             from envtest.plane.certificates import Authority  # noqa: PLC0415 - as above
 
@@ -225,24 +225,24 @@ class Environment(Closing):
         )
 
     def add_user(self, user: User | str, *, groups: Sequence[str] = ()) -> AuthenticatedUser:
-        """One more user; what they may do is up to roles and bindings, or to the group ``system:masters``."""
-        made = User(name=user, groups=tuple(groups)) if isinstance(user, str) else user
+        """Add a user. Its permissions come from RBAC, or from the group ``system:masters``."""
+        authenticated = User(name=user, groups=tuple(groups)) if isinstance(user, str) else user
         token = secrets.token_urlsafe(24)
-        self.tokens.add(token, made)
-        return AuthenticatedUser(self, made, token)
+        self.tokens.add(token, authenticated)
+        return AuthenticatedUser(self, authenticated, token)
 
     def observed_rbac(self) -> ObservingAuthorizer:
-        """What users have done up to now, and the smallest roles for that: ``env.observed_rbac().of("alice")``."""
+        """The requests of each user, and the smallest roles that allow them: ``env.observed_rbac().of("alice")``."""
         return self.plane.access.observed
 
     @property
     def audit(self) -> AuditLog:
-        """The last requests: who asked for what, with which outcome."""
+        """The last requests: user, request and outcome."""
         return self.server.audit
 
     # -------------------------------------------------------------- going back
     def snapshot(self) -> Snapshot:
-        """All objects as they are now; costs next to nothing."""
+        """A snapshot of all objects, without a copy of them."""
         return snapshots.take(self.plane.storage)
 
     def restore(self, snapshot: Snapshot, *, reset_revision: bool = False) -> None:
@@ -255,31 +255,31 @@ class Environment(Closing):
     def fork(self) -> Environment:
         """Another environment with the same objects and users, to be entered; from then on, each goes its own way."""
         storage = snapshots.copy(self.plane.storage)
-        made = Environment(**self._again, storage=storage, tokens=self.tokens.users())
-        snapshots.share(self.plane, made.plane)
-        made._authority, made._proxies = self._authority, self._proxies
-        return made
+        fork = Environment(**self._again, storage=storage, tokens=self.tokens.users())
+        snapshots.share(self.plane, fork.plane)
+        fork._authority, fork._proxies = self._authority, self._proxies
+        return fork
 
     # -------------------------------------------------------------- who writes what
     @property
     def journal(self) -> Journal:
-        """Every write from the first use of this on: who wrote what."""
+        """The journal of all writes; it records from the first use on."""
         if self._journal is None:
             self._journal = Journal(self.server, self.plane.storage)
             self._journal.start()
         return self._journal
 
     def writes(self, *, max: int, user: str = "", resource: str = "") -> Budget:  # noqa: A002 - reads best
-        """``async with env.writes(max=2):`` fails where more is written in the block, and says by whom."""
+        """``async with env.writes(max=2):`` fails if the block writes more, and names the writers."""
         return Budget(self.journal, max, user=user, resource=resource)
 
     def no_writes(self, *, user: str = "", resource: str = "") -> Budget:
-        """``async with env.no_writes():`` fails where anything is written in the block."""
+        """``async with env.no_writes():`` fails if the block writes anything."""
         return self.writes(max=0, user=user, resource=resource)
 
     @staticmethod
     def owners(obj: JsonObject) -> dict[str, list[str]]:
-        """Which fields of an object each manager owns, by ``metadata.managedFields``."""
+        """The fields that each manager owns, from ``metadata.managedFields``."""
         return owners(obj)
 
     # -------------------------------------------------------------- faults
@@ -310,17 +310,17 @@ class Environment(Closing):
     async def eventually(
         self, question: Question[T], check: Callable[[T], object] | None = None, *, within: float = 5.0
     ) -> T:
-        """See `envtest.plane.wait.eventually`; asks after each write, by this environment's clock."""
+        """See `envtest.plane.wait.eventually`; checks after each write, with this environment's clock."""
         return await wait.eventually(question, check, within=within, clock=self.plane.clock, storage=self.plane.storage)
 
     async def consistently(
         self, question: Question[T], check: Callable[[T], object] | None = None, *, during: float = 1.0
     ) -> None:
-        """See `envtest.plane.wait.consistently`; asks after each write, by this environment's clock."""
+        """See `envtest.plane.wait.consistently`; checks after each write, with this environment's clock."""
         await wait.consistently(question, check, during=during, clock=self.plane.clock, storage=self.plane.storage)
 
     async def wait_for(self, revision: int | str, *, within: float = 5.0) -> None:
-        """Return when everything up to a resource version has been written."""
+        """Return when the storage has reached a resource version."""
         storage = self.plane.storage
 
         def reached() -> None:
@@ -386,7 +386,7 @@ class Environment(Closing):
         return await kubectl.run(text, args, stdin=stdin, check=check)
 
     async def start(self) -> None:
-        """Make the bootstrap objects, start the controllers."""
+        """Create the bootstrap objects and start the controllers."""
         await self.plane.start()
         self._stack.callback(self.plane.close)
         self._stack.push_async_callback(self.plane.webhook_client.aclose)
@@ -395,21 +395,18 @@ class Environment(Closing):
         self._stack.push_async_callback(self._simulated.aclose)
         await self._simulated.start()
         if self._crds or self._crd_paths or self._webhooks:
-            await self._install()
+            from envtest.controllers.client import InProcessClient  # noqa: PLC0415 - most tests install nothing
 
-    async def _install(self) -> None:
-        from envtest.controllers.client import InProcessClient  # noqa: PLC0415 - most tests install nothing
-
-        installer = Installer(InProcessClient(self.server, token=self._admin_token, manager="envtest"))
-        options, serving = self._webhooks, None
-        if options is not None:
-            client = self.plane.webhook_client
-            serving = prepare(options, client, self._stack, lambda: self.authority)
-        self.webhook_serving = serving
-        await installer.definitions([*self._crds, *read_objects(self._crd_paths, [CRD])], serving)
-        if options is not None and serving is not None:
-            kinds = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
-            await installer.webhooks([*options.objects, *read_objects(options.paths, kinds)], serving)
+            installer = Installer(InProcessClient(self.server, token=self._admin_token, manager="envtest"))
+            options, serving = self._webhooks, None
+            if options is not None:
+                client = self.plane.webhook_client
+                serving = prepare(options, client, self._stack, lambda: self.authority)
+            self.webhook_serving = serving
+            await installer.definitions([*self._crds, *read_objects(self._crd_paths, [CRD])], serving)
+            if options is not None and serving is not None:
+                kinds = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+                await installer.webhooks([*options.objects, *read_objects(options.paths, kinds)], serving)
 
     async def aclose(self) -> None:
         """Stop serving, end every watch; idempotent."""

@@ -1,4 +1,7 @@
-"""Who may approve and sign requests for certificates: ``CertificateApproval``, ``CertificateSigning``, ...."""
+"""``CertificateApproval``, ``CertificateSigning``, ``CertificateSubjectRestriction``: permission checks for CSRs.
+
+Upstream: plugin/pkg/admission/certificates (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -38,8 +41,8 @@ class SignerPermission(Plugin):
         if not writes(review, self._path, "UPDATE") or not self._means(review):
             return
         signer = _signer(review.old)
-        wanted = f"{signer.rpartition('/')[0]}/*"
-        if not (await self._may(review, signer) or await self._may(review, wanted)):
+        wildcard = f"{signer.rpartition('/')[0]}/*"
+        if not (await self._may(review, signer) or await self._may(review, wildcard)):
             raise refused(review, f'user not permitted to {self._verb} requests with signerName "{signer}"')
 
     def _means(self, review: Attributes) -> bool:
@@ -49,10 +52,10 @@ class SignerPermission(Plugin):
         return any(new.get(key) != old.get(key) for key in ("certificate", "conditions"))
 
     async def _may(self, review: Attributes, name: str) -> bool:
-        asked = AuthorizerAttributes(
+        attributes = AuthorizerAttributes(
             user=review.user, verb=self._verb, group=GROUP, version="*", resource="signers", name=name
         )
-        return (await self._authorizer.authorize(asked)).allowed
+        return (await self._authorizer.authorize(attributes)).allowed
 
 
 def approval(authorizer: Authorizer) -> SignerPermission:

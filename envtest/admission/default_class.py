@@ -1,4 +1,7 @@
-"""Classes that are taken where none is named: ``DefaultStorageClass``, ``DefaultIngressClass``."""
+"""``DefaultStorageClass`` and ``DefaultIngressClass``: set the default class when an object names none.
+
+Upstream: plugin/pkg/admission/storage/storageclass/setdefault (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -38,15 +41,12 @@ class DefaultClass(Plugin):
         spec = review.obj.get("spec") or {}
         if spec.get(self._field) is not None or self._old in (review.obj["metadata"].get("annotations") or {}):
             return
-        name = self._default()
-        if name is not None:
-            review.obj = {**review.obj, "spec": {**spec, self._field: name}}
-
-    def _default(self) -> str | None:
-        """The newest; of several as new, the first by name."""
+        # The newest; of several as new, the first by name.
         marked = [c["metadata"] for c in self._classes.of() if self._is_default(c["metadata"])]
         newest = max((m["creationTimestamp"] for m in marked), default=None)
-        return next((str(m["name"]) for m in marked if m["creationTimestamp"] == newest), None)
+        name = next((str(m["name"]) for m in marked if m["creationTimestamp"] == newest), None)
+        if name is not None:
+            review.obj = {**review.obj, "spec": {**spec, self._field: name}}
 
     def _is_default(self, meta: JsonObject) -> bool:
         annotations = meta.get("annotations") or {}

@@ -1,4 +1,7 @@
-"""``LimitRanger``: what pods and claims of a namespace ask for at least and at most, and where they say nothing."""
+"""``LimitRanger``: apply default requests and limits, then check minimum, maximum and ratio.
+
+Upstream: plugin/pkg/admission/limitranger/admission.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -40,9 +43,9 @@ class LimitRanger(Plugin):
             return
         check = pod_problems if pod else claim_problems
         for limit_range in self._ranges.of(review.namespace):
-            found = [text for limit in _limits(limit_range) for text in check(limit, review.obj)]
-            if found:
-                raise refused(review, together(found))
+            violations = [text for limit in _limits(limit_range) for text in check(limit, review.obj)]
+            if violations:
+                raise refused(review, together(violations))
 
 
 def _limits(limit_range: JsonObject) -> Iterator[JsonObject]:
@@ -59,29 +62,32 @@ def with_defaults(pod: JsonObject, limit_range: JsonObject) -> JsonObject:
             requests.update(limit.get("defaultRequest") or {})
     if not limits and not requests:
         return pod
-    made: JsonObject = copy_tree(pod)
-    said = [
+    defaulted: JsonObject = copy_tree(pod)
+    descriptions = [
         text
         for key, word in (("containers", "container"), ("initContainers", "init container"))
-        for container in made["spec"].get(key) or ()
+        for container in defaulted["spec"].get(key) or ()
         for text in _fill(container, word, limits, requests)
     ]
-    if not said:
+    if not descriptions:
         return pod
-    meta = made["metadata"]
-    meta["annotations"] = {**(meta.get("annotations") or {}), _ANNOTATION: f"LimitRanger plugin set: {'; '.join(said)}"}
-    return made
+    meta = defaulted["metadata"]
+    meta["annotations"] = {
+        **(meta.get("annotations") or {}),
+        _ANNOTATION: f"LimitRanger plugin set: {'; '.join(descriptions)}",
+    }
+    return defaulted
 
 
 def _fill(container: JsonObject, word: str, limits: Mapping[str, str], requests: Mapping[str, str]) -> Iterator[str]:
     resources = container.get("resources") or {}
     container["resources"] = resources
     for kind, defaults in (("requests", requests), ("limits", limits)):
-        given = dict(resources.get(kind) or {})
-        missing = sorted(defaults.keys() - given.keys())
-        put(given, **{name: defaults[name] for name in missing})
-        if given:
-            resources[kind] = given
+        quantities = dict(resources.get(kind) or {})
+        missing = sorted(defaults.keys() - quantities.keys())
+        put(quantities, **{name: defaults[name] for name in missing})
+        if quantities:
+            resources[kind] = quantities
         if missing:
             yield f"{', '.join(missing)} {kind.removesuffix('s')} for {word} {container.get('name', '')}"
 
@@ -128,7 +134,14 @@ def _problems(limit: JsonObject, requests: Amounts, limits: Amounts) -> Iterator
     for name, text in sorted((limit.get("max") or {}).items()):
         yield from _most(_Bound(limit, name, text, requests, limits), "limit")
     for name, text in sorted((limit.get("maxLimitRequestRatio") or {}).items()):
-        yield from _ratio(_Bound(limit, name, text, requests, limits))
+        bound = _Bound(limit, name, text, requests, limits)
+        says = f"{bound.name} max limit to request ratio per {bound.kind} is {bound.enforced}"
+        if bound.request is None or not bound.request.value:
+            yield f"{says}, but no request is specified or request is 0"
+        elif bound.limit is None or not bound.limit.value:
+            yield f"{says}, but no limit is specified or limit is 0"
+        elif bound.limit.value > bound.request.value * bound.enforced.value:
+            yield f"{says}, but provided ratio is {float(bound.limit.value / bound.request.value):.6f}"
 
 
 def _least(bound: _Bound) -> Iterator[str]:
@@ -147,13 +160,3 @@ def _most(bound: _Bound, word: str) -> Iterator[str]:
         yield f"{bound.says('maximum')}, but {word} is {bound.limit}"
     elif bound.request is not None and bound.request > bound.enforced:
         yield f"{bound.says('maximum')}, but request is {bound.request}"
-
-
-def _ratio(bound: _Bound) -> Iterator[str]:
-    says = f"{bound.name} max limit to request ratio per {bound.kind} is {bound.enforced}"
-    if bound.request is None or not bound.request.value:
-        yield f"{says}, but no request is specified or request is 0"
-    elif bound.limit is None or not bound.limit.value:
-        yield f"{says}, but no limit is specified or limit is 0"
-    elif bound.limit.value > bound.request.value * bound.enforced.value:
-        yield f"{says}, but provided ratio is {float(bound.limit.value / bound.request.value):.6f}"

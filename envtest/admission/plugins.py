@@ -1,4 +1,7 @@
-"""Which plugins run, as kube-apiserver names them and switches them."""
+"""The admission plugins of kube-apiserver, and which of them are enabled.
+
+Upstream: pkg/kubeapiserver/options/plugins.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ OFF: Final = frozenset({"ServiceAccount", "OwnerReferencesPermissionEnforcement"
 """Plugins that run only where they are asked for; the first because nothing makes accounts on a bare server."""
 
 
-class Access(Protocol):
+class PlaneAuthorizer(Protocol):
     """What is needed of the authenticators and the authorizer of a control plane."""
 
     @property
@@ -45,7 +48,7 @@ class Access(Protocol):
         ...
 
 
-class Plane(Protocol):
+class PluginPlane(Protocol):
     """What is needed of a control plane."""
 
     storage: Storage
@@ -54,20 +57,20 @@ class Plane(Protocol):
     admission: Chain
 
     @property
-    def access(self) -> Access:
+    def access(self) -> PlaneAuthorizer:
         """Who may do what."""
         ...
 
 
-class Shelf:
+class ListerFactory:
     """The objects that plugins go by; each resource is kept once."""
 
-    def __init__(self, plane: Plane) -> None:
+    def __init__(self, plane: PluginPlane) -> None:
         self._plane = plane
         self._kept: dict[str, ObjectCache] = {}
 
     def __repr__(self) -> str:
-        return f"<Shelf of {', '.join(self._kept) or 'nothing'}>"
+        return f"<ListerFactory of {', '.join(self._kept) or 'nothing'}>"
 
     def __call__(self, resource: str) -> ObjectCache:
         """Those of ``group/resource``."""
@@ -76,10 +79,10 @@ class Shelf:
         return self._kept[resource]
 
 
-Maker = Callable[[Plane, Shelf], AdmissionInterface]
+Maker = Callable[[PluginPlane, ListerFactory], AdmissionInterface]
 
 
-def _quota(plane: Plane, kept: Shelf) -> ResourceQuota:
+def _quota(plane: PluginPlane, kept: ListerFactory) -> ResourceQuota:
     def owner() -> FieldManager:
         served = plane.core.find("", "v1", "resourcequotas", "status")
         assert served is not None
@@ -88,7 +91,7 @@ def _quota(plane: Plane, kept: Shelf) -> ResourceQuota:
     return ResourceQuota(kept("/resourcequotas"), plane.stores["/resourcequotas"], owner)
 
 
-def _pod_security(plane: Plane, _: Shelf) -> PodSecurity:
+def _pod_security(plane: PluginPlane, _: ListerFactory) -> PodSecurity:
     namespaces, pods = plane.stores["/namespaces"], plane.stores["/pods"]
 
     def namespace(name: str) -> JsonObject | None:
@@ -100,7 +103,7 @@ def _pod_security(plane: Plane, _: Shelf) -> PodSecurity:
     return PodSecurity(namespace, lambda name: pods.list_now(name, ListQuery()).items)
 
 
-def _owners(plane: Plane, _: Shelf) -> OwnerReferencesPermissionEnforcement:
+def _owners(plane: PluginPlane, _: ListerFactory) -> OwnerReferencesPermissionEnforcement:
     def resources(api_version: str, kind: str) -> list[GroupVersionResource]:
         group, _, version = api_version.rpartition("/")
         return [
@@ -141,7 +144,7 @@ _MAKERS: Final[Mapping[str, Maker]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class PluginSelection:
     """Plugins that are switched on beside those that run anyway, and ones that are switched off."""
 
     enabled: frozenset[str] = frozenset()
@@ -162,16 +165,16 @@ class Choice:
 
 
 def _names(given: str | Collection[str], verb: str) -> frozenset[str]:
-    found = frozenset(given.split(",") if isinstance(given, str) else given) - {""}
-    for name in sorted(found - set(PLUGIN_ORDER)):
-        known = ", ".join(sorted(filter(None, PLUGIN_ORDER)))
-        raise ConfigError(f'{verb}-admission-plugins plugin "{name}" is unknown; there are: {known}')
-    return found
+    names = frozenset(given.split(",") if isinstance(given, str) else given) - {""}
+    for name in sorted(names - set(PLUGIN_ORDER)):
+        known_names = ", ".join(sorted(filter(None, PLUGIN_ORDER)))
+        raise ConfigError(f'{verb}-admission-plugins plugin "{name}" is unknown; there are: {known_names}')
+    return names
 
 
-def install(plane: Plane, choice: Choice) -> None:
+def install(plane: PluginPlane, choice: PluginSelection) -> None:
     """Put the plugins into their places, and take out those that are switched off."""
-    shelf = Shelf(plane)
+    shelf = ListerFactory(plane)
     for name, make in _MAKERS.items():
         if choice.runs(name):
             plane.admission.add(name, make(plane, shelf))

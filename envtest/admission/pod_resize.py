@@ -1,4 +1,7 @@
-"""Pods that get more, or less, on their node: ``PodResizeValidator`` and ``NodeDeclaredFeatureValidator``."""
+"""``PodResizeValidator`` and ``NodeDeclaredFeatureValidator``: checks for in-place pod resize.
+
+Upstream: plugin/pkg/admission/nodedeclaredfeatures (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -82,11 +85,11 @@ def _resizes(review: Attributes) -> bool:
 def _lacking(pod: JsonObject, node: JsonObject) -> Iterator[str]:
     allocatable = read((node.get("status") or {}).get("allocatable"))
     spec = _spec(pod)
-    asked = with_overhead(spec, "requests", of_pod(spec, "requests"))
+    requests = with_overhead(spec, "requests", of_pod(spec, "requests"))
     for name, units in _AMOUNTS:
-        wanted, found = (int(amounts.get(name, ZERO) * units) for amounts in (asked, allocatable))
-        if wanted > found:
-            yield f"{name}, requested: {wanted}, allocatable: {found}"
+        requested, capacity = (int(amounts.get(name, ZERO) * units) for amounts in (requests, allocatable))
+        if requested > capacity:
+            yield f"{name}, requested: {requested}, allocatable: {capacity}"
 
 
 def _features(new: JsonObject, old: JsonObject) -> Iterator[str]:

@@ -1,12 +1,14 @@
-"""What pods ask for and may use at most, all containers together. Pure."""
+"""Total requests and limits of a pod over all its containers. Pure.
+
+Upstream: k8s.io/component-helpers/resource/helpers.go (v1.36)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 from opsdk.apimachinery.quantity import Quantity
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 Amounts = dict[str, Quantity]
 """Amounts by the names of resources."""
@@ -14,7 +16,7 @@ Amounts = dict[str, Quantity]
 ZERO = Quantity("0")
 
 
-def read(amounts: Mapping[str, Any] | None) -> Amounts:
+def read(amounts: Mapping[str, JsonValue] | None) -> Amounts:
     """A resource list."""
     return {name: Quantity(text) for name, text in (amounts or {}).items()}
 

@@ -1,4 +1,7 @@
-"""``PodTopologyLabels``: pods tell in which zone and region they run."""
+"""``PodTopologyLabels``: copy the node's zone and region labels to the pod.
+
+Upstream: plugin/pkg/admission/podtopologylabels/admission.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -24,8 +27,8 @@ class PodTopologyLabels(Plugin):
         node = self._nodes.get(name) if name else None
         if node is None or review.obj is None:
             return
-        given = node["metadata"].get("labels") or {}
-        labels = {key: given[key] for key in _LABELS if key in given}
+        node_labels = node["metadata"].get("labels") or {}
+        labels = {key: node_labels[key] for key in _LABELS if key in node_labels}
         if labels:
             meta = review.obj["metadata"]
             review.obj = {**review.obj, "metadata": {**meta, "labels": {**(meta.get("labels") or {}), **labels}}}

@@ -1,4 +1,7 @@
-"""``Priority``: pods get the priority of their class; only one class is everybody's default."""
+"""``Priority``: resolve priorityClassName, and allow one global default PriorityClass.
+
+Upstream: plugin/pkg/admission/priority/admission.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,14 @@ class Priority(Plugin):
         if writes(review, "pods", "CREATE"):
             self._new(review)
         elif writes(review, "pods", "UPDATE"):
-            _keep(review)
+            # What was computed when the pod was made comes back where it was left out.
+            obj, old = review.obj or {}, (review.old or {}).get("spec") or {}
+            spec = obj.get("spec") or {}
+            lost = {
+                k: old[k] for k in ("priority", "preemptionPolicy") if spec.get(k) is None and old.get(k) is not None
+            }
+            if lost:
+                review.obj = {**obj, "spec": {**spec, **lost}}
 
     async def validate(self, review: Attributes) -> None:
         """Priority classes."""
@@ -46,43 +56,34 @@ class Priority(Plugin):
         spec: JsonObject = dict(obj.get("spec") or {})
         name = spec.get("priorityClassName", "")
         if name:
-            found = self._classes.get(name)
-            if found is None:
+            priority_class = self._classes.get(name)
+            if priority_class is None:
                 raise refused(review, f"no PriorityClass with name {name} was found")
         else:
-            found = self._default() or _NEVER_MIND
-            if "metadata" in found:
-                spec["priorityClassName"] = found["metadata"]["name"]
-        _agree(review, spec, found)
+            priority_class = self._default() or _NEVER_MIND
+            if "metadata" in priority_class:
+                spec["priorityClassName"] = priority_class["metadata"]["name"]
+        _agree(review, spec, priority_class)
         review.obj = {**obj, "spec": spec}
 
 
 def _agree(review: Attributes, spec: JsonObject, found: JsonObject) -> None:
     """Set what the class says; what was said already must be the same."""
-    value, given = found.get("value", 0), spec.get("priority")
-    if given is not None and given != value:
+    value, actual = found.get("value", 0), spec.get("priority")
+    if actual is not None and actual != value:
         text = (
-            f"the integer value of priority ({given}) must not be provided in pod spec; priority admission controller"
+            f"the integer value of priority ({actual}) must not be provided in pod spec; priority admission controller"
             f" computed {value} from the given PriorityClass name"
         )
         raise refused(review, text)
     spec["priority"] = value
-    policy, given = found.get("preemptionPolicy"), spec.get("preemptionPolicy")
+    policy, actual = found.get("preemptionPolicy"), spec.get("preemptionPolicy")
     if policy is None:
         return
-    if given is not None and given != policy:
+    if actual is not None and actual != policy:
         text = (
-            f"the string value of PreemptionPolicy ({given}) must not be provided in pod spec; priority admission"
+            f"the string value of PreemptionPolicy ({actual}) must not be provided in pod spec; priority admission"
             f" controller computed {policy} from the given PriorityClass name"
         )
         raise refused(review, text)
     spec["preemptionPolicy"] = policy
-
-
-def _keep(review: Attributes) -> None:
-    """What was computed when the pod was made comes back where it was left out."""
-    obj, old = review.obj or {}, (review.old or {}).get("spec") or {}
-    spec = obj.get("spec") or {}
-    lost = {k: old[k] for k in ("priority", "preemptionPolicy") if spec.get(k) is None and old.get(k) is not None}
-    if lost:
-        review.obj = {**obj, "spec": {**spec, **lost}}

@@ -1,4 +1,7 @@
-"""``RuntimeClass``: what a pod's runtime needs beside the pod, and where it runs."""
+"""``RuntimeClass``: set the pod overhead and scheduling constraints of the pod's RuntimeClass.
+
+Upstream: plugin/pkg/admission/runtimeclass/admission.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -22,28 +25,28 @@ class RuntimeClass(Plugin):
 
     async def mutate(self, review: Attributes) -> None:
         """New pods."""
-        found = self._class(review)
-        if found is None or review.obj is None:
+        runtime_class = self._class(review)
+        if runtime_class is None or review.obj is None:
             return
         spec = dict(review.obj["spec"])
-        overhead = found.get("overhead")
+        overhead = runtime_class.get("overhead")
         if overhead is not None:
             if spec.get("overhead") is not None and not _same(spec["overhead"], _fixed(overhead)):
                 raise refused(review, _DIFFERS)
             spec["overhead"] = _fixed(overhead)
-        if found.get("scheduling") is not None:
-            _place(review, spec, found["scheduling"])
+        if runtime_class.get("scheduling") is not None:
+            _place(review, spec, runtime_class["scheduling"])
         review.obj = {**review.obj, "spec": spec}
 
     async def validate(self, review: Attributes) -> None:
         """The overhead is the runtime's."""
         if not writes(review, "pods", "CREATE"):
             return
-        found, given = self._class(review), ((review.obj or {}).get("spec") or {}).get("overhead") or {}
-        overhead = (found or {}).get("overhead")
-        if overhead is not None and not _same(given, _fixed(overhead)):
+        runtime_class, declared = self._class(review), ((review.obj or {}).get("spec") or {}).get("overhead") or {}
+        overhead = (runtime_class or {}).get("overhead")
+        if overhead is not None and not _same(declared, _fixed(overhead)):
             raise refused(review, _DIFFERS)
-        if overhead is None and given:
+        if overhead is None and declared:
             raise refused(review, _ALONE)
 
     def _class(self, review: Attributes) -> JsonObject | None:
@@ -52,15 +55,15 @@ class RuntimeClass(Plugin):
         name = ((review.obj or {}).get("spec") or {}).get("runtimeClassName")
         if name is None:
             return None
-        found = self._classes.get(name)
-        if found is None:
+        runtime_class = self._classes.get(name)
+        if runtime_class is None:
             raise refused(review, f'pod rejected: RuntimeClass "{name}" not found')
-        return found
+        return runtime_class
 
 
 def _fixed(overhead: JsonObject) -> JsonObject:
-    found: JsonObject = overhead.get("podFixed") or {}
-    return found
+    fixed: JsonObject = overhead.get("podFixed") or {}
+    return fixed
 
 
 def _same(one: JsonObject, other: JsonObject) -> bool:
@@ -75,6 +78,6 @@ def _place(review: Attributes, spec: JsonObject, scheduling: JsonObject) -> None
             raise refused(review, f"{text} pod.spec.nodeSelector[{key}] = {selector[key]}")
         selector[key] = value
     tolerations = merged(spec.get("tolerations") or (), scheduling.get("tolerations") or ())
-    for key, made in (("nodeSelector", selector), ("tolerations", tolerations)):
-        if made:
-            spec[key] = made
+    for key, defaults in (("nodeSelector", selector), ("tolerations", tolerations)):
+        if defaults:
+            spec[key] = defaults

@@ -1,8 +1,11 @@
-"""``ServiceAccount``: every pod runs as somebody, and finds that one's token."""
+"""``ServiceAccount``: set the pod's service account and mount its token.
+
+Upstream: plugin/pkg/admission/serviceaccount/admission.go (v1.36)
+"""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.errors import refused
@@ -10,7 +13,7 @@ from opsdk.apiserver.admission.object_cache import ObjectCache
 from opsdk.apiserver.admission.plugin import Plugin, writes
 from opsdk.apiserver.registry.metadata import generated_name
 from opsdk.apiserver.serializer.deep_copy import copy_tree
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _DEFAULT: Final = "default"
 _MIRROR: Final = "kubernetes.io/config.mirror"
@@ -34,8 +37,21 @@ class ServiceAccount(Plugin):
         spec: JsonObject = pod["spec"]
         spec["serviceAccountName"] = spec["serviceAccount"] = spec.get("serviceAccountName") or _DEFAULT
         account = self._account(review, spec)
-        if _mounts(spec, account):
-            _mount(spec, review)
+        # Whether containers get the token: the pod says so, else the account.
+        automount: JsonValue = spec.get("automountServiceAccountToken")
+        if (account.get("automountServiceAccountToken") if automount is None else automount) is not False:
+            volumes = spec.get("volumes") or []
+            there = next((str(v["name"]) for v in volumes if v["name"].startswith(_PREFIX)), "")
+            name = there or generated_name(_PREFIX, review.call.context().rng)
+            needed = False
+            for key in ("initContainers", "containers"):
+                for container in spec.get(key) or ():
+                    mounts = container.get("volumeMounts") or []
+                    if all(mount.get("mountPath") != _PLACE for mount in mounts):
+                        needed = True
+                        container["volumeMounts"] = [*mounts, {"name": name, "readOnly": True, "mountPath": _PLACE}]
+            if needed and not there:
+                spec["volumes"] = [*volumes, {"name": name, "projected": _projection()}]
         secrets = account.get("imagePullSecrets")
         if secrets and not spec.get("imagePullSecrets"):
             spec["imagePullSecrets"] = copy_tree(secrets)
@@ -57,11 +73,11 @@ class ServiceAccount(Plugin):
         name = spec.get("serviceAccountName") or ""
         if not name:
             raise refused(review, f"no service account specified for pod {review.namespace}/{review.name}")
-        found = self._accounts.get(name, review.namespace)
-        if found is None:
+        account = self._accounts.get(name, review.namespace)
+        if account is None:
             where = f"{review.namespace}/{name}"
             raise refused(review, f'error looking up service account {where}: serviceaccount "{name}" not found')
-        return found
+        return account
 
 
 def _mirrored(pod: JsonObject) -> bool:
@@ -71,27 +87,6 @@ def _mirrored(pod: JsonObject) -> bool:
 def _tokens(volume: JsonObject) -> bool:
     sources = (volume.get("projected") or {}).get("sources") or ()
     return any(source.get("serviceAccountToken") is not None for source in sources)
-
-
-def _mounts(spec: JsonObject, account: JsonObject) -> bool:
-    """Whether containers get the token: the pod says so, else the account."""
-    said: Any = spec.get("automountServiceAccountToken")
-    return (account.get("automountServiceAccountToken") if said is None else said) is not False
-
-
-def _mount(spec: JsonObject, review: Attributes) -> None:
-    volumes = spec.get("volumes") or []
-    there = next((str(v["name"]) for v in volumes if v["name"].startswith(_PREFIX)), "")
-    name = there or generated_name(_PREFIX, review.call.context().rng)
-    needed = False
-    for key in ("initContainers", "containers"):
-        for container in spec.get(key) or ():
-            mounts = container.get("volumeMounts") or []
-            if all(mount.get("mountPath") != _PLACE for mount in mounts):
-                needed = True
-                container["volumeMounts"] = [*mounts, {"name": name, "readOnly": True, "mountPath": _PLACE}]
-    if needed and not there:
-        spec["volumes"] = [*volumes, {"name": name, "projected": _projection()}]
 
 
 def _projection() -> JsonObject:

@@ -1,4 +1,7 @@
-"""Volumes and claims: ``StorageObjectInUseProtection``, ``PersistentVolumeClaimResize``."""
+"""``StorageObjectInUseProtection`` and ``PersistentVolumeClaimResize``.
+
+Upstream: plugin/pkg/admission/storage (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -30,9 +33,9 @@ class StorageObjectInUseProtection(Plugin):
         if finalizer is None or review.operation != "CREATE" or review.obj is None:
             return
         meta = review.obj["metadata"]
-        given = meta.get("finalizers") or []
-        if finalizer not in given:
-            review.obj = {**review.obj, "metadata": {**meta, "finalizers": [*given, finalizer]}}
+        finalizers = meta.get("finalizers") or []
+        if finalizer not in finalizers:
+            review.obj = {**review.obj, "metadata": {**meta, "finalizers": [*finalizers, finalizer]}}
 
 
 def class_of(claim: JsonObject) -> str:
@@ -64,8 +67,8 @@ class PersistentVolumeClaimResize(Plugin):
             return
         if (old.get("status") or {}).get("phase") != "Bound":
             raise refused(review, "Only bound persistent volume claims can be expanded")
-        found = self._classes.get(class_of(obj)) if class_of(obj) == class_of(old) else None
-        if found is None or not found.get("allowVolumeExpansion"):
+        storage_class = self._classes.get(class_of(obj)) if class_of(obj) == class_of(old) else None
+        if storage_class is None or not storage_class.get("allowVolumeExpansion"):
             text = (
                 "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must"
                 " support resize"

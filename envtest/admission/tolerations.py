@@ -1,4 +1,7 @@
-"""Taints and tolerations: ``DefaultTolerationSeconds``, ``TaintNodesByCondition``, and how tolerations are merged."""
+"""``DefaultTolerationSeconds``, ``TaintNodesByCondition``, and the merge of tolerations.
+
+Upstream: plugin/pkg/admission/defaulttolerationseconds, plugin/pkg/admission/nodetaint (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -22,18 +25,16 @@ class DefaultTolerationSeconds(Plugin):
         if not writes(review, "pods", "CREATE", "UPDATE") or review.obj is None:
             return
         spec = review.obj.get("spec") or {}
-        given = spec.get("tolerations") or []
-        missing = [_wait(key) for key in (_NOT_READY, _UNREACHABLE) if not any(_tolerates(t, key) for t in given)]
+        tolerations = spec.get("tolerations") or []
+        missing = [
+            {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _PATIENCE}
+            for key in (_NOT_READY, _UNREACHABLE)
+            if not any(
+                ((t.get("effect") or "NoExecute") == "NoExecute" and (t.get("key") or key) == key) for t in tolerations
+            )
+        ]
         if missing:
-            review.obj = {**review.obj, "spec": {**spec, "tolerations": [*given, *missing]}}
-
-
-def _wait(key: str) -> JsonObject:
-    return {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _PATIENCE}
-
-
-def _tolerates(toleration: JsonObject, key: str) -> bool:
-    return (toleration.get("effect") or "NoExecute") == "NoExecute" and (toleration.get("key") or key) == key
+            review.obj = {**review.obj, "spec": {**spec, "tolerations": [*tolerations, *missing]}}
 
 
 class TaintNodesByCondition(Plugin):
@@ -53,12 +54,12 @@ class TaintNodesByCondition(Plugin):
 # ------------------------------------------------------------------ merging
 def merged(first: Sequence[JsonObject], second: Sequence[JsonObject]) -> list[JsonObject]:
     """Both, without those that others cover."""
-    found, kept = [*first, *second], list[JsonObject]()
-    for index, toleration in enumerate(found):
-        later = (t for t in found[index + 1 :] if t != toleration)
-        if not any(covers(t, toleration) for t in (*kept, *later)):
-            kept.append(toleration)
-    return kept
+    tolerations, result = [*first, *second], list[JsonObject]()
+    for index, toleration in enumerate(tolerations):
+        later = (t for t in tolerations[index + 1 :] if t != toleration)
+        if not any(covers(t, toleration) for t in (*result, *later)):
+            result.append(toleration)
+    return result
 
 
 def covers(wide: JsonObject, narrow: JsonObject) -> bool:
@@ -76,10 +77,10 @@ def covers(wide: JsonObject, narrow: JsonObject) -> bool:
 
 
 def _as_long(wide: JsonObject, narrow: JsonObject) -> bool:
-    most, wanted = wide.get("tolerationSeconds"), narrow.get("tolerationSeconds")
+    most, seconds = wide.get("tolerationSeconds"), narrow.get("tolerationSeconds")
     if _of(wide, "effect") != "NoExecute" or most is None:
         return True
-    return wanted is not None and wanted <= most
+    return seconds is not None and seconds <= most
 
 
 def _of(toleration: JsonObject, key: str) -> str:

@@ -1,7 +1,9 @@
-"""What Go's decoders say of values that do not fit, and when. Pure.
+"""The error messages of Go's decoders, and when they occur. Pure.
 
 There are two: one reads text, as bodies and most patches are; the other reads objects in memory, as applies and
 strategic merges make them.
+
+Upstream: sigs.k8s.io/json, k8s.io/apimachinery/pkg/runtime/converter.go (v1.36)
 """
 
 from __future__ import annotations
@@ -10,10 +12,11 @@ import json
 import re
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Self
+from typing import Self
 
 from opsdk.apiserver.serializer.documents import json_kind
 from opsdk.errors import DecodeError
+from opsdk.structured_merge.value import JsonValue
 
 
 class GoKind(Enum):
@@ -39,9 +42,9 @@ class PathStep(str):
 
     def __new__(cls, text: str, shown: str = "") -> Self:
         """`shown` is what it says."""
-        made = super().__new__(cls, text)
-        made.shown = shown
-        return made
+        step = super().__new__(cls, text)
+        step.shown = shown
+        return step
 
     shown: str
 
@@ -72,7 +75,7 @@ class DecodeContext:
                 text += part if part.startswith("[") or not text else f".{part}"
         return text
 
-    def refuse(self, value: Any, go_type: str, form: GoKind) -> None:
+    def refuse(self, value: JsonValue, go_type: str, form: GoKind) -> None:
         """A value does not fit; what cannot be told later is raised."""
         if self.memory:
             raise DecodeError(_in_memory(value, go_type, form))
@@ -98,12 +101,12 @@ class DecodeContext:
 _WHOLE = re.compile(r"u?int\d+")
 
 
-def _shown(value: Any, go_type: str) -> str:
+def _shown(value: JsonValue, go_type: str) -> str:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     return f"number {json.dumps(value)}" if number and _WHOLE.fullmatch(go_type) else json_kind(value)
 
 
-def _in_memory(value: Any, go_type: str, form: GoKind) -> str:
+def _in_memory(value: JsonValue, go_type: str, form: GoKind) -> str:
     kind = _kind(value)
     if form is GoKind.OWN:
         return f"json: cannot unmarshal {_shown(value, go_type)} into Go value of type {go_type}"
@@ -116,7 +119,7 @@ def _in_memory(value: Any, go_type: str, form: GoKind) -> str:
     return f"unrecognized type: {go_type if form is GoKind.WHOLE else form.value}"
 
 
-def _kind(value: Any) -> str:
+def _kind(value: JsonValue) -> str:
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, str):

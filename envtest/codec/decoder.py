@@ -1,8 +1,10 @@
-"""Reading bodies of built-in types the way the real server's decoder does, from the tables. Pure.
+"""Decode the bodies of built-in kinds as the server's JSON decoder does, from the generated tables. Pure.
 
 A *decoder* is a compiled schema: a function from a value to the value as it would be after decoding and encoding once.
 Unknown fields are dropped and reported; nulls and empty optional lists, maps and strings vanish; a wrong type is a
 `DecodeError` in the decoder's words.
+
+Upstream: k8s.io/apimachinery/pkg/runtime/serializer/json (v1.36)
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final
+from typing import Final
 
 from envtest.codec.decode_context import INSIDE, DecodeContext, GoKind, PathStep
 from envtest.codec.quantities import canonical
@@ -22,7 +24,7 @@ from envtest.data.fields import NULL, PLAIN, SHOWN, embedded, forms, go_types
 from envtest.data.schemas import Types
 from opsdk.errors import DecodeError
 from opsdk.structured_merge.go_format import whole_numbers
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _OWNERS = ["metadata", "managedFields"]
 _REF = "#/components/schemas/"
@@ -30,13 +32,13 @@ _PREFIX = "io.k8s.apimachinery.pkg."
 _GO_TYPES = {"integer:int32": "int32", "integer:int64": "int64", "integer": "int64", "number:double": "float64"}
 
 
-Decoder = Callable[[Any, DecodeContext], Any]
+Decoder = Callable[[JsonValue, DecodeContext], JsonValue]
 _GONE = object()
 
 
 @cache
 def _text(go_type: str) -> Decoder:
-    def read(value: Any, context: DecodeContext) -> Any:
+    def read(value: JsonValue, context: DecodeContext) -> JsonValue:
         if not isinstance(value, str):
             context.refuse(value, go_type, GoKind.TEXT)
         return value
@@ -51,16 +53,16 @@ _LETTER = re.compile(_SIXTY_FOUR)
 
 def _corrupt(text: str) -> int | None:
     """Where Go's decoder stops, which reads past line ends; None where it does not."""
-    at = have = 0
-    while at < len(text):
-        letter, at = text[at], at + 1
+    position = have = 0
+    while position < len(text):
+        letter, position = text[position], position + 1
         if _LETTER.match(letter):
             have = (have + 1) % 4
         elif letter == "=" and have >= 2:
-            return _after_padding(text, at, have)
+            return _after_padding(text, position, have)
         elif letter not in "\r\n":
-            return at - 1
-    return at - have if have else None
+            return position - 1
+    return position - have if have else None
 
 
 def _after_padding(text: str, at: int, have: int) -> int | None:
@@ -74,9 +76,14 @@ def _after_padding(text: str, at: int, have: int) -> int | None:
     return rest if rest < len(text) else None
 
 
-def _bytes(value: Any, context: DecodeContext) -> Any:
+def _bytes(value: JsonValue, context: DecodeContext) -> JsonValue:
     if isinstance(value, list):
-        return _listed_bytes(value, context)
+        # Bytes may be a list of numbers as well.
+        for part in value:
+            if isinstance(part, bool) or not isinstance(part, int) or not 0 <= part < 256:
+                context.refuse(part, "uint8", GoKind.WHOLE)
+                return ""
+        return base64.b64encode(bytes(value)).decode()
     if not isinstance(value, str):
         context.refuse(value, "[]uint8", GoKind.LIST)
     elif _BASE64.fullmatch(value) is None:
@@ -86,16 +93,7 @@ def _bytes(value: Any, context: DecodeContext) -> Any:
     return value
 
 
-def _listed_bytes(value: list[Any], context: DecodeContext) -> str:
-    """Bytes may be a list of numbers as well."""
-    for part in value:
-        if isinstance(part, bool) or not isinstance(part, int) or not 0 <= part < 256:
-            context.refuse(part, "uint8", GoKind.WHOLE)
-            return ""
-    return base64.b64encode(bytes(value)).decode()
-
-
-def _boolean(value: Any, context: DecodeContext) -> Any:
+def _boolean(value: JsonValue, context: DecodeContext) -> JsonValue:
     if not isinstance(value, bool):
         context.refuse(value, "bool", GoKind.TRUTH)
     return value
@@ -105,7 +103,7 @@ def _boolean(value: Any, context: DecodeContext) -> Any:
 def _integer(go_type: str) -> Decoder:
     limit = 2**31 if go_type == "int32" else 2**63
 
-    def read(value: Any, context: DecodeContext) -> Any:
+    def read(value: JsonValue, context: DecodeContext) -> JsonValue:
         if context.memory:
             value = _wrapped(value, limit)
         if not isinstance(value, int) or isinstance(value, bool) or not -limit <= value < limit:
@@ -115,7 +113,7 @@ def _integer(go_type: str) -> Decoder:
     return read
 
 
-def _wrapped(value: Any, limit: int) -> Any:
+def _wrapped(value: JsonValue, limit: int) -> JsonValue:
     """Numbers in memory always fit: the word that is too long for them is cut."""
     whole = isinstance(value, int) and not isinstance(value, bool)
     if not whole and not (isinstance(value, float) and value.is_integer()):
@@ -124,18 +122,18 @@ def _wrapped(value: Any, limit: int) -> Any:
     return (number + limit) % (2 * limit) - limit
 
 
-def _number(value: Any, context: DecodeContext) -> Any:
+def _number(value: JsonValue, context: DecodeContext) -> JsonValue:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         context.refuse(value, "float64", GoKind.REAL)
         return value
     return whole_numbers(value)
 
 
-def _any(value: Any, context: DecodeContext) -> Any:  # noqa: ARG001 - one shape for all
+def _any(value: JsonValue, context: DecodeContext) -> JsonValue:  # noqa: ARG001 - one shape for all
     return value
 
 
-def _object(value: Any, context: DecodeContext) -> Any:
+def _object(value: JsonValue, context: DecodeContext) -> JsonValue:
     if not isinstance(value, dict):
         context.refuse(value, "map[string]interface {}", GoKind.MAP)
     return value
@@ -144,16 +142,16 @@ def _object(value: Any, context: DecodeContext) -> Any:
 def _array(item: Decoder, go_type: str, nothing: Decoder) -> Decoder:
     """A list; `go_type` is its own, `nothing` what becomes of a null in it."""
 
-    def read(value: Any, context: DecodeContext) -> Any:
+    def read(value: JsonValue, context: DecodeContext) -> JsonValue:
         if not isinstance(value, list):
             context.refuse(value, go_type, GoKind.LIST)
             return []
-        made = []
+        items = []
         for index, part in enumerate(value):
             context.path.append(f"[{index}]")
-            made.append((nothing if part is None else item)(part, context))
+            items.append((nothing if part is None else item)(part, context))
             context.path.pop()
-        return made
+        return items
 
     return read
 
@@ -161,21 +159,21 @@ def _array(item: Decoder, go_type: str, nothing: Decoder) -> Decoder:
 def _map(item: Decoder, go_type: str, nothing: Decoder) -> Decoder:
     """The same of a map."""
 
-    def read(value: Any, context: DecodeContext) -> Any:
+    def read(value: JsonValue, context: DecodeContext) -> JsonValue:
         if not isinstance(value, dict):
             context.refuse(value, go_type, GoKind.MAP)
             return {}
-        made = {}
+        entries = {}
         for key, part in value.items():
             context.path.append(INSIDE if context.memory else PathStep(key))
-            made[key] = (nothing if part is None else item)(part, context)
+            entries[key] = (nothing if part is None else item)(part, context)
             context.path.pop()
-        return made
+        return entries
 
     return read
 
 
-def _referred(schema: Mapping[str, Any]) -> str:
+def _referred(schema: Mapping[str, JsonValue]) -> str:
     """The name of the type that a schema stands for; empty where it says for itself what it is."""
     ref: str = schema["allOf"][0]["$ref"] if "allOf" in schema else schema.get("$ref", "")
     return ref.removeprefix(_REF)
@@ -189,7 +187,7 @@ class _Late:
         self._name = name
         self._found: StructDecoder | None = None
 
-    def __call__(self, value: Any, context: DecodeContext) -> Any:
+    def __call__(self, value: JsonValue, context: DecodeContext) -> JsonValue:
         if self._found is None:
             self._found = self._decoders.struct(self._name)
         return self._found(value, context)
@@ -204,19 +202,19 @@ class Decoders:
 
     def struct(self, name: str) -> StructDecoder:
         """The decoder of a type with fields."""
-        found = self._structs.get(name)
-        if found is None:
-            found = self._structs[name] = StructDecoder(name, self._types.schema(name) or {}, self)
-        return found
+        decoder = self._structs.get(name)
+        if decoder is None:
+            decoder = self._structs[name] = StructDecoder(name, self._types.schema(name) or {}, self)
+        return decoder
 
-    def read(self, name: str, body: Any, context: DecodeContext) -> Any:
+    def read(self, name: str, body: JsonValue, context: DecodeContext) -> JsonValue:
         """A document of a type; `DecodeError` where it does not fit."""
-        made = self.struct(name)(body, context)
+        value = self.struct(name)(body, context)
         if context.wrong is not None:
             raise context.wrong
-        return made
+        return value
 
-    def of(self, schema: Mapping[str, Any], named: str = "") -> tuple[Decoder, str]:
+    def of(self, schema: Mapping[str, JsonValue], named: str = "") -> tuple[Decoder, str]:
         """The decoder of a schema and the name of its Go type; `named` where the schema does not tell."""
         ref = _referred(schema)
         if ref:
@@ -269,24 +267,24 @@ def _either(struct: Decoder, go_type: str) -> Decoder:
     structs = _array(struct, "[]v1.JSONSchemaProps", lambda _, context: struct({}, context))
     texts = _array(_text("string"), "[]string", lambda *_: "")
 
-    def read(value: Any, _: DecodeContext) -> Any:
+    def read(value: JsonValue, _: DecodeContext) -> JsonValue:
         # What is inside is read for itself: nobody is told of what is unknown there.
         inner = DecodeContext()
         if isinstance(value, dict):
-            made = struct(value, inner)
+            decoded = struct(value, inner)
         elif go_type.endswith("OrBool"):
             if not isinstance(value, bool):
                 raise DecodeError("boolean or JSON schema expected")
-            made = value
+            decoded = value
         elif not isinstance(value, list):
-            made = None
+            decoded = None
         elif go_type.endswith("OrArray"):
-            made = structs(value, inner)
+            decoded = structs(value, inner)
         else:
-            made = texts(value, inner)
+            decoded = texts(value, inner)
         if inner.wrong is not None:
             raise inner.wrong
-        return made
+        return decoded
 
     return read
 
@@ -297,23 +295,23 @@ def go_name(name: str) -> str:
     return f"{package.rpartition('.')[2]}.{short}"
 
 
-def _time(value: Any, context: DecodeContext) -> Any:
+def _time(value: JsonValue, context: DecodeContext) -> JsonValue:
     if not isinstance(value, str):
         context.refuse(value, "string", GoKind.OWN)
     return read_time(value)
 
 
-def _micro_time(value: Any, context: DecodeContext) -> Any:
+def _micro_time(value: JsonValue, context: DecodeContext) -> JsonValue:
     if not isinstance(value, str):
         context.refuse(value, "string", GoKind.OWN)
     return read_micro_time(value)
 
 
-def _json(value: Any, context: DecodeContext) -> Any:  # noqa: ARG001 - one shape for all
+def _json(value: JsonValue, context: DecodeContext) -> JsonValue:  # noqa: ARG001 - one shape for all
     return value
 
 
-def _int_or_string(value: Any, context: DecodeContext) -> Any:
+def _int_or_string(value: JsonValue, context: DecodeContext) -> JsonValue:
     if context.memory and isinstance(value, float) and value.is_integer():
         value = int(value)
     whole = isinstance(value, int) and not isinstance(value, bool) and -(2**31) <= value < 2**31
@@ -322,7 +320,7 @@ def _int_or_string(value: Any, context: DecodeContext) -> Any:
     return value
 
 
-def _quantity(value: Any, context: DecodeContext) -> Any:  # noqa: ARG001 - as above
+def _quantity(value: JsonValue, context: DecodeContext) -> JsonValue:  # noqa: ARG001 - as above
     return canonical(value.strip() if isinstance(value, str) else json.dumps(value))
 
 
@@ -341,27 +339,24 @@ class _Field:
     decode: Decoder
     mark: str
     """See `envtest.data.fields`."""
-    zero: Any
+    zero: JsonValue
     """What the encoder writes where nothing was given; `_GONE` for nothing."""
     many: bool
     """A list, or an object whose keys are data."""
     plain: type | None
     """A value of this very type is read as it is."""
 
-    def kept(self, value: Any) -> bool:
+    def kept(self, value: JsonValue) -> bool:
         """Whether the encoder writes the value; parts that are objects are behind pointers."""
-        return value is not None and self._shown(value)
-
-    def _shown(self, value: Any) -> bool:
-        return bool(value) or self.mark != PLAIN or (isinstance(value, dict) and not self.many)
+        return value is not None and (bool(value) or self.mark != PLAIN or (isinstance(value, dict) and not self.many))
 
 
 _PLAIN_TYPES: Mapping[str, type] = {"string": str, "boolean": bool}
-_ZEROS: Mapping[str, Any] = {"string": "", "integer": 0, "number": 0, "boolean": False}
-_SPECIAL_ZEROS: Mapping[str, Any] = {"IntOrString": 0, "Quantity": "0"}
+_ZEROS: Mapping[str, JsonValue] = {"string": "", "integer": 0, "number": 0, "boolean": False}
+_SPECIAL_ZEROS: Mapping[str, JsonValue] = {"IntOrString": 0, "Quantity": "0"}
 
 
-def _nothing(schema: Mapping[str, Any], decode: Decoder) -> Decoder:
+def _nothing(schema: Mapping[str, JsonValue], decode: Decoder) -> Decoder:
     """What Go's decoder leaves where a list or map has a null: nothing of the type, as it is then written."""
     if isinstance(decode, _Late):
         return lambda _, context: decode({}, context)
@@ -378,21 +373,21 @@ _IN_JSON: Final = "io.k8s.apiextensions-apiserver."
 class StructDecoder:
     """The decoder of an object with named fields."""
 
-    def __init__(self, name: str, schema: Mapping[str, Any], decoders: Decoders) -> None:
+    def __init__(self, name: str, schema: Mapping[str, JsonValue], decoders: Decoders) -> None:
         self.name = name
         self._short = name.rpartition(".")[2]
         self._in_json = name.startswith(_IN_JSON)
-        marks, named = forms(name), go_types(name)
+        marks, types = forms(name), go_types(name)
         self._steps = {key: PathStep(key, f"{above}.{key}") for key, above in embedded(name).items()}
         self._fields = {
-            key: self._field(inner, decoders, marks.get(key, PLAIN), named.get(key, ""))
+            key: self._field(inner, decoders, marks.get(key, PLAIN), types.get(key, ""))
             for key, inner in schema.get("properties", {}).items()
         }
         self._order = [*(key for key in marks if key in self._fields), *(k for k in self._fields if k not in marks)]
         self._always = [key for key, f in self._fields.items() if f.zero is not _GONE]
 
     @staticmethod
-    def _field(schema: Mapping[str, Any], decoders: Decoders, mark: str, named: str) -> _Field:
+    def _field(schema: Mapping[str, JsonValue], decoders: Decoders, mark: str, named: str) -> _Field:
         decode, go_type = decoders.of(schema, named)
         zero = _GONE
         if mark == NULL:
@@ -403,43 +398,43 @@ class StructDecoder:
         plain = None if schema.get("format") == "byte" else _PLAIN_TYPES.get(schema.get("type", ""))
         return _Field(decode, mark, zero, many, plain)
 
-    def __call__(self, value: Any, context: DecodeContext) -> Any:
+    def __call__(self, value: JsonValue, context: DecodeContext) -> JsonValue:
         """Read one object."""
         if not isinstance(value, dict):
             context.refuse(value, go_name(self.name), GoKind.STRUCT)
             value = {}
-        made: JsonObject = {}
+        result: JsonObject = {}
         outer, path = context.struct, context.path
         for key, part in self._inside(value) if context.memory else value.items():
-            known = self._fields.get(key)
-            if known is not None and type(part) is known.plain:
+            field = self._fields.get(key)
+            if field is not None and type(part) is field.plain:
                 # Nothing to complain about, so nobody needs to know where it stands.
-                if part or known.mark:
-                    made[key] = part
+                if part or field.mark:
+                    result[key] = part
                 continue
             path.append(self._steps.get(key, key))
             context.struct = self._short
-            if known is None:
+            if field is None:
                 context.problems.append(f'unknown field "{context.at()}"')
             elif part is not None:
-                self._keep(made, key, known.decode(part, context), context)
+                self._keep(result, key, field.decode(part, context), context)
             path.pop()
         context.struct = outer
         for key in self._always:
-            if key not in made:
+            if key not in result:
                 zero = self._fields[key].zero
-                made[key] = self._fields[key].decode({}, DecodeContext()) if zero == {} else zero
-        return made
+                result[key] = self._fields[key].decode({}, DecodeContext()) if zero == {} else zero
+        return result
 
-    def _keep(self, made: JsonObject, key: str, read: Any, context: DecodeContext) -> None:
-        known = self._fields[key]
-        if known.kept(read):
+    def _keep(self, made: JsonObject, key: str, read: JsonValue, context: DecodeContext) -> None:
+        field = self._fields[key]
+        if field.kept(read):
             # Most objects are kept in a form that does not tell an empty list from none.
-            made[key] = read if read or not known.many or self._in_json else None
+            made[key] = read if read or not field.many or self._in_json else None
         elif read is not None and context.path == _OWNERS:
             made[key] = read  # no owners: that is a wish
 
-    def _inside(self, value: JsonObject) -> Iterator[tuple[str, Any]]:
+    def _inside(self, value: JsonObject) -> Iterator[tuple[str, JsonValue]]:
         """Objects in memory are read in the order of the fields; what is unknown comes last."""
         yield from ((key, value[key]) for key in self._order if key in value)
         yield from ((key, part) for key, part in value.items() if key not in self._fields)

@@ -1,19 +1,19 @@
-"""Objects in the order in which the server writes their fields: that of its types, and keys of maps sorted. Pure."""
+"""Order the fields of an object as the server encodes them: struct order, and sorted map keys. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache, partial
-from typing import Any
 
 from envtest.data.fields import forms
 from envtest.data.schemas import types
+from opsdk.structured_merge.value import JsonValue
 
 _REF = "#/components/schemas/"
 _LAST = 1 << 16
 """The place of what is not in the table."""
 
-Arrange = Callable[[Any], Any]
+Arrange = Callable[[JsonValue], JsonValue]
 
 
 @cache
@@ -23,28 +23,28 @@ def arranger(name: str) -> Arrange:
     places = {field: place for place, field in enumerate(forms(name))}
     parts: dict[str, Arrange] = {}
 
-    def arrange(tree: Any) -> Any:
+    def arrange(tree: JsonValue) -> JsonValue:
         if not isinstance(tree, dict):
             return tree
-        made = {}
+        arranged = {}
         for key in sorted(tree, key=lambda key: places.get(key, _LAST)):
             part, value = parts.get(key), tree[key]
-            made[key] = value if part is None or value is None else part(value)
-        return made
+            arranged[key] = value if part is None or value is None else part(value)
+        return arranged
 
     for key, inner in schema.get("properties", {}).items():
-        found = _part(inner)
-        if found is not None:
-            parts[key] = found
+        inner_part = _part(inner)
+        if inner_part is not None:
+            parts[key] = inner_part
     return arrange
 
 
-def _arranged(name: str, value: Any) -> Any:
+def _arranged(name: str, value: JsonValue) -> JsonValue:
     """Looked up when it is used: types may contain themselves."""
     return arranger(name)(value)
 
 
-def _part(schema: Mapping[str, Any]) -> Arrange | None:
+def _part(schema: Mapping[str, JsonValue]) -> Arrange | None:
     """How a field's values are put in order; None where nothing is to be done."""
     ref = schema["allOf"][0]["$ref"] if "allOf" in schema else schema.get("$ref", "")
     name = str(ref).removeprefix(_REF)

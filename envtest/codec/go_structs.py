@@ -1,19 +1,18 @@
-"""Objects as the server's own types are printed: some messages show values so, with Go's names and all zeros."""
+"""Render objects with Go field names and zero values, as some server messages show them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
-Shape = Mapping[str, Any]
-"""The fields of a type in order: each with its zero, with the `Schema` inside, or with a `Part`."""
+Shape = Mapping[str, JsonValue]
+"""The fields of a type in order: each with its zero, with the `Schema` inside, or with a `NullablePart`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class NullablePart:
     """Behind a pointer or in a list: null where there is none."""
 
     shape: Shape
@@ -25,7 +24,7 @@ def _key(field: str) -> str:
     return field[:lower].lower() + field[lower:]
 
 
-def as_go(shape: Shape, tree: Mapping[str, Any]) -> JsonObject:
+def as_go(shape: Shape, tree: Mapping[str, JsonValue]) -> JsonObject:
     """An object of such a type.
 
     >>> as_go({"Name": "", "APIGroup": None, "Target": {"ID": 0}}, {"name": "n"})
@@ -34,8 +33,8 @@ def as_go(shape: Shape, tree: Mapping[str, Any]) -> JsonObject:
     return {field: _value(zero, tree.get(_key(field))) for field, zero in shape.items()}
 
 
-def _value(zero: Any, value: Any) -> Any:
-    if isinstance(zero, Part):
+def _value(zero: JsonValue, value: JsonValue) -> JsonValue:
+    if isinstance(zero, NullablePart):
         if isinstance(value, list):
             return [as_go(zero.shape, part) for part in value]
         return None if value is None else as_go(zero.shape, value)

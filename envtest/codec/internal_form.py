@@ -1,17 +1,17 @@
-"""Objects in the form in which the server itself has them, as its messages show them: every field, by its Go name."""
+"""Render objects in the server's internal form, as its messages show them: every field, by its Go name."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
-from typing import Any, Final
+from typing import Final
 
 from envtest.data.fields import NULL, POINTER, forms
 from envtest.data.schemas import types
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
-Show = Callable[[Any], Any]
+Show = Callable[[JsonValue], JsonValue]
 
 CORE: Final = "io.k8s.api.core.v1."
 BATCH: Final = "io.k8s.api.batch.v1."
@@ -22,8 +22,8 @@ TEMPLATE: Final = f"{CORE}PodTemplateSpec"
 CLAIM_SPEC: Final = f"{CORE}PersistentVolumeClaimSpec"
 VOLUME_SOURCE: Final = f"{CORE}PersistentVolumeSpec"
 """Of a persistent volume's spec only the sources are shown."""
-_ZEROS: Final[Mapping[str, Any]] = {"string": "", "integer": 0, "number": 0, "boolean": False}
-_VALUES: Final[Mapping[str, Any]] = {"Quantity": "0", "IntOrString": 0}
+_ZEROS: Final[Mapping[str, JsonValue]] = {"string": "", "integer": 0, "number": 0, "boolean": False}
+_VALUES: Final[Mapping[str, JsonValue]] = {"Quantity": "0", "IntOrString": 0}
 
 _CAPITALS: Final = frozenset(
     {
@@ -87,19 +87,19 @@ def go_name(field: str, of: str = "") -> str:
     ('DNSPolicy', 'HostPID', 'TTY', 'RBDImage')
     """
     of = of.removesuffix("VolumeSource").removesuffix("Persistent")
-    known = _OF_TYPES.get(of, {}).get(field) or _NAMES.get(field)
-    if known:
-        return known
+    field_name = _OF_TYPES.get(of, {}).get(field) or _NAMES.get(field)
+    if field_name:
+        return field_name
     if field in _CAPITALS:
         return field.upper()
-    for start, shown in _BEGIN.items():
+    for start, replacement in _BEGIN.items():
         rest = field.removeprefix(start)
         if rest != field and rest[:1].isupper():
-            return shown + rest
+            return replacement + rest
     return field[:1].upper() + field[1:]
 
 
-def shown(name: str, value: Any) -> Any:
+def shown(name: str, value: JsonValue) -> JsonValue:
     """A value of a type of the API, by the type's name; the same again where the server has it in that form too."""
     return None if value is None else _show(name)(value)
 
@@ -117,16 +117,16 @@ def _show(name: str) -> Show:
     return partial(_pod_spec, show) if name == POD_SPEC else show
 
 
-def _as_is(value: Any) -> Any:
+def _as_is(value: JsonValue) -> JsonValue:
     return value
 
 
 def _pod_spec(show: Show, spec: JsonObject) -> JsonObject:
     """What is shared with the node stands in the security context."""
-    made: JsonObject = show(spec)
+    internal: JsonObject = show(spec)
     of_node = {go_name(key): spec.get(key, False if key in _HOST[:3] else None) for key in _HOST}
-    made["SecurityContext"] = {**of_node, **shown(f"{CORE}PodSecurityContext", spec.get("securityContext") or {})}
-    return made
+    internal["SecurityContext"] = {**of_node, **shown(f"{CORE}PodSecurityContext", spec.get("securityContext") or {})}
+    return internal
 
 
 def _fields(name: str) -> Iterator[tuple[str, str, Show]]:
@@ -138,7 +138,7 @@ def _fields(name: str) -> Iterator[tuple[str, str, Show]]:
             yield key, go_name(key, short), _part(schema[key], marks.get(key, ""))
 
 
-def _part(schema: Mapping[str, Any], mark: str) -> Show:
+def _part(schema: Mapping[str, JsonValue], mark: str) -> Show:
     """How a field's value is shown, and what is shown where there is none."""
     ref = schema["allOf"][0]["$ref"] if "allOf" in schema else schema.get("$ref", "")
     name = str(ref).removeprefix(_REF)
@@ -153,11 +153,11 @@ def _part(schema: Mapping[str, Any], mark: str) -> Show:
     return lambda value: zero if value is None else value
 
 
-def _of_type(name: str, *, zero: Any, schema: Mapping[str, Any]) -> Show:
+def _of_type(name: str, *, zero: JsonValue, schema: Mapping[str, JsonValue]) -> Show:
     """A struct is there even if it is empty, unless it is behind a pointer."""
     whole = "default" in schema and zero is None and (types().schema(name) or {}).get("properties")
 
-    def show(value: Any) -> Any:
+    def show(value: JsonValue) -> JsonValue:
         if value is None:
             return shown(name, {}) if whole else zero
         return shown(name, value)
@@ -165,25 +165,25 @@ def _of_type(name: str, *, zero: Any, schema: Mapping[str, Any]) -> Show:
     return show
 
 
-def _each(part: Show, value: Any) -> Any:
+def _each(part: Show, value: JsonValue) -> JsonValue:
     return [part(item) for item in value] if value else None
 
 
-def _sorted(value: Any) -> Any:
+def _sorted(value: JsonValue) -> JsonValue:
     return dict(sorted(value.items())) if value else None
 
 
 # ------------------------------------------------------------------ differences
-def difference(name: str, old: Any, new: Any) -> str:
+def difference(name: str, old: JsonValue, new: JsonValue) -> str:
     """What has changed between two values of a type, as the server tells it."""
     import difflib  # noqa: PLC0415 - few objects are refused
 
     before, after = (_lines(shown(name, value)) for value in (old, new))
-    found = list(difflib.unified_diff(before, after, n=3, lineterm=""))[2:]
-    return "".join(f"{line}\n" for line in found)
+    lines = list(difflib.unified_diff(before, after, n=3, lineterm=""))[2:]
+    return "".join(f"{line}\n" for line in lines)
 
 
-def _lines(value: Any) -> list[str]:
+def _lines(value: JsonValue) -> list[str]:
     text = json.dumps(value, indent=1, ensure_ascii=False)
     for char in "<>&\u2028\u2029":
         text = text.replace(char, f"\\u{ord(char):04x}")

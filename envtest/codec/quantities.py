@@ -1,4 +1,7 @@
-"""Quantities in the one form in which the server writes them. Pure."""
+"""Canonical form of quantities. Pure.
+
+Upstream: k8s.io/apimachinery/pkg/api/resource/quantity.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -44,8 +47,8 @@ def canonical(text: str) -> str:
     elif not whole and not part:
         raise DecodeError(_NUMBER)
     value = int(number + part)
-    shown = _binary(value, suffix, len(part)) if suffix in _BINARY else _decimal(value, power - len(part), suffix)
-    return f"-{shown}" if sign == "-" and value else shown
+    digits = _binary(value, suffix, len(part)) if suffix in _BINARY else _decimal(value, power - len(part), suffix)
+    return f"-{digits}" if sign == "-" and value else digits
 
 
 def _power(suffix: str) -> int:
@@ -83,7 +86,7 @@ def _binary(value: int, suffix: str, places: int) -> str:
     bits = 0
     while not whole % 1024:
         whole, bits = whole >> 10, bits + 10
-    return f"{whole}{next((name for name, known in _BINARY.items() if known == bits), '')}"
+    return f"{whole}{next((name for name, exponent in _BINARY.items() if exponent == bits), '')}"
 
 
 def _decimal(value: int, power: int, suffix: str) -> str:

@@ -1,4 +1,7 @@
-"""Times in bodies: read as the server's decoder reads them, written as its encoder does. Pure."""
+"""Parse and format timestamps as the server does. Pure.
+
+Upstream: k8s.io/apimachinery/pkg/apis/meta/v1/time.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -65,28 +68,28 @@ def _quoted(text: str) -> str:
 
 
 def _parse(text: str, layout: str) -> tuple[datetime, str]:
-    at, found = 0, []
+    position, parts = 0, []
     for element, pattern in _PARTS:
         if element == "05" and layout == MICROS:
             pattern = r"\d\d"  # noqa: PLW2901 - the fraction is an element of its own there
-        match = re.compile(pattern).match(text, at)
+        match = re.compile(pattern).match(text, position)
         if match is None:
-            raise _fail(text, layout, text[at:], element)
-        found.append(match.group())
-        at = match.end()
+            raise _fail(text, layout, text[position:], element)
+        parts.append(match.group())
+        position = match.end()
     fraction = ""
     if layout == MICROS:
-        match = re.compile(r"\.\d{6}(?!\d)").match(text, at)
+        match = re.compile(r"\.\d{6}(?!\d)").match(text, position)
         if match is None:
-            raise _fail(text, layout, text[at:], ".000000")
+            raise _fail(text, layout, text[position:], ".000000")
         fraction = match.group()
-        at = match.end()
-    zone = _ZONE.match(text, at)
+        position = match.end()
+    zone = _ZONE.match(text, position)
     if zone is None:
-        raise _fail(text, layout, text[at:], "Z07:00")
+        raise _fail(text, layout, text[position:], "Z07:00")
     if zone.end() < len(text):
         raise DecodeError(f'parsing time "{text}": extra text: "{text[zone.end() :]}"')
-    return _moment(text, found, zone), fraction
+    return _moment(text, parts, zone), fraction
 
 
 def _moment(text: str, found: list[str], zone: re.Match[str]) -> datetime:

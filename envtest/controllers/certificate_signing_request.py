@@ -1,4 +1,7 @@
-"""Certificate signing requests: those of nodes are approved, approved ones are signed, and old ones go."""
+"""CSR controllers: approve node requests, sign approved requests, delete old ones.
+
+Upstream: pkg/controller/certificates (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
-from envtest.controllers.controller import Controller
+from envtest.controllers.controller import SimulatedController
 from envtest.controllers.objects import conditions_of, deleting, is_true, parse_time, stamp, with_condition, with_status
-from envtest.controllers.reflector import Event
-from envtest.controllers.writes import SIGNING_REQUESTS, Delete, Update
-from opsdk.structured_merge.value import JsonObject
+from envtest.controllers.reflector import StoreEvent
+from envtest.controllers.writes import SIGNING_REQUESTS, DeleteWrite, UpdateWrite
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _CLIENT, _KUBELET = "kubernetes.io/kube-apiserver-client", "kubernetes.io/kube-apiserver-client-kubelet"
 _SERVING, _LEGACY = "kubernetes.io/kubelet-serving", "kubernetes.io/legacy-unknown"
@@ -25,7 +27,7 @@ _REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RequestedCertificate:
     """What a request asks to be certified."""
 
     name: str
@@ -36,7 +38,7 @@ class Asked:
     """E-mail addresses and URIs."""
 
     @classmethod
-    def read(cls, pem: bytes) -> Asked:
+    def read(cls, pem: bytes) -> RequestedCertificate:
         """Out of a request (PEM); a `ValueError` says that it is none."""
         from cryptography import x509  # noqa: PLC0415 - takes long to load
         from cryptography.x509.oid import NameOID  # noqa: PLC0415 - as above
@@ -44,12 +46,12 @@ class Asked:
         request = x509.load_pem_x509_csr(pem)
         names = request.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
         organizations = request.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
-        found: list[Any] = []
+        alternatives: list[JsonValue] = []
         with suppress(x509.ExtensionNotFound):
-            found.extend(request.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
+            alternatives.extend(request.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
 
-        def kind(*kinds: Any) -> tuple[str, ...]:
-            return tuple(str(n.value) for n in found if isinstance(n, kinds))
+        def kind(*kinds: JsonValue) -> tuple[str, ...]:
+            return tuple(str(n.value) for n in alternatives if isinstance(n, kinds))
 
         return cls(
             str(names[0].value) if names else "",
@@ -61,27 +63,23 @@ class Asked:
 
 
 # ------------------------------------------------------------------ core
-def refusal(signer: str, asked: Asked, usages: Sequence[str]) -> str:
+def refusal(signer: str, asked: RequestedCertificate, usages: Sequence[str]) -> str:
     """Why a signer does not sign; empty where it does."""
-    wanted = "server auth" if signer == _SERVING else "client auth"
-    if signer != _LEGACY and (wanted not in usages or not set(usages) <= _BASE | {wanted}):
-        return f"usages did not match [{wanted} digital signature key encipherment]"
+    usage = "server auth" if signer == _SERVING else "client auth"
+    if signer != _LEGACY and (usage not in usages or not set(usages) <= _BASE | {usage}):
+        return f"usages did not match [{usage} digital signature key encipherment]"
     if signer in (_KUBELET, _SERVING):
-        return _not_a_node(signer, asked)
-    return ""
-
-
-def _not_a_node(signer: str, asked: Asked) -> str:
-    if asked.organizations != (_NODES,):
-        return "subject organization is not system:nodes"
-    if not asked.name.startswith(_NODE):
-        return "subject common name does not begin with system:node:"
-    if asked.others:
-        return "email and URI subject alternative names are not allowed"
-    if signer == _KUBELET and (asked.dns or asked.addresses):
-        return "DNS and IP subject alternative names are not allowed"
-    if signer == _SERVING and not (asked.dns or asked.addresses):
-        return "DNS or IP subjectAltName is required"
+        if asked.organizations != (_NODES,):
+            return "subject organization is not system:nodes"
+        if not asked.name.startswith(_NODE):
+            return "subject common name does not begin with system:node:"
+        if asked.others:
+            return "email and URI subject alternative names are not allowed"
+        if signer == _KUBELET and (asked.dns or asked.addresses):
+            return "DNS and IP subject alternative names are not allowed"
+        if signer == _SERVING and not (asked.dns or asked.addresses):
+            return "DNS or IP subjectAltName is required"
+        return ""
     return ""
 
 
@@ -116,12 +114,12 @@ def pem_of(request: JsonObject) -> bytes:
 
 
 # ------------------------------------------------------------------ shells
-class _Requests(Controller):
+class _Requests(SimulatedController):
     def wire(self) -> None:
         """Requests."""
         self.informers.on(SIGNING_REQUESTS, self._changed)
 
-    def _changed(self, event: Event) -> None:
+    def _changed(self, event: StoreEvent) -> None:
         if event.new is not None and not deleting(event.new):
             self.queue.add(event.key)
 
@@ -132,7 +130,7 @@ class SigningController(_Requests):
     name = "certificatesigningrequest-signing"
 
     async def reconcile(self, key: str) -> float | None:
-        """See `Controller`."""
+        """See `SimulatedController`."""
         request = self.informers.get(key)
         if request is None or request["spec"].get("signerName") not in _SIGNERS:
             return None
@@ -140,14 +138,14 @@ class SigningController(_Requests):
         if not is_true(conditions, "Approved") or is_true(conditions, "Failed") or status.get("certificate"):
             return None
         spec = request["spec"]
-        why = refusal(spec["signerName"], Asked.read(pem_of(request)), spec.get("usages") or ())
-        if why:
-            changed = with_decision(request, "Failed", "SignerValidationFailure", why, self.context.now())
+        reason = refusal(spec["signerName"], RequestedCertificate.read(pem_of(request)), spec.get("usages") or ())
+        if reason:
+            changed = with_decision(request, "Failed", "SignerValidationFailure", reason, self.context.now())
         else:
             certificate = self.context.certify(pem_of(request), spec.get("usages") or (), spec.get("expirationSeconds"))
-            shown = base64.b64encode(certificate).decode()
-            changed = with_status(request, {**status, "certificate": shown})
-        await self.write([Update(SIGNING_REQUESTS, changed, "status")])
+            encoded = base64.b64encode(certificate).decode()
+            changed = with_status(request, {**status, "certificate": encoded})
+        await self.write([UpdateWrite(SIGNING_REQUESTS, changed, "status")])
         return None
 
 
@@ -157,14 +155,14 @@ class ApprovingController(_Requests):
     name = "certificatesigningrequest-approving"
 
     async def reconcile(self, key: str) -> float | None:
-        """See `Controller`."""
+        """See `SimulatedController`."""
         request = self.informers.get(key)
         if request is None or decided(request) or request["spec"].get("signerName") != _KUBELET:
             return None
-        asked, spec = Asked.read(pem_of(request)), request["spec"]
-        if refusal(_KUBELET, asked, spec.get("usages") or ()):
+        attributes, spec = RequestedCertificate.read(pem_of(request)), request["spec"]
+        if refusal(_KUBELET, attributes, spec.get("usages") or ()):
             return None
-        own = asked.name == spec.get("username")
+        own = attributes.name == spec.get("username")
         for part, text, fits in (
             ("selfnodeclient", "self kubelet client", own),
             ("nodeclient", "kubelet client", True),
@@ -172,7 +170,7 @@ class ApprovingController(_Requests):
             if fits and await self._may(spec, part):
                 message = f"Auto approving {text} certificate after SubjectAccessReview."
                 changed = with_decision(request, "Approved", "AutoApproved", message, self.context.now())
-                await self.write([Update(SIGNING_REQUESTS, changed, "approval")])
+                await self.write([UpdateWrite(SIGNING_REQUESTS, changed, "approval")])
                 return None
         return None
 
@@ -199,10 +197,10 @@ class CleaningController(_Requests):
     name = "certificatesigningrequest-cleaner"
 
     async def reconcile(self, key: str) -> float | None:
-        """See `Controller`."""
+        """See `SimulatedController`."""
         request = self.informers.get(key)
-        left = None if request is None else seconds_left(request, self.context.now())
-        if request is None or left is None or left > 0:
-            return left
-        await self.write([Delete(SIGNING_REQUESTS, request)])
+        remaining = None if request is None else seconds_left(request, self.context.now())
+        if request is None or remaining is None or remaining > 0:
+            return remaining
+        await self.write([DeleteWrite(SIGNING_REQUESTS, request)])
         return None

@@ -1,18 +1,16 @@
-"""Writes of controllers, as requests that never leave the process: whatever holds for clients holds for them."""
+"""In-process client of the simulated controllers; requests pass admission and validation like any other."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
-from envtest.controllers.writes import Create, Delete, Patch, Update, Write
+from envtest.controllers.writes import CreateWrite, DeleteWrite, PatchWrite, UpdateWrite, Write
 from opsdk.apiserver.server import Server
 from opsdk.errors import ServiceUnavailableError, api_error_from_status
 from opsdk.http.asgi_types import Message
 from opsdk.http.server.request import HttpRequest, Query
 from opsdk.http.server.response import CutResponse, HttpResponse, StreamResponse
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _JSON = "application/json"
 _MERGE = "application/merge-patch+json"
@@ -40,15 +38,15 @@ class InProcessClient:
         resource, meta = wanted.resource, wanted.obj["metadata"]
         namespace, name = meta.get("namespace", ""), meta.get("name", "")
         match wanted:
-            case Create(obj=obj, subresource=subresource):
+            case CreateWrite(obj=obj, subresource=subresource):
                 path = resource.path(namespace, name if subresource else "", subresource)
                 return await self.send("POST", path, obj)
-            case Update(obj=obj, subresource=subresource):
+            case UpdateWrite(obj=obj, subresource=subresource):
                 return await self.send("PUT", resource.path(namespace, name, subresource), obj)
-            case Patch(patch=patch, subresource=subresource):
+            case PatchWrite(patch=patch, subresource=subresource):
                 media = _STRATEGIC if wanted.strategic else _MERGE
                 return await self.send("PATCH", resource.path(namespace, name, subresource), patch, media=media)
-            case Delete():
+            case DeleteWrite():
                 return await self.send("DELETE", resource.path(namespace, name), _options(wanted))
 
     async def send(self, method: str, path: str, body: JsonObject | None = None, *, media: str = _JSON) -> JsonObject:
@@ -65,8 +63,8 @@ class InProcessClient:
         answer = _decoded(await _whole(response), response.status)
         if response.status >= 400:
             raise api_error_from_status(answer, code=response.status)
-        found: JsonObject = answer
-        return found
+        decoded: JsonObject = answer
+        return decoded
 
 
 async def _whole(response: HttpResponse) -> bytes:
@@ -76,7 +74,7 @@ async def _whole(response: HttpResponse) -> bytes:
     return response.body
 
 
-def _decoded(body: bytes, status: int) -> Any:
+def _decoded(body: bytes, status: int) -> JsonValue:
     """The object; refusals may be plain text."""
     try:
         return msgspec.json.decode(body)
@@ -86,11 +84,11 @@ def _decoded(body: bytes, status: int) -> Any:
         return {"kind": "Status", "status": "Failure", "message": body.decode(errors="replace").strip(), "code": status}
 
 
-def _options(wanted: Delete) -> JsonObject:
-    made: JsonObject = {
+def _options(wanted: DeleteWrite) -> JsonObject:
+    options: JsonObject = {
         "kind": "DeleteOptions",
         "apiVersion": "v1",
         "propagationPolicy": wanted.propagation,
         "preconditions": {"uid": wanted.obj["metadata"]["uid"]},
     }
-    return made if wanted.grace is None else {**made, "gracePeriodSeconds": wanted.grace}
+    return options if wanted.grace is None else {**options, "gracePeriodSeconds": wanted.grace}

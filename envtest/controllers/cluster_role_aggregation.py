@@ -1,12 +1,15 @@
-"""Cluster roles that are made of others: ``clusterrole-aggregation``."""
+"""``clusterrole-aggregation``: fill in the rules of aggregated ClusterRoles.
+
+Upstream: pkg/controller/clusterroleaggregation (v1.36)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from envtest.controllers.controller import Controller
-from envtest.controllers.reflector import Event
-from envtest.controllers.writes import CLUSTER_ROLES, Update
+from envtest.controllers.controller import SimulatedController
+from envtest.controllers.reflector import StoreEvent
+from envtest.controllers.writes import CLUSTER_ROLES, UpdateWrite
 from envtest.groups.common.label_selectors import selects
 from opsdk.structured_merge.value import JsonObject
 
@@ -14,17 +17,17 @@ from opsdk.structured_merge.value import JsonObject
 # ------------------------------------------------------------------ core
 def selectors_of(role: JsonObject) -> list[JsonObject]:
     """Whose rules a role gathers; nothing for roles with rules of their own."""
-    found: list[JsonObject] = (role.get("aggregationRule") or {}).get("clusterRoleSelectors") or []
-    return found
+    selectors: list[JsonObject] = (role.get("aggregationRule") or {}).get("clusterRoleSelectors") or []
+    return selectors
 
 
 def gathered(role: JsonObject, others: Iterable[JsonObject]) -> list[JsonObject]:
     """The rules that a role should have: each once, selector by selector, in the order of the roles' names."""
     own = role["metadata"]["name"]
-    named = sorted((o for o in others if o["metadata"]["name"] != own), key=lambda o: str(o["metadata"]["name"]))
+    roles = sorted((o for o in others if o["metadata"]["name"] != own), key=lambda o: str(o["metadata"]["name"]))
     rules: list[JsonObject] = []
     for selector in selectors_of(role):
-        chosen = (o for o in named if selects(selector, o["metadata"].get("labels") or {}))
+        chosen = (o for o in roles if selects(selector, o["metadata"].get("labels") or {}))
         for rule in (rule for other in chosen for rule in other.get("rules") or ()):
             if rule not in rules:
                 rules.append(rule)
@@ -32,7 +35,7 @@ def gathered(role: JsonObject, others: Iterable[JsonObject]) -> list[JsonObject]
 
 
 # ------------------------------------------------------------------ shell
-class ClusterRoleController(Controller):
+class ClusterRoleController(SimulatedController):
     """Keeps the rules of roles with an ``aggregationRule``."""
 
     name = "clusterrole-aggregation"
@@ -41,17 +44,17 @@ class ClusterRoleController(Controller):
         """Any role may be part of any other."""
         self.informers.on(CLUSTER_ROLES, self._changed)
 
-    def _changed(self, _: Event) -> None:
+    def _changed(self, _: StoreEvent) -> None:
         for key, role in self.informers.all(CLUSTER_ROLES).items():
             if selectors_of(role):
                 self.queue.add(key)
 
     async def reconcile(self, key: str) -> float | None:
-        """See `Controller`."""
+        """See `SimulatedController`."""
         role = self.informers.get(key)
         if role is None or not selectors_of(role):
             return None
         rules = gathered(role, self.informers.all(CLUSTER_ROLES).values())
         if rules != (role.get("rules") or []):
-            await self.context.api.write(Update(CLUSTER_ROLES, {**role, "rules": rules}))
+            await self.context.api.write(UpdateWrite(CLUSTER_ROLES, {**role, "rules": rules}))
         return None

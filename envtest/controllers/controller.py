@@ -1,4 +1,4 @@
-"""The runner that all simulated controllers share: a queue of keys and a worker for each."""
+"""The runner of the simulated controllers: one key queue and one worker per controller."""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from envtest.controllers.client import InProcessClient
 from envtest.controllers.event_recorder import Recorder
-from envtest.controllers.reflector import Event, SharedInformers
+from envtest.controllers.reflector import SharedInformers, StoreEvent
 from envtest.controllers.stages import Stage
-from envtest.controllers.writes import Delete, Patch, PendingEvent, Write, Writes
+from envtest.controllers.writes import DeleteWrite, PatchWrite, PendingEvent, Write, Writes
 from opsdk.aio.clock import Clock
 from opsdk.aio.tasks import TaskOwner
 from opsdk.errors import AlreadyExistsError, ApiError, ConflictError, ForbiddenError, NotFoundError
 from opsdk.queue.rate_limiters import ItemExponentialFailureRateLimiter
 from opsdk.queue.work_queue import ShutDownError, WorkQueue
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _LOG = logging.getLogger("envtest.controllers")
 _EXPECTED = (ConflictError, NotFoundError, AlreadyExistsError)
@@ -28,7 +27,7 @@ _LONGEST_WAIT = 30.0
 """Seconds between tries of what keeps failing: a test that repairs the cause should not wait for minutes."""
 
 
-Sign = Callable[[Mapping[str, Any]], str]
+Sign = Callable[[Mapping[str, JsonValue]], str]
 """Makes a token of claims."""
 
 
@@ -45,7 +44,7 @@ def no_authority(_: bytes, __: Sequence[str], ___: int | None) -> bytes:
     return b""
 
 
-def _no_signature(_: Mapping[str, Any]) -> str:
+def _no_signature(_: Mapping[str, JsonValue]) -> str:
     return ""
 
 
@@ -75,7 +74,7 @@ class ControllerContext:
         return self.clock.wall()
 
 
-class Controller(ABC):
+class SimulatedController(ABC):
     """One simulated controller; subclasses say what they watch and what they do about a key.
 
     Attributes:
@@ -113,24 +112,24 @@ class Controller(ABC):
         """The objects went back to an earlier state: forget what was remembered beside them."""
 
     # -------------------------------------------------------------- for subclasses
-    def add(self, event: Event) -> None:
+    def add(self, event: StoreEvent) -> None:
         """Look at the object of an event."""
         self.queue.add(event.key)
 
     async def write(self, writes: Writes) -> None:
         """Carry them out in order; what is to be patched or deleted may be gone."""
-        for wanted in writes:
-            if isinstance(wanted, PendingEvent):
-                await self.events.tell(wanted)
+        for write in writes:
+            if isinstance(write, PendingEvent):
+                await self.events.tell(write)
             else:
-                await self.write_one(wanted)
+                await self.write_one(write)
 
     async def write_one(self, wanted: Write) -> JsonObject | None:
         """Carry out one write and tell of it; the object, None where it was gone already."""
         try:
-            made = await self.context.api.write(wanted)
+            written = await self.context.api.write(wanted)
         except NotFoundError:
-            if not isinstance(wanted, Delete | Patch):
+            if not isinstance(wanted, DeleteWrite | PatchWrite):
                 raise
             return None
         except ApiError as error:
@@ -139,14 +138,16 @@ class Controller(ABC):
                 await self.events.tell(wanted.failure, error=error.message)
             raise
         if wanted.note is not None:
-            await self.events.tell(wanted.note, name=(made.get("metadata") or wanted.obj["metadata"]).get("name", ""))
-        return made
+            await self.events.tell(
+                wanted.note, name=(written.get("metadata") or wanted.obj["metadata"]).get("name", "")
+            )
+        return written
 
 
 class Runner:
     """Runs controllers until it is closed."""
 
-    def __init__(self, context: ControllerContext, controllers: Sequence[Controller]) -> None:
+    def __init__(self, context: ControllerContext, controllers: Sequence[SimulatedController]) -> None:
         self.context = context
         self.controllers = list(controllers)
         self._tasks = TaskOwner("controllers", on_error=_report)
@@ -178,36 +179,33 @@ class Runner:
         self.context.informers.stop()
         await self._tasks.aclose()
 
-    async def _work(self, controller: Controller) -> None:
+    async def _work(self, controller: SimulatedController) -> None:
         while True:
             try:
                 key = (await controller.queue.get()).item
             except ShutDownError:
                 return
             try:
-                await self._step(controller, key)
+                queue = controller.queue
+                try:
+                    await self.context.informers.catch_up()
+                    after = await controller.reconcile(key)
+                except ApiError as error:
+                    wait = queue.add_rate_limited(key)
+                    expected = isinstance(error, _EXPECTED) or _ending(error) or error is controller.told
+                    level = logging.DEBUG if expected else logging.WARNING
+                    _LOG.log(level, "%s: %s: %r; again in %.3f s", controller.name, key, error, wait)
+                except Exception:  # noqa: BLE001 - logged and tried again; one bad object must not stop the cluster
+                    wait = queue.add_rate_limited(key)
+                    _LOG.exception("%s: %s; again in %.3f s", controller.name, key, wait)
+                else:
+                    queue.forget(key)
+                    if after is not None:
+                        queue.add(key, after=after)
             finally:
                 controller.queue.done(key)
             # Requests in this process hardly ever suspend: let the others have their turn.
             await asyncio.sleep(0)
-
-    async def _step(self, controller: Controller, key: str) -> None:
-        queue = controller.queue
-        try:
-            await self.context.informers.catch_up()
-            after = await controller.reconcile(key)
-        except ApiError as error:
-            wait = queue.add_rate_limited(key)
-            expected = isinstance(error, _EXPECTED) or _ending(error) or error is controller.told
-            level = logging.DEBUG if expected else logging.WARNING
-            _LOG.log(level, "%s: %s: %r; again in %.3f s", controller.name, key, error, wait)
-        except Exception:  # noqa: BLE001 - logged and tried again; one bad object must not stop the cluster
-            wait = queue.add_rate_limited(key)
-            _LOG.exception("%s: %s; again in %.3f s", controller.name, key, wait)
-        else:
-            queue.forget(key)
-            if after is not None:
-                queue.add(key, after=after)
 
 
 def _ending(error: ApiError) -> bool:

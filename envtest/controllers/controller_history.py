@@ -1,4 +1,7 @@
-"""ControllerRevisions: the templates that stateful and daemon sets have had. Pure."""
+"""ControllerRevisions: the template history of StatefulSets and DaemonSets. Pure.
+
+Upstream: pkg/controller/history/controller_history.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from collections.abc import Collection, Sequence
 
 from envtest.controllers.objects import owner_reference
 from envtest.controllers.rollout import template_hash
-from envtest.controllers.writes import REVISIONS, Create, Delete, Patch, Write
+from envtest.controllers.writes import REVISIONS, CreateWrite, DeleteWrite, PatchWrite, Write
 from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.structured_merge.value import JsonObject
 
@@ -16,16 +19,16 @@ _OF_STATEFUL_SETS = "controller.kubernetes.io/hash"
 
 def known_for(owner: JsonObject, revisions: Sequence[JsonObject]) -> JsonObject | None:
     """The latest revision that keeps an owner's present template."""
-    wanted = data_of(owner)
-    found = [r for r in revisions if r.get("data") == wanted]
-    return max(found, key=lambda r: int(r.get("revision", 0)), default=None)
+    data = data_of(owner)
+    matching = [r for r in revisions if r.get("data") == data]
+    return max(matching, key=lambda r: int(r.get("revision", 0)), default=None)
 
 
 def name_for(owner: JsonObject, revisions: Sequence[JsonObject] = ()) -> str:
     """The name of the revision of an owner's present template, there or to be made."""
-    known = known_for(owner, revisions)
-    if known is not None:
-        return str(known["metadata"]["name"])
+    existing = known_for(owner, revisions)
+    if existing is not None:
+        return str(existing["metadata"]["name"])
     taken = {r["metadata"]["name"] for r in revisions}
     collisions = int((owner.get("status") or {}).get("collisionCount") or 0)
     while True:
@@ -50,11 +53,11 @@ def template_of(revision: JsonObject) -> JsonObject:
 def keep(owner: JsonObject, revisions: Sequence[JsonObject]) -> list[Write]:
     """The write that records the present template as the latest, where it is not."""
     latest = max((r.get("revision", 0) for r in revisions), default=0)
-    known = known_for(owner, revisions)
-    if known is None:
-        return [Create(REVISIONS, _new(owner, name_for(owner, revisions), latest + 1))]
-    if known.get("revision", 0) < latest:
-        return [Patch(REVISIONS, known, {"revision": latest + 1})]
+    existing = known_for(owner, revisions)
+    if existing is None:
+        return [CreateWrite(REVISIONS, _new(owner, name_for(owner, revisions), latest + 1))]
+    if existing.get("revision", 0) < latest:
+        return [PatchWrite(REVISIONS, existing, {"revision": latest + 1})]
     return []
 
 
@@ -62,18 +65,18 @@ def _new(owner: JsonObject, name: str, number: int) -> JsonObject:
     meta = owner["metadata"]
     labels = dict((owner["spec"]["template"].get("metadata") or {}).get("labels") or {})
     labels[_OF_STATEFUL_SETS if owner["kind"] == "StatefulSet" else HASH] = name.rpartition("-")[2]
-    made: JsonObject = {
+    revision: JsonObject = {
         "name": name,
         "namespace": meta["namespace"],
         "labels": labels,
         "ownerReferences": [owner_reference(owner)],
     }
     if meta.get("annotations"):
-        made["annotations"] = dict(meta["annotations"])
+        revision["annotations"] = dict(meta["annotations"])
     return {
         "kind": "ControllerRevision",
         "apiVersion": "apps/v1",
-        "metadata": made,
+        "metadata": revision,
         "revision": number,
         "data": data_of(owner),
     }
@@ -84,4 +87,4 @@ def surplus(owner: JsonObject, revisions: Sequence[JsonObject], used: Collection
     limit = owner["spec"].get("revisionHistoryLimit", 10)
     idle = [r for r in revisions if r["metadata"]["name"] not in used]
     idle.sort(key=lambda r: r.get("revision", 0))
-    return [Delete(REVISIONS, r) for r in idle[: max(len(idle) - limit, 0)]]
+    return [DeleteWrite(REVISIONS, r) for r in idle[: max(len(idle) - limit, 0)]]

@@ -1,4 +1,7 @@
-"""Cron jobs: a job for each time of their schedule, and only so many finished ones kept."""
+"""CronJobs: create a Job per schedule time and enforce the history limits.
+
+Upstream: pkg/controller/cronjob (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from envtest.controllers.controller import Controller
+from envtest.controllers.controller import SimulatedController
 from envtest.controllers.job import is_finished
 from envtest.controllers.objects import (
     conditions_of,
@@ -21,8 +24,8 @@ from envtest.controllers.objects import (
     stamp,
     with_status,
 )
-from envtest.controllers.reflector import Event
-from envtest.controllers.writes import CRON_JOBS, JOBS, Create, Delete, PendingEvent, Update, Write
+from envtest.controllers.reflector import StoreEvent
+from envtest.controllers.writes import CRON_JOBS, JOBS, CreateWrite, DeleteWrite, PendingEvent, UpdateWrite, Write
 from envtest.groups.batch.cron_schedule import Schedule, ScheduleError, parse
 from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.errors import AlreadyExistsError
@@ -39,7 +42,7 @@ _WINDOWS = (timedelta(minutes=1), timedelta(hours=1), timedelta(days=1), timedel
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class DueJob:
     """A job to begin, and the time that it is for."""
 
     job: JsonObject
@@ -52,11 +55,11 @@ class CronPlan:
 
     writes: Sequence[Write | PendingEvent]
     again: float | None
-    due: Due | None
+    due: DueJob | None
 
 
 @dataclass(slots=True)
-class View:
+class CronJobView:
     """What a decision is made of: a cron job and its jobs. `writes` and `status` grow."""
 
     owner: JsonObject
@@ -76,15 +79,15 @@ class View:
 
     def forget(self, uids: Collection[str | None]) -> None:
         """These are not active."""
-        left = [r for r in self.active if r.get("uid") not in uids]
+        remaining = [r for r in self.active if r.get("uid") not in uids]
         self.status.pop("active", None)
-        if left:
-            self.status["active"] = left
+        if remaining:
+            self.status["active"] = remaining
 
 
 # ------------------------------------------------------------------ core: times
 @dataclass(frozen=True, slots=True)
-class Times:
+class ZonedSchedule:
     """A schedule in a time zone; times are UTC."""
 
     schedule: Schedule
@@ -98,13 +101,13 @@ class Times:
         when = when.replace(microsecond=0)
         while True:
             offset = self._offset(when)
-            shown = self.schedule.next((when + offset).replace(tzinfo=None))
-            if shown is None:
+            local_time = self.schedule.next((when + offset).replace(tzinfo=None))
+            if local_time is None:
                 return None
-            found = (shown - offset).replace(tzinfo=UTC)
-            change = self._change(when, found, offset)
+            timestamp = (local_time - offset).replace(tzinfo=UTC)
+            change = self._change(when, timestamp, offset)
             if change is None:
-                return found
+                return timestamp
             # The clock was set first: go on from there, and what it shows at that very moment counts.
             if self.shows(change):
                 return change
@@ -143,24 +146,24 @@ class Times:
             return since + timedelta(seconds=passed * self.schedule.period) if passed > 0 else None
         starts = [max(since, now - w) for w in _WINDOWS] + [since]
         for start in starts:
-            last, found = None, self.after(start)
-            while found is not None and found <= now:
-                last, found = found, self.after(found)
+            last, upcoming = None, self.after(start)
+            while upcoming is not None and upcoming <= now:
+                last, upcoming = upcoming, self.after(upcoming)
             if last is not None or start == since:
                 return last
         return None
 
     def many_missed(self, since: datetime, latest: datetime) -> bool:
         """Whether so many times have passed that something is wrong."""
-        at: datetime | None = since
+        timestamp: datetime | None = since
         for _ in range(_MANY):
-            at = self.after(at) if at is not None else None
-            if at is None or at > latest:
+            timestamp = self.after(timestamp) if timestamp is not None else None
+            if timestamp is None or timestamp > latest:
                 return False
         return True
 
 
-def times_of(owner: JsonObject) -> Times | PendingEvent:
+def times_of(owner: JsonObject) -> ZonedSchedule | PendingEvent:
     """Its schedule, or what is to be told where there is none to be understood."""
     spec = owner["spec"]
     name, text = spec.get("timeZone"), spec.get("schedule", "")
@@ -169,7 +172,7 @@ def times_of(owner: JsonObject) -> Times | PendingEvent:
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
         return PendingEvent(owner, "UnknownTimeZone", f'invalid timeZone: "{name}": {error}', warning=True)
     try:
-        return Times(parse(text), zone)
+        return ZonedSchedule(parse(text), zone)
     except ScheduleError as error:
         return PendingEvent(owner, "UnparseableSchedule", f'unparseable schedule: "{text}" : {error}', warning=True)
 
@@ -184,17 +187,36 @@ def _earliest(owner: JsonObject, status: JsonObject, now: datetime) -> datetime:
 # ------------------------------------------------------------------ core
 def plan(owner: JsonObject, jobs: Sequence[JsonObject], now: datetime) -> CronPlan:
     """One step of a cron job: note what became of its jobs, tidy up, begin the next."""
-    view = View(owner, sorted(jobs, key=_began), now, copy_tree(owner.get("status") or {}))
-    _note(view)
+    view = CronJobView(owner, sorted(jobs, key=_began), now, copy_tree(owner.get("status") or {}))
+    # Active are the jobs that it began and that go on; the last success is remembered.
+    uids = {r.get("uid") for r in view.active}
+    gone = {r.get("uid"): r for r in view.active}
+    for job in view.jobs:
+        uid, name = job["metadata"]["uid"], job["metadata"]["name"]
+        gone.pop(uid, None)
+        if is_finished(job):
+            if uid in uids:
+                kind = "Complete" if is_true(conditions_of(job), "Complete") else "Failed"
+                view.tell("SawCompletedJob", f"Saw completed job: {name}, condition: {kind}")
+                view.forget({uid})
+            ended = (job.get("status") or {}).get("completionTime")
+            if ended and is_true(conditions_of(job), "Complete"):
+                view.status["lastSuccessfulTime"] = max(view.status.get("lastSuccessfulTime") or "", ended)
+        elif uid not in uids:
+            text = f"Saw a job that the controller did not create or forgot: {name}"
+            view.tell("UnexpectedJob", text, warning=True)
+    for reference in gone.values():
+        view.tell("MissingJob", f"Active job went missing: {reference.get('name')}")
+    view.forget(gone.keys())
     due, again = _due(view) if not deleting(owner) else (None, None)
     if not deleting(owner):
         _tidy(view)
     if view.status != (owner.get("status") or {}):
-        view.writes.append(Update(CRON_JOBS, with_status(owner, view.status), "status"))
+        view.writes.append(UpdateWrite(CRON_JOBS, with_status(owner, view.status), "status"))
     return CronPlan(view.writes, again, due)
 
 
-def _due(view: View) -> tuple[Due | None, float | None]:
+def _due(view: CronJobView) -> tuple[DueJob | None, float | None]:
     """The job to begin, and the seconds until the time after."""
     times = times_of(view.owner)
     if isinstance(times, PendingEvent):
@@ -211,7 +233,7 @@ def _due(view: View) -> tuple[Due | None, float | None]:
         return None, again
     if times.many_missed(since, latest):
         view.tell("TooManyMissedTimes", _TOO_MANY, warning=True)
-    return Due(job_for(view.owner, latest, times.zone), latest), again
+    return DueJob(job_for(view.owner, latest, times.zone), latest), again
 
 
 def _began(job: JsonObject) -> tuple[str, str]:
@@ -219,40 +241,13 @@ def _began(job: JsonObject) -> tuple[str, str]:
     return (str(started), job["metadata"]["name"])
 
 
-def _note(view: View) -> None:
-    """Active are the jobs that it began and that go on; the last success is remembered."""
-    known = {r.get("uid") for r in view.active}
-    gone = {r.get("uid"): r for r in view.active}
-    for job in view.jobs:
-        uid, name = job["metadata"]["uid"], job["metadata"]["name"]
-        gone.pop(uid, None)
-        if is_finished(job):
-            if uid in known:
-                kind = "Complete" if is_true(conditions_of(job), "Complete") else "Failed"
-                view.tell("SawCompletedJob", f"Saw completed job: {name}, condition: {kind}")
-                view.forget({uid})
-            _remember_success(view, job)
-        elif uid not in known:
-            text = f"Saw a job that the controller did not create or forgot: {name}"
-            view.tell("UnexpectedJob", text, warning=True)
-    for reference in gone.values():
-        view.tell("MissingJob", f"Active job went missing: {reference.get('name')}")
-    view.forget(gone.keys())
-
-
-def _remember_success(view: View, job: JsonObject) -> None:
-    ended = (job.get("status") or {}).get("completionTime")
-    if ended and is_true(conditions_of(job), "Complete"):
-        view.status["lastSuccessfulTime"] = max(view.status.get("lastSuccessfulTime") or "", ended)
-
-
-def _may_begin(view: View, due: datetime) -> bool:
+def _may_begin(view: CronJobView, due: datetime) -> bool:
     """Whether it is not too late, not done already, and the others allow it; those that are to be replaced go."""
     spec = view.owner["spec"]
     limit = spec.get("startingDeadlineSeconds")
     if limit is not None and due + timedelta(seconds=limit) < view.now:
-        shown = due.strftime("%a, %d %b %Y %H:%M:%S +0000")
-        view.tell("MissSchedule", f"Missed scheduled time to start a job: {shown}", warning=True)
+        timestamp = due.strftime("%a, %d %b %Y %H:%M:%S +0000")
+        view.tell("MissSchedule", f"Missed scheduled time to start a job: {timestamp}", warning=True)
         return False
     name = job_name(view.owner, due)
     if stamp(due) == view.status.get("lastScheduleTime") or any(r.get("name") == name for r in view.active):
@@ -268,33 +263,34 @@ def _may_begin(view: View, due: datetime) -> bool:
     return True
 
 
-def started(owner: JsonObject, job: JsonObject, due: datetime) -> Update:
+def started(owner: JsonObject, job: JsonObject, due: datetime) -> UpdateWrite:
     """The write that remembers a job that was begun; `owner` as it is after the other writes."""
     status = copy_tree(owner.get("status") or {})
     status["lastScheduleTime"] = stamp(due)
     if not is_finished(job) and all(r.get("uid") != job["metadata"]["uid"] for r in status.get("active") or ()):
-        status["active"] = [*(status.get("active") or ()), _reference(job)]
-    return Update(CRON_JOBS, with_status(owner, status), "status")
+        reference = {k: job["metadata"][k] for k in ("namespace", "name", "uid", "resourceVersion")}
+        status["active"] = [*(status.get("active") or ()), {"kind": "Job", "apiVersion": "batch/v1", **reference}]
+    return UpdateWrite(CRON_JOBS, with_status(owner, status), "status")
 
 
-def _drop(view: View, jobs: Sequence[JsonObject]) -> None:
+def _drop(view: CronJobView, jobs: Sequence[JsonObject]) -> None:
     for job in jobs:
         if not deleting(job):
             failure = PendingEvent(view.owner, "FailedDelete", "Deleted job: {error}", warning=True)
             done = PendingEvent(view.owner, "SuccessfulDelete", f"Deleted job {job['metadata']['name']}")
-            view.writes.append(Delete(JOBS, job, note=done, failure=failure))
+            view.writes.append(DeleteWrite(JOBS, job, note=done, failure=failure))
     view.forget({j["metadata"]["uid"] for j in jobs})
 
 
-def _tidy(view: View) -> None:
+def _tidy(view: CronJobView) -> None:
     """Finished jobs beyond the limits go, those that began first."""
     spec = view.owner["spec"]
     for kind, limit in (("Complete", "successfulJobsHistoryLimit"), ("Failed", "failedJobsHistoryLimit")):
-        kept = spec.get(limit)
-        if kept is None:
+        history_limit = spec.get(limit)
+        if history_limit is None:
             continue
         ended = [j for j in view.jobs if is_true(conditions_of(j), kind) and not deleting(j)]
-        _drop(view, ended[: max(len(ended) - kept, 0)])
+        _drop(view, ended[: max(len(ended) - history_limit, 0)])
 
 
 def job_name(owner: JsonObject, due: datetime) -> str:
@@ -307,24 +303,19 @@ def job_for(owner: JsonObject, due: datetime, zone: ZoneInfo) -> JsonObject:
     template = owner["spec"]["jobTemplate"]
     meta = template.get("metadata") or {}
     local = due.astimezone(zone).isoformat() if owner["spec"].get("timeZone") else stamp(due)
-    made: JsonObject = {
+    job: JsonObject = {
         "name": job_name(owner, due),
         "namespace": owner["metadata"]["namespace"],
         "annotations": {**(meta.get("annotations") or {}), SCHEDULED: local.replace("+00:00", "Z")},
         "ownerReferences": [owner_reference(owner)],
     }
     if meta.get("labels"):
-        made["labels"] = dict(meta["labels"])
-    return {"kind": "Job", "apiVersion": "batch/v1", "metadata": made, "spec": copy_tree(template.get("spec") or {})}
-
-
-def _reference(job: JsonObject) -> JsonObject:
-    named = {k: job["metadata"][k] for k in ("namespace", "name", "uid", "resourceVersion")}
-    return {"kind": "Job", "apiVersion": "batch/v1", **named}
+        job["labels"] = dict(meta["labels"])
+    return {"kind": "Job", "apiVersion": "batch/v1", "metadata": job, "spec": copy_tree(template.get("spec") or {})}
 
 
 # ------------------------------------------------------------------ shell
-class CronJobController(Controller):
+class CronJobController(SimulatedController):
     """``cronjob``."""
 
     name = "cronjob"
@@ -334,36 +325,34 @@ class CronJobController(Controller):
         self.informers.on(CRON_JOBS, self.add)
         self.informers.on(JOBS, self._job)
 
-    def _job(self, event: Event) -> None:
+    def _job(self, event: StoreEvent) -> None:
         for obj in (event.old, event.new):
             owner = None if obj is None else controller_of(obj)
             if obj is not None and owner is not None and owner.get("kind") == CRON_JOBS.kind:
                 self.queue.add(CRON_JOBS.key(obj["metadata"]["namespace"], owner["name"]))
 
     async def reconcile(self, key: str) -> float | None:
-        """See `Controller`."""
+        """See `SimulatedController`."""
         owner = self.informers.get(key)
         if owner is None:
             return None
-        found = self.informers.dependents(owner["metadata"]["uid"], JOBS.prefix)
-        made = plan(owner, [j for j in found if controlled_by(j, owner)], self.context.now())
-        await self.write(made.writes)
-        if made.due is not None:
-            await self._begin(key, owner, made.due)
-        return made.again
-
-    async def _begin(self, key: str, owner: JsonObject, due: Due) -> None:
-        done = PendingEvent(owner, "SuccessfulCreate", f"Created job {due.job['metadata']['name']}")
-        failure = PendingEvent(owner, "FailedCreate", "Error creating job: {error}", warning=True)
-        job: JsonObject | None
-        try:
-            job = await self.write_one(Create(JOBS, due.job, note=done, failure=failure))
-        except AlreadyExistsError:
-            # It was made by a step that got no further; somebody else's is not ours.
-            job = self.informers.get(JOBS.key(owner["metadata"]["namespace"], due.job["metadata"]["name"]))
-            if job is None or not controlled_by(job, owner):
-                raise
-        await self.informers.catch_up()
-        now = self.informers.get(key)
-        if job is not None and now is not None:
-            await self.write([started(now, job, due.at)])
+        jobs = self.informers.dependents(owner["metadata"]["uid"], JOBS.prefix)
+        result = plan(owner, [j for j in jobs if controlled_by(j, owner)], self.context.now())
+        await self.write(result.writes)
+        if result.due is not None:
+            due = result.due
+            done = PendingEvent(owner, "SuccessfulCreate", f"Created job {due.job['metadata']['name']}")
+            failure = PendingEvent(owner, "FailedCreate", "Error creating job: {error}", warning=True)
+            job: JsonObject | None
+            try:
+                job = await self.write_one(CreateWrite(JOBS, due.job, note=done, failure=failure))
+            except AlreadyExistsError:
+                # It was made by a step that got no further; somebody else's is not ours.
+                job = self.informers.get(JOBS.key(owner["metadata"]["namespace"], due.job["metadata"]["name"]))
+                if job is None or not controlled_by(job, owner):
+                    raise
+            await self.informers.catch_up()
+            now = self.informers.get(key)
+            if job is not None and now is not None:
+                await self.write([started(now, job, due.at)])
+        return result.again

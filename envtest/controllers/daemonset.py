@@ -1,4 +1,7 @@
-"""DaemonSets: one pod on each node that fits."""
+"""DaemonSets: run one pod on each matching node.
+
+Upstream: pkg/controller/daemon (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -17,11 +20,20 @@ from envtest.controllers.objects import (
     seconds_until_available,
     with_status,
 )
-from envtest.controllers.pod_control import Plan, PlanningController, claim, make_pod, remove_pod
-from envtest.controllers.reflector import Event
+from envtest.controllers.pod_control import PlanningController, PodPlan, claim, make_pod, remove_pod
+from envtest.controllers.reflector import StoreEvent
 from envtest.controllers.rollout import scaled
 from envtest.controllers.scheduler import NOT_READY, UNREACHABLE, UNSCHEDULABLE, repelled, taints_of, wanted_by_labels
-from envtest.controllers.writes import DAEMON_SETS, NODES, PODS, REVISIONS, Create, PendingEvent, Update, Write
+from envtest.controllers.writes import (
+    DAEMON_SETS,
+    NODES,
+    PODS,
+    REVISIONS,
+    CreateWrite,
+    PendingEvent,
+    UpdateWrite,
+    Write,
+)
 from opsdk.structured_merge.value import JsonObject
 
 _GENERATION, _OF_TEMPLATE = "pod-template-generation", "deprecated.daemonset.template.generation"
@@ -39,7 +51,7 @@ _PAUSE, _LONGEST_PAUSE = 1.0, 900.0
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class DaemonSetView:
     """What a decision is made of.
 
     The set, its pods by node, the nodes that should run one, those (`kept`) that may go on running one, its revisions;
@@ -67,8 +79,8 @@ class View:
     @property
     def unavailable(self) -> int:
         """How many nodes may be without an available pod during an update."""
-        found = scaled(_rolling(self.owner).get("maxUnavailable", 1), len(self.nodes), up=True)
-        return found if found or self.surge else 1
+        unavailable = scaled(_rolling(self.owner).get("maxUnavailable", 1), len(self.nodes), up=True)
+        return unavailable if unavailable or self.surge else 1
 
     def current(self, pod: JsonObject) -> bool:
         """Whether a pod is of the present template."""
@@ -89,12 +101,8 @@ class View:
 
 
 def _rolling(owner: JsonObject) -> JsonObject:
-    found: JsonObject = (owner["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
-    return found
-
-
-def _rolls(owner: JsonObject) -> bool:
-    return bool((owner["spec"].get("updateStrategy") or {}).get("type", "RollingUpdate") == "RollingUpdate")
+    rolling_update: JsonObject = (owner["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
+    return rolling_update
 
 
 def node_of(pod: JsonObject) -> str:
@@ -110,10 +118,10 @@ def node_of(pod: JsonObject) -> str:
 
 def _tolerations(spec: JsonObject) -> list[JsonObject]:
     """Those of a pod's spec, and those that every pod of a daemon set has."""
-    given: list[JsonObject] = list(spec.get("tolerations") or ())
+    tolerations: list[JsonObject] = list(spec.get("tolerations") or ())
     keys = [*_TOLERATED, *([_OF_NETWORKS] if spec.get("hostNetwork") else [])]
     own = [{"key": key, "operator": "Exists", "effect": effect} for key, effect in keys]
-    return [*(t for t in given if t not in own), *own]
+    return [*(t for t in tolerations if t not in own), *own]
 
 
 def suits(owner: JsonObject, node: JsonObject) -> tuple[bool, bool]:
@@ -128,32 +136,44 @@ def suits(owner: JsonObject, node: JsonObject) -> tuple[bool, bool]:
 
 
 # ------------------------------------------------------------------ core
-def plan(view: View) -> Plan:
+def plan(view: DaemonSetView) -> PodPlan:
     """One step of a daemon set."""
     if deleting(view.owner):
-        return Plan([])
-    waits = [w for found in view.pods.values() for p in found if (w := view.wait_for(p)) is not None and w > 0]
+        return PodPlan([])
+    waits = [w for node_pods in view.pods.values() for p in node_pods if (w := view.wait_for(p)) is not None and w > 0]
     waits.extend(w for w in view.paused.values() if w > 0)
-    kept = controller_history.keep(view.owner, view.revisions)
+    revisions = controller_history.keep(view.owner, view.revisions)
     # Pods are made of a revision: it comes first.
-    writes: list[Write | PendingEvent] = [*kept, *(_manage(view) or (_roll(view) if _rolls(view.owner) else []))]
+    writes: list[Write | PendingEvent] = [
+        *revisions,
+        *(
+            _manage(view)
+            or (
+                _roll(view)
+                if bool(
+                    (view.owner["spec"].get("updateStrategy") or {}).get("type", "RollingUpdate") == "RollingUpdate"
+                )
+                else []
+            )
+        ),
+    ]
     status = count(view)
     if status != (view.owner.get("status") or {}):
-        writes.append(Update(DAEMON_SETS, with_status(view.owner, status), "status"))
+        writes.append(UpdateWrite(DAEMON_SETS, with_status(view.owner, status), "status"))
     hashes = {
         (p["metadata"].get("labels") or {}).get(controller_history.HASH, "") for f in view.pods.values() for p in f
     }
     used = {f"{view.owner['metadata']['name']}-{h}" for h in (*hashes, view.digest)}
     writes.extend(controller_history.surplus(view.owner, view.revisions, used))
-    return Plan(writes, min(waits, default=None))
+    return PodPlan(writes, min(waits, default=None))
 
 
-def _manage(view: View) -> list[Write | PendingEvent]:
+def _manage(view: DaemonSetView) -> list[Write | PendingEvent]:
     """Pods where they are missing; none where they do not belong, no second ones, no finished ones."""
     empty = (n for n in view.nodes if not view.pods.get(n))
     writes: list[Write | PendingEvent] = [make_pod(_new(view, n), view.owner) for n in empty]
-    for node, found in view.pods.items():
-        live = [p for p in found if not deleting(p)]
+    for node, node_pods in view.pods.items():
+        live = [p for p in node_pods if not deleting(p)]
         if node in view.nodes or node in view.kept:
             writes.extend(_tidy(view, node, live))
         else:
@@ -161,7 +181,7 @@ def _manage(view: View) -> list[Write | PendingEvent]:
     return writes
 
 
-def _tidy(view: View, node: str, live: Sequence[JsonObject]) -> list[Write | PendingEvent]:
+def _tidy(view: DaemonSetView, node: str, live: Sequence[JsonObject]) -> list[Write | PendingEvent]:
     writes: list[Write | PendingEvent] = []
     running: list[JsonObject] = []
     for pod in live:
@@ -181,7 +201,7 @@ def _tidy(view: View, node: str, live: Sequence[JsonObject]) -> list[Write | Pen
     return [*writes, *(remove_pod(p, view.owner) for p in surplus)]
 
 
-def _beyond_surge(view: View, running: Sequence[JsonObject]) -> list[JsonObject]:
+def _beyond_surge(view: DaemonSetView, running: Sequence[JsonObject]) -> list[JsonObject]:
     """One new pod and one old one may stand side by side, until the new one can do without the old one."""
     new = [p for p in running if view.current(p)]
     old = [p for p in running if not view.current(p)]
@@ -191,27 +211,24 @@ def _beyond_surge(view: View, running: Sequence[JsonObject]) -> list[JsonObject]
     return going
 
 
-def _new(view: View, node: str) -> JsonObject:
+def _new(view: DaemonSetView, node: str) -> JsonObject:
     pod = pod_from_template(view.owner["spec"]["template"], view.owner)
-    given = (view.owner["metadata"].get("annotations") or {}).get(_OF_TEMPLATE)
-    own = {controller_history.HASH: view.digest, **({_GENERATION: given} if given else {})}
+    hash_label = (view.owner["metadata"].get("annotations") or {}).get(_OF_TEMPLATE)
+    own = {controller_history.HASH: view.digest, **({_GENERATION: hash_label} if hash_label else {})}
     pod["metadata"]["labels"] = {**(pod["metadata"].get("labels") or {}), **own}
     pod["spec"]["tolerations"] = _tolerations(pod["spec"])
-    _pin(pod["spec"], node)
-    return pod
-
-
-def _pin(spec: JsonObject, node: str) -> None:
-    """The scheduler is to put it there; what else it may ask for is known to hold."""
+    # The scheduler is to put it there; what else it may ask for is known to hold.
+    spec = pod["spec"]
     affinity = spec.setdefault("affinity", {}).setdefault("nodeAffinity", {})
     fields = [{"key": "metadata.name", "operator": "In", "values": [node]}]
     required: JsonObject = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
     before: Sequence[JsonObject] = required.get("nodeSelectorTerms") or ({},)
     terms = [{**t, "matchFields": fields} for t in before]
     affinity["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": terms}
+    return pod
 
 
-def _pair(view: View, pods: Sequence[JsonObject]) -> tuple[JsonObject | None, JsonObject | None] | None:
+def _pair(view: DaemonSetView, pods: Sequence[JsonObject]) -> tuple[JsonObject | None, JsonObject | None] | None:
     """The new and the old pod of a node; None where that is not clear yet."""
     new = [p for p in pods if view.current(p)]
     old = [p for p in pods if not view.current(p)]
@@ -220,16 +237,16 @@ def _pair(view: View, pods: Sequence[JsonObject]) -> tuple[JsonObject | None, Js
     return next(iter(new), None), next(iter(old), None)
 
 
-def _roll(view: View) -> list[Write]:
+def _roll(view: DaemonSetView) -> list[Write]:
     """Old pods go, or new ones come beside them, as many at once as the strategy allows."""
-    pairs = [(node, _pair(view, found)) for node, found in view.pods.items() if found]
+    pairs = [(node, _pair(view, node_pods)) for node, node_pods in view.pods.items() if node_pods]
     return _surge(view, pairs) if view.surge else _replace(view, pairs)
 
 
 Pairs = Sequence[tuple[str, tuple[JsonObject | None, JsonObject | None] | None]]
 
 
-def _replace(view: View, pairs: Pairs) -> list[Write]:
+def _replace(view: DaemonSetView, pairs: Pairs) -> list[Write]:
     """Old pods that do not work go at once, others as long as enough nodes have an available one."""
     missing, broken, working = 0, list[JsonObject](), list[JsonObject]()
     for _, pair in pairs:
@@ -241,7 +258,7 @@ def _replace(view: View, pairs: Pairs) -> list[Write]:
     return [remove_pod(p, view.owner) for p in (*broken, *working[: max(view.unavailable - missing, 0)])]
 
 
-def _surge(view: View, pairs: Pairs) -> list[Write]:
+def _surge(view: DaemonSetView, pairs: Pairs) -> list[Write]:
     """New pods come beside old ones; where old ones do not work, at once."""
     taken, broken, working, going = 0, list[str](), list[str](), list[JsonObject]()
     for node, pair in pairs:
@@ -259,11 +276,11 @@ def _surge(view: View, pairs: Pairs) -> list[Write]:
     return [*(remove_pod(p, view.owner) for p in going), *(make_pod(_new(view, n), view.owner) for n in fresh)]
 
 
-def count(view: View) -> JsonObject:
+def count(view: DaemonSetView) -> JsonObject:
     """The status."""
     pods = [p for node in view.nodes if (p := view.on(node)) is not None]
     available = sum(view.available(p) for p in pods)
-    made = {
+    status = {
         "observedGeneration": view.owner["metadata"].get("generation", 0),
         "updatedNumberScheduled": sum(view.current(p) for p in pods),
         "numberAvailable": available,
@@ -271,10 +288,10 @@ def count(view: View) -> JsonObject:
     }
     return {
         "currentNumberScheduled": len(pods),
-        "numberMisscheduled": sum(bool(found) for node, found in view.pods.items() if node not in view.nodes),
+        "numberMisscheduled": sum(bool(node_pods) for node, node_pods in view.pods.items() if node not in view.nodes),
         "desiredNumberScheduled": len(view.nodes),
         "numberReady": sum(view.wait_for(p) is not None for p in pods),
-        **{k: v for k, v in made.items() if v},
+        **{k: v for k, v in status.items() if v},
     }
 
 
@@ -291,7 +308,7 @@ class DaemonSetController(PlanningController):
         self._failures: dict[tuple[str, str, str], tuple[int, float]] = {}
 
     def restored(self) -> None:
-        """See `Controller`."""
+        """See `SimulatedController`."""
         self._failures.clear()
 
     def wire(self) -> None:
@@ -299,40 +316,37 @@ class DaemonSetController(PlanningController):
         super().wire()
         self.informers.on(NODES, self._node)
 
-    def _node(self, event: Event) -> None:
-        seen = [None if o is None else (o["metadata"].get("labels"), taints_of(o)) for o in (event.old, event.new)]
-        if seen[0] != seen[1]:
+    def _node(self, event: StoreEvent) -> None:
+        states = [None if o is None else (o["metadata"].get("labels"), taints_of(o)) for o in (event.old, event.new)]
+        if states[0] != states[1]:
             for key in self.informers.all(DAEMON_SETS):
                 self.queue.add(key)
 
-    def plan(self, owner: JsonObject, pods: Sequence[JsonObject], loose: Sequence[JsonObject], failed: str) -> Plan:
+    def plan(self, owner: JsonObject, pods: Sequence[JsonObject], loose: Sequence[JsonObject], failed: str) -> PodPlan:
         """See `PlanningController`."""
-        mine, moves = claim(owner, pods, loose)
+        claimed, moves = claim(owner, pods, loose)
         by_node: dict[str, list[JsonObject]] = {}
-        for pod in sorted(mine, key=age_order):
+        for pod in sorted(claimed, key=age_order):
             by_node.setdefault(node_of(pod), []).append(pod)
         suited = {n["metadata"]["name"]: suits(owner, n) for n in self.informers.all(NODES).values()}
-        kept = self.informers.dependents(owner["metadata"]["uid"], REVISIONS.prefix)
-        nodes = [n for n, (wanted, _) in suited.items() if wanted]
-        view = View(
-            owner, by_node, nodes, kept, self.context.now(), frozenset(n for n, (_, may) in suited.items() if may)
+        revisions = self.informers.dependents(owner["metadata"]["uid"], REVISIONS.prefix)
+        nodes = [n for n, (should_run, _) in suited.items() if should_run]
+        view = DaemonSetView(
+            owner, by_node, nodes, revisions, self.context.now(), frozenset(n for n, (_, may) in suited.items() if may)
         )
-        view = replace(view, paused=self._pauses(view))
-        made = plan(view)
-        without = [w for w in made.writes if not failed or not isinstance(w, Create) or w.resource != PODS]
-        return Plan([*moves, *without], made.again)
-
-    def _pauses(self, view: View) -> dict[str, float]:
-        """By node, how long a pod that failed stays; what is not to wait is counted."""
+        # By node, how long a pod that failed stays; what is not to wait is counted.
         uid, now = view.owner["metadata"]["uid"], self.context.clock.now()
         pauses: dict[str, float] = {}
-        for node, found in view.pods.items():
-            if not any(phase_of(p) == "Failed" and not deleting(p) for p in found):
+        for node, node_pods in view.pods.items():
+            if not any(phase_of(p) == "Failed" and not deleting(p) for p in node_pods):
                 continue
             key = (uid, node, view.digest)
             times, last = self._failures.get(key, (0, 0.0))
-            left = last + min(_PAUSE * 2.0 ** min(times - 1, 12), _LONGEST_PAUSE) - now if times else 0.0
-            pauses[node] = left
-            if left <= 0:
+            remaining = last + min(_PAUSE * 2.0 ** min(times - 1, 12), _LONGEST_PAUSE) - now if times else 0.0
+            pauses[node] = remaining
+            if remaining <= 0:
                 self._failures[key] = (times + 1, now)
-        return pauses
+        view = replace(view, paused=pauses)
+        result = plan(view)
+        without = [w for w in result.writes if not failed or not isinstance(w, CreateWrite) or w.resource != PODS]
+        return PodPlan([*moves, *without], result.again)

@@ -1,4 +1,7 @@
-"""Deployments: a replica set for each template, rolled from one to the next, and a status that tells how far."""
+"""Deployments: create a ReplicaSet per template, roll between them, and report progress.
+
+Upstream: pkg/controller/deployment (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from envtest.controllers import rollout
-from envtest.controllers.controller import Controller
+from envtest.controllers.controller import SimulatedController
 from envtest.controllers.objects import (
     age_order,
     condition_in,
@@ -25,17 +28,17 @@ from envtest.controllers.objects import (
     with_status,
     without_zeros,
 )
-from envtest.controllers.pod_control import Plan
-from envtest.controllers.reflector import Event
+from envtest.controllers.pod_control import PodPlan
+from envtest.controllers.reflector import StoreEvent
 from envtest.controllers.writes import (
     DEPLOYMENTS,
     PODS,
     REPLICA_SETS,
-    Create,
-    Delete,
-    Patch,
+    CreateWrite,
+    DeleteWrite,
+    PatchWrite,
     PendingEvent,
-    Update,
+    UpdateWrite,
     Write,
 )
 from envtest.groups.common.label_selectors import selects
@@ -50,7 +53,7 @@ _NEVER = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class DeploymentView:
     """What a decision is made of; `old_pods` counts pods of old replica sets that still run."""
 
     deployment: JsonObject
@@ -66,50 +69,56 @@ class View:
 
 
 # ------------------------------------------------------------------ core: the replica sets
-def plan(view: View) -> Plan:
+def plan(view: DeploymentView) -> PodPlan:
     """One step of a deployment."""
     if deleting(view.deployment):
-        return Plan([*_status(view, None, None)])
+        return PodPlan([*_status(view, None, None)])
     revision = rollout.next_revision(view.new, view.old)
     if view.deployment["spec"].get("paused") or rollout.scaling(view.deployment, view.sets):
         writes = _resize(view, rollout.rescale(view.deployment, view.new, view.old), revision, everyone=True)
         cleaned = _clean(view, always=True) if view.deployment["spec"].get("paused") else []
-        return Plan([*writes, *cleaned, *_status(view, None, None)])
-    writes = _recreate(view, revision) if _strategy(view) == "Recreate" else _roll(view, revision)
-    made = next((w for w in writes if isinstance(w, Create)), None)
-    known = view.new is not None or made is not None
-    name = made.obj["metadata"]["name"] if made is not None else _name(view.new)
-    writes.extend(_status(view, name if made else None, revision if known else None))
+        return PodPlan([*writes, *cleaned, *_status(view, None, None)])
+    writes = (
+        _recreate(view, revision)
+        if str((view.deployment["spec"].get("strategy") or {}).get("type", "RollingUpdate")) == "Recreate"
+        else _roll(view, revision)
+    )
+    create = next((w for w in writes if isinstance(w, CreateWrite)), None)
+    exists = view.new is not None or create is not None
+    name = create.obj["metadata"]["name"] if create is not None else _name(view.new)
+    writes.extend(_status(view, name if create else None, revision if exists else None))
     writes.extend(_clean(view))
-    return Plan(writes, _deadline(view))
-
-
-def _strategy(view: View) -> str:
-    return str((view.deployment["spec"].get("strategy") or {}).get("type", "RollingUpdate"))
+    remaining = _seconds_left(view)
+    # Timestamps are whole seconds: a look in the same second as the deadline would come too early.
+    return PodPlan(
+        writes, (None if remaining is None or remaining <= 0 or _complete(view, count(view)) else remaining + 1)
+    )
 
 
 def _name(obj: JsonObject | None) -> str:
     return "" if obj is None else str(obj["metadata"]["name"])
 
 
-def _create(view: View, revision: int) -> Create:
+def _create(view: DeploymentView, revision: int) -> CreateWrite:
     size = rollout.new_size(view.deployment, None, view.old)
-    made = rollout.new_replica_set(view.deployment, replicas=size, revision=revision)
-    made["metadata"]["ownerReferences"] = [owner_reference(view.deployment)]
-    name = made["metadata"]["name"]
+    replica_set = rollout.new_replica_set(view.deployment, replicas=size, revision=revision)
+    replica_set["metadata"]["ownerReferences"] = [owner_reference(view.deployment)]
+    name = replica_set["metadata"]["name"]
     done = _scaled(view, name, 0, size) if size else None
     text = f'Failed to create new replica set "{name}": {{error}}'
-    return Create(REPLICA_SETS, made, note=done, failure=PendingEvent(view.deployment, _REFUSED, text, warning=True))
+    return CreateWrite(
+        REPLICA_SETS, replica_set, note=done, failure=PendingEvent(view.deployment, _REFUSED, text, warning=True)
+    )
 
 
-def _scaled(view: View, name: str, before: int, after: int) -> PendingEvent:
+def _scaled(view: DeploymentView, name: str, before: int, after: int) -> PendingEvent:
     way = "up" if after > before else "down"
     return PendingEvent(
         view.deployment, "ScalingReplicaSet", f"Scaled {way} replica set {name} from {before} to {after}"
     )
 
 
-def _roll(view: View, revision: int) -> list[Write]:
+def _roll(view: DeploymentView, revision: int) -> list[Write]:
     """New ones first, as far as the surge allows; old ones as soon as they can be spared."""
     if view.new is None:
         return [_create(view, revision)]
@@ -119,7 +128,7 @@ def _roll(view: View, revision: int) -> list[Write]:
     return _resize(view, rollout.shrink_old(view.deployment, view.new, view.old), revision)
 
 
-def _recreate(view: View, revision: int) -> list[Write]:
+def _recreate(view: DeploymentView, revision: int) -> list[Write]:
     """Old ones first, to the last pod."""
     going = {_name(s): 0 for s in view.old if replicas_of(s)}
     if going:
@@ -131,13 +140,13 @@ def _recreate(view: View, revision: int) -> list[Write]:
     return _resize(view, {_name(view.new): replicas_of(view.deployment)}, revision)
 
 
-def _resize(view: View, sizes: dict[str, int], revision: int, *, everyone: bool = False) -> list[Write]:
+def _resize(view: DeploymentView, sizes: dict[str, int], revision: int, *, everyone: bool = False) -> list[Write]:
     """Write sizes, and keep the annotations: the new set's always, the others' where `everyone` is told of a wish."""
     writes: list[Write] = []
     for item in view.sets:
         before, size = replicas_of(item), sizes.get(_name(item), replicas_of(item))
-        told = size != before or (everyone and size > 0)
-        annotations = _annotations(view, item, revision, told=told)
+        resized = size != before or (everyone and size > 0)
+        annotations = _annotations(view, item, revision, told=resized)
         spec = {**item["spec"], "replicas": size}
         if item is view.new:
             spec["minReadySeconds"] = view.deployment["spec"].get("minReadySeconds", 0)
@@ -146,24 +155,24 @@ def _resize(view: View, sizes: dict[str, int], revision: int, *, everyone: bool 
             continue
         changed = {**item, "metadata": {**item["metadata"], "annotations": annotations}, "spec": spec}
         note = _scaled(view, _name(item), before, size) if size != before else None
-        writes.append(Update(REPLICA_SETS, changed, note=note))
+        writes.append(UpdateWrite(REPLICA_SETS, changed, note=note))
     return writes
 
 
-def _annotations(view: View, item: JsonObject, revision: int, *, told: bool) -> JsonObject:
+def _annotations(view: DeploymentView, item: JsonObject, revision: int, *, told: bool) -> JsonObject:
     """Those of a replica set; `told` of the deployment's wish."""
     before: JsonObject = item["metadata"].get("annotations") or {}
-    wanted = rollout.annotations_for(view.deployment, revision)
+    annotations = rollout.annotations_for(view.deployment, revision)
     if item is not view.new:
-        return {**before, **({k: wanted[k] for k in (rollout.DESIRED, rollout.MAXIMUM)} if told else {})}
+        return {**before, **({k: annotations[k] for k in (rollout.DESIRED, rollout.MAXIMUM)} if told else {})}
     was = before.get(rollout.REVISION)
-    if was and was != wanted[rollout.REVISION]:
+    if was and was != annotations[rollout.REVISION]:
         past = [*filter(None, before.get(rollout.HISTORY, "").split(",")), was]
-        wanted[rollout.HISTORY] = ",".join(past)
-    return {**before, **wanted}
+        annotations[rollout.HISTORY] = ",".join(past)
+    return {**before, **annotations}
 
 
-def _clean(view: View, *, always: bool = False) -> list[Write]:
+def _clean(view: DeploymentView, *, always: bool = False) -> list[Write]:
     """Old replica sets beyond the history's limit, once the rollout is through."""
     limit = view.deployment["spec"].get("revisionHistoryLimit")
     if limit is None or limit == _NEVER or not (always or _complete(view, count(view))):
@@ -176,15 +185,15 @@ def _clean(view: View, *, always: bool = False) -> list[Write]:
     ]
     surplus = len(view.old) - limit
     idle.sort(key=lambda s: (rollout.number_in(s, rollout.REVISION), age_order(s)))
-    return [Delete(REPLICA_SETS, s) for s in idle[: max(surplus, 0)]]
+    return [DeleteWrite(REPLICA_SETS, s) for s in idle[: max(surplus, 0)]]
 
 
 # ------------------------------------------------------------------ core: the status
-def count(view: View) -> JsonObject:
+def count(view: DeploymentView) -> JsonObject:
     """The numbers of the status."""
     available = rollout.total(view.sets, "availableReplicas")
-    told = all("terminatingReplicas" in (s.get("status") or {}) for s in view.sets)
-    going = {"terminatingReplicas": rollout.total(view.sets, "terminatingReplicas")} if told else {}
+    reported = all("terminatingReplicas" in (s.get("status") or {}) for s in view.sets)
+    going = {"terminatingReplicas": rollout.total(view.sets, "terminatingReplicas")} if reported else {}
     return {
         **going,
         "observedGeneration": view.deployment["metadata"].get("generation", 0),
@@ -196,9 +205,9 @@ def count(view: View) -> JsonObject:
     }
 
 
-def _complete(view: View, counts: JsonObject) -> bool:
-    wanted = replicas_of(view.deployment)
-    return all(counts[k] == wanted for k in ("updatedReplicas", "replicas", "availableReplicas"))
+def _complete(view: DeploymentView, counts: JsonObject) -> bool:
+    replicas = replicas_of(view.deployment)
+    return all(counts[k] == replicas for k in ("updatedReplicas", "replicas", "availableReplicas"))
 
 
 def _condition(kind: str, status: str, reason: str, message: str, now: str) -> JsonObject:
@@ -219,7 +228,7 @@ def _put(conditions: list[JsonObject], new: JsonObject, *, touch: bool = False) 
     return conditions if same and not touch else with_condition(conditions, new)
 
 
-def _available(view: View, counts: JsonObject, now: str) -> JsonObject:
+def _available(view: DeploymentView, counts: JsonObject, now: str) -> JsonObject:
     minimum = replicas_of(view.deployment) - rollout.limits(view.deployment).unavailable
     if counts["availableReplicas"] >= minimum:
         text = "Deployment has minimum availability."
@@ -235,7 +244,9 @@ def _paused(conditions: list[JsonObject], now: str) -> list[JsonObject]:
     return _put(conditions, _condition("Progressing", "Unknown", "DeploymentPaused", "Deployment is paused", now))
 
 
-def _progress(view: View, counts: JsonObject, created: str | None, conditions: list[JsonObject]) -> list[JsonObject]:
+def _progress(
+    view: DeploymentView, counts: JsonObject, created: str | None, conditions: list[JsonObject]
+) -> list[JsonObject]:
     """The condition ``Progressing``."""
     now, deployment = stamp(view.now), view.deployment
     before = condition_in(conditions, "Progressing")
@@ -259,8 +270,8 @@ def _progress(view: View, counts: JsonObject, created: str | None, conditions: l
     if _moved(deployment, counts):
         text = f'ReplicaSet "{name}" is progressing.'
         return _put(conditions, _condition("Progressing", "True", "ReplicaSetUpdated", text, now), touch=True)
-    left = _seconds_left(view)
-    if left is not None and left <= 0:
+    remaining = _seconds_left(view)
+    if remaining is not None and remaining <= 0:
         text = f'ReplicaSet "{name}" has timed out progressing.'
         return _put(conditions, _condition("Progressing", "False", _LATE, text, now))
     if before is None:
@@ -274,16 +285,16 @@ def _has_deadline(deployment: JsonObject) -> bool:
     return deployment["spec"].get("progressDeadlineSeconds") not in (None, _NEVER)
 
 
-def _failures(view: View, conditions: list[JsonObject]) -> list[JsonObject]:
+def _failures(view: DeploymentView, conditions: list[JsonObject]) -> list[JsonObject]:
     """``ReplicaFailure`` of a replica set, the new one's first, shows on the deployment for as long as it stands."""
     sets = [*([view.new] if view.new is not None else []), *view.old]
-    found = next((c for s in sets if (c := condition_in(conditions_of(s), "ReplicaFailure")) is not None), None)
-    if found is None:
+    failure = next((c for s in sets if (c := condition_in(conditions_of(s), "ReplicaFailure")) is not None), None)
+    if failure is None:
         return [c for c in conditions if c.get("type") != "ReplicaFailure"]
-    shown = _condition(
-        "ReplicaFailure", found["status"], found.get("reason", ""), found.get("message", ""), stamp(view.now)
+    condition = _condition(
+        "ReplicaFailure", failure["status"], failure.get("reason", ""), failure.get("message", ""), stamp(view.now)
     )
-    return _put(conditions, shown)
+    return _put(conditions, condition)
 
 
 def _moved(deployment: JsonObject, counts: JsonObject) -> bool:
@@ -300,7 +311,7 @@ def _moved(deployment: JsonObject, counts: JsonObject) -> bool:
     )
 
 
-def _seconds_left(view: View) -> float | None:
+def _seconds_left(view: DeploymentView) -> float | None:
     """Until the deadline of progress; None where there is none."""
     limit = view.deployment["spec"]["progressDeadlineSeconds"] if _has_deadline(view.deployment) else None
     last = condition_in(conditions_of(view.deployment), "Progressing")
@@ -312,20 +323,14 @@ def _seconds_left(view: View) -> float | None:
     return float(limit - (view.now - since).total_seconds())
 
 
-def _deadline(view: View) -> float | None:
-    left = _seconds_left(view)
-    # Timestamps are whole seconds: a look in the same second as the deadline would come too early.
-    return None if left is None or left <= 0 or _complete(view, count(view)) else left + 1
-
-
-def _status(view: View, created: str | None, revision: int | None) -> list[Write]:
+def _status(view: DeploymentView, created: str | None, revision: int | None) -> list[Write]:
     """The write that brings the status, and the revision beside it, up to date."""
     deployment = view.deployment
     counts = count(view)
     conditions = _put(conditions_of(deployment), _available(view, counts, stamp(view.now)))
     conditions = _failures(view, _progress(view, counts, created, conditions))
-    kept = {k: v for k, v in (deployment.get("status") or {}).items() if k == "collisionCount"}
-    status = {**kept, **without_zeros(counts), "conditions": conditions}
+    status_rest = {k: v for k, v in (deployment.get("status") or {}).items() if k == "collisionCount"}
+    status = {**status_rest, **without_zeros(counts), "conditions": conditions}
     if "terminatingReplicas" in counts:
         status["terminatingReplicas"] = counts["terminatingReplicas"]
     annotations = dict(deployment["metadata"].get("annotations") or {})
@@ -334,7 +339,7 @@ def _status(view: View, created: str | None, revision: int | None) -> list[Write
     if status == (deployment.get("status") or {}) and annotations == (deployment["metadata"].get("annotations") or {}):
         return []
     meta = {**deployment["metadata"], **({"annotations": annotations} if annotations else {})}
-    return [Update(DEPLOYMENTS, {**deployment, "metadata": meta, "status": status}, "status")]
+    return [UpdateWrite(DEPLOYMENTS, {**deployment, "metadata": meta, "status": status}, "status")]
 
 
 def adoptions(
@@ -342,45 +347,45 @@ def adoptions(
 ) -> tuple[list[JsonObject], list[Write]]:
     """The replica sets that are the deployment's, and those that it takes in or lets go."""
     selector = deployment["spec"].get("selector") or {}
-    mine: list[JsonObject] = []
+    owned: list[JsonObject] = []
     writes: list[Write] = []
     for item in sets:
         if not controlled_by(item, deployment):
             continue
         if selects(selector, item["metadata"].get("labels") or {}):
-            mine.append(item)
+            owned.append(item)
         else:
             uid = deployment["metadata"]["uid"]
-            kept = [o for o in item["metadata"]["ownerReferences"] if o.get("uid") != uid]
-            writes.append(_owners(item, kept))
+            references = [o for o in item["metadata"]["ownerReferences"] if o.get("uid") != uid]
+            writes.append(_owners(item, references))
     if not deleting(deployment):
-        found = [s for s in loose if not deleting(s) and selects(selector, s["metadata"].get("labels") or {})]
-        writes.extend(_owners(s, [owner_reference(deployment)]) for s in found)
-    return mine, writes
+        matching = [s for s in loose if not deleting(s) and selects(selector, s["metadata"].get("labels") or {})]
+        writes.extend(_owners(s, [owner_reference(deployment)]) for s in matching)
+    return owned, writes
 
 
-def _owners(item: JsonObject, owners: list[JsonObject]) -> Patch:
+def _owners(item: JsonObject, owners: list[JsonObject]) -> PatchWrite:
     meta = {"ownerReferences": owners or None, "resourceVersion": item["metadata"]["resourceVersion"]}
-    return Patch(REPLICA_SETS, item, {"metadata": meta})
+    return PatchWrite(REPLICA_SETS, item, {"metadata": meta})
 
 
-def collided(deployment: JsonObject) -> Update:
+def collided(deployment: JsonObject) -> UpdateWrite:
     """Somebody else's replica set has the name: the next try takes another one."""
     status = deployment.get("status") or {}
     count = int(status.get("collisionCount") or 0) + 1
-    return Update(DEPLOYMENTS, with_status(deployment, {**status, "collisionCount": count}), "status")
+    return UpdateWrite(DEPLOYMENTS, with_status(deployment, {**status, "collisionCount": count}), "status")
 
 
-def refused(deployment: JsonObject, why: str, now: datetime) -> Update:
+def refused(deployment: JsonObject, why: str, now: datetime) -> UpdateWrite:
     """The server did not take the new replica set."""
     condition = _condition("Progressing", "False", _REFUSED, why, stamp(now))
     conditions = _put(conditions_of(deployment), condition) if _has_deadline(deployment) else conditions_of(deployment)
     changed = with_status(deployment, {**(deployment.get("status") or {}), "conditions": conditions})
-    return Update(DEPLOYMENTS, changed, "status")
+    return UpdateWrite(DEPLOYMENTS, changed, "status")
 
 
 # ------------------------------------------------------------------ shell
-class DeploymentController(Controller):
+class DeploymentController(SimulatedController):
     """``deployment``."""
 
     name = "deployment"
@@ -391,7 +396,7 @@ class DeploymentController(Controller):
         self.informers.on(REPLICA_SETS, self._replica_set)
         self.informers.on(PODS, self._pod)
 
-    def _replica_set(self, event: Event) -> None:
+    def _replica_set(self, event: StoreEvent) -> None:
         for obj in (event.old, event.new):
             owner = None if obj is None else controller_of(obj)
             if obj is not None and owner is not None and owner.get("kind") == DEPLOYMENTS.kind:
@@ -402,37 +407,42 @@ class DeploymentController(Controller):
                 if selects(item["spec"].get("selector") or {}, labels):
                     self.queue.add(DEPLOYMENTS.key(namespace, item["metadata"]["name"]))
 
-    def _pod(self, event: Event) -> None:
+    def _pod(self, event: StoreEvent) -> None:
         ended = event.new is None or phase_of(event.new) in ("Succeeded", "Failed")
         owner = controller_of(event.obj) if ended else None
         if owner is None or owner.get("kind") != REPLICA_SETS.kind:
             return
         namespace = event.obj["metadata"]["namespace"]
-        found = self.informers.get(REPLICA_SETS.key(namespace, owner["name"]))
-        above = None if found is None else controller_of(found)
+        replica_set = self.informers.get(REPLICA_SETS.key(namespace, owner["name"]))
+        above = None if replica_set is None else controller_of(replica_set)
         if above is not None:
             self.queue.add(DEPLOYMENTS.key(namespace, above["name"]))
 
     async def reconcile(self, key: str) -> float | None:
-        """See `Controller`."""
+        """See `SimulatedController`."""
         deployment = self.informers.get(key)
         if deployment is None:
             return None
         meta = deployment["metadata"]
         owned = self.informers.dependents(meta["uid"], REPLICA_SETS.prefix)
-        mine, moves = adoptions(deployment, owned, self.informers.loose(REPLICA_SETS, meta["namespace"]))
+        claimed, moves = adoptions(deployment, owned, self.informers.loose(REPLICA_SETS, meta["namespace"]))
         if moves:
             await self.write(moves)
             return 0.0
-        new, old = rollout.split(deployment, mine)
-        made = plan(View(deployment, new, old, self._running(old), self.context.now()))
+        new, old = rollout.split(deployment, claimed)
+        pods = (p for s in old for p in self.informers.dependents(s["metadata"]["uid"], PODS.prefix))
+        result = plan(
+            DeploymentView(
+                deployment, new, old, sum(phase_of(p) not in ("Succeeded", "Failed") for p in pods), self.context.now()
+            )
+        )
         try:
-            await self.write(made.writes)
+            await self.write(result.writes)
         except ApiError as error:
             if error is self.told:
                 await self._admit(key, error)
             raise
-        return made.again
+        return result.again
 
     async def _admit(self, key: str, error: ApiError) -> None:
         """The replica set could not be made: the status says so, or that its name is taken."""
@@ -443,7 +453,3 @@ class DeploymentController(Controller):
             await self.write(
                 [collided(deployment) if taken else refused(deployment, error.message, self.context.now())]
             )
-
-    def _running(self, old: Sequence[JsonObject]) -> int:
-        pods = (p for s in old for p in self.informers.dependents(s["metadata"]["uid"], PODS.prefix))
-        return sum(phase_of(p) not in ("Succeeded", "Failed") for p in pods)

@@ -1,4 +1,7 @@
-"""Disruption budgets: how many of their pods are healthy, and how many may be evicted."""
+"""PodDisruptionBudgets: count healthy pods and allowed disruptions.
+
+Upstream: pkg/controller/disruption/disruption.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from envtest.controllers.controller import Controller
+from envtest.controllers.controller import SimulatedController
 from envtest.controllers.objects import (
     condition_in,
     conditions_of,
@@ -21,9 +24,9 @@ from envtest.controllers.objects import (
     with_condition,
     with_status,
 )
-from envtest.controllers.reflector import Event
+from envtest.controllers.reflector import StoreEvent
 from envtest.controllers.rollout import scaled
-from envtest.controllers.writes import BUDGETS, DEPLOYMENTS, PODS, REPLICA_SETS, PendingEvent, Update
+from envtest.controllers.writes import BUDGETS, DEPLOYMENTS, PODS, REPLICA_SETS, PendingEvent, UpdateWrite
 from envtest.groups.common.label_selectors import selects
 from opsdk.errors import NotFoundError
 from opsdk.structured_merge.value import JsonObject
@@ -37,7 +40,7 @@ class NoScaleError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class DisruptionBudgetView:
     """What a decision is made of; `scale` has the wanted replicas of the pods' owners, by uid."""
 
     budget: JsonObject
@@ -59,7 +62,7 @@ def needs_scale(budget: JsonObject) -> bool:
     return spec.get("maxUnavailable") is not None or isinstance(spec.get("minAvailable"), str)
 
 
-def expected(view: View) -> tuple[int, int]:
+def expected(view: DisruptionBudgetView) -> tuple[int, int]:
     """How many pods there should be, and how many of them healthy."""
     spec = view.budget.get("spec") or {}
     whole = sum(view.scale.values()) if needs_scale(view.budget) else len(view.pods)
@@ -68,43 +71,39 @@ def expected(view: View) -> tuple[int, int]:
     return whole, scaled(spec.get("minAvailable", 1), whole, up=True)
 
 
-def disrupted(view: View) -> tuple[JsonObject, float | None]:
+def disrupted(view: DisruptionBudgetView) -> tuple[JsonObject, float | None]:
     """The evicted pods that are still expected to go, and the seconds until the first has had its time."""
-    known = (view.budget.get("status") or {}).get("disruptedPods") or {}
-    kept: JsonObject = {}
+    recorded = (view.budget.get("status") or {}).get("disruptedPods") or {}
+    pods: JsonObject = {}
     waits: list[float] = []
     for pod in view.pods:
-        since = known.get(pod["metadata"]["name"])
+        since = recorded.get(pod["metadata"]["name"])
         if since is None or deleting(pod):
             continue
-        left = _PATIENCE - (view.now - parse_time(since)).total_seconds()
-        if left > 0:
-            kept[pod["metadata"]["name"]] = since
-            waits.append(left)
-    return kept, min(waits, default=None)
+        remaining = _PATIENCE - (view.now - parse_time(since)).total_seconds()
+        if remaining > 0:
+            pods[pod["metadata"]["name"]] = since
+            waits.append(remaining)
+    return pods, min(waits, default=None)
 
 
-def count(view: View) -> tuple[JsonObject, float | None]:
+def count(view: DisruptionBudgetView) -> tuple[JsonObject, float | None]:
     """The status, and when to look again."""
     going, again = disrupted(view)
-    whole, wanted = expected(view)
+    whole, desired = expected(view)
     healthy = sum(is_ready(p) and not deleting(p) and p["metadata"]["name"] not in going for p in view.pods)
-    allowed = max(healthy - wanted, 0) if whole else 0
+    allowed = max(healthy - desired, 0) if whole else 0
     generation = view.budget["metadata"].get("generation", 0)
+    how = ("True", "SufficientPods") if allowed else ("False", "InsufficientPods")
     status: JsonObject = {
         "observedGeneration": generation,
         "disruptionsAllowed": allowed,
         "currentHealthy": healthy,
-        "desiredHealthy": wanted,
+        "desiredHealthy": desired,
         "expectedPods": whole,
-        "conditions": with_condition(conditions_of(view.budget), _verdict(view, allowed)),
+        "conditions": with_condition(conditions_of(view.budget), _condition(view.budget, *how, "", view.now)),
     }
     return {**status, "disruptedPods": going} if going else status, again
-
-
-def _verdict(view: View, allowed: int) -> JsonObject:
-    how = ("True", "SufficientPods") if allowed else ("False", "InsufficientPods")
-    return _condition(view.budget, *how, "", view.now)
 
 
 def _condition(budget: JsonObject, status: str, reason: str, message: str, now: datetime) -> JsonObject:
@@ -121,26 +120,26 @@ def _condition(budget: JsonObject, status: str, reason: str, message: str, now: 
 def failed(budget: JsonObject, why: str, now: datetime) -> JsonObject:
     """The status where the count failed: nothing may be evicted."""
     conditions = conditions_of(budget)
-    known = condition_in(conditions, "DisruptionAllowed")
+    condition = condition_in(conditions, "DisruptionAllowed")
     new = _condition(budget, "False", "SyncFailed", why, now)
-    same = known is not None and all(known.get(k) == new[k] for k in ("status", "reason", "message"))
+    same = condition is not None and all(condition.get(k) == new[k] for k in ("status", "reason", "message"))
     before = budget.get("status") or {}
     counts = {k: before.get(k, 0) for k in ("currentHealthy", "desiredHealthy", "expectedPods")}
-    made = conditions if same else with_condition(conditions, new)
-    return {**before, **counts, "disruptionsAllowed": 0, "conditions": made}
+    updated = conditions if same else with_condition(conditions, new)
+    return {**before, **counts, "disruptionsAllowed": 0, "conditions": updated}
 
 
 def seconds_of_disruption(pod: JsonObject, now: datetime) -> float | None:
     """For how long a pod is still expected to go; None where it is not, or where it does."""
-    known = condition_in(conditions_of(pod), "DisruptionTarget") or {}
-    if known.get("status") != "True" or deleting(pod) or phase_of(pod) in ("Succeeded", "Failed"):
+    condition = condition_in(conditions_of(pod), "DisruptionTarget") or {}
+    if condition.get("status") != "True" or deleting(pod) or phase_of(pod) in ("Succeeded", "Failed"):
         return None
-    since = parse_time(known["lastTransitionTime"]) if known.get("lastTransitionTime") else now
+    since = parse_time(condition["lastTransitionTime"]) if condition.get("lastTransitionTime") else now
     return _PATIENCE - (now - since).total_seconds()
 
 
 # ------------------------------------------------------------------ shell
-class DisruptionController(Controller):
+class DisruptionController(SimulatedController):
     """``disruption``."""
 
     name = "disruption"
@@ -151,7 +150,7 @@ class DisruptionController(Controller):
         self.informers.on(BUDGETS, self.add)
         self.informers.on(PODS, self._pod)
 
-    def _pod(self, event: Event) -> None:
+    def _pod(self, event: StoreEvent) -> None:
         namespace = event.obj["metadata"]["namespace"]
         if event.new is not None and is_true(conditions_of(event.new), "DisruptionTarget"):
             self.queue.add(event.key)
@@ -161,7 +160,7 @@ class DisruptionController(Controller):
                 self.queue.add(BUDGETS.key(namespace, budget["metadata"]["name"]))
 
     async def reconcile(self, key: str) -> float | None:
-        """See `Controller`."""
+        """See `SimulatedController`."""
         budget = self.informers.get(key)
         if budget is None:
             return None
@@ -179,34 +178,34 @@ class DisruptionController(Controller):
             await self.write([PendingEvent(budget, "CalculateExpectedPodCountFailed", text, warning=True)])
             status = failed(budget, str(error), now)
         else:
-            status, again = count(View(budget, pods, scale, now))
+            status, again = count(DisruptionBudgetView(budget, pods, scale, now))
         if status != (budget.get("status") or {}):
-            await self.context.api.write(Update(BUDGETS, with_status(budget, status), "status"))
+            await self.context.api.write(UpdateWrite(BUDGETS, with_status(budget, status), "status"))
         return again
 
     async def _stale(self, pod: JsonObject) -> float | None:
         """A pod that was to go, and did not, is not to go any more."""
-        left = seconds_of_disruption(pod, self.context.now())
-        if left is None or left > 0:
-            return left
-        known = condition_in(conditions_of(pod), "DisruptionTarget") or {}
+        remaining = seconds_of_disruption(pod, self.context.now())
+        if remaining is None or remaining > 0:
+            return remaining
+        condition = condition_in(conditions_of(pod), "DisruptionTarget") or {}
         over = {"type": "DisruptionTarget", "status": "False", "lastTransitionTime": stamp(self.context.now())}
-        conditions = with_condition(conditions_of(pod), {"lastProbeTime": known.get("lastProbeTime"), **over})
-        await self.write([Update(PODS, with_status(pod, {**pod["status"], "conditions": conditions}), "status")])
+        conditions = with_condition(conditions_of(pod), {"lastProbeTime": condition.get("lastProbeTime"), **over})
+        await self.write([UpdateWrite(PODS, with_status(pod, {**pod["status"], "conditions": conditions}), "status")])
         return None
 
     async def _scale(self, pods: Sequence[JsonObject]) -> dict[str, int]:
         """How many pods the owners want; pods without an owner count for nothing."""
-        found: dict[str, int] = {}
-        known: set[str] = set()
+        scales: dict[str, int] = {}
+        uids: set[str] = set()
         for pod in pods:
             owner = controller_of(pod)
-            if owner is None or owner["uid"] in known:
+            if owner is None or owner["uid"] in uids:
                 continue
-            known.add(owner["uid"])
+            uids.add(owner["uid"])
             uid, size = await self._size(pod, owner)
-            found[uid] = size
-        return found
+            scales[uid] = size
+        return scales
 
     async def _size(self, pod: JsonObject, owner: JsonObject) -> tuple[str, int]:
         """The uid and the wish of whoever decides about a pod: a replica set's deployment, else the owner."""

@@ -1,16 +1,18 @@
-"""Services: where their pods are, as EndpointSlices and as Endpoints."""
+"""Services: publish ready pods as EndpointSlices and Endpoints.
+
+Upstream: pkg/controller/endpointslice, pkg/controller/endpoint (v1.36)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from envtest.controllers.controller import Controller, ControllerContext
+from envtest.controllers.controller import ControllerContext, SimulatedController
 from envtest.controllers.objects import deleting, is_ready, owner_reference, phase_of
-from envtest.controllers.reflector import Event
-from envtest.controllers.writes import ENDPOINTS, PODS, SERVICES, SLICES, Create, Delete, Update, Write
-from opsdk.structured_merge.value import JsonObject
+from envtest.controllers.reflector import StoreEvent
+from envtest.controllers.writes import ENDPOINTS, PODS, SERVICES, SLICES, CreateWrite, DeleteWrite, UpdateWrite, Write
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 SERVICE, MANAGED = "kubernetes.io/service-name", "endpointslice.kubernetes.io/managed-by"
 _MANAGER = "endpointslice-controller.k8s.io"
@@ -22,31 +24,31 @@ _SLICE_SIZE = 100
 # ------------------------------------------------------------------ core
 def backends(service: JsonObject, pods: Iterable[JsonObject]) -> list[JsonObject]:
     """The pods that stand behind a service, by name."""
-    wanted = (service["spec"].get("selector") or {}).items()
-    found = [
+    selector = (service["spec"].get("selector") or {}).items()
+    matching = [
         p
         for p in pods
-        if wanted <= (p["metadata"].get("labels") or {}).items()
+        if selector <= (p["metadata"].get("labels") or {}).items()
         and (p.get("status") or {}).get("podIP")
         and phase_of(p) not in ("Succeeded", "Failed")
     ]
-    return sorted(found, key=lambda p: p["metadata"]["name"])
+    return sorted(matching, key=lambda p: p["metadata"]["name"])
 
 
 def ports_of(service: JsonObject, pods: Sequence[JsonObject], *, names: bool) -> list[JsonObject]:
     """The ports where the pods listen; `names` says whether an empty name is written down."""
-    made: list[JsonObject] = []
+    service_ports: list[JsonObject] = []
     for port in service["spec"].get("ports") or ():
         number = _number(port.get("targetPort", port.get("port")), pods)
         if number is not None:
             entry: JsonObject = {"port": number, "protocol": port.get("protocol", "TCP")}
             if names or port.get("name"):
                 entry["name"] = port.get("name", "")
-            made.append(entry)
-    return made
+            service_ports.append(entry)
+    return service_ports
 
 
-def _number(target: Any, pods: Sequence[JsonObject]) -> int | None:
+def _number(target: JsonValue, pods: Sequence[JsonObject]) -> int | None:
     """A target port as a number: names are those of container ports."""
     if isinstance(target, int):
         return target
@@ -63,15 +65,15 @@ def _target(pod: JsonObject) -> JsonObject:
 
 
 def _endpoint(service: JsonObject, pod: JsonObject) -> JsonObject:
-    made: JsonObject = {
+    endpoint: JsonObject = {
         "addresses": [pod["status"]["podIP"]],
         "conditions": {"ready": _ready(service, pod), "serving": is_ready(pod), "terminating": deleting(pod)},
         "nodeName": pod["spec"].get("nodeName", ""),
         "targetRef": _target(pod),
     }
     if pod["spec"].get("hostname") and pod["spec"].get("subdomain") == service["metadata"]["name"]:
-        made["hostname"] = pod["spec"]["hostname"]
-    return made
+        endpoint["hostname"] = pod["spec"]["hostname"]
+    return endpoint
 
 
 def _selects(service: JsonObject) -> bool:
@@ -87,18 +89,18 @@ def plan_slices(service: JsonObject, pods: Sequence[JsonObject], slices: Sequenc
     """The writes that make the slices of a service true."""
     if not _selects(service) or deleting(service):
         return []
-    found = [_endpoint(service, p) for p in pods]
-    chunks = [found[n : n + _SLICE_SIZE] for n in range(0, len(found), _SLICE_SIZE)] or [[]]
+    endpoints = [_endpoint(service, p) for p in pods]
+    chunks = [endpoints[n : n + _SLICE_SIZE] for n in range(0, len(endpoints), _SLICE_SIZE)] or [[]]
     ports = ports_of(service, pods, names=True)
-    known = sorted(slices, key=lambda s: s["metadata"]["name"])
+    existing = sorted(slices, key=lambda s: s["metadata"]["name"])
     writes: list[Write] = []
     for number, chunk in enumerate(chunks):
-        wanted = {"addressType": "IPv4", "endpoints": chunk, "ports": ports}
-        if number >= len(known):
-            writes.append(Create(SLICES, {**_slice(service), **wanted}))
-        elif any((known[number].get(k) or []) != v for k, v in wanted.items()):
-            writes.append(Update(SLICES, {**known[number], **wanted}))
-    writes.extend(Delete(SLICES, s) for s in known[len(chunks) :])
+        desired = {"addressType": "IPv4", "endpoints": chunk, "ports": ports}
+        if number >= len(existing):
+            writes.append(CreateWrite(SLICES, {**_slice(service), **desired}))
+        elif any((existing[number].get(k) or []) != v for k, v in desired.items()):
+            writes.append(UpdateWrite(SLICES, {**existing[number], **desired}))
+    writes.extend(DeleteWrite(SLICES, s) for s in existing[len(chunks) :])
     return writes
 
 
@@ -120,17 +122,19 @@ def _slice(service: JsonObject) -> JsonObject:
 def plan_endpoints(service: JsonObject | None, pods: Sequence[JsonObject], known: JsonObject | None) -> list[Write]:
     """The writes that make the Endpoints of a service (None: it is gone) true."""
     if service is None or deleting(service):
-        mine = known is not None and _MIRRORED in (known["metadata"].get("labels") or {})
-        return [Delete(ENDPOINTS, known)] if mine and known is not None else []
+        mirrored = known is not None and _MIRRORED in (known["metadata"].get("labels") or {})
+        return [DeleteWrite(ENDPOINTS, known)] if mirrored and known is not None else []
     if not _selects(service):
         return []
     subsets = _subsets(service, [p for p in pods if not deleting(p)])
     meta = service["metadata"]
     if known is None:
         labels = {**(meta.get("labels") or {}), _MIRRORED: "endpoint-controller", **_headless(service)}
-        made = {"name": meta["name"], "namespace": meta["namespace"], "labels": labels}
-        return [Create(ENDPOINTS, {"kind": "Endpoints", "apiVersion": "v1", "metadata": made, "subsets": subsets})]
-    return [] if (known.get("subsets") or []) == subsets else [Update(ENDPOINTS, {**known, "subsets": subsets})]
+        metadata = {"name": meta["name"], "namespace": meta["namespace"], "labels": labels}
+        return [
+            CreateWrite(ENDPOINTS, {"kind": "Endpoints", "apiVersion": "v1", "metadata": metadata, "subsets": subsets})
+        ]
+    return [] if (known.get("subsets") or []) == subsets else [UpdateWrite(ENDPOINTS, {**known, "subsets": subsets})]
 
 
 def _subsets(service: JsonObject, pods: Sequence[JsonObject]) -> list[JsonObject]:
@@ -138,12 +142,12 @@ def _subsets(service: JsonObject, pods: Sequence[JsonObject]) -> list[JsonObject
     others = sorted((_address(p) for p in pods if not _ready(service, p)), key=_ip)
     if not pods:
         return []
-    made: JsonObject = {"ports": ports_of(service, pods, names=False)}
+    subset: JsonObject = {"ports": ports_of(service, pods, names=False)}
     if ready:
-        made["addresses"] = ready
+        subset["addresses"] = ready
     if others:
-        made["notReadyAddresses"] = others
-    return [made]
+        subset["notReadyAddresses"] = others
+    return [subset]
 
 
 def _address(pod: JsonObject) -> JsonObject:
@@ -151,7 +155,7 @@ def _address(pod: JsonObject) -> JsonObject:
 
 
 @dataclass(slots=True)
-class ByLabel:
+class LabelIndex:
     """Keys of objects by namespace and one label each."""
 
     _keys: dict[tuple[str, str, str], dict[str, None]] = field(default_factory=dict)
@@ -165,8 +169,8 @@ class ByLabel:
 
     def smallest(self, namespace: str, labels: JsonObject) -> list[str]:
         """The keys under the rarest of some labels: whoever has all of them is among these."""
-        found = [list(self._keys.get((namespace, *pair), ())) for pair in labels.items()]
-        return min(found, key=len) if found else []
+        candidates = [list(self._keys.get((namespace, *pair), ())) for pair in labels.items()]
+        return min(candidates, key=len) if candidates else []
 
     def any_of(self, namespace: str, labels: JsonObject) -> set[str]:
         """The keys under any of some labels."""
@@ -174,25 +178,29 @@ class ByLabel:
 
 
 # ------------------------------------------------------------------ shell
-class _ServiceController(Controller):
+class _ServiceController(SimulatedController):
     """Looks at a service whenever it changes or a pod does that it selects."""
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self._pods = ByLabel()
-        self._services = ByLabel()
+        self._pods = LabelIndex()
+        self._services = LabelIndex()
 
     def wire(self) -> None:
         """Services and pods."""
         self.informers.on(SERVICES, self._service)
         self.informers.on(PODS, self._pod)
 
-    def _service(self, event: Event) -> None:
-        before, after = (_one(((o or {}).get("spec") or {}).get("selector") or {}) for o in (event.old, event.new))
+    def _service(self, event: StoreEvent) -> None:
+        # One label of a selector is enough to find its service by.
+        before, after = (
+            dict(sorted((((o or {}).get("spec") or {}).get("selector") or {}).items())[:1])
+            for o in (event.old, event.new)
+        )
         self._services.move(event.obj["metadata"]["namespace"], event.key, before, after)
         self.queue.add(event.key)
 
-    def _pod(self, event: Event) -> None:
+    def _pod(self, event: StoreEvent) -> None:
         namespace = event.obj["metadata"]["namespace"]
         before, after = (((o or {}).get("metadata") or {}).get("labels") or {} for o in (event.old, event.new))
         self._pods.move(namespace, event.key, before, after)
@@ -205,18 +213,13 @@ class _ServiceController(Controller):
         return backends(service, (p for k in keys if (p := self.informers.get(k)) is not None))
 
 
-def _one(labels: JsonObject) -> JsonObject:
-    """One label of a selector is enough to find its service by."""
-    return dict(sorted(labels.items())[:1])
-
-
 class SliceController(_ServiceController):
     """``endpointslice``."""
 
     name = "endpointslice"
 
     async def reconcile(self, key: str) -> float | None:
-        """See `Controller`."""
+        """See `SimulatedController`."""
         service = self.informers.get(key)
         if service is not None:
             slices = self.informers.dependents(service["metadata"]["uid"], SLICES.prefix)
@@ -230,11 +233,11 @@ class EndpointsController(_ServiceController):
     name = "endpoints"
 
     async def reconcile(self, key: str) -> float | None:
-        """See `Controller`."""
+        """See `SimulatedController`."""
         service = self.informers.get(key)
-        known = self.informers.get(ENDPOINTS.key(*SERVICES.split(key)))
+        existing = self.informers.get(ENDPOINTS.key(*SERVICES.split(key)))
         pods = [] if service is None else self.backends(service)
-        await self.write(plan_endpoints(service, pods, known))
+        await self.write(plan_endpoints(service, pods, existing))
         return None
 
 

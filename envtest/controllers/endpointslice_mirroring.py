@@ -1,14 +1,17 @@
-"""Endpoints that people write by hand show as EndpointSlices, too: ``endpointslice-mirroring``."""
+"""``endpointslice-mirroring``: mirror manually managed Endpoints to EndpointSlices.
+
+Upstream: pkg/controller/endpointslicemirroring (v1.36)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from envtest.controllers.controller import Controller
+from envtest.controllers.controller import SimulatedController
 from envtest.controllers.endpointslice import MANAGED, SERVICE
 from envtest.controllers.objects import deleting, owner_reference
-from envtest.controllers.reflector import Event
-from envtest.controllers.writes import ENDPOINTS, SERVICES, SLICES, Create, Delete, Update, Write
+from envtest.controllers.reflector import StoreEvent
+from envtest.controllers.writes import ENDPOINTS, SERVICES, SLICES, CreateWrite, DeleteWrite, UpdateWrite, Write
 from opsdk.structured_merge.value import JsonObject
 
 _MANAGER = "endpointslicemirroring-controller.k8s.io"
@@ -30,54 +33,54 @@ def is_mirrored(endpoints: JsonObject, service: JsonObject | None) -> bool:
 def wanted_slices(endpoints: JsonObject) -> Iterator[JsonObject]:
     """What the slices should say: one for each subset and sort of address."""
     for subset in endpoints.get("subsets") or ():
-        found = [(a, True) for a in subset.get("addresses") or ()]
-        found += [(a, False) for a in subset.get("notReadyAddresses") or ()]
+        addresses = [(a, True) for a in subset.get("addresses") or ()]
+        addresses += [(a, False) for a in subset.get("notReadyAddresses") or ()]
         ports = [{"name": "", "protocol": "TCP", **p} for p in subset.get("ports") or ()]
         for kind in ("IPv4", "IPv6"):
-            chosen = [_endpoint(a, ready=ready) for a, ready in found if (":" in a["ip"]) == (kind == "IPv6")]
+            chosen = [_endpoint(a, ready=ready) for a, ready in addresses if (":" in a["ip"]) == (kind == "IPv6")]
             if chosen:
                 yield {"addressType": kind, "endpoints": chosen, "ports": ports}
 
 
 def _endpoint(address: JsonObject, *, ready: bool) -> JsonObject:
-    named = {k: address[k] for k in ("hostname", "nodeName", "targetRef") if address.get(k)}
-    return {"addresses": [address["ip"]], "conditions": {"ready": ready}, **named}
+    target = {k: address[k] for k in ("hostname", "nodeName", "targetRef") if address.get(k)}
+    return {"addresses": [address["ip"]], "conditions": {"ready": ready}, **target}
 
 
 def plan(endpoints: JsonObject, slices: Sequence[JsonObject], *, mirrored: bool) -> list[Write]:
     """The writes that make the slices of hand-made endpoints true."""
-    wanted = list(wanted_slices(endpoints)) if mirrored and not deleting(endpoints) else []
+    desired = list(wanted_slices(endpoints)) if mirrored and not deleting(endpoints) else []
     spare = list(slices)
     writes: list[Write] = []
-    for content in wanted:
+    for content in desired:
         same = next((s for s in spare if all((s.get(k) or []) == v for k, v in content.items())), None)
         # The sort of addresses never changes: another slice takes their place.
         other = next((s for s in spare if s["addressType"] == content["addressType"]), None)
-        known = same or other
-        if known is None:
-            writes.append(Create(SLICES, {**_slice(endpoints), **content}))
+        existing = same or other
+        if existing is None:
+            writes.append(CreateWrite(SLICES, {**_slice(endpoints), **content}))
             continue
-        spare.remove(known)
+        spare.remove(existing)
         if same is None:
-            writes.append(Update(SLICES, {**known, **content}))
-    return [*writes, *(Delete(SLICES, s) for s in spare)]
+            writes.append(UpdateWrite(SLICES, {**existing, **content}))
+    return [*writes, *(DeleteWrite(SLICES, s) for s in spare)]
 
 
 def _slice(endpoints: JsonObject) -> JsonObject:
     meta = endpoints["metadata"]
     notes = {k: v for k, v in (meta.get("annotations") or {}).items() if k not in _NOT_COPIED}
-    made = {
+    endpoint_slice = {
         "generateName": f"{meta['name']}-",
         "namespace": meta["namespace"],
         "labels": {**(meta.get("labels") or {}), SERVICE: meta["name"], MANAGED: _MANAGER},
         "ownerReferences": [owner_reference(endpoints)],
         **({"annotations": notes} if notes else {}),
     }
-    return {"kind": "EndpointSlice", "apiVersion": "discovery.k8s.io/v1", "metadata": made}
+    return {"kind": "EndpointSlice", "apiVersion": "discovery.k8s.io/v1", "metadata": endpoint_slice}
 
 
 # ------------------------------------------------------------------ shell
-class MirroringController(Controller):
+class MirroringController(SimulatedController):
     """``endpointslice-mirroring``: keys of Endpoints."""
 
     name = "endpointslice-mirroring"
@@ -88,20 +91,20 @@ class MirroringController(Controller):
         self.informers.on(SERVICES, self._same_name)
         self.informers.on(SLICES, self._slice)
 
-    def _same_name(self, event: Event) -> None:
+    def _same_name(self, event: StoreEvent) -> None:
         self.queue.add(ENDPOINTS.key(*event.resource.split(event.key)))
 
-    def _slice(self, event: Event) -> None:
+    def _slice(self, event: StoreEvent) -> None:
         labels = event.obj["metadata"].get("labels") or {}
         if event.new is None and labels.get(MANAGED) == _MANAGER:
             self.queue.add(ENDPOINTS.key(event.obj["metadata"]["namespace"], labels.get(SERVICE, "")))
 
     async def reconcile(self, key: str) -> float | None:
-        """See `Controller`."""
+        """See `SimulatedController`."""
         endpoints = self.informers.get(key)
         if endpoints is None:
             return None
         service = self.informers.get(SERVICES.key(*ENDPOINTS.split(key)))
-        found = self.informers.dependents(endpoints["metadata"]["uid"], SLICES.prefix)
-        await self.write(plan(endpoints, found, mirrored=is_mirrored(endpoints, service)))
+        slices = self.informers.dependents(endpoints["metadata"]["uid"], SLICES.prefix)
+        await self.write(plan(endpoints, slices, mirrored=is_mirrored(endpoints, service)))
         return None

@@ -1,4 +1,7 @@
-"""Events: what controllers tell about objects. What is said again is counted, who says too much is cut short."""
+"""Event recorder: aggregate similar events, count repeated ones, and apply the spam filter.
+
+Upstream: k8s.io/client-go/tools/record/events_cache.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from typing import TypeVar
 
 from envtest.controllers.client import InProcessClient
 from envtest.controllers.objects import stamp
-from envtest.controllers.writes import EVENTS, Create, Patch, PendingEvent
+from envtest.controllers.writes import EVENTS, CreateWrite, PatchWrite, PendingEvent
 from opsdk.aio.clock import Clock
 from opsdk.errors import ApiError, NotFoundError
 from opsdk.structured_merge.value import JsonObject
@@ -35,11 +38,11 @@ class _Recent(OrderedDict[Key, V]):
     """A dictionary that forgets what was not used for longest."""
 
     def take(self, key: Key, default: V) -> V:
-        found: V = self.pop(key, default)
-        self[key] = found
+        entry: V = self.pop(key, default)
+        self[key] = entry
         if len(self) > _MEMORY:
             self.popitem(last=False)
-        return found
+        return entry
 
 
 @dataclass(slots=True)
@@ -49,13 +52,13 @@ class _Bucket:
 
 
 @dataclass(slots=True)
-class _Alike:
+class _SimilarEvents:
     texts: set[str] = field(default_factory=set)
     last: float = 0.0
 
 
 @dataclass(slots=True)
-class Said:
+class RecordedEvent:
     """One event that was written: its name, and how often that was said."""
 
     name: str = ""
@@ -69,13 +72,13 @@ class Correlator:
 
     def __init__(self) -> None:
         self._buckets: _Recent[_Bucket] = _Recent()
-        self._alike: _Recent[_Alike] = _Recent()
-        self._said: _Recent[Said] = _Recent()
+        self._alike: _Recent[_SimilarEvents] = _Recent()
+        self._said: _Recent[RecordedEvent] = _Recent()
 
     def __repr__(self) -> str:
         return f"<Correlator of {len(self._said)} events>"
 
-    def look(self, note: PendingEvent, message: str, now: float) -> tuple[Said, str] | None:
+    def look(self, note: PendingEvent, message: str, now: float) -> tuple[RecordedEvent, str] | None:
         """The record of an event (with `count` 0 for a new one) and the text to write; None where it is dropped."""
         about = note.about
         uid = about["metadata"].get("uid", "")
@@ -84,10 +87,10 @@ class Correlator:
         message, combined = self._combined(same, message, now)
         if not self._spend(whose, now):
             return None
-        return self._said.take((*same, "" if combined else message), Said()), message
+        return self._said.take((*same, "" if combined else message), RecordedEvent()), message
 
     def _combined(self, same: Key, message: str, now: float) -> tuple[str, bool]:
-        alike = self._alike.take(same, _Alike(last=now))
+        alike = self._alike.take(same, _SimilarEvents(last=now))
         if now - alike.last > _WINDOW:
             alike.texts.clear()
         alike.last = now
@@ -110,8 +113,8 @@ class Correlator:
 def reference_to(obj: JsonObject) -> JsonObject:
     """How an event names what it is about."""
     meta = obj["metadata"]
-    named = {k: meta[k] for k in ("namespace", "name", "uid", "resourceVersion") if meta.get(k)}
-    return {"kind": obj.get("kind", ""), "apiVersion": obj.get("apiVersion", ""), **named}
+    reference = {k: meta[k] for k in ("namespace", "name", "uid", "resourceVersion") if meta.get(k)}
+    return {"kind": obj.get("kind", ""), "apiVersion": obj.get("apiVersion", ""), **reference}
 
 
 def event_of(note: PendingEvent, message: str, *, name: str, source: JsonObject, now: str) -> JsonObject:
@@ -151,17 +154,17 @@ class Recorder:
     async def tell(self, note: PendingEvent, *, name: str = "", error: str = "") -> None:
         """Write or count one event. Events are best effort: a refusal is logged."""
         message = note.message.replace("{name}", name).replace("{error}", error)[:1024]
-        found = self._correlator.look(note, message, self._clock.now())
-        if found is None:
+        correlated = self._correlator.look(note, message, self._clock.now())
+        if correlated is None:
             return
-        said, text = found
+        entry, text = correlated
         try:
-            await self._write(note, said, text)
+            await self._write(note, entry, text)
         except ApiError as refused:
             level = logging.DEBUG if refused.code in (403, 404) else logging.WARNING
             _LOG.log(level, "%s: event %s: %r", self._component, note.reason, refused)
 
-    async def _write(self, note: PendingEvent, said: Said, text: str) -> None:
+    async def _write(self, note: PendingEvent, said: RecordedEvent, text: str) -> None:
         wall = self._clock.wall()
         now = stamp(wall)
         said.count += 1
@@ -169,14 +172,14 @@ class Recorder:
             meta = {"namespace": note.about["metadata"].get("namespace", "default"), "name": said.name}
             patch = {"count": said.count, "lastTimestamp": now, "message": text}
             try:
-                await self._api.write(Patch(EVENTS, {"metadata": meta}, patch))
+                await self._api.write(PatchWrite(EVENTS, {"metadata": meta}, patch))
             except NotFoundError:
                 said.count = 1
             else:
                 return
         said.name, said.first = self._name(note, wall), now
-        made = event_of(note, text, name=said.name, source=self._source, now=now)
-        await self._api.write(Create(EVENTS, made))
+        event = event_of(note, text, name=said.name, source=self._source, now=now)
+        await self._api.write(CreateWrite(EVENTS, event))
 
     @staticmethod
     def _name(note: PendingEvent, wall: datetime) -> str:

@@ -1,15 +1,18 @@
-"""The garbage collector: dependents go with their owners, before them, or stay, as the deletion asked."""
+"""Garbage collector: foreground, background and orphan deletion of dependents.
+
+Upstream: pkg/controller/garbagecollector (v1.36)
+"""
 
 from __future__ import annotations
 
 from contextlib import suppress
 
-from envtest.controllers.controller import Controller
+from envtest.controllers.controller import SimulatedController
 from envtest.controllers.objects import deleting, owner_uids, stamp
 from envtest.controllers.owner_references import (
     FOREGROUND,
     ORPHAN,
-    Owner,
+    OwnerState,
     Verdict,
     blocking,
     holds,
@@ -20,13 +23,13 @@ from envtest.controllers.owner_references import (
     without_finalizer,
     without_owner,
 )
-from envtest.controllers.reflector import Event
-from envtest.controllers.writes import EVENTS, Create, Delete, Patch, Resource
+from envtest.controllers.reflector import StoreEvent
+from envtest.controllers.writes import EVENTS, CreateWrite, DeleteWrite, PatchWrite, Resource
 from opsdk.errors import AlreadyExistsError, NotFoundError
 from opsdk.structured_merge.value import JsonObject
 
 
-class GarbageCollector(Controller):
+class GarbageCollector(SimulatedController):
     """``garbage-collector``: keys of objects of every kind."""
 
     name = "garbage-collector"
@@ -36,12 +39,14 @@ class GarbageCollector(Controller):
         self.informers.on_all(self._event)
         self._told: set[tuple[str, str]] = set()
 
-    def _event(self, event: Event) -> None:
+    def _event(self, event: StoreEvent) -> None:
         old, new = event.old, event.new
         if event.resource.prefix == EVENTS.prefix:
             return  # they end by their age
         if new is None:
-            self._gone(event.obj)
+            for key in self.informers.dependent_keys(event.obj["metadata"]["uid"]):
+                self.queue.add(key)
+            self._look_at_owners(event.obj)
             return
         if old is not None and _same(old, new):
             return
@@ -49,11 +54,6 @@ class GarbageCollector(Controller):
             self.queue.add(event.key)
         if old is not None and old["metadata"].get("ownerReferences") != new["metadata"].get("ownerReferences"):
             self._look_at_owners(old)
-
-    def _gone(self, obj: JsonObject) -> None:
-        for key in self.informers.dependent_keys(obj["metadata"]["uid"]):
-            self.queue.add(key)
-        self._look_at_owners(obj)
 
     def _look_at_owners(self, obj: JsonObject) -> None:
         """An owner that waits for its dependents may have waited for this one."""
@@ -71,7 +71,7 @@ class GarbageCollector(Controller):
 
     # -------------------------------------------------------------- one object
     async def reconcile(self, key: str) -> float | None:
-        """See `Controller`."""
+        """See `SimulatedController`."""
         obj, resource = self.informers.get(key), self.informers.resource_at(key)
         if obj is None or resource is None:
             return None
@@ -89,23 +89,27 @@ class GarbageCollector(Controller):
             case Verdict.PRUNE:
                 await self._patch(resource, obj, {"ownerReferences": list(judgement.kept)})
             case Verdict.COLLECT_FOREGROUND:
-                await self._unblock(resource, obj)
+                # Owners in a circle would wait for each other for ever: whoever closes it lets its owners go.
+                dependents = self.informers.dependents(obj["metadata"]["uid"])
+                freed = unblocked(obj)
+                if freed is not None and any(deleting(d) and holds(d, FOREGROUND) for d in dependents):
+                    await self.context.api.write(PatchWrite(resource, obj, {"metadata": {"ownerReferences": freed}}))
                 await self._delete(resource, obj, "Foreground")
             case Verdict.COLLECT:
                 await self._delete(resource, obj, policy_of(obj))
         return None
 
-    def _look(self, ref: JsonObject, obj: JsonObject) -> Owner:
+    def _look(self, ref: JsonObject, obj: JsonObject) -> OwnerState:
         resource = self.informers.resource_of(ref.get("apiVersion", ""), ref.get("kind", ""))
         namespace = obj["metadata"].get("namespace", "")
         if resource is None or (resource.namespaced and not namespace):
-            return Owner.UNKNOWN
+            return OwnerState.UNKNOWN
         return state_of_owner(self.informers.get(resource.key(namespace, ref.get("name", ""))), ref.get("uid", ""))
 
     async def _orphan(self, resource: Resource, owner: JsonObject) -> None:
         uid = owner["metadata"]["uid"]
         for dependent in self.informers.dependents(uid):
-            kind = self._resource_of(dependent)
+            kind = self.informers.resource_of(dependent.get("apiVersion", ""), dependent.get("kind", ""))
             if kind is None:
                 continue
             try:
@@ -114,9 +118,6 @@ class GarbageCollector(Controller):
                 continue
         await self._patch(resource, owner, {"finalizers": without_finalizer(owner, ORPHAN)})
 
-    def _resource_of(self, obj: JsonObject) -> Resource | None:
-        return self.informers.resource_of(obj.get("apiVersion", ""), obj.get("kind", ""))
-
     async def _wait_for_dependents(self, resource: Resource, owner: JsonObject) -> None:
         uid = owner["metadata"]["uid"]
         dependents = self.informers.dependents(uid)
@@ -124,24 +125,17 @@ class GarbageCollector(Controller):
             await self._patch(resource, owner, {"finalizers": without_finalizer(owner, FOREGROUND)})
             return
         for key in self.informers.dependent_keys(uid):
-            found = self.informers.get(key)
-            if found is not None and not deleting(found):
+            item = self.informers.get(key)
+            if item is not None and not deleting(item):
                 self.queue.add(key)
-
-    async def _unblock(self, resource: Resource, obj: JsonObject) -> None:
-        """Owners in a circle would wait for each other for ever: whoever closes it lets its owners go."""
-        dependents = self.informers.dependents(obj["metadata"]["uid"])
-        freed = unblocked(obj)
-        if freed is not None and any(deleting(d) and holds(d, FOREGROUND) for d in dependents):
-            await self.context.api.write(Patch(resource, obj, {"metadata": {"ownerReferences": freed}}))
 
     # -------------------------------------------------------------- writes
     async def _patch(self, resource: Resource, obj: JsonObject, meta: JsonObject) -> None:
         patch = {"metadata": {**meta, "resourceVersion": obj["metadata"]["resourceVersion"]}}
-        await self.context.api.write(Patch(resource, obj, patch))
+        await self.context.api.write(PatchWrite(resource, obj, patch))
 
     async def _delete(self, resource: Resource, obj: JsonObject, propagation: str) -> None:
-        await self.context.api.write(Delete(resource, obj, propagation))
+        await self.context.api.write(DeleteWrite(resource, obj, propagation))
 
     async def _tell(self, resource: Resource, obj: JsonObject) -> None:
         """A cluster-scoped object cannot be owned by one that lives in a namespace: say so, once."""
@@ -155,7 +149,7 @@ class GarbageCollector(Controller):
             self._told.add(mark)
             with suppress(AlreadyExistsError):
                 await self.context.api.write(
-                    Create(EVENTS, _event_about(resource, obj, ref, stamp(self.context.now())))
+                    CreateWrite(EVENTS, _event_about(resource, obj, ref, stamp(self.context.now())))
                 )
 
 

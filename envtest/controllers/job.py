@@ -1,7 +1,9 @@
-"""Jobs: pods until enough of them have succeeded, or too many failed. Each pod is counted exactly once.
+"""Jobs: run pods until enough succeed or too many fail. Each pod is counted exactly once.
 
 A finished pod is first noted in ``uncountedTerminatedPods``, then loses its finalizer, and only then moves to the
 counters: whenever this stops in between, it can go on from what is written down.
+
+Upstream: pkg/controller/job/job_controller.go (v1.36)
 """
 
 from __future__ import annotations
@@ -30,8 +32,8 @@ from envtest.controllers.objects import (
 )
 from envtest.controllers.pod_control import PodOwnerController, claim, make_pod, remove_pod
 from envtest.controllers.pod_ranking import first_to_go
-from envtest.controllers.reflector import Event
-from envtest.controllers.writes import JOBS, PODS, Patch, PendingEvent, Update, Write
+from envtest.controllers.reflector import StoreEvent
+from envtest.controllers.writes import JOBS, PODS, PatchWrite, PendingEvent, UpdateWrite, Write
 from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.structured_merge.value import JsonObject
 
@@ -43,7 +45,7 @@ _OURS = "kubernetes.io/job-controller"
 
 
 @dataclass(frozen=True, slots=True)
-class Backoff:
+class JobBackoff:
     """How many pods failed since the last success, and when the last one did."""
 
     failures: int = 0
@@ -55,11 +57,13 @@ class Backoff:
             return 0.0
         return _pause(self.failures) - (now - self.last).total_seconds()
 
-    def after(self, succeeded: Sequence[datetime], failed: Sequence[datetime]) -> Backoff:
+    def after(self, succeeded: Sequence[datetime], failed: Sequence[datetime]) -> JobBackoff:
         """With what has ended since."""
-        start = Backoff() if succeeded else self
+        start = JobBackoff() if succeeded else self
         newer = [f for f in failed if not succeeded or f > max(succeeded)]
-        return Backoff(start.failures + len(newer), max([*newer, *([start.last] if start.last else [])], default=None))
+        return JobBackoff(
+            start.failures + len(newer), max([*newer, *([start.last] if start.last else [])], default=None)
+        )
 
 
 def _pause(failures: int) -> float:
@@ -67,12 +71,12 @@ def _pause(failures: int) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class JobPlan:
     """What to write, in how many seconds to look again, and what to remember once that is written."""
 
     writes: Sequence[Write | PendingEvent]
     again: float | None
-    backoff: Backoff
+    backoff: JobBackoff
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +93,13 @@ class Tally:
 
 
 @dataclass(slots=True)
-class View:
+class JobView:
     """What a decision is made of; `blocked` where pods cannot be made now. The rest grows as decisions are made."""
 
     job: JsonObject
     pods: Sequence[JsonObject]
     now: datetime
-    backoff: Backoff = field(default_factory=Backoff)
+    backoff: JobBackoff = field(default_factory=JobBackoff)
     blocked: bool = False
     writes: list[Write | PendingEvent] = field(default_factory=list)
     status: JsonObject = field(default_factory=dict)
@@ -156,16 +160,16 @@ def is_finished(job: JsonObject) -> bool:
     return is_true(conditions, "Complete") or is_true(conditions, "Failed")
 
 
-def tally(view: View) -> Tally:
+def tally(view: JobView) -> Tally:
     """What has ended."""
     job, spec = view.job, view.spec
-    known = {*view.noted("succeeded"), *view.noted("failed")}
+    recorded = {*view.noted("succeeded"), *view.noted("failed")}
     indexed = of_pods.is_indexed(job)
-    wanted = [p for p in view.pods if not indexed or of_pods.valid_index(p, job)]
+    pods = [p for p in view.pods if not indexed or of_pods.valid_index(p, job)]
     good = [
-        p for p in wanted if phase_of(p) == "Succeeded" and of_pods.tracked(p) and p["metadata"]["uid"] not in known
+        p for p in pods if phase_of(p) == "Succeeded" and of_pods.tracked(p) and p["metadata"]["uid"] not in recorded
     ]
-    bad = list(of_pods.new_failures(job, wanted, known))
+    bad = list(of_pods.new_failures(job, pods, recorded))
     policy = spec.get("podFailurePolicy")
     counted = [p for p in bad if of_pods.verdict_on(policy, p)[0] != "Ignore"]
     failed = status_of(job, "failed") + len(counted) + len(view.noted("failed"))
@@ -179,7 +183,7 @@ def tally(view: View) -> Tally:
     return Tally(good, bad, len(indexes), failed, frozenset(indexes), frozenset(lost))
 
 
-def _loses_index(view: View, pod: JsonObject) -> bool:
+def _loses_index(view: JobView, pod: JsonObject) -> bool:
     if not of_pods.limited_per_index(view.job):
         return False
     action, _ = of_pods.verdict_on(view.spec.get("podFailurePolicy"), pod)
@@ -189,46 +193,46 @@ def _loses_index(view: View, pod: JsonObject) -> bool:
 
 
 # ------------------------------------------------------------------ core: is it over?
-def verdict(view: View, counted: Tally) -> JsonObject | None:
+def verdict(view: JobView, counted: Tally) -> JsonObject | None:
     """The condition after which nothing more is begun: ``SuccessCriteriaMet`` or ``FailureTarget``."""
     conditions = conditions_of(view.job)
     for kind in ("SuccessCriteriaMet", "FailureTarget"):
         if is_true(conditions, kind):
             return condition_in(conditions, kind)
-    why = _failure(view, counted)
-    if why is not None:
-        return view.condition("FailureTarget", *why)
+    failure = _failure(view, counted)
+    if failure is not None:
+        return view.condition("FailureTarget", *failure)
     met = of_pods.success_by(view.spec.get("successPolicy"), counted.good, int(view.spec.get("completions") or 0))
     return None if met is None else view.condition("SuccessCriteriaMet", "SuccessPolicy", met)
 
 
-def _failure(view: View, counted: Tally) -> tuple[str, str] | None:
+def _failure(view: JobView, counted: Tally) -> tuple[str, str] | None:
     spec = view.spec
     policy = spec.get("podFailurePolicy")
     for pod in view.pods if policy else ():
-        _, why = of_pods.verdict_on(policy, pod) if of_pods.is_failed(pod, view.job) else ("", None)
-        if why is not None:
-            return "PodFailurePolicy", why
+        _, action = of_pods.verdict_on(policy, pod) if of_pods.is_failed(pod, view.job) else ("", None)
+        if action is not None:
+            return "PodFailurePolicy", action
     limit = spec.get("backoffLimit", 6)
     if counted.failed > limit or _restarted_too_often(view, limit):
         return "BackoffLimitExceeded", "Job has reached the specified backoff limit"
-    left = _until_deadline(view)
-    if left is not None and left <= 0:
+    remaining = _until_deadline(view)
+    if remaining is not None and remaining <= 0:
         return "DeadlineExceeded", "Job was active longer than specified deadline"
-    if left is not None:
-        view.waits.append(left)
+    if remaining is not None:
+        view.waits.append(remaining)
     return _failed_indexes(spec, counted) if of_pods.limited_per_index(view.job) else None
 
 
-def _restarted_too_often(view: View, limit: int) -> bool:
+def _restarted_too_often(view: JobView, limit: int) -> bool:
     """Where containers are started again in place, these count."""
     if (view.spec["template"].get("spec") or {}).get("restartPolicy") != "OnFailure":
         return False
-    found = sum(of_pods.restarts(p) for p in view.pods if phase_of(p) in ("Running", "Pending"))
-    return found > 0 if limit == 0 else found >= limit
+    restarts = sum(of_pods.restarts(p) for p in view.pods if phase_of(p) in ("Running", "Pending"))
+    return restarts > 0 if limit == 0 else restarts >= limit
 
 
-def _until_deadline(view: View) -> float | None:
+def _until_deadline(view: JobView) -> float | None:
     limit, started = view.spec.get("activeDeadlineSeconds"), view.status.get("startTime")
     if limit is None or view.suspended or not started or is_true(conditions_of(view.job), "Suspended"):
         return None
@@ -245,10 +249,10 @@ def _failed_indexes(spec: JsonObject, counted: Tally) -> tuple[str, str] | None:
 
 
 # ------------------------------------------------------------------ core: pods
-def plan(view: View) -> Plan:
+def plan(view: JobView) -> JobPlan:
     """One step of a job."""
     if is_finished(view.job) or view.spec.get("managedBy") not in (None, _OURS):
-        return Plan([], None, Backoff())
+        return JobPlan([], None, JobBackoff())
     if not view.suspended:
         view.status.setdefault("startTime", stamp(view.now))
     counted = tally(view)
@@ -265,59 +269,61 @@ def plan(view: View) -> Plan:
     else:
         over = _go_on(view, counted, held)
     finalizers = _track(view, counted, over, {p["metadata"]["uid"] for p in held.values()})
-    _count(view)
+    # Pods that are there, with those that were just made and without those that were just deleted.
+    remaining = [p for p in view.active if p not in view.gone]
+    view.status.pop("active", None)
+    if len(remaining) + view.made:
+        view.status["active"] = len(remaining) + view.made
+    view.status["ready"] = sum(is_ready(p) for p in remaining)
+    view.status["terminating"] = view.terminating + len(view.gone)
     if over is not None:
         _finish(view, over, done=not finalizers)
     if view.status != (view.job.get("status") or {}):
-        view.writes.append(Update(JOBS, with_status(view.job, view.status), "status"))
+        view.writes.append(UpdateWrite(JOBS, with_status(view.job, view.status), "status"))
     view.writes.extend([*finalizers, *_last_words(view)])
-    return Plan(view.writes, min(view.waits, default=None), view.backoff)
+    return JobPlan(view.writes, min(view.waits, default=None), view.backoff)
 
 
 def _indexes(pods: Sequence[JsonObject]) -> set[int]:
     return {of_pods.index_of(p) for p in pods}
 
 
-def _go_on(view: View, counted: Tally, held: Mapping[int, JsonObject]) -> JsonObject | None:
+def _go_on(view: JobView, counted: Tally, held: Mapping[int, JsonObject]) -> JsonObject | None:
     """Make or delete pods; the condition after which it is over, if that was reached."""
     if not deleting(view.job):
         _manage(view, counted, held)
-    wanted = view.spec.get("completions")
+    completions = view.spec.get("completions")
     running = len(view.active) + view.made - len(view.gone)
-    if not running and (counted.succeeded > 0 if wanted is None else counted.succeeded >= wanted):
+    if not running and (counted.succeeded > 0 if completions is None else counted.succeeded >= completions):
         text = "Reached expected number of succeeded pods"
         return view.condition("SuccessCriteriaMet", "CompletionsReached", text)
     if not deleting(view.job):
-        _suspended_or_not(view)
+        if view.suspended:
+            if view.put(view.condition("Suspended", "JobSuspended", "Job suspended")):
+                view.writes.append(PendingEvent(view.job, "Suspended", "Job suspended"))
+        elif view.put(view.condition("Suspended", "JobResumed", "Job resumed", holds=False)):
+            view.writes.append(PendingEvent(view.job, "Resumed", "Job resumed"))
+            view.status["startTime"] = stamp(view.now)
     return None
 
 
-def _suspended_or_not(view: View) -> None:
-    if view.suspended:
-        if view.put(view.condition("Suspended", "JobSuspended", "Job suspended")):
-            view.writes.append(PendingEvent(view.job, "Suspended", "Job suspended"))
-    elif view.put(view.condition("Suspended", "JobResumed", "Job resumed", holds=False)):
-        view.writes.append(PendingEvent(view.job, "Resumed", "Job resumed"))
-        view.status["startTime"] = stamp(view.now)
-
-
-def _manage(view: View, counted: Tally, held: Mapping[int, JsonObject]) -> None:
+def _manage(view: JobView, counted: Tally, held: Mapping[int, JsonObject]) -> None:
     """Bring the number of active pods to what it should be; in one step either deletes or makes."""
-    active, wanted = view.active, _wanted(view, counted)
+    active, desired = view.active, _wanted(view, counted)
     going = of_pods.repeated(view.job, active, first_to_go) if of_pods.is_indexed(view.job) else []
-    if len(going) < len(active) - wanted:
+    if len(going) < len(active) - desired:
         rest = first_to_go([p for p in active if p not in going])
-        going += rest[: len(active) - wanted - len(going)]
+        going += rest[: len(active) - desired - len(going)]
     if going:
         _remove(view, going[:_AT_ONCE])
         return
     leaving = view.terminating if of_pods.only_failed_are_replaced(view.job) else 0
-    missing = min(wanted - leaving - len(active), _AT_ONCE)
+    missing = min(desired - leaving - len(active), _AT_ONCE)
     if missing <= 0 or view.blocked:
         return
-    left = 0.0 if of_pods.limited_per_index(view.job) else view.backoff.left(view.now)
-    if left > 0:
-        view.waits.append(left)
+    remaining = 0.0 if of_pods.limited_per_index(view.job) else view.backoff.left(view.now)
+    if remaining > 0:
+        view.waits.append(remaining)
     elif of_pods.is_indexed(view.job):
         _make_indexed(view, counted, held, missing)
     else:
@@ -325,7 +331,7 @@ def _manage(view: View, counted: Tally, held: Mapping[int, JsonObject]) -> None:
             _make(view, pod_from_template(view.spec["template"], view.job))
 
 
-def _wanted(view: View, counted: Tally) -> int:
+def _wanted(view: JobView, counted: Tally) -> int:
     parallelism, completions = int(view.spec.get("parallelism", 1)), view.spec.get("completions")
     if view.suspended:
         return 0
@@ -334,19 +340,19 @@ def _wanted(view: View, counted: Tally) -> int:
     return max(min(parallelism, int(completions) - counted.succeeded), 0)
 
 
-def _remove(view: View, pods: Sequence[JsonObject]) -> None:
+def _remove(view: JobView, pods: Sequence[JsonObject]) -> None:
     view.gone.extend(pods)
     view.writes.extend(remove_pod(p, view.job) for p in pods)
 
 
-def _make(view: View, pod: JsonObject) -> None:
+def _make(view: JobView, pod: JsonObject) -> None:
     meta = pod["metadata"]
     meta["finalizers"] = [*(f for f in meta.get("finalizers") or () if f != FINALIZER), FINALIZER]
     view.made += 1
     view.writes.append(make_pod(pod, view.job))
 
 
-def _make_indexed(view: View, counted: Tally, held: Mapping[int, JsonObject], missing: int) -> None:
+def _make_indexed(view: JobView, counted: Tally, held: Mapping[int, JsonObject], missing: int) -> None:
     taken = counted.good | counted.bad | _indexes(view.active)
     if of_pods.only_failed_are_replaced(view.job):
         taken |= _indexes([p for p in view.pods if of_pods.terminating(p)])
@@ -355,12 +361,26 @@ def _make_indexed(view: View, counted: Tally, held: Mapping[int, JsonObject], mi
         if missing <= 0:
             break
         before = held.get(index)
-        left = _until_next(before, view.now)
+        remaining = _until_next(before, view.now)
         missing -= 1
-        if left > 0:
-            waiting.append(left)
+        if remaining > 0:
+            waiting.append(remaining)
         else:
-            _make(view, _indexed(view, index, before))
+            job = view.job
+            pod = pod_from_template(view.spec["template"], job)
+            meta, name = pod["metadata"], f"{job['metadata']['name']}-{index}"
+            meta["generateName"] = f"{name}-"
+            for key in ("labels", "annotations"):
+                meta[key] = {**(meta.get(key) or {}), INDEX: str(index)}
+            if of_pods.limited_per_index(job):
+                meta["annotations"].update(_failure_counts(view, before))
+            pod["spec"].setdefault("hostname", name)
+            source = {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.labels['{INDEX}']"}}
+            for container in (*(pod["spec"].get("initContainers") or ()), *pod["spec"]["containers"]):
+                variables = container.setdefault("env", [])
+                if all(e.get("name") != "JOB_COMPLETION_INDEX" for e in variables):
+                    variables.append({"name": "JOB_COMPLETION_INDEX", "valueFrom": source})
+            _make(view, pod)
     view.waits.extend(waiting)
 
 
@@ -371,25 +391,7 @@ def _until_next(before: JsonObject | None, now: datetime) -> float:
     return _pause(of_pods.all_failures_of_index(before) + 1) - passed
 
 
-def _indexed(view: View, index: int, before: JsonObject | None) -> JsonObject:
-    job = view.job
-    pod = pod_from_template(view.spec["template"], job)
-    meta, name = pod["metadata"], f"{job['metadata']['name']}-{index}"
-    meta["generateName"] = f"{name}-"
-    for key in ("labels", "annotations"):
-        meta[key] = {**(meta.get(key) or {}), INDEX: str(index)}
-    if of_pods.limited_per_index(job):
-        meta["annotations"].update(_failure_counts(view, before))
-    pod["spec"].setdefault("hostname", name)
-    source = {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.labels['{INDEX}']"}}
-    for container in (*(pod["spec"].get("initContainers") or ()), *pod["spec"]["containers"]):
-        known = container.setdefault("env", [])
-        if all(e.get("name") != "JOB_COMPLETION_INDEX" for e in known):
-            known.append({"name": "JOB_COMPLETION_INDEX", "valueFrom": source})
-    return pod
-
-
-def _failure_counts(view: View, before: JsonObject | None) -> dict[str, str]:
+def _failure_counts(view: JobView, before: JsonObject | None) -> dict[str, str]:
     if before is None:
         return {FAILURES: "0"}
     counted = of_pods.failures_of_index(before)
@@ -400,12 +402,12 @@ def _failure_counts(view: View, before: JsonObject | None) -> dict[str, str]:
 
 
 # ------------------------------------------------------------------ core: the status
-def _track(view: View, counted: Tally, over: JsonObject | None, held: Collection[str]) -> list[Patch]:
+def _track(view: JobView, counted: Tally, over: JsonObject | None, held: Collection[str]) -> list[PatchWrite]:
     """Note what has ended, and let go of what is noted; the patches that take finalizers away."""
     _settle(view)
     failing = over is not None and over["type"] == "FailureTarget"
     noted: dict[str, list[str]] = {key: view.noted(key) for key in ("succeeded", "failed")}
-    patches: list[Patch] = []
+    patches: list[PatchWrite] = []
     for pod in view.pods:
         uid, failed = pod["metadata"]["uid"], of_pods.is_failed(pod, view.job)
         ended = phase_of(pod) == "Succeeded" or failed
@@ -419,11 +421,16 @@ def _track(view: View, counted: Tally, over: JsonObject | None, held: Collection
             noted[key].append(uid)
     view.status["uncountedTerminatedPods"] = {k: v for k, v in noted.items() if v}
     if of_pods.is_indexed(view.job):
-        _note_indexes(view, counted)
+        view.status.pop("completedIndexes", None)
+        view.status.pop("succeeded", None)
+        if counted.good:
+            view.status.update(completedIndexes=intervals(counted.good), succeeded=len(counted.good))
+        if of_pods.limited_per_index(view.job):
+            view.status["failedIndexes"] = intervals(counted.bad)
     return patches
 
 
-def _counts_as(view: View, pod: JsonObject, *, failed: bool) -> str | None:
+def _counts_as(view: JobView, pod: JsonObject, *, failed: bool) -> str | None:
     indexed = of_pods.is_indexed(view.job)
     if phase_of(pod) == "Succeeded":
         return None if indexed else "succeeded"
@@ -433,7 +440,7 @@ def _counts_as(view: View, pod: JsonObject, *, failed: bool) -> str | None:
     return None if ignored else "failed"
 
 
-def _settle(view: View) -> None:
+def _settle(view: JobView) -> None:
     """What has lost its finalizer moves from the notes to the counters."""
     there = {p["metadata"]["uid"] for p in view.pods if of_pods.tracked(p)}
     for key in ("succeeded", "failed"):
@@ -443,31 +450,12 @@ def _settle(view: View) -> None:
             view.status["uncountedTerminatedPods"][key] = [u for u in view.noted(key) if u in there]
 
 
-def _note_indexes(view: View, counted: Tally) -> None:
-    view.status.pop("completedIndexes", None)
-    view.status.pop("succeeded", None)
-    if counted.good:
-        view.status.update(completedIndexes=intervals(counted.good), succeeded=len(counted.good))
-    if of_pods.limited_per_index(view.job):
-        view.status["failedIndexes"] = intervals(counted.bad)
-
-
-def _release(pod: JsonObject) -> Patch:
+def _release(pod: JsonObject) -> PatchWrite:
     meta = {"uid": pod["metadata"]["uid"], "$deleteFromPrimitiveList/finalizers": [FINALIZER]}
-    return Patch(PODS, pod, {"metadata": meta}, strategic=True)
+    return PatchWrite(PODS, pod, {"metadata": meta}, strategic=True)
 
 
-def _count(view: View) -> None:
-    """Pods that are there, with those that were just made and without those that were just deleted."""
-    left = [p for p in view.active if p not in view.gone]
-    view.status.pop("active", None)
-    if len(left) + view.made:
-        view.status["active"] = len(left) + view.made
-    view.status["ready"] = sum(is_ready(p) for p in left)
-    view.status["terminating"] = view.terminating + len(view.gone)
-
-
-def _finish(view: View, over: JsonObject, *, done: bool) -> None:
+def _finish(view: JobView, over: JsonObject, *, done: bool) -> None:
     """Say first that it will end, and that it has ended when every pod is counted and gone."""
     if view.put(over):
         return
@@ -480,13 +468,13 @@ def _finish(view: View, over: JsonObject, *, done: bool) -> None:
         view.status["completionTime"] = final["lastTransitionTime"]
 
 
-def _last_words(view: View) -> list[PendingEvent]:
+def _last_words(view: JobView) -> list[PendingEvent]:
     conditions = view.status.get("conditions") or ()
     if is_true(conditions, "Complete"):
         return [PendingEvent(view.job, "Completed", "Job completed")]
-    found = condition_in(conditions, "Failed")
-    if found is not None and found["status"] == "True":
-        return [PendingEvent(view.job, found["reason"], found["message"], warning=True)]
+    condition = condition_in(conditions, "Failed")
+    if condition is not None and condition["status"] == "True":
+        return [PendingEvent(view.job, condition["reason"], condition["message"], warning=True)]
     return []
 
 
@@ -499,7 +487,7 @@ class JobController(PodOwnerController):
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
-        self._backoffs: dict[str, Backoff] = {}
+        self._backoffs: dict[str, JobBackoff] = {}
 
     def wire(self) -> None:
         """Jobs that go, too, and pods whose job is gone."""
@@ -508,10 +496,10 @@ class JobController(PodOwnerController):
         self.informers.on(PODS, self._left_over)
 
     def restored(self) -> None:
-        """See `Controller`."""
+        """See `SimulatedController`."""
         self._backoffs.clear()
 
-    def _forget(self, event: Event) -> None:
+    def _forget(self, event: StoreEvent) -> None:
         if event.new is not None:
             return
         self._backoffs.pop(event.obj["metadata"]["uid"], None)
@@ -519,7 +507,7 @@ class JobController(PodOwnerController):
             if key.startswith(PODS.prefix):
                 self.queue.add(key)
 
-    def _left_over(self, event: Event) -> None:
+    def _left_over(self, event: StoreEvent) -> None:
         if event.new is not None and of_pods.tracked(event.new) and self._orphaned(event.new):
             self.queue.add(event.key)
 
@@ -531,7 +519,7 @@ class JobController(PodOwnerController):
         return job is None or job["metadata"]["uid"] != owner["uid"] or is_finished(job)
 
     async def reconcile(self, key: str) -> float | None:
-        """See `Controller`."""
+        """See `SimulatedController`."""
         if not key.startswith(PODS.prefix):
             return await super().reconcile(key)
         pod = self.informers.get(key)
@@ -544,10 +532,12 @@ class JobController(PodOwnerController):
     ) -> float | None:
         """See `PodOwnerController`."""
         uid = owner["metadata"]["uid"]
-        mine, moves = claim(owner, pods, loose, finalizer=FINALIZER)
-        made = plan(View(owner, mine, self.context.now(), self._backoffs.get(uid, Backoff()), blocked=bool(failed)))
-        await self.write([*moves, *made.writes])
-        self._backoffs[uid] = made.backoff
-        if made.backoff == Backoff():
+        claimed, moves = claim(owner, pods, loose, finalizer=FINALIZER)
+        result = plan(
+            JobView(owner, claimed, self.context.now(), self._backoffs.get(uid, JobBackoff()), blocked=bool(failed))
+        )
+        await self.write([*moves, *result.writes])
+        self._backoffs[uid] = result.backoff
+        if result.backoff == JobBackoff():
             del self._backoffs[uid]
-        return made.again
+        return result.again

@@ -1,4 +1,7 @@
-"""What a job asks of its pods: whether they failed, when, for which index, and what its policies say. Pure."""
+"""The pods of a Job: completion index, failure time, pod failure policy and success policy. Pure.
+
+Upstream: pkg/controller/job (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -72,9 +75,9 @@ def ended_at(pod: JsonObject) -> datetime:
     """When its last container ended; of a pod that was deleted, when that was asked for; else when it was made."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
     ends = [((s.get("state") or {}).get("terminated") or {}).get("finishedAt") for s in statuses]
-    known = [parse_time(e) for e in ends if e]
-    if known and len(known) == len(ends):
-        return max(known)
+    timestamps = [parse_time(e) for e in ends if e]
+    if timestamps and len(timestamps) == len(ends):
+        return max(timestamps)
     ready = condition_in(conditions_of(pod), "Ready") or {}
     if phase_of(pod) == "Failed" and ready.get("status") == "False" and ready.get("lastTransitionTime"):
         return parse_time(ready["lastTransitionTime"])
@@ -118,12 +121,12 @@ def numbers_in(text: str, below: int) -> set[int]:
     >>> sorted(numbers_in("0-2,5,7", 6))
     [0, 1, 2, 5]
     """
-    found: set[int] = set()
+    indexes: set[int] = set()
     for part in text.split(","):
         first, _, last = part.partition("-")
         if first.isdigit() and (last or first).isdigit():
-            found.update(range(int(first), min(int(last or first), below - 1) + 1))
-    return found
+            indexes.update(range(int(first), min(int(last or first), below - 1) + 1))
+    return indexes
 
 
 def valid_index(pod: JsonObject, job: JsonObject) -> bool:
@@ -168,32 +171,31 @@ def verdict_on(policy: JsonObject | None, pod: JsonObject) -> tuple[str, str | N
     """What the failure policy says about a failed pod: an action (``Count`` unless said), and why the job fails."""
     for number, rule in enumerate((policy or {}).get("rules") or ()):
         action = str(rule.get("action", "Count"))
-        why = _exit(rule, pod) if rule.get("onExitCodes") else _condition(rule, pod)
-        if why is not None:
-            return action, f"{why} matching {action} rule at index {number}" if action == "FailJob" else None
+        reason = _exit(rule, pod) if rule.get("onExitCodes") else _condition(rule, pod)
+        if reason is not None:
+            return action, f"{reason} matching {action} rule at index {number}" if action == "FailJob" else None
     return "Count", None
 
 
 def _exit(rule: JsonObject, pod: JsonObject) -> str | None:
-    wanted, status = rule["onExitCodes"], pod.get("status") or {}
+    requirement, status = rule["onExitCodes"], pod.get("status") or {}
     meta = pod["metadata"]
     for key in ("containerStatuses", "initContainerStatuses"):
-        for found in status.get(key) or ():
-            code = ((found.get("state") or {}).get("terminated") or {}).get("exitCode")
-            if not code or wanted.get("containerName") not in (None, found["name"]):
+        for state in status.get(key) or ():
+            code = ((state.get("state") or {}).get("terminated") or {}).get("exitCode")
+            if not code or requirement.get("containerName") not in (None, state["name"]):
                 continue
-            if (code in wanted["values"]) == (wanted["operator"] == "In"):
-                return (
-                    f"Container {found['name']} for pod {meta['namespace']}/{meta['name']} failed with exit code {code}"
-                )
+            if (code in requirement["values"]) == (requirement["operator"] == "In"):
+                name = f"{meta['namespace']}/{meta['name']}"
+                return f"Container {state['name']} for pod {name} failed with exit code {code}"
     return None
 
 
 def _condition(rule: JsonObject, pod: JsonObject) -> str | None:
     meta = pod["metadata"]
     for pattern in rule.get("onPodConditions") or ():
-        found = condition_in(conditions_of(pod), pattern["type"])
-        if found is not None and found.get("status") == pattern.get("status", "True"):
+        condition = condition_in(conditions_of(pod), pattern["type"])
+        if condition is not None and condition.get("status") == pattern.get("status", "True"):
             return f"Pod {meta['namespace']}/{meta['name']} has condition {pattern['type']}"
     return None
 
@@ -210,9 +212,9 @@ def _met(rule: JsonObject, succeeded: Collection[int], completions: int) -> bool
     count = rule.get("succeededCount")
     if rule.get("succeededIndexes") is None:
         return count is not None and len(succeeded) >= count
-    wanted = numbers_in(rule["succeededIndexes"], completions)
-    reached = len(wanted & set(succeeded))
-    return reached >= (len(wanted) if count is None else count)
+    indexes = numbers_in(rule["succeededIndexes"], completions)
+    reached = len(indexes & set(succeeded))
+    return reached >= (len(indexes) if count is None else count)
 
 
 def new_failures(job: JsonObject, pods: Sequence[JsonObject], known: Collection[str]) -> Iterator[JsonObject]:

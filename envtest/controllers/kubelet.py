@@ -1,6 +1,8 @@
-"""Nodes as far as tests meet them: pods are scheduled, run, end, and go when they are told to.
+"""Simulated kubelet: moves scheduled pods through their phases and deletes terminated pods.
 
 What becomes of a pod is data: see `envtest.controllers.stages`.
+
+Upstream: pkg/kubelet (v1.36)
 """
 
 from __future__ import annotations
@@ -8,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 
-from envtest.controllers.controller import Controller, ControllerContext
+from envtest.controllers.controller import ControllerContext, SimulatedController
 from envtest.controllers.event_recorder import Recorder
 from envtest.controllers.objects import (
     condition_in,
@@ -20,7 +22,7 @@ from envtest.controllers.objects import (
 )
 from envtest.controllers.persistent_volume_binder import claims_of, unbound
 from envtest.controllers.pod_status import (
-    Move,
+    PodTransition,
     ending,
     has_started,
     needs_refresh,
@@ -29,10 +31,10 @@ from envtest.controllers.pod_status import (
     state_of,
     status_in,
 )
-from envtest.controllers.reflector import Event
+from envtest.controllers.reflector import StoreEvent
 from envtest.controllers.scheduler import (
     NOT_READY,
-    Place,
+    Placement,
     asked_by,
     binding,
     schedule,
@@ -40,7 +42,16 @@ from envtest.controllers.scheduler import (
     waits_for_scheduler,
 )
 from envtest.controllers.stages import Stage, State, stage_for
-from envtest.controllers.writes import CLAIMS, NODES, PODS, STORAGE_CLASSES, Create, Delete, PendingEvent, Update
+from envtest.controllers.writes import (
+    CLAIMS,
+    NODES,
+    PODS,
+    STORAGE_CLASSES,
+    CreateWrite,
+    DeleteWrite,
+    PendingEvent,
+    UpdateWrite,
+)
 from opsdk.errors import AlreadyExistsError
 from opsdk.structured_merge.value import JsonObject
 
@@ -87,8 +98,8 @@ def is_well(node: JsonObject | None) -> bool:
 
 def address_of(node: JsonObject | None) -> str:
     """Its address."""
-    found = ((node or {}).get("status") or {}).get("addresses") or ()
-    return next((str(a["address"]) for a in found if a.get("type") == "InternalIP"), _ADDRESS)
+    addresses = ((node or {}).get("status") or {}).get("addresses") or ()
+    return next((str(a["address"]) for a in addresses if a.get("type") == "InternalIP"), _ADDRESS)
 
 
 def node_status(node: JsonObject, address: str, now: str) -> JsonObject:
@@ -100,20 +111,20 @@ def node_status(node: JsonObject, address: str, now: str) -> JsonObject:
         ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
     ]
     times = {"lastHeartbeatTime": now, "lastTransitionTime": now}
-    given = conditions_of(node)
+    current_conditions = conditions_of(node)
     conditions = [{"type": t, "status": s, "reason": r, "message": m, **times} for t, s, r, m in healthy]
     name = node["metadata"]["name"]
-    made: JsonObject = {
+    status: JsonObject = {
         "capacity": dict(_CAPACITY),
         "allocatable": dict(_CAPACITY),
         "addresses": [{"type": "InternalIP", "address": address}, {"type": "Hostname", "address": name}],
         "nodeInfo": _NODE_INFO,
         "declaredFeatures": list(_FEATURES),
     }
-    known = node.get("status") or {}
-    kept = {k: v for k, v in known.items() if v and (k != "nodeInfo" or any(v.values()))}
-    more = [c for c in conditions if condition_in(given, str(c["type"])) is None]
-    return {**made, **kept, "conditions": [*given, *more]}
+    current = node.get("status") or {}
+    preserved = {k: v for k, v in current.items() if v and (k != "nodeInfo" or any(v.values()))}
+    more = [c for c in conditions if condition_in(current_conditions, str(c["type"])) is None]
+    return {**status, **preserved, "conditions": [*current_conditions, *more]}
 
 
 _FEATURES = ("InPlacePodLevelResourcesVerticalScaling", "InPlacePodVerticalScalingInitContainers")
@@ -132,7 +143,7 @@ _NODE_INFO = {
 
 
 # ------------------------------------------------------------------ shell
-class KubeletController(Controller):
+class KubeletController(SimulatedController):
     """``kubelet``: a scheduler and the agents of all nodes in one."""
 
     name = "kubelet"
@@ -150,7 +161,7 @@ class KubeletController(Controller):
         self._since: dict[str, tuple[str, State, float]] = {}
 
     def restored(self) -> None:
-        """See `Controller`."""
+        """See `SimulatedController`."""
         self._since.clear()
         self._used.clear()
 
@@ -160,7 +171,7 @@ class KubeletController(Controller):
         self.informers.on(NODES, self._node)
         self.informers.on(CLAIMS, lambda _: self._reschedule())
 
-    def _pod(self, event: Event) -> None:
+    def _pod(self, event: StoreEvent) -> None:
         if event.new is None:
             self._since.pop(event.key, None)
         else:
@@ -169,7 +180,7 @@ class KubeletController(Controller):
         if freed and event.old is not None and event.old["spec"].get("nodeName") and asked_by(event.old):
             self._reschedule()
 
-    def _node(self, event: Event) -> None:
+    def _node(self, event: StoreEvent) -> None:
         self.queue.add(event.key)
         if event.new is None:
             return
@@ -188,7 +199,7 @@ class KubeletController(Controller):
     async def begin(self) -> None:
         """The node."""
         try:
-            await self.context.kubelet.write(Create(NODES, node_object()))
+            await self.context.kubelet.write(CreateWrite(NODES, node_object()))
         except AlreadyExistsError:
             return
         await self.informers.catch_up()
@@ -202,10 +213,10 @@ class KubeletController(Controller):
         if condition_in(conditions_of(node), "Ready") is None:
             self._hosts = self._hosts % 250 + 1
             status = node_status(node, f"192.168.0.{self._hosts}", stamp(self.context.now()))
-            node = await self.context.kubelet.write(Update(NODES, with_status(node, status), "status"))
-            wanted = registered(node)
-            if wanted is not None:
-                await self.context.api.write(Update(NODES, wanted))
+            node = await self.context.kubelet.write(UpdateWrite(NODES, with_status(node, status), "status"))
+            desired = registered(node)
+            if desired is not None:
+                await self.context.api.write(UpdateWrite(NODES, desired))
 
     def _next_ip(self) -> str:
         self._addresses = self._addresses % 65_000 + 1
@@ -213,7 +224,7 @@ class KubeletController(Controller):
 
     # -------------------------------------------------------------- one pod
     async def reconcile(self, key: str) -> float | None:
-        """See `Controller`."""
+        """See `SimulatedController`."""
         if key.startswith(NODES.prefix):
             await self._register(key)
             return None
@@ -242,7 +253,9 @@ class KubeletController(Controller):
                 self._used[number] += 1
             await self._move(pod, stage)
         elif state is State.PENDING and not (pod.get("status") or {}).get("startTime"):
-            await self._write_status(pod, Move(to=State.PENDING, now=stamp(self.context.now()), host=self._host(pod)))
+            await self._write_status(
+                pod, PodTransition(to=State.PENDING, now=stamp(self.context.now()), host=self._host(pod))
+            )
         elif state is State.READY and needs_refresh(pod):
             await self._write_status(pod, self._to(pod, State.READY))
         return wait if stage is not None and 0 < wait < math.inf else None
@@ -256,68 +269,67 @@ class KubeletController(Controller):
 
     def _remaining(self, key: str, pod: JsonObject, state: State, delay: float) -> float:
         now, uid = self.context.clock.now(), pod["metadata"]["uid"]
-        known = self._since.get(key)
-        if known is None or known[:2] != (uid, state):
-            self._since[key] = known = (uid, state, now)
-        return known[2] + delay - now
+        entry = self._since.get(key)
+        if entry is None or entry[:2] != (uid, state):
+            self._since[key] = entry = (uid, state, now)
+        return entry[2] + delay - now
 
     async def _place(self, pod: JsonObject) -> None:
         nodes = list(self.informers.all(NODES).values())
         meta = pod["metadata"]
         place = schedule(pod, nodes, self._by_node() if asked_by(pod) else None)
-        why = self._claims(pod)
-        if why:
-            place = Place(
-                message=f"0/{len(nodes)} nodes are available: {why}. preemption: 0/{len(nodes)} nodes are"
+        # What keeps a pod from being placed for its claims' sake.
+        names, namespace = claims_of(pod), pod["metadata"]["namespace"]
+        claims = {n: c for n in names if (c := self.informers.get(CLAIMS.key(namespace, n))) is not None}
+        kinds = {k["metadata"]["name"]: k for k in self.informers.all(STORAGE_CLASSES).values()} if names else {}
+        reason = unbound(pod, claims, kinds)
+        if reason:
+            place = Placement(
+                message=f"0/{len(nodes)} nodes are available: {reason}. preemption: 0/{len(nodes)} nodes are"
                 f" available: {len(nodes)} Preemption is not helpful for scheduling."
             )
         if place.node:
-            await self.context.api.write(Create(PODS, binding(pod, place.node), "binding"))
+            await self.context.api.write(CreateWrite(PODS, binding(pod, place.node), "binding"))
             text = f"Successfully assigned {meta['namespace']}/{meta['name']} to {place.node}"
             await self.scheduler.tell(PendingEvent(pod, "Scheduled", text))
             return
         status = unschedulable(pod, place.message, stamp(self.context.now()))
         if status is not None:
-            await self.context.api.write(Update(PODS, with_status(pod, status), "status"))
+            await self.context.api.write(UpdateWrite(PODS, with_status(pod, status), "status"))
             await self.scheduler.tell(PendingEvent(pod, "FailedScheduling", place.message, warning=True))
 
-    def _claims(self, pod: JsonObject) -> str:
-        """What keeps a pod from being placed for its claims' sake."""
-        names, namespace = claims_of(pod), pod["metadata"]["namespace"]
-        found = {n: c for n in names if (c := self.informers.get(CLAIMS.key(namespace, n))) is not None}
-        kinds = {k["metadata"]["name"]: k for k in self.informers.all(STORAGE_CLASSES).values()} if names else {}
-        return unbound(pod, found, kinds)
-
     def _by_node(self) -> dict[str, list[JsonObject]]:
-        found: dict[str, list[JsonObject]] = defaultdict(list)
+        pods: dict[str, list[JsonObject]] = defaultdict(list)
         for pod in self.informers.all(PODS).values():
             if pod["spec"].get("nodeName"):
-                found[pod["spec"]["nodeName"]].append(pod)
-        return found
+                pods[pod["spec"]["nodeName"]].append(pod)
+        return pods
 
     def _host(self, pod: JsonObject) -> str:
         return address_of(self.informers.get(NODES.key("", pod["spec"].get("nodeName") or "")))
 
-    def _to(self, pod: JsonObject, state: State, stage: Stage | None = None, *, code: int | None = None) -> Move:
+    def _to(
+        self, pod: JsonObject, state: State, stage: Stage | None = None, *, code: int | None = None
+    ) -> PodTransition:
         host = self._host(pod)
-        known = (pod.get("status") or {}).get("podIP")
-        ip = str(known) if known else host if pod["spec"].get("hostNetwork") else self._next_ip()
-        shown = stage or Stage(at=state, to=state)
-        return Move(
+        address = (pod.get("status") or {}).get("podIP")
+        ip = str(address) if address else host if pod["spec"].get("hostNetwork") else self._next_ip()
+        target = stage or Stage(at=state, to=state)
+        return PodTransition(
             to=state,
             now=stamp(self.context.now()),
             ip=ip,
             host=host,
-            reason=shown.reason,
-            message=shown.message,
-            code=shown.code if code is None else code,
+            reason=target.reason,
+            message=target.message,
+            code=target.code if code is None else code,
         )
 
-    async def _write_status(self, pod: JsonObject, move: Move) -> JsonObject | None:
+    async def _write_status(self, pod: JsonObject, move: PodTransition) -> JsonObject | None:
         status = status_in(pod, move)
         if status == pod.get("status"):
             return pod
-        return await self.context.kubelet.write(Update(PODS, with_status(pod, status), "status"))
+        return await self.context.kubelet.write(UpdateWrite(PODS, with_status(pod, status), "status"))
 
     async def _move(self, pod: JsonObject, stage: Stage) -> None:
         before, to = state_of(pod), reachable(pod, stage)
@@ -343,18 +355,18 @@ class KubeletController(Controller):
         grace = float(pod["metadata"].get("deletionGracePeriodSeconds") or 0)
         running = phase_of(pod) not in ("Succeeded", "Failed") and has_started(pod)
         delay = stage.delay if stage is not None and running else 0.0
-        left = self._remaining(key, pod, State.TERMINATING, min(delay, grace))
-        if left > 0:
-            return left
+        remaining = self._remaining(key, pod, State.TERMINATING, min(delay, grace))
+        if remaining > 0:
+            return remaining
         if running:
             if number is not None:
                 self._used[number] += 1
-            told = None if stage is None or stage.to is None else self._to(pod, stage.to, stage)
-            to, code = ending(pod, told, killed=delay > grace > 0)
+            move = None if stage is None or stage.to is None else self._to(pod, stage.to, stage)
+            to, code = ending(pod, move, killed=delay > grace > 0)
             for container in pod["spec"].get("containers") or ():
                 await self.events.tell(PendingEvent(pod, "Killing", f"Stopping container {container['name']}"))
             ended = await self._write_status(pod, self._to(pod, to, stage, code=code))
             pod = ended if ended is not None else pod
         if pod["metadata"].get("deletionGracePeriodSeconds") or not pod["metadata"].get("finalizers"):
-            await self.context.kubelet.write(Delete(PODS, pod, grace=0))
+            await self.context.kubelet.write(DeleteWrite(PODS, pod, grace=0))
         return None

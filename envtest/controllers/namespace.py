@@ -1,4 +1,7 @@
-"""Namespaces on their way out: content goes first, finalizers are waited for, conditions tell of what is left."""
+"""Namespace controller: delete the content of terminating namespaces and report what remains.
+
+Upstream: pkg/controller/namespace (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from envtest.controllers.controller import Controller
+from envtest.controllers.controller import SimulatedController
 from envtest.controllers.objects import conditions_of, deleting, stamp, with_condition, with_status
-from envtest.controllers.reflector import Event
-from envtest.controllers.writes import NAMESPACES, PODS, Delete, Resource, Update
+from envtest.controllers.reflector import StoreEvent
+from envtest.controllers.writes import NAMESPACES, PODS, DeleteWrite, Resource, UpdateWrite
 from opsdk.errors import ConflictError, NotFoundError
 from opsdk.structured_merge.value import JsonObject
 
@@ -19,14 +22,14 @@ _FINALIZER = "kubernetes"
 
 # ------------------------------------------------------------------ core
 @dataclass(frozen=True, slots=True)
-class Left:
+class RemainingContent:
     """What is still there: objects by resource (``widgets.demo.io``) and by finalizer."""
 
     objects: Mapping[str, int]
     finalizers: Mapping[str, int]
 
     @classmethod
-    def of(cls, found: Sequence[tuple[Resource, JsonObject]]) -> Left:
+    def of(cls, found: Sequence[tuple[Resource, JsonObject]]) -> RemainingContent:
         """Count."""
         held = (f for _, obj in found for f in obj["metadata"].get("finalizers") or ())
         return cls(Counter(f"{r.plural}.{r.group}" for r, _ in found), Counter(held))
@@ -35,9 +38,9 @@ class Left:
         return bool(self.objects)
 
 
-def conditions(namespace: JsonObject, left: Left, now: str) -> list[JsonObject]:
+def conditions(namespace: JsonObject, left: RemainingContent, now: str) -> list[JsonObject]:
     """The conditions of a namespace that terminates."""
-    found = conditions_of(namespace)
+    existing = conditions_of(namespace)
     for kind, holds, reason, message in _says(left):
         entry = {
             "type": kind,
@@ -46,11 +49,11 @@ def conditions(namespace: JsonObject, left: Left, now: str) -> list[JsonObject]:
             "reason": reason,
             "message": message,
         }
-        found = with_condition(found, entry)
-    return found
+        existing = with_condition(existing, entry)
+    return existing
 
 
-def _says(left: Left) -> list[tuple[str, bool, str, str]]:
+def _says(left: RemainingContent) -> list[tuple[str, bool, str, str]]:
     content = (False, "ContentRemoved", "All content successfully removed")
     if left.objects:
         listed = ", ".join(f"{name} has {n} resource instances" for name, n in sorted(left.objects.items()))
@@ -82,7 +85,7 @@ def finalized(namespace: JsonObject) -> JsonObject:
 
 
 # ------------------------------------------------------------------ shell
-class NamespaceController(Controller):
+class NamespaceController(SimulatedController):
     """``namespace``."""
 
     name = "namespace"
@@ -92,11 +95,11 @@ class NamespaceController(Controller):
         self.informers.on(NAMESPACES, self._namespace)
         self.informers.on_all(self._content)
 
-    def _namespace(self, event: Event) -> None:
+    def _namespace(self, event: StoreEvent) -> None:
         if event.new is not None and deleting(event.new):
             self.queue.add(event.key)
 
-    def _content(self, event: Event) -> None:
+    def _content(self, event: StoreEvent) -> None:
         name = event.obj["metadata"].get("namespace")
         if not name or (event.new is not None and not deleting(event.new) and event.old is not None):
             return
@@ -106,39 +109,36 @@ class NamespaceController(Controller):
             self.queue.add(key)
 
     async def reconcile(self, key: str) -> float | None:
-        """See `Controller`."""
+        """See `SimulatedController`."""
         namespace = self.informers.get(key)
         if namespace is None or not deleting(namespace):
             return None
         name = namespace["metadata"]["name"]
-        left = await self._empty(name)
-        wanted = {
-            **(namespace.get("status") or {}),
-            "conditions": conditions(namespace, left, stamp(self.context.now())),
-        }
-        if left:
-            if wanted != namespace.get("status"):
-                await self.context.api.write(Update(NAMESPACES, with_status(namespace, wanted), "status"))
-        elif _FINALIZER in ((namespace.get("spec") or {}).get("finalizers") or ()):
-            await self.context.api.write(Update(NAMESPACES, finalized(namespace), "finalize"))
-        return None
-
-    async def _empty(self, name: str) -> Left:
-        """Delete what is not yet deleted, pods before everything else; what stays for now."""
+        # Delete what is not yet deleted, pods before everything else; what stays for now.
         await self._delete_all(PODS, name)
-        found = self._found([PODS], name)
-        if not found:
+        pods = self._found([PODS], name)
+        if not pods:
             others = [r for r in self.informers.resources if r.namespaced]
             for resource in others:
                 await self._delete_all(resource, name)
-            found = self._found(others, name)
-        return Left.of(found)
+            pods = self._found(others, name)
+        remaining = RemainingContent.of(pods)
+        status = {
+            **(namespace.get("status") or {}),
+            "conditions": conditions(namespace, remaining, stamp(self.context.now())),
+        }
+        if remaining:
+            if status != namespace.get("status"):
+                await self.context.api.write(UpdateWrite(NAMESPACES, with_status(namespace, status), "status"))
+        elif _FINALIZER in ((namespace.get("spec") or {}).get("finalizers") or ()):
+            await self.context.api.write(UpdateWrite(NAMESPACES, finalized(namespace), "finalize"))
+        return None
 
     async def _delete_all(self, resource: Resource, namespace: str) -> None:
         for obj in self.informers.in_namespace(resource, namespace):
             if not deleting(obj):
                 with suppress(NotFoundError, ConflictError):
-                    await self.context.api.write(Delete(resource, obj))
+                    await self.context.api.write(DeleteWrite(resource, obj))
 
     def _found(self, resources: Sequence[Resource], namespace: str) -> list[tuple[Resource, JsonObject]]:
         return [(r, obj) for r in resources for obj in self.informers.in_namespace(r, namespace)]

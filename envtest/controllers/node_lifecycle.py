@@ -1,11 +1,14 @@
-"""Nodes that are not well: their taints follow their conditions, and pods that do not stand these go."""
+"""Node lifecycle: taint nodes by condition and evict pods that do not tolerate the taints.
+
+Upstream: pkg/controller/nodelifecycle, pkg/controller/tainteviction (v1.36)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
 
-from envtest.controllers.controller import Controller
+from envtest.controllers.controller import SimulatedController
 from envtest.controllers.objects import (
     condition_in,
     conditions_of,
@@ -17,9 +20,9 @@ from envtest.controllers.objects import (
     with_condition,
     with_status,
 )
-from envtest.controllers.reflector import Event
+from envtest.controllers.reflector import StoreEvent
 from envtest.controllers.scheduler import NOT_READY, UNREACHABLE, UNSCHEDULABLE, tolerates
-from envtest.controllers.writes import NODES, PODS, Delete, PendingEvent, Update, Write, Writes
+from envtest.controllers.writes import NODES, PODS, DeleteWrite, PendingEvent, UpdateWrite, Write, Writes
 from opsdk.structured_merge.value import JsonObject
 
 _PRESSURES = {
@@ -35,43 +38,43 @@ _OURS = {UNSCHEDULABLE, NOT_READY, UNREACHABLE, *_PRESSURES.values()}
 def wanted_taints(node: JsonObject) -> set[tuple[str, str]]:
     """Keys and effects of the taints that follow from what a node says of itself."""
     conditions = conditions_of(node)
-    found: set[tuple[str, str]] = set()
+    taints: set[tuple[str, str]] = set()
     for kind, key in _PRESSURES.items():
         if (condition_in(conditions, kind) or {}).get("status") == "True":
-            found.add((key, "NoSchedule"))
+            taints.add((key, "NoSchedule"))
     ready = (condition_in(conditions, "Ready") or {}).get("status")
     sick = {"False": NOT_READY, "Unknown": UNREACHABLE}.get(str(ready))
     if sick is not None:
-        found |= {(sick, "NoSchedule"), (sick, "NoExecute")}
+        taints |= {(sick, "NoSchedule"), (sick, "NoExecute")}
     if (node.get("spec") or {}).get("unschedulable"):
-        found.add((UNSCHEDULABLE, "NoSchedule"))
-    return found
+        taints.add((UNSCHEDULABLE, "NoSchedule"))
+    return taints
 
 
 def tainted(node: JsonObject, now: datetime) -> JsonObject | None:
     """The node with the taints that follow; None where they are right."""
     if condition_in(conditions_of(node), "Ready") is None:
         return None  # it is new, and held back until it says how it is
-    wanted = wanted_taints(node)
+    desired = wanted_taints(node)
     spec = node.get("spec") or {}
     before = list(spec.get("taints") or ())
-    kept = [t for t in before if t.get("key") not in _OURS or (t["key"], t.get("effect")) in wanted]
-    known = {(t.get("key"), t.get("effect")) for t in kept}
-    new = [{"key": k, "effect": e, "timeAdded": stamp(now)} for k, e in sorted(wanted - known)]
-    if not new and len(kept) == len(before):
+    preserved = [t for t in before if t.get("key") not in _OURS or (t["key"], t.get("effect")) in desired]
+    present = {(t.get("key"), t.get("effect")) for t in preserved}
+    new = [{"key": k, "effect": e, "timeAdded": stamp(now)} for k, e in sorted(desired - present)]
+    if not new and len(preserved) == len(before):
         return None
-    return {**node, "spec": {**spec, "taints": [*kept, *new]}}
+    return {**node, "spec": {**spec, "taints": [*preserved, *new]}}
 
 
 def not_ready(pod: JsonObject, now: datetime) -> list[Write | PendingEvent]:
     """A pod on a node that is away is not ready, whatever it said last."""
     if not is_ready(pod) or deleting(pod):
         return []
-    known = condition_in(conditions_of(pod), "Ready") or {}
-    new = {**known, "status": "False", "lastTransitionTime": stamp(now)}
+    condition = condition_in(conditions_of(pod), "Ready") or {}
+    new = {**condition, "status": "False", "lastTransitionTime": stamp(now)}
     status = {**pod["status"], "conditions": with_condition(conditions_of(pod), new)}
     return [
-        Update(PODS, with_status(pod, status), "status"),
+        UpdateWrite(PODS, with_status(pod, status), "status"),
         PendingEvent(pod, "NodeNotReady", "Node is not ready", warning=True),
     ]
 
@@ -84,17 +87,17 @@ def seconds_to_stay(pod: JsonObject, taints: Sequence[JsonObject], now: datetime
     for taint in taints:
         if taint.get("effect") != "NoExecute":
             continue
-        found = [t for t in tolerations if tolerates(t, taint)]
-        if not found:
+        tolerating = [t for t in tolerations if tolerates(t, taint)]
+        if not tolerating:
             return 0.0
-        limits = [t["tolerationSeconds"] for t in found if t.get("tolerationSeconds") is not None]
+        limits = [t["tolerationSeconds"] for t in tolerating if t.get("tolerationSeconds") is not None]
         if limits:
             since = parse_time(taint["timeAdded"]) if taint.get("timeAdded") else now
             ends.append(max(min(limits), 0) - (now - since).total_seconds())
     return max(min(ends), 0.0) if ends else None
 
 
-def disrupted(pod: JsonObject, reason: str, message: str, now: datetime, **status: str) -> Update | None:
+def disrupted(pod: JsonObject, reason: str, message: str, now: datetime, **status: str) -> UpdateWrite | None:
     """The status of a pod that somebody ends for the cluster's sake; None where it says so already."""
     new = {
         "type": "DisruptionTarget",
@@ -105,25 +108,25 @@ def disrupted(pod: JsonObject, reason: str, message: str, now: datetime, **statu
         "message": message,
     }
     before = pod.get("status") or {}
-    known = condition_in(conditions_of(pod), "DisruptionTarget")
-    same = known is not None and known.get("status") == "True" and known.get("reason") == reason
+    condition = condition_in(conditions_of(pod), "DisruptionTarget")
+    same = condition is not None and condition.get("status") == "True" and condition.get("reason") == reason
     if same and all(before.get(k) == v for k, v in status.items()):
         return None
     conditions = conditions_of(pod) if same else with_condition(conditions_of(pod), new)
-    return Update(PODS, with_status(pod, {**before, **status, "conditions": conditions}), "status")
+    return UpdateWrite(PODS, with_status(pod, {**before, **status, "conditions": conditions}), "status")
 
 
 def evict(pod: JsonObject, now: datetime) -> Writes:
     """The writes by which a pod leaves its node."""
     text = "Taint manager: deleting due to NoExecute taint"
-    said = disrupted(pod, "DeletionByTaintManager", text, now)
+    update = disrupted(pod, "DeletionByTaintManager", text, now)
     meta = pod["metadata"]
-    told = PendingEvent(pod, "TaintManagerEviction", f"Marking for deletion Pod {meta['namespace']}/{meta['name']}")
-    return [told, *([said] if said else []), Delete(PODS, pod)]
+    event = PendingEvent(pod, "TaintManagerEviction", f"Marking for deletion Pod {meta['namespace']}/{meta['name']}")
+    return [event, *([update] if update else []), DeleteWrite(PODS, pod)]
 
 
 # ------------------------------------------------------------------ shells
-class NodeLifecycleController(Controller):
+class NodeLifecycleController(SimulatedController):
     """``node-lifecycle``; whether a node is well is what its conditions say, nobody counts its heartbeats."""
 
     name = "node-lifecycle"
@@ -134,14 +137,14 @@ class NodeLifecycleController(Controller):
         self.informers.on(NODES, self.add)
 
     async def reconcile(self, key: str) -> float | None:
-        """See `Controller`."""
+        """See `SimulatedController`."""
         node = self.informers.get(key)
         if node is None:
             return None
         now = self.context.now()
         changed = tainted(node, now)
         if changed is not None:
-            await self.write([Update(NODES, changed)])
+            await self.write([UpdateWrite(NODES, changed)])
         if {k for k, _ in wanted_taints(node)} & {NOT_READY, UNREACHABLE}:
             name = node["metadata"]["name"]
             for pod in [p for p in self.informers.all(PODS).values() if p["spec"].get("nodeName") == name]:
@@ -149,7 +152,7 @@ class NodeLifecycleController(Controller):
         return None
 
 
-class TaintEvictionController(Controller):
+class TaintEvictionController(SimulatedController):
     """``taint-eviction``: keys of pods."""
 
     name = "taint-eviction"
@@ -159,14 +162,14 @@ class TaintEvictionController(Controller):
         self.informers.on(PODS, self._pod)
         self.informers.on(NODES, self._node)
 
-    def _pod(self, event: Event) -> None:
+    def _pod(self, event: StoreEvent) -> None:
         if event.new is None or not event.new["spec"].get("nodeName"):
             return
         before = event.old or {"spec": {}}
         if any(before["spec"].get(k) != event.new["spec"].get(k) for k in ("nodeName", "tolerations")):
             self.queue.add(event.key)
 
-    def _node(self, event: Event) -> None:
+    def _node(self, event: StoreEvent) -> None:
         old, new = (((o or {}).get("spec") or {}).get("taints") or [] for o in (event.old, event.new))
         if event.new is None or old == new:
             return
@@ -175,14 +178,14 @@ class TaintEvictionController(Controller):
                 self.queue.add(key)
 
     async def reconcile(self, key: str) -> float | None:
-        """See `Controller`."""
+        """See `SimulatedController`."""
         pod = self.informers.get(key)
         node = None if pod is None else self.informers.get(NODES.key("", pod["spec"].get("nodeName") or ""))
         if pod is None or node is None or deleting(pod) or phase_of(pod) in ("Succeeded", "Failed"):
             return None
         now = self.context.now()
-        left = seconds_to_stay(pod, (node.get("spec") or {}).get("taints") or (), now)
-        if left is None or left > 0:
-            return left
+        remaining = seconds_to_stay(pod, (node.get("spec") or {}).get("taints") or (), now)
+        if remaining is None or remaining > 0:
+            return remaining
         await self.write(evict(pod, now))
         return None

@@ -1,13 +1,12 @@
-"""Small questions about objects, and small pieces of them. Pure."""
+"""Helpers that read and build parts of objects. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 from opsdk.apiserver.serializer.deep_copy import copy_tree
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _FORMAT = "%Y-%m-%dT%H:%M:%SZ"
 
@@ -37,8 +36,8 @@ def controller_of(obj: JsonObject) -> JsonObject | None:
 
 def controlled_by(obj: JsonObject, owner: JsonObject) -> bool:
     """Whether `owner` controls an object."""
-    found = controller_of(obj)
-    return found is not None and found.get("uid") == owner["metadata"]["uid"]
+    controller = controller_of(obj)
+    return controller is not None and controller.get("uid") == owner["metadata"]["uid"]
 
 
 def owner_reference(owner: JsonObject) -> JsonObject:
@@ -88,13 +87,13 @@ def with_condition(conditions: Sequence[JsonObject], new: JsonObject) -> list[Js
 def pod_from_template(template: JsonObject, owner: JsonObject, *, name: str = "") -> JsonObject:
     """A new pod for `owner`; without a `name`, one is made from the owner's."""
     meta = template.get("metadata") or {}
-    made: JsonObject = {
+    pod: JsonObject = {
         **{k: copy_tree(meta[k]) for k in ("labels", "annotations", "finalizers") if meta.get(k)},
         "namespace": owner["metadata"]["namespace"],
         "ownerReferences": [owner_reference(owner)],
     }
-    made["name" if name else "generateName"] = name or f"{owner['metadata']['name']}-"
-    return {"kind": "Pod", "apiVersion": "v1", "metadata": made, "spec": copy_tree(template.get("spec") or {})}
+    pod["name" if name else "generateName"] = name or f"{owner['metadata']['name']}-"
+    return {"kind": "Pod", "apiVersion": "v1", "metadata": pod, "spec": copy_tree(template.get("spec") or {})}
 
 
 def phase_of(pod: JsonObject) -> str:
@@ -130,8 +129,8 @@ def without_zeros(status: JsonObject) -> JsonObject:
 
 def replicas_of(obj: JsonObject) -> int:
     """How many are wanted."""
-    found: Any = (obj.get("spec") or {}).get("replicas", 1)
-    return int(found if found is not None else 1)
+    replicas: JsonValue = (obj.get("spec") or {}).get("replicas", 1)
+    return int(replicas if replicas is not None else 1)
 
 
 def status_of(obj: JsonObject, key: str) -> int:

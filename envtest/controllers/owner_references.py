@@ -1,4 +1,7 @@
-"""Which objects have lost their owners. Pure, given a way to look owners up."""
+"""Find objects whose owners are gone. Pure; the caller supplies the owner lookup.
+
+Upstream: pkg/controller/garbagecollector/garbagecollector.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ ORPHAN = "orphan"
 FOREGROUND = "foregroundDeletion"
 
 
-class Owner(enum.Enum):
+class OwnerState(enum.Enum):
     """What has become of an owner."""
 
     SOLID = "solid"
@@ -52,26 +55,26 @@ def holds(obj: JsonObject, finalizer: str) -> bool:
     return finalizer in (obj["metadata"].get("finalizers") or ())
 
 
-def state_of_owner(owner: JsonObject | None, uid: str) -> Owner:
+def state_of_owner(owner: JsonObject | None, uid: str) -> OwnerState:
     """What a reference with this uid means, given what is found under its name."""
     if owner is None or owner["metadata"]["uid"] != uid:
-        return Owner.ABSENT
-    return Owner.WAITING if deleting(owner) and holds(owner, FOREGROUND) else Owner.SOLID
+        return OwnerState.ABSENT
+    return OwnerState.WAITING if deleting(owner) and holds(owner, FOREGROUND) else OwnerState.SOLID
 
 
-def judge(obj: JsonObject, look: Callable[[JsonObject], Owner], *, has_dependents: bool) -> Judgement:
+def judge(obj: JsonObject, look: Callable[[JsonObject], OwnerState], *, has_dependents: bool) -> Judgement:
     """The verdict on one object; `look` tells of the owner that a reference means."""
     references = obj["metadata"].get("ownerReferences") or []
     if not references or deleting(obj):
         return Judgement(Verdict.KEEP)
-    found = [(ref, look(ref)) for ref in references]
-    states = {state for _, state in found}
-    if Owner.UNKNOWN in states:
+    owners = [(ref, look(ref)) for ref in references]
+    states = {state for _, state in owners}
+    if OwnerState.UNKNOWN in states:
         return Judgement(Verdict.KEEP)
-    if Owner.SOLID in states:
-        kept = [ref for ref, state in found if state is Owner.SOLID]
-        return Judgement(Verdict.KEEP if len(kept) == len(references) else Verdict.PRUNE, kept)
-    if Owner.WAITING in states and has_dependents:
+    if OwnerState.SOLID in states:
+        solid = [ref for ref, state in owners if state is OwnerState.SOLID]
+        return Judgement(Verdict.KEEP if len(solid) == len(references) else Verdict.PRUNE, solid)
+    if OwnerState.WAITING in states and has_dependents:
         return Judgement(Verdict.COLLECT_FOREGROUND)
     return Judgement(Verdict.COLLECT)
 

@@ -1,23 +1,26 @@
-"""Claims are bound to volumes that nobody provides, and both are protected for as long as they are in use."""
+"""Bind claims to pre-provisioned volumes, and protect claims and volumes in use.
+
+Upstream: pkg/controller/volume/persistentvolume, pkg/controller/volume/pvcprotection (v1.36)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from envtest.controllers.controller import Controller
+from envtest.controllers.controller import SimulatedController
 from envtest.controllers.objects import deleting, phase_of, with_status
-from envtest.controllers.reflector import Event
+from envtest.controllers.reflector import StoreEvent
 from envtest.controllers.writes import (
     CLAIMS,
     PODS,
     STORAGE_CLASSES,
     VOLUMES,
-    Create,
-    Delete,
+    CreateWrite,
+    DeleteWrite,
     PendingEvent,
     Resource,
-    Update,
+    UpdateWrite,
     Write,
     Writes,
 )
@@ -38,7 +41,7 @@ def claims_of(pod: JsonObject) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class ClaimView:
     """What a claim's fate depends on.
 
     `volume` is the one it names, `others` those that may be bound; `kind` is its storage class, if that is there;
@@ -52,7 +55,7 @@ class Around:
     wanted: bool = False
 
 
-def plan_claim(claim: JsonObject, around: Around) -> Writes:
+def plan_claim(claim: JsonObject, around: ClaimView) -> Writes:
     """One step of a claim."""
     spec, volume = claim["spec"], around.volume
     if deleting(claim):
@@ -67,9 +70,9 @@ def plan_claim(claim: JsonObject, around: Around) -> Writes:
         return []
     if _grows(claim, volume):
         capacity = {**volume["spec"]["capacity"], "storage": _asked(claim)}
-        return [Update(VOLUMES, {**volume, "spec": {**volume["spec"], "capacity": capacity}})]
+        return [UpdateWrite(VOLUMES, {**volume, "spec": {**volume["spec"], "capacity": capacity}})]
     status = {**(claim.get("status") or {}), "phase": "Bound", **_shape(volume)}
-    return [Update(CLAIMS, with_status(claim, status), "status")]
+    return [UpdateWrite(CLAIMS, with_status(claim, status), "status")]
 
 
 def _shape(volume: JsonObject) -> JsonObject:
@@ -89,66 +92,66 @@ def _grows(claim: JsonObject, volume: JsonObject) -> bool:
 
 def resized(claim: JsonObject, volume: JsonObject | None) -> Writes:
     """The claim says how large its volume is by now."""
-    shown = ((claim.get("status") or {}).get("capacity") or {}).get("storage")
+    capacity = ((claim.get("status") or {}).get("capacity") or {}).get("storage")
     if volume is None or phase_of(claim) != "Bound" or deleting(claim) or not _takes(volume, claim):
         return []
-    if shown == _shape(volume)["capacity"]["storage"]:
+    if capacity == _shape(volume)["capacity"]["storage"]:
         return []
-    return [Update(CLAIMS, with_status(claim, {**claim["status"], **_shape(volume)}), "status")]
+    return [UpdateWrite(CLAIMS, with_status(claim, {**claim["status"], **_shape(volume)}), "status")]
 
 
 def _lose(claim: JsonObject) -> Writes:
     text = "Bound claim has lost its PersistentVolume. Data on the volume is lost!"
     lost = {**(claim.get("status") or {}), "phase": "Lost"}
     return [
-        Update(CLAIMS, with_status(claim, lost), "status"),
+        UpdateWrite(CLAIMS, with_status(claim, lost), "status"),
         PendingEvent(claim, "ClaimLost", text, warning=True),
     ]
 
 
-def _bind(claim: JsonObject, around: Around) -> Writes:
+def _bind(claim: JsonObject, around: ClaimView) -> Writes:
     """Bind it to the smallest volume that fits, else to one that is made for it, else say what it waits for."""
     meta, spec = claim["metadata"], claim["spec"]
     name, waits = spec.get("storageClassName") or "", (around.kind or {}).get("volumeBindingMode") == _LATER
     if waits and not around.wanted:
         text = "waiting for first consumer to be created before binding"
         return [PendingEvent(claim, _LATER, text)]
-    found = match(claim, around.others)
-    made: list[Write | PendingEvent] = []
-    if found is None:
+    volume = match(claim, around.others)
+    writes: list[Write | PendingEvent] = []
+    if volume is None:
         if name and around.kind is None:
             text = f'storageclass.storage.k8s.io "{name}" not found'
             return [PendingEvent(claim, "ProvisioningFailed", text, warning=True)]
         if around.kind is not None and around.kind.get("provisioner") == _NOBODY:
             text = "no persistent volumes available for this claim and no storage class is set"
             return [PendingEvent(claim, "FailedBinding", text)]
-        found = _volume(claim, volume_name(claim), around.kind)
+        volume = _volume(claim, volume_name(claim), around.kind)
         text = f"Successfully provisioned volume {volume_name(claim)}"
-        made = [Create(VOLUMES, found), PendingEvent(claim, "ProvisioningSucceeded", text)]
+        writes = [CreateWrite(VOLUMES, volume), PendingEvent(claim, "ProvisioningSucceeded", text)]
     marks = {**(meta.get("annotations") or {}), _COMPLETED: "yes", _BY: "yes"}
-    named = {**spec, "volumeName": found["metadata"]["name"]}
-    return [*made, Update(CLAIMS, {**claim, "metadata": {**meta, "annotations": marks}, "spec": named})]
+    bound_spec = {**spec, "volumeName": volume["metadata"]["name"]}
+    return [*writes, UpdateWrite(CLAIMS, {**claim, "metadata": {**meta, "annotations": marks}, "spec": bound_spec})]
 
 
 def match(claim: JsonObject, volumes: Sequence[JsonObject]) -> JsonObject | None:
     """The volume that is meant for a claim, else the smallest free one that will do."""
-    mine = [v for v in volumes if (v["spec"].get("claimRef") or {}) and _takes(v, claim) and not deleting(v)]
+    candidates = [v for v in volumes if (v["spec"].get("claimRef") or {}) and _takes(v, claim) and not deleting(v)]
     free = [v for v in volumes if not v["spec"].get("claimRef") and not deleting(v) and _fits(claim, v)]
     free.sort(key=lambda v: (Quantity(v["spec"]["capacity"]["storage"]).value, v["metadata"]["name"]))
-    return next(iter([*mine, *free]), None)
+    return next(iter([*candidates, *free]), None)
 
 
 def _fits(claim: JsonObject, volume: JsonObject) -> bool:
-    wanted, given = claim["spec"], volume["spec"]
-    if (wanted.get("storageClassName") or "") != (given.get("storageClassName") or ""):
+    claim_spec, volume_spec = claim["spec"], volume["spec"]
+    if (claim_spec.get("storageClassName") or "") != (volume_spec.get("storageClassName") or ""):
         return False
-    if wanted.get("volumeMode", "Filesystem") != given.get("volumeMode", "Filesystem"):
+    if claim_spec.get("volumeMode", "Filesystem") != volume_spec.get("volumeMode", "Filesystem"):
         return False
-    if not set(wanted.get("accessModes") or ()) <= set(given.get("accessModes") or ()):
+    if not set(claim_spec.get("accessModes") or ()) <= set(volume_spec.get("accessModes") or ()):
         return False
-    if wanted.get("selector") and not selects(wanted["selector"], volume["metadata"].get("labels") or {}):
+    if claim_spec.get("selector") and not selects(claim_spec["selector"], volume["metadata"].get("labels") or {}):
         return False
-    return Quantity(_asked(claim)) <= Quantity((given.get("capacity") or {}).get("storage", "0"))
+    return Quantity(_asked(claim)) <= Quantity((volume_spec.get("capacity") or {}).get("storage", "0"))
 
 
 def _takes(volume: JsonObject, claim: JsonObject) -> bool:
@@ -183,22 +186,22 @@ def volume_name(claim: JsonObject) -> str:
 
 def _let_go(resource: Resource, obj: JsonObject, finalizer: str) -> list[Write]:
     meta = obj["metadata"]
-    kept = [f for f in meta.get("finalizers") or () if f != finalizer]
-    if len(kept) == len(meta.get("finalizers") or ()):
+    finalizers = [f for f in meta.get("finalizers") or () if f != finalizer]
+    if len(finalizers) == len(meta.get("finalizers") or ()):
         return []
-    return [Update(resource, {**obj, "metadata": {**meta, "finalizers": kept}})]
+    return [UpdateWrite(resource, {**obj, "metadata": {**meta, "finalizers": finalizers}})]
 
 
 def claim_reference(claim: JsonObject) -> JsonObject:
     """How a volume names its claim."""
     meta = claim["metadata"]
-    named = {k: meta[k] for k in ("name", "namespace", "uid", "resourceVersion")}
-    return {"kind": "PersistentVolumeClaim", "apiVersion": "v1", **named}
+    reference = {k: meta[k] for k in ("name", "namespace", "uid", "resourceVersion")}
+    return {"kind": "PersistentVolumeClaim", "apiVersion": "v1", **reference}
 
 
 def _volume(claim: JsonObject, name: str, kind: JsonObject | None) -> JsonObject:
     spec = claim["spec"]
-    made = {
+    volume = {
         "capacity": {"storage": _asked(claim)},
         "accessModes": list(spec.get("accessModes") or ["ReadWriteOnce"]),
         "claimRef": claim_reference(claim),
@@ -209,7 +212,7 @@ def _volume(claim: JsonObject, name: str, kind: JsonObject | None) -> JsonObject
     }
     by = (kind or {}).get("provisioner", "envtest")
     meta = {"name": name, "annotations": {"pv.kubernetes.io/provisioned-by": by}}
-    return {"kind": "PersistentVolume", "apiVersion": "v1", "metadata": meta, "spec": made}
+    return {"kind": "PersistentVolume", "apiVersion": "v1", "metadata": meta, "spec": volume}
 
 
 def plan_volume(volume: JsonObject, claim: JsonObject | None) -> Writes:
@@ -219,18 +222,18 @@ def plan_volume(volume: JsonObject, claim: JsonObject | None) -> Writes:
         return [] if bound else _let_go(VOLUMES, volume, _VOLUME_IN_USE)
     reference = volume["spec"].get("claimRef") or {}
     if bound and claim is not None and not reference.get("uid"):
-        return [Update(VOLUMES, {**volume, "spec": {**volume["spec"], "claimRef": claim_reference(claim)}})]
+        return [UpdateWrite(VOLUMES, {**volume, "spec": {**volume["spec"], "claimRef": claim_reference(claim)}})]
     gone = bool(reference.get("uid")) and (claim is None or claim["metadata"]["uid"] != reference["uid"])
     if gone and volume["spec"].get("persistentVolumeReclaimPolicy") == "Delete":
-        return [Delete(VOLUMES, volume)]
+        return [DeleteWrite(VOLUMES, volume)]
     phase = "Released" if gone else "Bound" if reference.get("uid") else "Available"
     if phase_of(volume) == phase:
         return []
-    return [Update(VOLUMES, with_status(volume, {**(volume.get("status") or {}), "phase": phase}), "status")]
+    return [UpdateWrite(VOLUMES, with_status(volume, {**(volume.get("status") or {}), "phase": phase}), "status")]
 
 
 # ------------------------------------------------------------------ shell
-class VolumeController(Controller):
+class VolumeController(SimulatedController):
     """``persistentvolume-binder``: keys of claims and of volumes."""
 
     name = "persistentvolume-binder"
@@ -243,13 +246,13 @@ class VolumeController(Controller):
         self.informers.on(PODS, self._pod)
         self.informers.on(STORAGE_CLASSES, lambda _: self._look_again())
 
-    def _claim(self, event: Event) -> None:
+    def _claim(self, event: StoreEvent) -> None:
         self.queue.add(event.key)
         name = event.obj["spec"].get("volumeName")
         if name:
             self.queue.add(VOLUMES.key("", name))
 
-    def _volume(self, event: Event) -> None:
+    def _volume(self, event: StoreEvent) -> None:
         self.queue.add(event.key)
         reference = event.obj["spec"].get("claimRef") or {}
         if reference:
@@ -263,14 +266,14 @@ class VolumeController(Controller):
             if not claim["spec"].get("volumeName"):
                 self.queue.add(key)
 
-    def _pod(self, event: Event) -> None:
+    def _pod(self, event: StoreEvent) -> None:
         ended = event.new is None or phase_of(event.new) in ("Succeeded", "Failed")
         if ended or event.old is None:
             for name in claims_of(event.obj):
                 self.queue.add(CLAIMS.key(event.obj["metadata"]["namespace"], name))
 
     async def reconcile(self, key: str) -> float | None:
-        """See `Controller`."""
+        """See `SimulatedController`."""
         obj = self.informers.get(key)
         if obj is None:
             return None
@@ -281,17 +284,17 @@ class VolumeController(Controller):
             await self.write(plan_volume(obj, self._claim_for(obj)))
         return None
 
-    def _around(self, claim: JsonObject) -> Around:
+    def _around(self, claim: JsonObject) -> ClaimView:
         spec, namespace = claim["spec"], claim["metadata"]["namespace"]
         kind = self.informers.get(STORAGE_CLASSES.key("", spec.get("storageClassName") or ""))
         if spec.get("volumeName"):
             volume = self.informers.get(VOLUMES.key("", spec["volumeName"]))
-            return Around(volume, kind=kind, used=deleting(claim) and self._used(claim))
-        made = self.informers.get(VOLUMES.key("", volume_name(claim)))
-        others = [made] if made is not None else list(self.informers.all(VOLUMES).values())
+            return ClaimView(volume, kind=kind, used=deleting(claim) and self._used(claim))
+        bound_volume = self.informers.get(VOLUMES.key("", volume_name(claim)))
+        others = [bound_volume] if bound_volume is not None else list(self.informers.all(VOLUMES).values())
         name = claim["metadata"]["name"]
-        wanted = any(name in claims_of(p) for p in self.informers.in_namespace(PODS, namespace))
-        return Around(others=others, kind=kind, used=deleting(claim) and self._used(claim), wanted=wanted)
+        in_use = any(name in claims_of(p) for p in self.informers.in_namespace(PODS, namespace))
+        return ClaimView(others=others, kind=kind, used=deleting(claim) and self._used(claim), wanted=in_use)
 
     def _claim_for(self, volume: JsonObject) -> JsonObject | None:
         reference = volume["spec"].get("claimRef") or {}

@@ -1,4 +1,7 @@
-"""What controllers that make pods share: whose pod is whose, and the shell around a plan."""
+"""The base of controllers that own pods: adoption, release, and execution of a plan.
+
+Upstream: pkg/controller/controller_ref_manager.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,17 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from envtest.controllers.controller import Controller
+from envtest.controllers.controller import SimulatedController
 from envtest.controllers.objects import controlled_by, controller_of, deleting, is_active, owner_reference
-from envtest.controllers.reflector import Event
-from envtest.controllers.writes import PODS, Create, Delete, Patch, PendingEvent, Resource, Write, Writes
+from envtest.controllers.reflector import StoreEvent
+from envtest.controllers.writes import PODS, CreateWrite, DeleteWrite, PatchWrite, PendingEvent, Resource, Write, Writes
 from envtest.groups.common.label_selectors import selects
 from opsdk.errors import ApiError
 from opsdk.structured_merge.value import JsonObject
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PodPlan:
     """What to write, and in how many seconds to look again."""
 
     writes: Writes
@@ -32,62 +35,62 @@ def claim(
     `finalizer` comes with the owner and goes with it.
     """
     selector = selector_of(owner)
-    mine: list[JsonObject] = []
+    owned: list[JsonObject] = []
     writes: list[Write] = []
     for pod in pods:
         if not controlled_by(pod, owner):
             continue
         if selects(selector, pod["metadata"].get("labels") or {}):
-            mine.append(pod)
+            owned.append(pod)
         elif not deleting(owner):
             uid = owner["metadata"]["uid"]
-            kept = [o for o in pod["metadata"]["ownerReferences"] if o.get("uid") != uid]
-            writes.append(_owners(pod, kept, [f for f in _finalizers(pod) if f != finalizer]))
+            references = [o for o in pod["metadata"]["ownerReferences"] if o.get("uid") != uid]
+            writes.append(_owners(pod, references, [f for f in _finalizers(pod) if f != finalizer]))
     if deleting(owner):
-        return mine, []
+        return owned, []
     for pod in loose:
         if is_active(pod) and selects(selector, pod["metadata"].get("labels") or {}):
-            mine.append(pod)
+            owned.append(pod)
             owners = [*(pod["metadata"].get("ownerReferences") or ()), owner_reference(owner)]
             held = [finalizer] if finalizer and finalizer not in _finalizers(pod) else []
             writes.append(_owners(pod, owners, [*_finalizers(pod), *held]))
-    return mine, writes
+    return owned, writes
 
 
 def _finalizers(pod: JsonObject) -> list[str]:
     return list(pod["metadata"].get("finalizers") or ())
 
 
-def _owners(pod: JsonObject, owners: list[JsonObject], finalizers: list[str]) -> Patch:
+def _owners(pod: JsonObject, owners: list[JsonObject], finalizers: list[str]) -> PatchWrite:
     meta = {"ownerReferences": owners or None, "resourceVersion": pod["metadata"]["resourceVersion"]}
     if finalizers != _finalizers(pod):
         meta["finalizers"] = finalizers or None
-    return Patch(PODS, pod, {"metadata": meta})
+    return PatchWrite(PODS, pod, {"metadata": meta})
 
 
 def selector_of(owner: JsonObject) -> JsonObject:
     """Its selector; that of a replication controller is a bare set of labels."""
-    found: JsonObject = owner["spec"].get("selector") or {}
-    return {"matchLabels": found} if owner.get("kind") == "ReplicationController" else found
+    selector: JsonObject = owner["spec"].get("selector") or {}
+    return {"matchLabels": selector} if owner.get("kind") == "ReplicationController" else selector
 
 
-def make_pod(pod: JsonObject, owner: JsonObject) -> Create:
+def make_pod(pod: JsonObject, owner: JsonObject) -> CreateWrite:
     """The creation of an owner's pod, and what is told of it."""
     done = PendingEvent(owner, "SuccessfulCreate", "Created pod: {name}")
-    return Create(
+    return CreateWrite(
         PODS, pod, note=done, failure=PendingEvent(owner, "FailedCreate", "Error creating: {error}", warning=True)
     )
 
 
-def remove_pod(pod: JsonObject, owner: JsonObject) -> Delete:
+def remove_pod(pod: JsonObject, owner: JsonObject) -> DeleteWrite:
     """The deletion of an owner's pod, and what is told of it."""
     done = PendingEvent(owner, "SuccessfulDelete", f"Deleted pod: {pod['metadata']['name']}")
     failure = PendingEvent(owner, "FailedDelete", "Error deleting: {error}", warning=True)
-    return Delete(PODS, pod, note=done, failure=failure)
+    return DeleteWrite(PODS, pod, note=done, failure=failure)
 
 
 # ------------------------------------------------------------------ shell
-class PodOwnerController(Controller):
+class PodOwnerController(SimulatedController):
     """Looks at an owner whenever it or one of its pods changes, or a pod comes that it could take in.
 
     Attributes:
@@ -110,22 +113,19 @@ class PodOwnerController(Controller):
         self.informers.on(self.resource, self.add)
         self.informers.on(PODS, self._pod)
 
-    def _pod(self, event: Event) -> None:
+    def _pod(self, event: StoreEvent) -> None:
         for obj in (event.old, event.new):
             owner = None if obj is None else controller_of(obj)
             if obj is not None and owner is not None and owner.get("kind") == self.resource.kind:
                 self.queue.add(self.resource.key(obj["metadata"]["namespace"], owner["name"]))
         if event.new is not None and controller_of(event.new) is None:
-            self._stray(event.new)
-
-    def _stray(self, pod: JsonObject) -> None:
-        labels, namespace = pod["metadata"].get("labels") or {}, pod["metadata"]["namespace"]
-        for owner in self.informers.in_namespace(self.resource, namespace) if labels else ():
-            if selects(selector_of(owner), labels):
-                self.queue.add(self.resource.key(namespace, owner["metadata"]["name"]))
+            labels, namespace = event.new["metadata"].get("labels") or {}, event.new["metadata"]["namespace"]
+            for owner in self.informers.in_namespace(self.resource, namespace) if labels else ():
+                if selects(selector_of(owner), labels):
+                    self.queue.add(self.resource.key(namespace, owner["metadata"]["name"]))
 
     async def reconcile(self, key: str) -> float | None:
-        """See `Controller`."""
+        """See `SimulatedController`."""
         owner = self.informers.get(key)
         if owner is None:
             return None
@@ -153,13 +153,13 @@ class PlanningController(PodOwnerController):
     """One whose steps are pure plans."""
 
     @abstractmethod
-    def plan(self, owner: JsonObject, pods: Sequence[JsonObject], loose: Sequence[JsonObject], failed: str) -> Plan:
+    def plan(self, owner: JsonObject, pods: Sequence[JsonObject], loose: Sequence[JsonObject], failed: str) -> PodPlan:
         """What to do; see `step`."""
 
     async def step(
         self, owner: JsonObject, pods: Sequence[JsonObject], loose: Sequence[JsonObject], failed: str
     ) -> float | None:
         """See `PodOwnerController`."""
-        made = self.plan(owner, pods, loose, failed)
-        await self.write(made.writes)
-        return made.again
+        result = self.plan(owner, pods, loose, failed)
+        await self.write(result.writes)
+        return result.again

@@ -1,15 +1,18 @@
-"""Pods that nobody else ends: their node is gone, or they never had one; and finished ones in masses."""
+"""Pod garbage collector: delete orphaned, unscheduled terminating and excess terminated pods.
+
+Upstream: pkg/controller/podgc/gc_controller.go (v1.36)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
 
-from envtest.controllers.controller import Controller, ControllerContext
+from envtest.controllers.controller import ControllerContext, SimulatedController
 from envtest.controllers.node_lifecycle import disrupted
 from envtest.controllers.objects import age_order, deleting, phase_of, with_status
-from envtest.controllers.reflector import Event
-from envtest.controllers.writes import NODES, PODS, Delete, Update, Writes
+from envtest.controllers.reflector import StoreEvent
+from envtest.controllers.writes import NODES, PODS, DeleteWrite, UpdateWrite, Writes
 from opsdk.structured_merge.value import JsonObject
 
 _QUARANTINE = 40.0
@@ -22,27 +25,27 @@ _MANY = 12_500
 def orphaned(pod: JsonObject, now: datetime) -> Writes:
     """The writes that end a pod whose node is gone."""
     phase = {} if phase_of(pod) in ("Succeeded", "Failed") else {"phase": "Failed"}
-    said = disrupted(pod, "DeletionByPodGC", "PodGC: node no longer exists", now, **phase)
-    return [*([said] if said else []), Delete(PODS, pod, grace=0)]
+    update = disrupted(pod, "DeletionByPodGC", "PodGC: node no longer exists", now, **phase)
+    return [*([update] if update else []), DeleteWrite(PODS, pod, grace=0)]
 
 
 def never_ran(pod: JsonObject) -> Writes:
     """The writes that end a deleted pod that no node has to let go of."""
     failed = with_status(pod, {**(pod.get("status") or {}), "phase": "Failed"})
     ended = phase_of(pod) in ("Succeeded", "Failed")
-    said = [] if ended else [Update(PODS, failed, "status")]
+    updates = [] if ended else [UpdateWrite(PODS, failed, "status")]
     held = pod["metadata"].get("finalizers")
-    return [*said, *([] if ended and held else [Delete(PODS, pod, grace=0)])]
+    return [*updates, *([] if ended and held else [DeleteWrite(PODS, pod, grace=0)])]
 
 
 def too_many(finished: Sequence[JsonObject], limit: int = _MANY) -> Writes:
     """The deletions of finished pods beyond a limit, the oldest first."""
     going = sorted(finished, key=age_order)[: max(len(finished) - limit, 0)]
-    return [Delete(PODS, p, grace=0) for p in going]
+    return [DeleteWrite(PODS, p, grace=0) for p in going]
 
 
 # ------------------------------------------------------------------ shell
-class PodCollector(Controller):
+class PodCollector(SimulatedController):
     """``pod-garbage-collector``: keys of pods, and an empty one for finished pods."""
 
     name = "pod-garbage-collector"
@@ -53,7 +56,7 @@ class PodCollector(Controller):
         self._finished = 0
 
     def restored(self) -> None:
-        """See `Controller`."""
+        """See `SimulatedController`."""
         self._gone.clear()
 
     def wire(self) -> None:
@@ -61,7 +64,7 @@ class PodCollector(Controller):
         self.informers.on(PODS, self._pod)
         self.informers.on(NODES, self._node)
 
-    def _pod(self, event: Event) -> None:
+    def _pod(self, event: StoreEvent) -> None:
         ended = [o is not None and phase_of(o) in ("Succeeded", "Failed") for o in (event.old, event.new)]
         self._finished += ended[1] - ended[0]
         if self._finished > _MANY:
@@ -74,7 +77,7 @@ class PodCollector(Controller):
         if lost or (deleting(new) and not name):
             self.queue.add(event.key)
 
-    def _node(self, event: Event) -> None:
+    def _node(self, event: StoreEvent) -> None:
         name = event.obj["metadata"]["name"]
         if event.new is not None:
             self._gone.pop(name, None)
@@ -84,7 +87,7 @@ class PodCollector(Controller):
                 self.queue.add(key)
 
     async def reconcile(self, key: str) -> float | None:
-        """See `Controller`."""
+        """See `SimulatedController`."""
         if not key:
             finished = [p for p in self.informers.all(PODS).values() if phase_of(p) in ("Succeeded", "Failed")]
             await self.write(too_many(finished))
@@ -99,8 +102,8 @@ class PodCollector(Controller):
         if self.informers.get(NODES.key("", name)) is not None:
             return None
         clock = self.context.clock.now()
-        left = self._gone.setdefault(name, clock) + _QUARANTINE - clock
-        if left > 0:
-            return left
+        remaining = self._gone.setdefault(name, clock) + _QUARANTINE - clock
+        if remaining > 0:
+            return remaining
         await self.write(orphaned(pod, self.context.now()))
         return None

@@ -1,4 +1,7 @@
-"""Which of several pods goes first. Pure."""
+"""The order in which a controller deletes surplus pods. Pure.
+
+Upstream: pkg/controller/controller_utils.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -25,10 +28,10 @@ def first_to_go(pods: Sequence[JsonObject], *, crowd: Mapping[str, int] | None =
         many = 0 if crowd is None else -crowd.get(node, 0)
         return (bool(node), _PHASES.get(phase_of(pod) or "Unknown", 1), is_ready(pod), cost, many)
 
-    found = sorted(pods, key=age_order, reverse=True)
-    found.sort(key=restarts, reverse=True)
-    found.sort(key=_ready_since, reverse=True)
-    return sorted(found, key=rank)
+    ranked = sorted(pods, key=age_order, reverse=True)
+    ranked.sort(key=restarts, reverse=True)
+    ranked.sort(key=_ready_since, reverse=True)
+    return sorted(ranked, key=rank)
 
 
 def _ready_since(pod: JsonObject) -> str:

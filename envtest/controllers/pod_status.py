@@ -1,4 +1,7 @@
-"""What a node says about a pod: phases, conditions, containers. Pure."""
+"""Pod status as a kubelet reports it: phase, conditions, container statuses. Pure.
+
+Upstream: pkg/kubelet/status (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ _PAUSES = (0.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
+class PodTransition:
     """Into which state a pod is moved, and what shows of it."""
 
     to: State
@@ -110,22 +113,21 @@ def needs_refresh(pod: JsonObject) -> bool:
     """Whether a ready pod's status is behind: gates, images, resources or debugging containers changed."""
     if is_ready(pod) != gates_passed(pod):
         return True
-    known = _known(pod, "containerStatuses")
+    statuses = _known(pod, "containerStatuses")
     for container in pod["spec"].get("containers") or ():
-        found = known.get(container["name"])
-        if found is not None and (found.get("image") != container.get("image", "") or _resized(container, found)):
+        status = statuses.get(container["name"])
+        if status is not None and (
+            status.get("image") != container.get("image", "")
+            or ("resources" in status and status["resources"] != (container.get("resources") or {}))
+        ):
             return True
     return {c["name"] for c in pod["spec"].get("ephemeralContainers") or ()} != set(
         _known(pod, "ephemeralContainerStatuses")
     )
 
 
-def _resized(container: JsonObject, found: JsonObject) -> bool:
-    return "resources" in found and found["resources"] != (container.get("resources") or {})
-
-
 # ------------------------------------------------------------------ writing
-def status_in(pod: JsonObject, move: Move) -> JsonObject:
+def status_in(pod: JsonObject, move: PodTransition) -> JsonObject:
     """The status of a pod that is moved."""
     status = dict(pod.get("status") or {})
     status["phase"] = "Running" if move.up else "Pending" if move.to in _BEFORE else move.to.value
@@ -148,7 +150,7 @@ def status_in(pod: JsonObject, move: Move) -> JsonObject:
     return status
 
 
-def _conditions(pod: JsonObject, move: Move, unready: list[str]) -> list[JsonObject]:
+def _conditions(pod: JsonObject, move: PodTransition, unready: list[str]) -> list[JsonObject]:
     conditions = conditions_of(pod)
     ended = {State.SUCCEEDED: "PodCompleted", State.FAILED: "PodFailed"}.get(move.to, "")
     text = f"containers with unready status: [{' '.join(unready)}]"
@@ -158,13 +160,13 @@ def _conditions(pod: JsonObject, move: Move, unready: list[str]) -> list[JsonObj
     incomplete = {"reason": "ContainersNotInitialized", "message": f"containers with incomplete status: [{names}]"}
     ready = move.to is State.READY
     gates = {} if gates_passed(pod) else {"reason": "ReadinessGatesNotReady", "message": _shut(pod)}
-    for kind, holds, why in (
+    for kind, holds, reason in (
         ("PodReadyToStartContainers", move.up or move.to is State.INITIALIZING, {}),
         ("Initialized", begun, ({"reason": ended} if ended == "PodCompleted" else {}) if begun else incomplete),
         ("Ready", ready and not gates, gates if ready else not_ready),
         ("ContainersReady", ready, {} if ready else not_ready),
     ):
-        entry = {"type": kind, "status": str(holds), "lastProbeTime": None, "lastTransitionTime": move.now, **why}
+        entry = {"type": kind, "status": str(holds), "lastProbeTime": None, "lastTransitionTime": move.now, **reason}
         conditions = with_condition(conditions, entry)
     return conditions
 
@@ -174,41 +176,41 @@ def _shut(pod: JsonObject) -> str:
     texts = []
     for gate in pod["spec"].get("readinessGates") or ():
         kind = gate["conditionType"]
-        found = condition_in(conditions_of(pod), kind)
-        if found is None:
+        condition = condition_in(conditions_of(pod), kind)
+        if condition is None:
             texts.append(f'corresponding condition of pod readiness gate "{kind}" does not exist.')
-        elif found.get("status") != "True":
-            texts.append(f'the status of pod readiness gate "{kind}" is not "True", but {found.get("status")}')
+        elif condition.get("status") != "True":
+            texts.append(f'the status of pod readiness gate "{kind}" is not "True", but {condition.get("status")}')
     return ", ".join(texts)
 
 
-def _container(container: JsonObject, pod: JsonObject, move: Move) -> JsonObject:
+def _container(container: JsonObject, pod: JsonObject, move: PodTransition) -> JsonObject:
     before = _known(pod, "containerStatuses").get(container["name"]) or {}
-    made = _base(container, pod, before)
+    status = _base(container, pod, before)
     was = before.get("state") or {}
     if move.to in _BEFORE:
-        why = {"reason": move.reason} if move.to is State.WAITING else {"reason": _creating(pod)}
+        state = (
+            {"reason": move.reason}
+            if move.to is State.WAITING
+            else {"reason": ("PodInitializing" if pod["spec"].get("initContainers") else "ContainerCreating")}
+        )
         text = {"message": move.message} if move.message and move.to is State.WAITING else {}
-        return {**made, "started": False, "state": {"waiting": {**why, **text}}}
+        return {**status, "started": False, "state": {"waiting": {**state, **text}}}
     if move.to is State.CRASHED:
-        return {**made, "started": False, **_crash(container, pod, move, was)}
+        return {**status, "started": False, **_crash(container, pod, move, was)}
     if move.up:
-        return {**made, "ready": move.to is State.READY, "started": True, **_run(before, move, container)}
+        return {**status, "ready": move.to is State.READY, "started": True, **_run(before, move, container)}
     if "terminated" in was:
-        return {**made, "started": False, "state": was}
+        return {**status, "started": False, "state": was}
     if "running" not in was and "waiting" in was and move.to is State.FAILED:
-        return {**made, "started": False, "state": was}
-    return {**made, "started": False, "state": {"terminated": _terminated(made, was, move)}}
-
-
-def _creating(pod: JsonObject) -> str:
-    return "PodInitializing" if pod["spec"].get("initContainers") else "ContainerCreating"
+        return {**status, "started": False, "state": was}
+    return {**status, "started": False, "state": {"terminated": _terminated(status, was, move)}}
 
 
 def _base(container: JsonObject, pod: JsonObject, before: JsonObject) -> JsonObject:
     image = container.get("image", "")
     digest = pod["metadata"]["uid"].replace("-", "")
-    made = {
+    status = {
         "name": container["name"],
         "image": image,
         "imageID": f"simulated://{image}",
@@ -219,83 +221,83 @@ def _base(container: JsonObject, pod: JsonObject, before: JsonObject) -> JsonObj
     }
     resources = container.get("resources") or {}
     if resources:
-        made["resources"] = resources
+        status["resources"] = resources
         if resources.get("requests"):
-            made["allocatedResources"] = resources["requests"]
-    return made
+            status["allocatedResources"] = resources["requests"]
+    return status
 
 
-def _run(before: JsonObject, move: Move, container: JsonObject) -> JsonObject:
+def _run(before: JsonObject, move: PodTransition, container: JsonObject) -> JsonObject:
     """It runs on, or again: what ended, or has another image now, is started anew."""
     was = before.get("state") or {}
     fresh = before.get("image") in (None, container.get("image", ""))
     if "running" in was and fresh:
         return {"state": was}
-    made: JsonObject = {"state": {"running": {"startedAt": move.now}}}
+    status: JsonObject = {"state": {"running": {"startedAt": move.now}}}
     if "running" in was or "terminated" in was or "terminated" in (before.get("lastState") or {}):
-        made["restartCount"] = int(before.get("restartCount") or 0) + 1
+        status["restartCount"] = int(before.get("restartCount") or 0) + 1
     if "terminated" in was:
-        made["lastState"] = was
-    return made
+        status["lastState"] = was
+    return status
 
 
-def _crash(container: JsonObject, pod: JsonObject, move: Move, was: JsonObject) -> JsonObject:
+def _crash(container: JsonObject, pod: JsonObject, move: PodTransition, was: JsonObject) -> JsonObject:
     ended = {"terminated": _terminated({"containerID": ""}, was, move)}
     pause = pause_before_restart(pod)
     if not pause:
         return {"state": ended}
     meta = pod["metadata"]
     where = f"container={container['name']} pod={meta['name']}_{meta['namespace']}({meta['uid']})"
-    shown = f"{int(pause)}s" if pause < 60 else f"{int(pause) // 60}m{int(pause) % 60}s"
-    text = f"back-off {shown} restarting failed {where}"
+    delay = f"{int(pause)}s" if pause < 60 else f"{int(pause) // 60}m{int(pause) % 60}s"
+    text = f"back-off {delay} restarting failed {where}"
     return {"state": {"waiting": {"reason": "CrashLoopBackOff", "message": text}}, "lastState": ended}
 
 
-def _terminated(status: JsonObject, was: JsonObject, move: Move) -> JsonObject:
+def _terminated(status: JsonObject, was: JsonObject, move: PodTransition) -> JsonObject:
     started = (was.get("running") or {}).get("startedAt", move.now)
-    made = {
+    terminated = {
         "exitCode": move.code,
         "reason": move.reason if move.code else "Completed",
         "startedAt": started,
         "finishedAt": move.now,
     }
     if move.message:
-        made["message"] = move.message
-    return {**made, "containerID": status["containerID"]} if status.get("containerID") else made
+        terminated["message"] = move.message
+    return {**terminated, "containerID": status["containerID"]} if status.get("containerID") else terminated
 
 
-def _init(container: JsonObject, pod: JsonObject, move: Move) -> JsonObject:
+def _init(container: JsonObject, pod: JsonObject, move: PodTransition) -> JsonObject:
     before = _known(pod, "initContainerStatuses").get(container["name"]) or {}
-    made = _base(container, pod, before)
+    status = _base(container, pod, before)
     was = before.get("state") or {}
     if is_sidecar(container):
         if move.up or move.to is State.INITIALIZING or (move.to in _BEFORE and "running" in was):
-            return {**made, "ready": True, "started": True, **_run(before, move, container)}
+            return {**status, "ready": True, "started": True, **_run(before, move, container)}
         if "running" in was:
-            ended = Move(to=State.SUCCEEDED, now=move.now, code=0)
-            return {**made, "started": False, "state": {"terminated": _terminated(made, was, ended)}}
+            ended = PodTransition(to=State.SUCCEEDED, now=move.now, code=0)
+            return {**status, "started": False, "state": {"terminated": _terminated(status, was, ended)}}
     if move.to in _BEFORE and "terminated" not in was and not (move.to is State.WAITING and "running" in was):
         first = next(iter(_ordinary(pod)), None)
         if move.to is State.INITIALIZING and first is container:
-            return {**made, "started": True, **_run(before, move, container)}
-        return {**made, "started": False, "state": {"waiting": {"reason": "PodInitializing"}}}
+            return {**status, "started": True, **_run(before, move, container)}
+        return {**status, "started": False, "state": {"waiting": {"reason": "PodInitializing"}}}
     if "terminated" in was:
         done = was["terminated"].get("exitCode") == 0 and not is_sidecar(container)
-        return {**made, "ready": done, "started": False, "state": was}
+        return {**status, "ready": done, "started": False, "state": was}
     if move.to is State.FAILED and "running" in was:
-        return {**made, "started": False, "state": {"terminated": _terminated(made, was, move)}}
-    ended = Move(to=State.SUCCEEDED, now=move.now, code=0)
-    state = {"terminated": _terminated(made, was, ended)}
-    return {**made, "ready": not is_sidecar(container), "started": False, "state": state}
+        return {**status, "started": False, "state": {"terminated": _terminated(status, was, move)}}
+    ended = PodTransition(to=State.SUCCEEDED, now=move.now, code=0)
+    state = {"terminated": _terminated(status, was, ended)}
+    return {**status, "ready": not is_sidecar(container), "started": False, "state": state}
 
 
-def _debugging(container: JsonObject, pod: JsonObject, move: Move) -> JsonObject:
+def _debugging(container: JsonObject, pod: JsonObject, move: PodTransition) -> JsonObject:
     before = _known(pod, "ephemeralContainerStatuses").get(container["name"]) or {}
     return {**_base(container, pod, before), **_run(before, move, container)}
 
 
 # ------------------------------------------------------------------ the end
-def ending(pod: JsonObject, move: Move | None, *, killed: bool) -> tuple[State, int]:
+def ending(pod: JsonObject, move: PodTransition | None, *, killed: bool) -> tuple[State, int]:
     """How a pod ends that was deleted: as a rule says, else by its restart policy; killed ones always badly."""
     if killed:
         return State.FAILED, 137

@@ -1,4 +1,4 @@
-"""What an environment needs of the simulated controllers, and what it has where none run."""
+"""The interface between an environment and its simulated controllers."""
 
 from __future__ import annotations
 

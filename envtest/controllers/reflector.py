@@ -1,4 +1,4 @@
-"""What the controllers see: the objects of every kind, indexed by owner, as fresh as the storage itself.
+"""Shared informers on the storage: objects of each resource, indexed by owner, without delay.
 
 The storage is in this process, so a controller may look at the present state at any time:
 `SharedInformers.catch_up` takes in what has happened up to now. Nothing is copied: the reflector holds the storage's
@@ -21,7 +21,7 @@ DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions/"
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class StoreEvent:
     """One object was created (`old` None), changed, or removed (`new` None)."""
 
     resource: Resource
@@ -32,15 +32,15 @@ class Event:
     @property
     def obj(self) -> JsonObject:
         """The object as it is now, or was last."""
-        found = self.new if self.new is not None else self.old
-        assert found is not None
-        return found
+        current = self.new if self.new is not None else self.old
+        assert current is not None
+        return current
 
 
-Handler = Callable[[Event], None]
+Handler = Callable[[StoreEvent], None]
 
 
-class Reflector:
+class StorageReflector:
     """The objects of one kind."""
 
     def __init__(self, storage: Storage, resource: Resource, emit: Handler) -> None:
@@ -52,7 +52,7 @@ class Reflector:
         self._stopped = False
 
     def __repr__(self) -> str:
-        return f"<Reflector of {len(self.objects)} {self.resource.plural}>"
+        return f"<StorageReflector of {len(self.objects)} {self.resource.plural}>"
 
     def sync(self) -> None:
         """Take the present state, and watch from there on."""
@@ -73,9 +73,9 @@ class Reflector:
         else:
             self.objects[key] = obj
         if old is not None and obj is not None and old["metadata"]["uid"] != obj["metadata"]["uid"]:
-            self._emit(Event(self.resource, key, old, None))
+            self._emit(StoreEvent(self.resource, key, old, None))
             old = None
-        self._emit(Event(self.resource, key, old, obj))
+        self._emit(StoreEvent(self.resource, key, old, obj))
 
     async def drain(self) -> None:
         """Take in what waits; does not suspend."""
@@ -132,7 +132,7 @@ class SharedInformers:
 
     def __init__(self, storage: Storage, resources: Iterable[Resource]) -> None:
         self._storage = storage
-        self._reflectors: dict[str, Reflector] = {}
+        self._reflectors: dict[str, StorageReflector] = {}
         self._by_kind: dict[tuple[str, str], Resource] = {}
         self._owned = _Owned()
         self._loose: dict[str, dict[str, None]] = {}
@@ -153,7 +153,7 @@ class SharedInformers:
         for reflector in list(self._reflectors.values()):
             self._begin(reflector)
 
-    def _begin(self, reflector: Reflector) -> None:
+    def _begin(self, reflector: StorageReflector) -> None:
         if self._tasks is not None:
             reflector.sync()
             self._tasks.start(reflector.follow(), name=f"reflector of {reflector.resource.prefix}")
@@ -171,25 +171,35 @@ class SharedInformers:
                 await reflector.drain()
 
     # -------------------------------------------------------------- kinds
-    def _add(self, resource: Resource) -> Reflector:
-        made = Reflector(self._storage, resource, self._emit)
-        self._reflectors[resource.prefix] = made
+    def _add(self, resource: Resource) -> StorageReflector:
+        reflector = StorageReflector(self._storage, resource, self._emit)
+        self._reflectors[resource.prefix] = reflector
         self._by_kind[resource.group, resource.kind] = resource
-        return made
+        return reflector
 
-    def _define(self, event: Event) -> None:
+    def _define(self, event: StoreEvent) -> None:
         """A definition of a custom resource came, changed or went."""
-        resource = _defined(event.obj)
-        known = self._reflectors.get(resource.prefix)
+        spec = event.obj["spec"]
+        names = spec["names"]
+        served = [v["name"] for v in spec["versions"] if v.get("served")]
+        resource = Resource(
+            group=spec["group"],
+            version=served[0] if served else spec["versions"][0]["name"],
+            plural=names["plural"],
+            kind=names["kind"],
+            namespaced=spec["scope"] == "Namespaced",
+            prefix=f"{spec['group']}/{names['plural']}/",
+        )
+        reflector = self._reflectors.get(resource.prefix)
         if event.new is None:
-            if known is not None:
-                known.stop()
+            if reflector is not None:
+                reflector.stop()
                 del self._reflectors[resource.prefix]
                 self._by_kind.pop((resource.group, resource.kind), None)
-        elif known is None:
+        elif reflector is None:
             self._begin(self._add(resource))
-        elif known.resource != resource:
-            known.resource = self._by_kind[resource.group, resource.kind] = resource
+        elif reflector.resource != resource:
+            reflector.resource = self._by_kind[resource.group, resource.kind] = resource
 
     @property
     def resources(self) -> list[Resource]:
@@ -246,14 +256,7 @@ class SharedInformers:
         """Call `handler` for every event."""
         self._all.append(handler)
 
-    def _emit(self, event: Event) -> None:
-        self._index(event)
-        if event.resource.prefix == DEFINITIONS:
-            self._define(event)
-        for handler in (*self._handlers.get(event.resource.prefix, ()), *self._all):
-            handler(event)
-
-    def _index(self, event: Event) -> None:
+    def _emit(self, event: StoreEvent) -> None:
         before, after = owner_uids(event.old), owner_uids(event.new)
         if before or after:
             self._owned.move(event.key, before, after)
@@ -262,17 +265,7 @@ class SharedInformers:
             self._loose.setdefault(place, {})[event.key] = None
         elif event.old is not None and (not before or controller_of(event.old) is None):
             self._loose.get(place, {}).pop(event.key, None)
-
-
-def _defined(definition: JsonObject) -> Resource:
-    spec = definition["spec"]
-    names = spec["names"]
-    served = [v["name"] for v in spec["versions"] if v.get("served")]
-    return Resource(
-        group=spec["group"],
-        version=served[0] if served else spec["versions"][0]["name"],
-        plural=names["plural"],
-        kind=names["kind"],
-        namespaced=spec["scope"] == "Namespaced",
-        prefix=f"{spec['group']}/{names['plural']}/",
-    )
+        if event.resource.prefix == DEFINITIONS:
+            self._define(event)
+        for handler in (*self._handlers.get(event.resource.prefix, ()), *self._all):
+            handler(event)

@@ -1,4 +1,7 @@
-"""ReplicaSets and ReplicationControllers: as many pods as are wanted, and a status that counts them."""
+"""ReplicaSets and ReplicationControllers: keep the desired number of pods and count them.
+
+Upstream: pkg/controller/replicaset/replica_set.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -20,9 +23,9 @@ from envtest.controllers.objects import (
     with_status,
     without_zeros,
 )
-from envtest.controllers.pod_control import Plan, PlanningController, claim, make_pod, remove_pod
+from envtest.controllers.pod_control import PlanningController, PodPlan, claim, make_pod, remove_pod
 from envtest.controllers.pod_ranking import first_to_go
-from envtest.controllers.writes import PODS, REPLICA_SETS, REPLICATION_CONTROLLERS, PendingEvent, Update, Write
+from envtest.controllers.writes import PODS, REPLICA_SETS, REPLICATION_CONTROLLERS, PendingEvent, UpdateWrite, Write
 from opsdk.structured_merge.value import JsonObject
 
 _AT_ONCE = 500
@@ -38,21 +41,21 @@ def plan(
     *,
     failed: str = "",
     crowd: dict[str, int] | None = None,
-) -> Plan:
+) -> PodPlan:
     """One step: adopt and release, create or delete, count.
 
     `failed` says why pods cannot be made; `crowd` how many related pods each node runs.
     """
-    mine, moved = claim(replica_set, pods, loose)
+    claimed, moved = claim(replica_set, pods, loose)
     writes: list[Write | PendingEvent] = [*moved]
-    active = [p for p in mine if is_active(p)]
+    active = [p for p in claimed if is_active(p)]
     if not deleting(replica_set):
         writes.extend(_fill(replica_set, active, crowd or {}, blocked=bool(failed)))
-    status, again = count(replica_set, mine, now, failed=failed)
+    status, again = count(replica_set, claimed, now, failed=failed)
     if status != (replica_set.get("status") or {}):
         resource = REPLICA_SETS if replica_set["kind"] == REPLICA_SETS.kind else REPLICATION_CONTROLLERS
-        writes.append(Update(resource, with_status(replica_set, status), "status"))
-    return Plan(writes, again)
+        writes.append(UpdateWrite(resource, with_status(replica_set, status), "status"))
+    return PodPlan(writes, again)
 
 
 def _fill(
@@ -81,23 +84,23 @@ def count(
         "observedGeneration": replica_set["metadata"].get("generation", 0),
         "conditions": _conditions(replica_set, len(active), now, failed),
     }
-    made = {"replicas": len(active), **without_zeros(counts)}
+    status = {"replicas": len(active), **without_zeros(counts)}
     if replica_set["kind"] == REPLICA_SETS.kind:
-        made["terminatingReplicas"] = sum(terminating(p) for p in mine)
+        status["terminatingReplicas"] = sum(terminating(p) for p in mine)
     pending = [w for w in waits if w is not None and w > 0]
-    return made, min(pending, default=None)
+    return status, min(pending, default=None)
 
 
 def _conditions(replica_set: JsonObject, active: int, now: datetime, failed: str) -> list[JsonObject]:
     """``ReplicaFailure`` stands as long as pods cannot be made or deleted."""
-    found = conditions_of(replica_set)
-    before = condition_in(found, "ReplicaFailure")
+    conditions = conditions_of(replica_set)
+    before = condition_in(conditions, "ReplicaFailure")
     missing = replicas_of(replica_set) - active
     if failed and before is None and missing:
         reason = "FailedCreate" if missing > 0 else "FailedDelete"
         new = {"type": "ReplicaFailure", "status": "True", "lastTransitionTime": stamp(now)}
-        return [*found, {**new, "reason": reason, "message": failed}]
-    return found if failed or before is None or missing else [c for c in found if c is not before]
+        return [*conditions, {**new, "reason": reason, "message": failed}]
+    return conditions if failed or before is None or missing else [c for c in conditions if c is not before]
 
 
 # ------------------------------------------------------------------ shell
@@ -107,7 +110,7 @@ class ReplicaSetController(PlanningController):
     name = "replicaset"
     resource = REPLICA_SETS
 
-    def plan(self, owner: JsonObject, pods: Sequence[JsonObject], loose: Sequence[JsonObject], failed: str) -> Plan:
+    def plan(self, owner: JsonObject, pods: Sequence[JsonObject], loose: Sequence[JsonObject], failed: str) -> PodPlan:
         """See `PlanningController`."""
         crowd = self._crowd(owner) if len(pods) > replicas_of(owner) else None
         return plan(owner, pods, loose, self.context.now(), failed=failed, crowd=crowd)

@@ -1,4 +1,7 @@
-"""What resource quotas say is used, counted anew whenever something changed: ``resourcequota``."""
+"""``resourcequota``: recompute the usage of a ResourceQuota when its namespace changes.
+
+Upstream: pkg/controller/resourcequota (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,14 @@ from collections.abc import Iterator
 from envtest.admission.pod_resources import Amounts, read
 from envtest.admission.resource_quota.check import recount, written
 from envtest.admission.resource_quota.evaluators import Evaluator, Registry
-from envtest.controllers.controller import Controller, ControllerContext
+from envtest.controllers.controller import ControllerContext, SimulatedController
 from envtest.controllers.objects import deleting, with_status
-from envtest.controllers.reflector import Event
-from envtest.controllers.writes import QUOTAS, Update
+from envtest.controllers.reflector import StoreEvent
+from envtest.controllers.writes import QUOTAS, UpdateWrite
 from opsdk.structured_merge.value import JsonObject
 
 
-class QuotaController(Controller):
+class QuotaController(SimulatedController):
     """Keeps ``status.hard`` and ``status.used``; admission books what is new, this one finds out what is gone."""
 
     name = "resourcequota"
@@ -27,7 +30,7 @@ class QuotaController(Controller):
         """Quotas, and whatever they might count."""
         self.informers.on_all(self._changed)
 
-    def _changed(self, event: Event) -> None:
+    def _changed(self, event: StoreEvent) -> None:
         if event.resource.prefix == QUOTAS.prefix:
             self.queue.add(event.key)
         if not event.resource.namespaced:
@@ -39,7 +42,7 @@ class QuotaController(Controller):
                 self.queue.add(QUOTAS.key(namespace, quota["metadata"]["name"]))
 
     async def reconcile(self, key: str) -> float | None:
-        """See `Controller`."""
+        """See `SimulatedController`."""
         quota = self.informers.get(key)
         if quota is None or deleting(quota):
             return None
@@ -47,8 +50,8 @@ class QuotaController(Controller):
         used = recount(quota, self._objects(quota, hard), self.context.now())
         status = quota.get("status") or {}
         if read(status.get("hard")) != hard or read(status.get("used")) != used:
-            wanted = {"hard": written(hard), "used": written(used)}
-            await self.context.api.write(Update(QUOTAS, with_status(quota, wanted), "status"))
+            desired = {"hard": written(hard), "used": written(used)}
+            await self.context.api.write(UpdateWrite(QUOTAS, with_status(quota, desired), "status"))
         return None
 
     def _objects(self, quota: JsonObject, hard: Amounts) -> Iterator[tuple[Evaluator, list[JsonObject]]]:

@@ -1,4 +1,7 @@
-"""How a Deployment moves from one template to the next: numbers and names. Pure."""
+"""The arithmetic of a Deployment rollout: replica counts, revisions and names. Pure.
+
+Upstream: pkg/controller/deployment/util/deployment_util.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -44,10 +47,10 @@ def template_hash(template: JsonObject, collisions: int = 0) -> str:
 
 def same_template(replica_set: JsonObject, deployment: JsonObject) -> bool:
     """Whether a replica set makes the pods that the deployment wants; the hash label does not count."""
-    theirs, wanted = replica_set["spec"].get("template") or {}, deployment["spec"]["template"]
-    if theirs.get("spec") != wanted.get("spec"):
+    theirs, desired = replica_set["spec"].get("template") or {}, deployment["spec"]["template"]
+    if theirs.get("spec") != desired.get("spec"):
         return False
-    return _bare(theirs) == _bare(wanted)
+    return _bare(theirs) == _bare(desired)
 
 
 def _bare(template: JsonObject) -> JsonObject:
@@ -73,7 +76,7 @@ def new_replica_set(deployment: JsonObject, *, replicas: int, revision: int) -> 
     template["metadata"]["labels"] = labels
     selector: JsonObject = copy_tree(spec["selector"])
     selector["matchLabels"] = {**(selector.get("matchLabels") or {}), HASH: digest}
-    made = {
+    replica_set = {
         "replicas": replicas,
         "selector": selector,
         "template": template,
@@ -88,7 +91,7 @@ def new_replica_set(deployment: JsonObject, *, replicas: int, revision: int) -> 
             "labels": dict(labels),
             "annotations": annotations_for(deployment, revision),
         },
-        "spec": made,
+        "spec": replica_set,
     }
 
 
@@ -114,31 +117,31 @@ def number_in(obj: JsonObject, annotation: str) -> int:
 def next_revision(new: JsonObject | None, old: Sequence[JsonObject]) -> int:
     """The revision of the present template: above all others."""
     others = max((number_in(s, REVISION) for s in old), default=0)
-    known = number_in(new, REVISION) if new is not None else 0
-    return known if known > others else others + 1
+    revision = number_in(new, REVISION) if new is not None else 0
+    return revision if revision > others else others + 1
 
 
 # ------------------------------------------------------------------ numbers
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RollingLimits:
     """How many pods there may be above, and how many may be missing below, what is wanted."""
 
     surge: int
     unavailable: int
 
 
-def limits(deployment: JsonObject) -> Limits:
+def limits(deployment: JsonObject) -> RollingLimits:
     """The bounds of a rolling update; zeros for `Recreate`."""
     strategy = deployment["spec"].get("strategy") or {}
     replicas = replicas_of(deployment)
     if strategy.get("type", "RollingUpdate") != "RollingUpdate":
-        return Limits(0, 0)
+        return RollingLimits(0, 0)
     rolling = strategy.get("rollingUpdate") or {}
     surge = scaled(rolling.get("maxSurge", "25%"), replicas, up=True)
     unavailable = scaled(rolling.get("maxUnavailable", "25%"), replicas, up=False)
     if not surge and not unavailable:
         unavailable = 1  # otherwise nothing could ever move
-    return Limits(surge, min(unavailable, replicas))
+    return RollingLimits(surge, min(unavailable, replicas))
 
 
 def scaled(value: int | str, total: int, *, up: bool) -> int:
@@ -165,14 +168,14 @@ def total(sets: Iterable[JsonObject], key: str) -> int:
 
 def new_size(deployment: JsonObject, new: JsonObject | None, old: Sequence[JsonObject]) -> int:
     """How large the new replica set may be now."""
-    wanted = replicas_of(deployment)
+    replicas = replicas_of(deployment)
     if (deployment["spec"].get("strategy") or {}).get("type") == "Recreate":
-        return wanted
+        return replicas
     size = replicas_of(new) if new is not None else 0
-    if size >= wanted:
-        return wanted
-    room = wanted + limits(deployment).surge - total_wanted(old) - size
-    return size + max(min(room, wanted - size), 0)
+    if size >= replicas:
+        return replicas
+    room = replicas + limits(deployment).surge - total_wanted(old) - size
+    return size + max(min(room, replicas - size), 0)
 
 
 def shrink_old(deployment: JsonObject, new: JsonObject, old: Sequence[JsonObject]) -> dict[str, int]:
@@ -205,18 +208,18 @@ def shrink_old(deployment: JsonObject, new: JsonObject, old: Sequence[JsonObject
 
 def scaling(deployment: JsonObject, sets: Sequence[JsonObject]) -> bool:
     """Whether the wish for replicas changed since the active replica sets were told."""
-    wanted = replicas_of(deployment)
-    return any(replicas_of(s) > 0 and number_in(s, DESIRED) not in (0, wanted) for s in sets)
+    replicas = replicas_of(deployment)
+    return any(replicas_of(s) > 0 and number_in(s, DESIRED) not in (0, replicas) for s in sets)
 
 
 def rescale(deployment: JsonObject, new: JsonObject | None, old: Sequence[JsonObject]) -> dict[str, int]:
     """New sizes where the number of replicas changed: one active replica set takes all, several share."""
-    wanted = replicas_of(deployment)
+    replicas = replicas_of(deployment)
     sets = [*([new] if new is not None else []), *reversed(old)]
     active = [s for s in sets if replicas_of(s) > 0]
     if len(active) <= 1:
         only = active[0] if active else next(iter(sets), None)
-        sizes = {} if only is None else {only["metadata"]["name"]: wanted}
+        sizes = {} if only is None else {only["metadata"]["name"]: replicas}
     elif saturated(deployment, new):
         sizes = {s["metadata"]["name"]: 0 for s in active if s is not new}
     elif (deployment["spec"].get("strategy") or {}).get("type") == "Recreate":
@@ -229,16 +232,16 @@ def rescale(deployment: JsonObject, new: JsonObject | None, old: Sequence[JsonOb
 
 def saturated(deployment: JsonObject, new: JsonObject | None) -> bool:
     """Whether the new replica set has all pods that are wanted, was told so, and they are available."""
-    wanted = replicas_of(deployment)
-    if new is None or number_in(new, DESIRED) != wanted:
+    replicas = replicas_of(deployment)
+    if new is None or number_in(new, DESIRED) != replicas:
         return False
-    return replicas_of(new) == wanted == status_of(new, "availableReplicas")
+    return replicas_of(new) == replicas == status_of(new, "availableReplicas")
 
 
 def _shares(deployment: JsonObject, active: Sequence[JsonObject]) -> dict[str, int]:
     """Each grows or shrinks by its share; what rounding leaves goes to the largest."""
-    wanted = replicas_of(deployment)
-    allowed = wanted + limits(deployment).surge if wanted else 0
+    replicas = replicas_of(deployment)
+    allowed = replicas + limits(deployment).surge if replicas else 0
     missing = allowed - total_wanted(active)
     age = 1 if missing < 0 else -1  # of equal ones the newer grows first, and the older shrinks first
     ordered = sorted(active, key=age_order)[::age]
@@ -247,8 +250,8 @@ def _shares(deployment: JsonObject, active: Sequence[JsonObject]) -> dict[str, i
     added = 0
     for item in ordered:
         share = _share(deployment, item, allowed) if missing else 0
-        left = missing - added
-        part = min(share, left) if missing > 0 else max(share, left)
+        remaining = missing - added
+        part = min(share, remaining) if missing > 0 else max(share, remaining)
         sizes[item["metadata"]["name"]] = replicas_of(item) + part
         added += part
     first = ordered[0]["metadata"]["name"]

@@ -1,4 +1,7 @@
-"""Which node a pod goes to, and why it goes to none. Pure."""
+"""Filter nodes for a pod and explain why none fits. Pure.
+
+Upstream: pkg/scheduler/framework/plugins (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -38,17 +41,17 @@ def repelled(
     pod_spec: JsonObject, taints: Iterable[JsonObject], effects: Sequence[str] = ("NoSchedule", "NoExecute")
 ) -> bool:
     """Whether a taint with one of the effects keeps the pod away."""
-    given = pod_spec.get("tolerations") or ()
-    return any(t.get("effect") in effects and not stands(given, t) for t in taints)
+    tolerations = pod_spec.get("tolerations") or ()
+    return any(t.get("effect") in effects and not stands(tolerations, t) for t in taints)
 
 
 def taints_of(node: JsonObject) -> list[JsonObject]:
     """Its taints; what nobody has turned into one yet counts too."""
     spec = node.get("spec") or {}
-    found = list(spec.get("taints") or ())
-    if spec.get("unschedulable") and all(t.get("key") != UNSCHEDULABLE for t in found):
-        found.append({"key": UNSCHEDULABLE, "effect": "NoSchedule"})
-    return found
+    taints = list(spec.get("taints") or ())
+    if spec.get("unschedulable") and all(t.get("key") != UNSCHEDULABLE for t in taints):
+        taints.append({"key": UNSCHEDULABLE, "effect": "NoSchedule"})
+    return taints
 
 
 # ------------------------------------------------------------------ affinity
@@ -95,13 +98,13 @@ def short_of(asked: Amounts, node: JsonObject, others: Iterable[JsonObject]) -> 
     for pod in others:
         if phase_of(pod) not in ("Succeeded", "Failed"):
             taken = add(taken, asked_by(pod))
-    left = {name: there.get(name, ZERO).value - taken.get(name, ZERO).value for name in asked}
-    return [name for name, amount in asked.items() if amount.value > left[name]]
+    free = {name: there.get(name, ZERO).value - taken.get(name, ZERO).value for name in asked}
+    return [name for name, amount in asked.items() if amount.value > free[name]]
 
 
 # ------------------------------------------------------------------ the decision
 @dataclass(frozen=True, slots=True)
-class Place:
+class Placement:
     """The node for a pod, or (``node`` empty) why there is none."""
 
     node: str = ""
@@ -109,7 +112,7 @@ class Place:
 
 
 @dataclass(slots=True)
-class Search:
+class NodeFilter:
     """Nodes are looked at one by one; `pods` are those of each node, by its name."""
 
     pod: JsonObject
@@ -119,9 +122,9 @@ class Search:
 
     def look(self, node: JsonObject) -> None:
         """One node."""
-        found = list(self._against(node))
-        self.reasons.update(found)
-        if not found:
+        reasons = list(self._against(node))
+        self.reasons.update(reasons)
+        if not reasons:
             self.fitting.append(node["metadata"]["name"])
 
     def _against(self, node: JsonObject) -> Iterable[str]:
@@ -139,28 +142,21 @@ class Search:
 
 def schedule(
     pod: JsonObject, nodes: Sequence[JsonObject], pods: Mapping[str, Sequence[JsonObject]] | None = None
-) -> Place:
+) -> Placement:
     """Where a pod goes; `pods` by node say what is taken."""
     if not nodes:
-        return Place(message="no nodes available to schedule pods")
-    search = Search(pod, pods or {})
+        return Placement(message="no nodes available to schedule pods")
+    search = NodeFilter(pod, pods or {})
     for node in nodes:
         search.look(node)
     if search.fitting:
         # Spread without state: by the pod's uid.
-        return Place(sorted(search.fitting)[_number(pod) % len(search.fitting)])
-    return Place(message=_message(search.reasons, len(nodes)))
-
-
-def _number(pod: JsonObject) -> int:
-    digits = "".join(c for c in pod["metadata"]["uid"] if c in "0123456789abcdef")
-    return int(digits[:8] or "0", 16)
-
-
-def _message(reasons: Mapping[str, int], total: int) -> str:
-    listed = ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items()))
+        digits = "".join(c for c in pod["metadata"]["uid"] if c in "0123456789abcdef")
+        return Placement(sorted(search.fitting)[int(digits[:8] or "0", 16) % len(search.fitting)])
+    total = len(nodes)
+    listed = ", ".join(sorted(f"{count} {reason}" for reason, count in search.reasons.items()))
     none = f"0/{total} nodes are available:"
-    return f"{none} {listed}. no new claims to deallocate, preemption: {none} {total} {_HELPLESS}."
+    return Placement(message=(f"{none} {listed}. no new claims to deallocate, preemption: {none} {total} {_HELPLESS}."))
 
 
 def waits_for_scheduler(pod: JsonObject) -> bool:
@@ -186,8 +182,8 @@ def unschedulable(pod: JsonObject, message: str, now: str) -> JsonObject | None:
         "message": message,
     }
     before = conditions_of(pod)
-    known = condition_in(before, "PodScheduled") or {}
-    if all(known.get(k) == new[k] for k in ("status", "reason", "message")):
+    condition = condition_in(before, "PodScheduled") or {}
+    if all(condition.get(k) == new[k] for k in ("status", "reason", "message")):
         return None
     return {**(pod.get("status") or {}), "conditions": with_condition(before, new)}
 

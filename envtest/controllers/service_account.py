@@ -1,14 +1,26 @@
-"""What every namespace has: the account ``default``, and the certificates that pods trust."""
+"""Create the ``default`` ServiceAccount and the root CA ConfigMap in every namespace.
+
+Upstream: pkg/controller/serviceaccount, pkg/controller/certificates/rootcacertpublisher (v1.36)
+"""
 
 from __future__ import annotations
 
 import base64
 from contextlib import suppress
 
-from envtest.controllers.controller import Controller, Sign
+from envtest.controllers.controller import Sign, SimulatedController
 from envtest.controllers.objects import deleting
-from envtest.controllers.reflector import Event
-from envtest.controllers.writes import CONFIG_MAPS, NAMESPACES, SECRETS, SERVICE_ACCOUNTS, Create, Delete, Update, Write
+from envtest.controllers.reflector import StoreEvent
+from envtest.controllers.writes import (
+    CONFIG_MAPS,
+    NAMESPACES,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+    CreateWrite,
+    DeleteWrite,
+    UpdateWrite,
+    Write,
+)
 from opsdk.apiserver.auth.service_accounts import kept_claims
 from opsdk.errors import AlreadyExistsError
 from opsdk.structured_merge.value import JsonObject
@@ -25,35 +37,37 @@ def missing(namespace: str, account: JsonObject | None, trust: JsonObject | None
     writes: list[Write] = []
     if account is None:
         account = {"kind": "ServiceAccount", "apiVersion": "v1", "metadata": {"name": ACCOUNT, "namespace": namespace}}
-        writes.append(Create(SERVICE_ACCOUNTS, account))
+        writes.append(CreateWrite(SERVICE_ACCOUNTS, account))
     data = {"ca.crt": certificate}
     if trust is None:
         text = "Contains a CA bundle that can be used to verify the kube-apiserver."
         meta = {"name": TRUST, "namespace": namespace, "annotations": {"kubernetes.io/description": text}}
-        made = {"kind": "ConfigMap", "apiVersion": "v1", "metadata": meta, "data": data}
-        writes.append(Create(CONFIG_MAPS, made))
+        config_map = {"kind": "ConfigMap", "apiVersion": "v1", "metadata": meta, "data": data}
+        writes.append(CreateWrite(CONFIG_MAPS, config_map))
     elif trust.get("data") != data:
-        writes.append(Update(CONFIG_MAPS, {**trust, "data": data}))
+        writes.append(UpdateWrite(CONFIG_MAPS, {**trust, "data": data}))
     return writes
 
 
-def kept_token(secret: JsonObject, account: JsonObject | None, sign: Sign, certificate: str) -> Update | Delete | None:
+def kept_token(
+    secret: JsonObject, account: JsonObject | None, sign: Sign, certificate: str
+) -> UpdateWrite | DeleteWrite | None:
     """What a secret for an account's token needs: its content, or to go with the account."""
     meta = secret["metadata"]
     uid = (meta.get("annotations") or {}).get(f"{_ANNOTATION}uid", "")
     if account is None or (uid and uid != account["metadata"]["uid"]):
-        return Delete(SECRETS, secret)
+        return DeleteWrite(SECRETS, secret)
     data: JsonObject = dict(secret.get("data") or {})
     if data.get("token"):
         return None
     content = {"ca.crt": certificate, "namespace": meta["namespace"], "token": sign(kept_claims(account, secret))}
     data.update({key: base64.b64encode(text.encode()).decode() for key, text in content.items()})
     notes = {**meta["annotations"], f"{_ANNOTATION}uid": account["metadata"]["uid"]}
-    return Update(SECRETS, {**secret, "metadata": {**meta, "annotations": notes}, "data": data})
+    return UpdateWrite(SECRETS, {**secret, "metadata": {**meta, "annotations": notes}, "data": data})
 
 
 # ------------------------------------------------------------------ shell
-class ServiceAccountController(Controller):
+class ServiceAccountController(SimulatedController):
     """``serviceaccount``; `certificate` gives the bundle that serving certificates are signed by."""
 
     name = "serviceaccount"
@@ -64,7 +78,7 @@ class ServiceAccountController(Controller):
         self.informers.on(SERVICE_ACCOUNTS, self._kept)
         self.informers.on(CONFIG_MAPS, self._kept)
 
-    def _kept(self, event: Event) -> None:
+    def _kept(self, event: StoreEvent) -> None:
         meta = event.obj["metadata"]
         if meta["name"] in (ACCOUNT, TRUST) and event.old is not None:
             self.queue.add(NAMESPACES.key("", meta["namespace"]))
@@ -75,20 +89,20 @@ class ServiceAccountController(Controller):
             await self.reconcile(key)
 
     async def reconcile(self, key: str) -> float | None:
-        """See `Controller`."""
+        """See `SimulatedController`."""
         namespace = self.informers.get(key)
         if namespace is None or deleting(namespace):
             return None
         name = namespace["metadata"]["name"]
         account = self.informers.get(SERVICE_ACCOUNTS.key(name, ACCOUNT))
         trust = self.informers.get(CONFIG_MAPS.key(name, TRUST))
-        for wanted in missing(name, account, trust, self.context.certificate()):
+        for write in missing(name, account, trust, self.context.certificate()):
             with suppress(AlreadyExistsError):
-                await self.context.api.write(wanted)
+                await self.context.api.write(write)
         return None
 
 
-class TokenController(Controller):
+class TokenController(SimulatedController):
     """``serviceaccount-token``: fills secrets of the type that asks for an account's token; `sign` signs claims."""
 
     name = "serviceaccount-token"
@@ -98,19 +112,19 @@ class TokenController(Controller):
         self.informers.on(SECRETS, self.add)
         self.informers.on(SERVICE_ACCOUNTS, self._account)
 
-    def _account(self, event: Event) -> None:
+    def _account(self, event: StoreEvent) -> None:
         for secret in self.informers.in_namespace(SECRETS, event.obj["metadata"]["namespace"]):
             self.queue.add(SECRETS.key(secret["metadata"]["namespace"], secret["metadata"]["name"]))
 
     async def reconcile(self, key: str) -> float | None:
-        """See `Controller`."""
+        """See `SimulatedController`."""
         secret = self.informers.get(key)
         if secret is None or deleting(secret) or secret.get("type") != _FOR_TOKEN:
             return None
         meta = secret["metadata"]
         name = (meta.get("annotations") or {}).get(f"{_ANNOTATION}name", "")
         account = self.informers.get(SERVICE_ACCOUNTS.key(meta["namespace"], name))
-        wanted = kept_token(secret, account, self.context.sign, self.context.certificate())
-        if wanted is not None:
-            await self.context.api.write(wanted)
+        token = kept_token(secret, account, self.context.sign, self.context.certificate())
+        if token is not None:
+            await self.context.api.write(token)
         return None

@@ -1,4 +1,4 @@
-"""Which simulated controllers there are, and how they are switched on."""
+"""The simulated controllers by name, and how an environment selects them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from envtest.controllers.client import InProcessClient
-from envtest.controllers.controller import Certify, Controller, ControllerContext, Runner, Sign, no_authority
+from envtest.controllers.controller import Certify, ControllerContext, Runner, Sign, SimulatedController, no_authority
 from envtest.controllers.ports import NONE
 from envtest.controllers.reflector import SharedInformers
 from envtest.controllers.stages import DEFAULT_STAGES, Stage
@@ -28,7 +28,7 @@ class Components(Protocol):
     simulated: bool
 
 
-class Key(Protocol):
+class TokenSigner(Protocol):
     """What is needed of the key of service accounts."""
 
     @property
@@ -37,16 +37,16 @@ class Key(Protocol):
         ...
 
 
-class Access(Protocol):
+class SigningAuthenticators(Protocol):
     """What is needed of the authenticators of a control plane."""
 
     @property
-    def key(self) -> Key:
+    def key(self) -> TokenSigner:
         """Signs tokens of service accounts."""
         ...
 
 
-class Plane(Protocol):
+class SimulatedPlane(Protocol):
     """What is needed of a control plane."""
 
     clock: Clock
@@ -55,7 +55,7 @@ class Plane(Protocol):
     stores: dict[str, GenericStore]
 
     @property
-    def access(self) -> Access:
+    def access(self) -> SigningAuthenticators:
         """Who gets in."""
         ...
 
@@ -131,21 +131,21 @@ def chosen(wanted: str | Collection[str]) -> frozenset[str]:
         ConfigError: no controller has that name.
     """
     names = [n.strip() for n in (wanted.split(",") if isinstance(wanted, str) else wanted)]
-    found: set[str] = set()
+    selected: set[str] = set()
     without: set[str] = set()
     for name in names:
         if name in (CLUSTER, "*"):
-            found |= CONTROLLERS
+            selected |= CONTROLLERS
         elif name.startswith("-"):
             without.add(_meant(name[1:]))
         elif name not in (NONE, ""):
-            found.add(_meant(name))
-    unknown = (found | without) - CONTROLLERS
+            selected.add(_meant(name))
+    unknown = (selected | without) - CONTROLLERS
     if unknown:
         listed = ", ".join([NONE, CLUSTER, *sorted(CONTROLLERS)])
         bad = ", ".join(map(repr, sorted(unknown)))
         raise ConfigError(f"no simulated controller is called {bad}; there are: {listed}")
-    return frozenset(found - without)
+    return frozenset(selected - without)
 
 
 def _meant(name: str) -> str:
@@ -153,16 +153,16 @@ def _meant(name: str) -> str:
     return _ALIASES.get(short, short)
 
 
-def _class(name: str) -> Callable[[ControllerContext], Controller]:
-    module, _, found = _WHERE[name].partition(":")
-    made: Callable[[ControllerContext], Controller] = getattr(
-        importlib.import_module(f"envtest.controllers.{module}"), found
+def _class(name: str) -> Callable[[ControllerContext], SimulatedController]:
+    module, _, class_name = _WHERE[name].partition(":")
+    controller_class: Callable[[ControllerContext], SimulatedController] = getattr(
+        importlib.import_module(f"envtest.controllers.{module}"), class_name
     )
-    return made
+    return controller_class
 
 
 def simulate(
-    plane: Plane,
+    plane: SimulatedPlane,
     tokens: TokenAuthenticator,
     wanted: str | Collection[str],
     *,
@@ -190,13 +190,13 @@ def simulate(
     return Runner(context, [_class(name)(context) for name in _WHERE if name in names])
 
 
-def _api(plane: Plane, tokens: TokenAuthenticator, manager: str, user: User) -> InProcessClient:
+def _api(plane: SimulatedPlane, tokens: TokenAuthenticator, manager: str, user: User) -> InProcessClient:
     token = secrets.token_urlsafe(24)
     tokens.add(token, user)
     return InProcessClient(plane.server, token=token, manager=manager)
 
 
-def _resources(plane: Plane) -> Iterable[Resource]:
+def _resources(plane: SimulatedPlane) -> Iterable[Resource]:
     """Every built-in kind; events once, though two groups serve them."""
     for store in plane.stores.values():
         info = store.info

@@ -1,4 +1,4 @@
-"""What becomes of pods, as data: `Stage` rules say which pods move from which state to which other one, and when."""
+"""Pod lifecycle as data: a `Stage` says which pods change state, from which to which, and when."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def stage_for(
 ) -> int | None:
     """The index of the rule that counts; `used` says how often each was used."""
     for number, stage in enumerate(stages):
-        left = stage.times is None or (used or {}).get(number, 0) < stage.times
-        if left and stage.matches(pod, state):
+        applies = stage.times is None or (used or {}).get(number, 0) < stage.times
+        if applies and stage.matches(pod, state):
             return number
     return None

@@ -1,4 +1,7 @@
-"""StatefulSets: pods with names that stay, made in order, replaced from the last to the first."""
+"""StatefulSets: pods with stable names, created in order and updated in reverse order.
+
+Upstream: pkg/controller/statefulset (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -17,19 +20,19 @@ from envtest.controllers.objects import (
     with_status,
     without_zeros,
 )
-from envtest.controllers.pod_control import Plan, PlanningController, claim
-from envtest.controllers.reflector import Event
+from envtest.controllers.pod_control import PlanningController, PodPlan, claim
+from envtest.controllers.reflector import StoreEvent
 from envtest.controllers.rollout import scaled
 from envtest.controllers.writes import (
     CLAIMS,
     PODS,
     REVISIONS,
     STATEFUL_SETS,
-    Create,
-    Delete,
-    Patch,
+    CreateWrite,
+    DeleteWrite,
+    PatchWrite,
     PendingEvent,
-    Update,
+    UpdateWrite,
     Write,
 )
 from opsdk.apiserver.serializer.deep_copy import copy_tree
@@ -39,7 +42,7 @@ _NAME, _INDEX = "statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-in
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class StatefulSetView:
     """What a decision is made of: the set, its pods by ordinal, its revisions, and by name the claims there are."""
 
     owner: JsonObject
@@ -57,8 +60,8 @@ class View:
     @property
     def current(self) -> str:
         """The revision that pods have until the rollout reaches them."""
-        found = str((self.owner.get("status") or {}).get("currentRevision", ""))
-        return found if any(r["metadata"]["name"] == found for r in self.revisions) else self.update
+        revision = str((self.owner.get("status") or {}).get("currentRevision", ""))
+        return revision if any(r["metadata"]["name"] == revision for r in self.revisions) else self.update
 
     @property
     def start(self) -> int:
@@ -109,37 +112,32 @@ def revision_of(pod: JsonObject) -> str:
     return str((pod["metadata"].get("labels") or {}).get(controller_history.HASH, ""))
 
 
-def healthy(view: View, pod: JsonObject) -> bool:
+def healthy(view: StatefulSetView, pod: JsonObject) -> bool:
     """Available, and not on its way out."""
     wait = view.wait_for(pod)
     return not deleting(pod) and wait is not None and wait <= 0
 
 
 # ------------------------------------------------------------------ core
-def plan(view: View) -> Plan:
+def plan(view: StatefulSetView) -> PodPlan:
     """One step of a stateful set."""
     if deleting(view.owner):
-        return Plan([])
-    kept = controller_history.keep(view.owner, view.revisions)
+        return PodPlan([])
+    revisions = controller_history.keep(view.owner, view.revisions)
     moved = _fill(view) or _shrink(view) or _roll(view)
     if view.blocked:
-        moved = [w for w in moved if not isinstance(w, Create)]
-    writes: list[Write | PendingEvent] = [*kept, *retain(view), *moved]
+        moved = [w for w in moved if not isinstance(w, CreateWrite)]
+    writes: list[Write | PendingEvent] = [*revisions, *retain(view), *moved]
     status = count(view)
     if status != (view.owner.get("status") or {}):
-        writes.append(Update(STATEFUL_SETS, with_status(view.owner, status), "status"))
+        writes.append(UpdateWrite(STATEFUL_SETS, with_status(view.owner, status), "status"))
     used = {view.update, view.current, *(revision_of(p) for p in view.pods.values())}
     writes.extend(controller_history.surplus(view.owner, view.revisions, used))
     waits = [w for p in view.pods.values() if (w := view.wait_for(p)) is not None and w > 0]
-    return Plan(writes, min(waits, default=None))
+    return PodPlan(writes, min(waits, default=None))
 
 
-def _blocked(view: View) -> bool:
-    """Whether an ordered set has a wanted pod that is missing or not well."""
-    return view.ordered and any(n not in view.pods or not healthy(view, view.pods[n]) for n in view.ordinals)
-
-
-def _fill(view: View) -> list[Write | PendingEvent]:
+def _fill(view: StatefulSetView) -> list[Write | PendingEvent]:
     """Make what is missing; an ordered set waits for each pod before the next."""
     writes: list[Write | PendingEvent] = []
     for ordinal in view.ordinals:
@@ -149,7 +147,17 @@ def _fill(view: View) -> list[Write | PendingEvent]:
                 return writes
             writes.extend(_new(view, ordinal))
         elif phase_of(pod) in ("Succeeded", "Failed") and not deleting(pod):
-            writes.extend([*_lost(view.owner, pod), _remove(view.owner, pod)])
+            # What is told of a pod that ended.
+            meta, ended = view.owner["metadata"], phase_of(pod)
+            what = (
+                ("RecreatingFailedPod", "failed", True)
+                if ended == "Failed"
+                else ("RecreatingTerminatedPod", "terminated", False)
+            )
+            text = (
+                f"StatefulSet {meta['namespace']}/{meta['name']} is recreating {what[1]} Pod {pod['metadata']['name']}"
+            )
+            writes.extend([PendingEvent(view.owner, what[0], text, warning=what[2]), _remove(view.owner, pod)])
         elif healthy(view, pod):
             continue
         elif phase_of(pod) == "Pending":
@@ -159,22 +167,10 @@ def _fill(view: View) -> list[Write | PendingEvent]:
     return writes
 
 
-def _lost(owner: JsonObject, pod: JsonObject) -> list[PendingEvent]:
-    """What is told of a pod that ended."""
-    meta, ended = owner["metadata"], phase_of(pod)
-    what = (
-        ("RecreatingFailedPod", "failed", True)
-        if ended == "Failed"
-        else ("RecreatingTerminatedPod", "terminated", False)
-    )
-    text = f"StatefulSet {meta['namespace']}/{meta['name']} is recreating {what[1]} Pod {pod['metadata']['name']}"
-    return [PendingEvent(owner, what[0], text, warning=what[2])]
-
-
-def _remove(owner: JsonObject, pod: JsonObject) -> Delete:
+def _remove(owner: JsonObject, pod: JsonObject) -> DeleteWrite:
     where = f"Pod {pod['metadata']['name']} in StatefulSet {owner['metadata']['name']}"
     done = PendingEvent(owner, "SuccessfulDelete", f"delete {where} successful")
-    return Delete(
+    return DeleteWrite(
         PODS,
         pod,
         note=done,
@@ -182,11 +178,12 @@ def _remove(owner: JsonObject, pod: JsonObject) -> Delete:
     )
 
 
-def _shrink(view: View) -> list[Write | PendingEvent]:
+def _shrink(view: StatefulSetView) -> list[Write | PendingEvent]:
     """Delete what is not wanted, the highest first; an ordered set one at a time, while all others are well."""
     condemned = sorted((n for n in view.pods if n not in view.ordinals), reverse=True)
     if view.ordered:
-        if any(deleting(view.pods[n]) for n in condemned) or _blocked(view):
+        blocked = any(n not in view.pods or not healthy(view, view.pods[n]) for n in view.ordinals)
+        if blocked or any(deleting(view.pods[n]) for n in condemned):
             return []
         well = [healthy(view, view.pods[n]) for n in condemned]
         if well and not well[0] and not all(well[1:]):
@@ -195,7 +192,7 @@ def _shrink(view: View) -> list[Write | PendingEvent]:
     return [_remove(view.owner, view.pods[n]) for n in condemned if not deleting(view.pods[n])]
 
 
-def _roll(view: View) -> list[Write | PendingEvent]:
+def _roll(view: StatefulSetView) -> list[Write | PendingEvent]:
     """Delete the last pods of another revision, as many as may be missing; they come back as new ones."""
     partition = view.partition
     if partition is None:
@@ -207,23 +204,27 @@ def _roll(view: View) -> list[Write | PendingEvent]:
     return [_remove(view.owner, p) for p in old[: max(view.unavailable - away, 0)]]
 
 
-def _outdated(view: View, partition: int) -> list[JsonObject]:
+def _outdated(view: StatefulSetView, partition: int) -> list[JsonObject]:
     """Pods of another revision that are to be replaced, the last first."""
-    found = (view.pods[n] for n in reversed(view.ordinals) if n >= partition and n in view.pods)
-    return [p for p in found if revision_of(p) != view.update and not deleting(p)]
+    outdated = (view.pods[n] for n in reversed(view.ordinals) if n >= partition and n in view.pods)
+    return [p for p in outdated if revision_of(p) != view.update and not deleting(p)]
 
 
-def _all_well_above(view: View, ordinal: int) -> bool:
+def _all_well_above(view: StatefulSetView, ordinal: int) -> bool:
     above = [n for n in view.ordinals if n > ordinal]
     return all(n in view.pods and healthy(view, view.pods[n]) for n in above)
 
 
-def _new(view: View, ordinal: int) -> list[Write | PendingEvent]:
+def _new(view: StatefulSetView, ordinal: int) -> list[Write | PendingEvent]:
     """A pod, and the claims that it needs."""
     owner, spec = view.owner, view.owner["spec"]
     revision = view.update if view.partition is None or ordinal >= view.partition else view.current
-    kept = next((r for r in view.revisions if r["metadata"]["name"] == revision), None)
-    template = spec["template"] if kept is None or revision == view.update else controller_history.template_of(kept)
+    revision_object = next((r for r in view.revisions if r["metadata"]["name"] == revision), None)
+    template = (
+        spec["template"]
+        if revision_object is None or revision == view.update
+        else controller_history.template_of(revision_object)
+    )
     name = f"{owner['metadata']['name']}-{ordinal}"
     pod = pod_from_template(template, owner, name=name)
     own = {_NAME: name, _INDEX: str(ordinal), controller_history.HASH: revision}
@@ -240,22 +241,22 @@ def _new(view: View, ordinal: int) -> list[Write | PendingEvent]:
     where = f"Pod {name} in StatefulSet {owner['metadata']['name']}"
     done = PendingEvent(owner, "SuccessfulCreate", f"create {where} successful")
     failure = PendingEvent(owner, "FailedCreate", f"create {where} failed error: {{error}}", warning=True)
-    return [*_missing_claims(view, name), Create(PODS, pod, note=done, failure=failure)]
+    return [*_missing_claims(view, name), CreateWrite(PODS, pod, note=done, failure=failure)]
 
 
 def _claim_name(template: JsonObject, pod: str) -> str:
     return f"{template['metadata']['name']}-{pod}"
 
 
-def _stale(view: View, pod: str) -> bool:
+def _stale(view: StatefulSetView, pod: str) -> bool:
     """Whether a claim still belongs to a pod of this name that is gone: it is about to go, too."""
     templates = view.owner["spec"].get("volumeClaimTemplates") or ()
-    found = (view.claims.get(_claim_name(t, pod)) for t in templates)
-    owners = (r for c in found if c is not None for r in c["metadata"].get("ownerReferences") or ())
+    claims = (view.claims.get(_claim_name(t, pod)) for t in templates)
+    owners = (r for c in claims if c is not None for r in c["metadata"].get("ownerReferences") or ())
     return any(r.get("kind") == "Pod" and r.get("name") == pod for r in owners)
 
 
-def _missing_claims(view: View, pod: str) -> list[Write | PendingEvent]:
+def _missing_claims(view: StatefulSetView, pod: str) -> list[Write | PendingEvent]:
     writes: list[Write | PendingEvent] = []
     for template in view.owner["spec"].get("volumeClaimTemplates") or ():
         name = _claim_name(template, pod)
@@ -263,7 +264,7 @@ def _missing_claims(view: View, pod: str) -> list[Write | PendingEvent]:
             where = f"Claim {name} Pod {pod} in StatefulSet {view.owner['metadata']['name']}"
             done = PendingEvent(view.owner, "SuccessfulCreate", f"create {where} success")
             failure = PendingEvent(view.owner, "FailedCreate", f"create {where} failed error: {{error}}", warning=True)
-            writes.append(Create(CLAIMS, _claim(view.owner, template, name), note=done, failure=failure))
+            writes.append(CreateWrite(CLAIMS, _claim(view.owner, template, name), note=done, failure=failure))
     return writes
 
 
@@ -284,27 +285,29 @@ def _retention(owner: JsonObject) -> tuple[bool, bool]:
     return policy.get("whenDeleted") == "Delete", policy.get("whenScaled") == "Delete"
 
 
-def retain(view: View) -> list[Write]:
+def retain(view: StatefulSetView) -> list[Write]:
     """The writes after which each pod's claims belong to whom they should go with."""
     templates = view.owner["spec"].get("volumeClaimTemplates") or ()
     with_set, with_pod = _retention(view.owner)
     writes: list[Write] = []
     for ordinal, pod in view.pods.items() if templates else ():
         condemned = ordinal not in view.ordinals
-        wanted = [pod] if condemned and with_pod else [view.owner] if with_set else []
+        owners = [pod] if condemned and with_pod else [view.owner] if with_set else []
         for template in templates:
             claim_found = view.claims.get(_claim_name(template, pod["metadata"]["name"]))
-            changed = None if claim_found is None else _belonging(claim_found, wanted, view, pod)
+            changed = None if claim_found is None else _belonging(claim_found, owners, view, pod)
             if changed is not None and claim_found is not None:
                 meta = {
                     "ownerReferences": changed or None,
                     "resourceVersion": claim_found["metadata"]["resourceVersion"],
                 }
-                writes.append(Patch(CLAIMS, claim_found, {"metadata": meta}))
+                writes.append(PatchWrite(CLAIMS, claim_found, {"metadata": meta}))
     return writes
 
 
-def _belonging(found: JsonObject, wanted: Sequence[JsonObject], view: View, pod: JsonObject) -> list[JsonObject] | None:
+def _belonging(
+    found: JsonObject, wanted: Sequence[JsonObject], view: StatefulSetView, pod: JsonObject
+) -> list[JsonObject] | None:
     """The owners of a claim, None where they are right; those that others have set stay."""
     before = list(found["metadata"].get("ownerReferences") or ())
     names = {(view.owner["kind"], view.owner["metadata"]["name"]), ("Pod", pod["metadata"]["name"])}
@@ -313,7 +316,7 @@ def _belonging(found: JsonObject, wanted: Sequence[JsonObject], view: View, pod:
     return None if {r.get("uid") for r in before} == {r.get("uid") for r in after} else after
 
 
-def count(view: View) -> JsonObject:
+def count(view: StatefulSetView) -> JsonObject:
     """The status."""
     before = view.owner.get("status") or {}
     pods = [p for p in view.pods.values() if phase_of(p) not in ("Succeeded", "Failed")]
@@ -354,28 +357,30 @@ class StatefulSetController(PlanningController):
         self.informers.on(REVISIONS, self._revision)
         self.informers.on(CLAIMS, self._claim)
 
-    def _claim(self, event: Event) -> None:
+    def _claim(self, event: StoreEvent) -> None:
         namespace = event.obj["metadata"]["namespace"]
         for owner in self.informers.in_namespace(STATEFUL_SETS, namespace) if event.new is None else ():
             if owner["spec"].get("volumeClaimTemplates"):
                 self.queue.add(STATEFUL_SETS.key(namespace, owner["metadata"]["name"]))
 
-    def _revision(self, event: Event) -> None:
+    def _revision(self, event: StoreEvent) -> None:
         for ref in event.obj["metadata"].get("ownerReferences") or ():
             if ref.get("kind") == self.resource.kind and event.new is None:
                 self.queue.add(self.resource.key(event.obj["metadata"]["namespace"], ref["name"]))
 
-    def plan(self, owner: JsonObject, pods: Sequence[JsonObject], loose: Sequence[JsonObject], failed: str) -> Plan:
+    def plan(self, owner: JsonObject, pods: Sequence[JsonObject], loose: Sequence[JsonObject], failed: str) -> PodPlan:
         """See `PlanningController`."""
-        mine, moves = claim(owner, pods, [p for p in loose if self._named(owner, p)])
+        claimed, moves = claim(owner, pods, [p for p in loose if self._named(owner, p)])
         meta = owner["metadata"]
-        kept = self.informers.dependents(meta["uid"], REVISIONS.prefix)
+        revisions = self.informers.dependents(meta["uid"], REVISIONS.prefix)
         wants = bool(owner["spec"].get("volumeClaimTemplates"))
         claims = self.informers.in_namespace(CLAIMS, meta["namespace"]) if wants else ()
         there = {c["metadata"]["name"]: c for c in claims}
-        view = View(owner, {ordinal_of(p): p for p in mine}, kept, there, self.context.now(), blocked=bool(failed))
-        made = plan(view)
-        return Plan([*moves, *made.writes], made.again)
+        view = StatefulSetView(
+            owner, {ordinal_of(p): p for p in claimed}, revisions, there, self.context.now(), blocked=bool(failed)
+        )
+        result = plan(view)
+        return PodPlan([*moves, *result.writes], result.again)
 
     @staticmethod
     def _named(owner: JsonObject, pod: JsonObject) -> bool:

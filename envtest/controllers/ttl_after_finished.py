@@ -1,13 +1,16 @@
-"""Finished jobs go when their time to live is over: ``ttl-after-finished``."""
+"""``ttl-after-finished``: delete finished Jobs after ttlSecondsAfterFinished.
+
+Upstream: pkg/controller/ttlafterfinished (v1.36)
+"""
 
 from __future__ import annotations
 
 from datetime import datetime
 
-from envtest.controllers.controller import Controller
+from envtest.controllers.controller import SimulatedController
 from envtest.controllers.job import is_finished
 from envtest.controllers.objects import conditions_of, deleting, parse_time
-from envtest.controllers.writes import JOBS, Delete
+from envtest.controllers.writes import JOBS, DeleteWrite
 from opsdk.structured_merge.value import JsonObject
 
 
@@ -23,7 +26,7 @@ def seconds_left(job: JsonObject, now: datetime) -> float | None:
 
 
 # ------------------------------------------------------------------ shell
-class TtlController(Controller):
+class TtlController(SimulatedController):
     """``ttl-after-finished``."""
 
     name = "ttl-after-finished"
@@ -33,10 +36,10 @@ class TtlController(Controller):
         self.informers.on(JOBS, self.add)
 
     async def reconcile(self, key: str) -> float | None:
-        """See `Controller`."""
+        """See `SimulatedController`."""
         job = self.informers.get(key)
-        left = None if job is None else seconds_left(job, self.context.now())
-        if job is None or left is None or left > 0:
-            return left
-        await self.write([Delete(JOBS, job, "Foreground")])
+        remaining = None if job is None else seconds_left(job, self.context.now())
+        if job is None or remaining is None or remaining > 0:
+            return remaining
+        await self.write([DeleteWrite(JOBS, job, "Foreground")])
         return None

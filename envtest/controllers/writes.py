@@ -1,4 +1,4 @@
-"""What cores ask for: writes as values. `Api` carries them out."""
+"""Writes as values: a pure plan returns them, and the controller executes them."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class PendingEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class Create:
+class CreateWrite:
     """POST; `subresource` for the likes of ``pods/binding``, where `name` is the object's.
 
     Here and below: `note` is told when it is done, `failure` when it was refused.
@@ -105,7 +105,7 @@ class Create:
 
 
 @dataclass(frozen=True, slots=True)
-class Update:
+class UpdateWrite:
     """PUT of the whole object; refused where it was changed since it was read."""
 
     resource: Resource
@@ -116,8 +116,8 @@ class Update:
 
 
 @dataclass(frozen=True, slots=True)
-class Patch:
-    """A merge patch, or a `strategic` one; with ``metadata.resourceVersion`` in it, refused as `Update` is."""
+class PatchWrite:
+    """A merge patch, or a `strategic` one; with ``metadata.resourceVersion`` in it, refused as `UpdateWrite` is."""
 
     resource: Resource
     obj: JsonObject
@@ -129,7 +129,7 @@ class Patch:
 
 
 @dataclass(frozen=True, slots=True)
-class Delete:
+class DeleteWrite:
     """DELETE of exactly this object; `grace` None leaves the seconds to the kind."""
 
     resource: Resource
@@ -140,6 +140,6 @@ class Delete:
     failure: PendingEvent | None = None
 
 
-Write = Create | Update | Patch | Delete
+Write = CreateWrite | UpdateWrite | PatchWrite | DeleteWrite
 Writes = Sequence[Write | PendingEvent]
 """A note on its own is told in its turn."""

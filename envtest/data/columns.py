@@ -1,4 +1,7 @@
-"""The columns of built-in kinds in the Table form that `kubectl get` shows. Read at the first use."""
+"""The table columns of built-in kinds, as `kubectl get` prints them. Read at the first use.
+
+Upstream: pkg/printers/internalversion/printers.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -32,14 +35,14 @@ def parse(text: str) -> dict[str, tuple[TableColumn, ...]]:
     >>> [c.name for c in parse("apps/things g.io/things\n  Age | string | @created\n")["g.io/things"]]
     ['Name', 'Age']
     """
-    found: dict[str, tuple[TableColumn, ...]] = {}
+    tables: dict[str, tuple[TableColumn, ...]] = {}
     for block in text.split("\n\n"):
         head, *lines = block.splitlines()
         columns = tuple(map(_column, lines))
         if all(column.name != "Name" for column in columns):
             columns = (NAME, *columns)
-        found.update(dict.fromkeys(head.split(), columns))
-    return found
+        tables.update(dict.fromkeys(head.split(), columns))
+    return tables
 
 
 def _column(line: str) -> TableColumn:

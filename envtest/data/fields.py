@@ -1,4 +1,4 @@
-"""What the server's own types say of their fields and the published schemas do not.
+"""Field properties that the published schemas lack: pointers, and fields without omitempty.
 
 Which are pointers, and which are written even where nothing was given. The table has a line for each type: its fields,
 in the order in which they are written, each with the embedded struct it is in, its Go type where the
@@ -56,7 +56,7 @@ def embedded(name: str) -> Mapping[str, str]:
     return {word.field: word.embedded for word in _words(name) if word.embedded}
 
 
-class _Word(NamedTuple):
+class _FieldEntry(NamedTuple):
     """``embedded/field:type`` and a mark."""
 
     embedded: str
@@ -65,12 +65,12 @@ class _Word(NamedTuple):
     mark: str
 
 
-def _words(name: str) -> Iterator[_Word]:
+def _words(name: str) -> Iterator[_FieldEntry]:
     for word in _lines().get(name, "").split():
         described = word.rstrip(POINTER + SHOWN + NULL)
         path, _, go_type = described.partition(":")
         above, _, field = path.rpartition("/")
-        yield _Word(above, field, go_type, word[len(described) :])
+        yield _FieldEntry(above, field, go_type, word[len(described) :])
 
 
 @cache

@@ -1,4 +1,7 @@
-"""The flow schemas and priority levels that a server makes for itself. They bound nothing here; clients read them."""
+"""The bootstrap FlowSchemas and PriorityLevelConfigurations. They limit nothing here.
+
+Upstream: k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap/default.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -69,7 +72,12 @@ _SCHEMAS: Final = (
 
 def bootstrap_flows() -> Iterator[tuple[str, JsonObject]]:
     """The objects with their resources, without uid and status."""
-    yield _object("prioritylevelconfigurations", "PriorityLevelConfiguration", "exempt", _exempt())
+    yield _object(
+        "prioritylevelconfigurations",
+        "PriorityLevelConfiguration",
+        "exempt",
+        {"type": "Exempt", "exempt": {"nominalConcurrencyShares": 0, "lendablePercent": 0}},
+    )
     for name, shares, queues, hand, lendable in _LEVELS:
         response: JsonObject = {"type": "Reject"}
         if queues:
@@ -89,13 +97,9 @@ def fixed_flow(resource: str, name: str) -> JsonObject | None:
     """The spec of one that may not be changed; None for others."""
     if name not in ("exempt", "catch-all"):
         return None
-    found = (made["spec"] for kind, made in bootstrap_flows() if (kind, made["metadata"]["name"]) == (resource, name))
-    spec: JsonObject = next(found)
+    specs = (flow["spec"] for kind, flow in bootstrap_flows() if (kind, flow["metadata"]["name"]) == (resource, name))
+    spec: JsonObject = next(specs)
     return spec
-
-
-def _exempt() -> JsonObject:
-    return {"type": "Exempt", "exempt": {"nominalConcurrencyShares": 0, "lendablePercent": 0}}
 
 
 def _object(resource: str, kind: str, name: str, spec: JsonObject) -> tuple[str, JsonObject]:
@@ -114,21 +118,21 @@ def _subject(text: str) -> JsonObject:
 
 
 def _rule(subjects: tuple[str, ...], resources: tuple[str, ...], paths: tuple[str, ...]) -> JsonObject:
-    made: JsonObject = {"subjects": [_subject(s) for s in subjects]}
+    rule: JsonObject = {"subjects": [_subject(s) for s in subjects]}
     if resources:
-        made["resourceRules"] = [_resource_rule(text) for text in resources]
+        rule["resourceRules"] = [_resource_rule(text) for text in resources]
     if paths:
         verbs_paths = (text.split("|") for text in paths)
-        made["nonResourceRules"] = [
+        rule["nonResourceRules"] = [
             {"verbs": verbs.split(","), "nonResourceURLs": urls.split(",")} for verbs, urls in verbs_paths
         ]
-    return made
+    return rule
 
 
 def _resource_rule(text: str) -> JsonObject:
     verbs, groups, resources, namespaces, scope = text.split("|")
-    made: JsonObject = {"verbs": verbs.split(","), "apiGroups": groups.split(","), "resources": resources.split(",")}
+    rule: JsonObject = {"verbs": verbs.split(","), "apiGroups": groups.split(","), "resources": resources.split(",")}
     if scope:
-        made["clusterScope"] = True
-    made["namespaces"] = namespaces.split(",")
-    return made
+        rule["clusterScope"] = True
+    rule["namespaces"] = namespaces.split(",")
+    return rule

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Any
 
 from envtest.data.fields import pointers
 from envtest.data.table import read_table
 from opsdk.apiserver.serializer.protobuf import META, ProtobufField, ProtobufReader
 from opsdk.apiserver.serializer.protobuf_writer import ProtobufWriter, enveloped
+from opsdk.structured_merge.value import JsonValue
 
 _PACKAGES = {"apiextensions-apiserver": "apiextensions_apiserver", "kube-aggregator": "kube_aggregator"}
 
@@ -17,11 +17,11 @@ _PACKAGES = {"apiextensions-apiserver": "apiextensions_apiserver", "kube-aggrega
 @cache
 def _blocks() -> Mapping[str, str]:
     text = read_table("messages").removeprefix("message ")
-    found = {}
+    blocks = {}
     for block in text.split("\nmessage "):
         name, _, rest = block.partition("\n")
-        found[name] = rest
-    return found
+        blocks[name] = rest
+    return blocks
 
 
 _SCALARS = frozenset({"string", "bytes", "bool", "int32", "int64"})
@@ -72,19 +72,19 @@ def fields_of(message: str) -> Mapping[int, ProtobufField] | None:
         return None
     package, _, short = message.rpartition(".")
     names = _SCHEMA_SHOWN if short == "JSONSchemaProps" else _SHOWN
-    made = {}
+    fields = {}
     for line in block.splitlines():
         number, name, kind, *marks = line.split()
         mapped, repeated = "map" in marks, "*" in marks
         inline = not repeated and name in _INLINE and kind.endswith(name[1:])
-        made[int(number)] = ProtobufField(
+        fields[int(number)] = ProtobufField(
             names.get(name, name),
             _map_kind(kind, package) if mapped else kind,
             repeated=repeated,
             map=mapped,
             inline=inline,
         )
-    return made
+    return fields
 
 
 def message_of(schema: str) -> str:
@@ -129,7 +129,7 @@ def message_for(api_version: str, kind: str) -> str:
     return f"{package}.{version}.{kind}"
 
 
-def write_protobuf(tree: Mapping[str, Any]) -> bytes:
+def write_protobuf(tree: Mapping[str, JsonValue]) -> bytes:
     """An object, a list or a status as a body; `EncodeError` for a kind without messages."""
     api_version, kind = tree["apiVersion"], tree["kind"]
     return enveloped(api_version, kind, _WRITER.write(tree, message_for(api_version, kind)))

@@ -1,13 +1,15 @@
-"""Reads the table of the roles and bindings that every cluster starts with."""
+"""The bootstrap roles and role bindings.
+
+Upstream: plugin/pkg/auth/authorizer/rbac/bootstrappolicy (v1.36)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import Any
 
 from envtest.data.table import read_table
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 GROUP = "rbac.authorization.k8s.io"
 VERB_SETS = {"R": "get,list,watch", "W": "create,update,patch,delete,deletecollection"}
@@ -24,8 +26,8 @@ def bootstrap_policy() -> tuple[tuple[str, JsonObject], ...]:
 
 
 def _order(found: Sequence[tuple[str, JsonObject]]) -> Iterator[tuple[str, JsonObject]]:
-    for wanted in ("clusterroles", "clusterrolebindings", "roles", "rolebindings"):
-        yield from ((resource, _owned(obj)) for resource, obj in found if resource == wanted)
+    for kind in ("clusterroles", "clusterrolebindings", "roles", "rolebindings"):
+        yield from ((resource, _owned(obj)) for resource, obj in found if resource == kind)
 
 
 def _objects(lines: Sequence[str]) -> Iterator[tuple[str, JsonObject]]:
@@ -51,15 +53,15 @@ def _objects(lines: Sequence[str]) -> Iterator[tuple[str, JsonObject]]:
                 yield "rolebindings", _binding(words[0], words[1], words[2], words[3:])
 
 
-def _object(kind: str, name: str, namespace: str = "", **content: Any) -> JsonObject:
+def _object(kind: str, name: str, namespace: str = "", **content: JsonValue) -> JsonObject:
     meta: JsonObject = {
         "name": name,
         **({"namespace": namespace} if namespace else {}),
         "labels": {"kubernetes.io/bootstrapping": "rbac-defaults"},
         "annotations": {"rbac.authorization.kubernetes.io/autoupdate": "true"},
     }
-    made: JsonObject = {"kind": kind, "apiVersion": f"{GROUP}/v1", "metadata": meta, **content}
-    return made
+    obj: JsonObject = {"kind": kind, "apiVersion": f"{GROUP}/v1", "metadata": meta, **content}
+    return obj
 
 
 def _owned(obj: JsonObject) -> JsonObject:
@@ -81,22 +83,22 @@ def _owned(obj: JsonObject) -> JsonObject:
 
 
 def _cluster_role(name: str, marks: dict[str, str], rules: list[JsonObject]) -> JsonObject:
-    made = _object("ClusterRole", name, rules=None if "aggregates" in marks else rules)
+    role = _object("ClusterRole", name, rules=None if "aggregates" in marks else rules)
     if "to" in marks:
-        made["metadata"]["labels"][f"{GROUP}/aggregate-to-{marks['to']}"] = "true"
+        role["metadata"]["labels"][f"{GROUP}/aggregate-to-{marks['to']}"] = "true"
     if "aggregates" in marks:
         selector = {"matchLabels": {f"{GROUP}/aggregate-to-{marks['aggregates']}": "true"}}
-        made["aggregationRule"] = {"clusterRoleSelectors": [selector]}
-    return made
+        role["aggregationRule"] = {"clusterRoleSelectors": [selector]}
+    return role
 
 
 def _rule(verbs: str, words: Sequence[str]) -> JsonObject:
-    found = {"verbs": _sorted(",".join(VERB_SETS.get(v, v) for v in verbs.split(",")))}
+    rule = {"verbs": _sorted(",".join(VERB_SETS.get(v, v) for v in verbs.split(",")))}
     if words[0] == "path":
-        return {**found, "nonResourceURLs": _sorted(words[1])}
-    found["apiGroups"] = ["" if g == "core" else g for g in words[0].split(",")]
-    found["resources"] = _sorted(words[1])
-    return {**found, "resourceNames": _sorted(words[2])} if len(words) > 2 else found
+        return {**rule, "nonResourceURLs": _sorted(words[1])}
+    rule["apiGroups"] = ["" if g == "core" else g for g in words[0].split(",")]
+    rule["resources"] = _sorted(words[1])
+    return {**rule, "resourceNames": _sorted(words[2])} if len(words) > 2 else rule
 
 
 def _sorted(text: str) -> list[str]:

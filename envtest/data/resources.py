@@ -12,7 +12,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ServedResourceRow:
     """One served resource."""
 
     info: ResourceInfo
@@ -20,7 +20,7 @@ class Row:
 
 
 @cache
-def rows() -> tuple[Row, ...]:
+def rows() -> tuple[ServedResourceRow, ...]:
     """Every resource and subresource."""
     return tuple(_row(json.loads(line)) for line in read_table("resources").splitlines())
 
@@ -31,7 +31,7 @@ _DEPRECATIONS = {
 }
 
 
-def _row(raw: JsonObject) -> Row:
+def _row(raw: JsonObject) -> ServedResourceRow:
     info = ResourceInfo(
         group=raw["group"],
         version=raw["version"],
@@ -48,4 +48,4 @@ def _row(raw: JsonObject) -> Row:
         deprecation=_DEPRECATIONS.get((raw["group"], raw["resource"]), ""),
         raw_field="data" if raw["resource"] == "controllerrevisions" else "",
     )
-    return Row(info, tuple(raw["verbs"]))
+    return ServedResourceRow(info, tuple(raw["verbs"]))

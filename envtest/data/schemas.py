@@ -40,10 +40,10 @@ class Types:
 
     def schema(self, name: str) -> JsonObject | None:
         """A schema in OpenAPI form; None where there is no such type. Not to be changed."""
-        found = self._parsed.get(name)
-        if found is None and name in self._blocks:
-            found = self._parsed[name] = _parse_type(self._blocks[name])
-        return found
+        schema = self._parsed.get(name)
+        if schema is None and name in self._blocks:
+            schema = self._parsed[name] = _parse_type(self._blocks[name])
+        return schema
 
     def all(self) -> dict[str, JsonObject]:
         """Every schema by name."""

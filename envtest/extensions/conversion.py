@@ -1,11 +1,13 @@
-"""Custom resources in several versions: the rules for ``spec.conversion``, and conversion itself."""
+"""Conversion of custom resources between versions, and validation of ``spec.conversion``.
+
+Upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/conversion (v1.36)
+"""
 
 from __future__ import annotations
 
 import asyncio
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from envtest.extensions.conversion_review import GROUP, AnswerError, ConversionError, accept, read_response
 from envtest.groups.common.webhook_client_config import valid_bundle, validate_client_config, validate_review_versions
@@ -15,7 +17,7 @@ from opsdk.apiserver.webhook_client.client import WebhookCallError, WebhookClien
 from opsdk.apiserver.webhook_client.endpoint import ClientConfigError, target_of
 from opsdk.errors import Cause
 from opsdk.structured_merge.identity_cache import IdentityCache
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 TIMEOUT = 30
 """Seconds that a conversion may take."""
@@ -36,19 +38,19 @@ def validate_conversion(
         yield api_errors.required(f"{field}.strategy")
     elif strategy not in ("None", "Webhook"):
         yield api_errors.unsupported(f"{field}.strategy", strategy, ["None", "Webhook"])
-    at = f"{field}.webhookClientConfig"
+    path = f"{field}.webhookClientConfig"
     if strategy != "Webhook":
-        for place, value in ((at, config), (f"{field}.conversionReviewVersions", versions)):
+        for place, value in ((path, config), (f"{field}.conversionReviewVersions", versions)):
             if value or value == {}:
                 yield api_errors.not_allowed(place, "should not be set when strategy is not set to Webhook")
         return
     if config is None:
-        yield api_errors.required(at, "required when strategy is set to Webhook")
+        yield api_errors.required(path, "required when strategy is set to Webhook")
     else:
-        yield from validate_client_config(config, at)
+        yield from validate_client_config(config, path)
         if check_bundle and config.get("caBundle") and not valid_bundle(config["caBundle"]):
-            why = "unable to load root certificates: unable to parse bytes as PEM block"
-            yield api_errors.invalid_value(f"{at}.caBundle", config["caBundle"], why)
+            reason = "unable to load root certificates: unable to parse bytes as PEM block"
+            yield api_errors.invalid_value(f"{path}.caBundle", config["caBundle"], reason)
     yield from validate_review_versions(versions, f"{field}.conversionReviewVersions", recognized=recognized)
 
 
@@ -84,8 +86,8 @@ class Converter:
         foreign = [_bare(obj) for obj in objects if obj.get("apiVersion") != wanted]
         if not foreign:
             return objects
-        made = iter(await self._ask(foreign, wanted))
-        return [obj if obj.get("apiVersion") == wanted else _versioned(next(made), obj) for obj in objects]
+        converted = iter(await self._ask(foreign, wanted))
+        return [obj if obj.get("apiVersion") == wanted else _versioned(next(converted), obj) for obj in objects]
 
     async def _ask(self, objects: Sequence[JsonObject], wanted: str) -> list[JsonObject]:
         who = f"conversion webhook for {objects[0].get('apiVersion')}, Kind={objects[0].get('kind')}"
@@ -94,16 +96,16 @@ class Converter:
                 text = f"request to convert CR from an invalid group/version: {obj.get('apiVersion')}"
                 raise api_errors.plain(text)
         try:
-            found = await self._call(objects, wanted)
+            response = await self._call(objects, wanted)
         except (WebhookCallError, ConversionError, AnswerError) as error:
             raise api_errors.plain(f"{who} failed: {error}") from None
         except ClientConfigError as error:
             raise api_errors.plain(str(error)) from None
-        if len(found) != len(objects):
-            raise api_errors.plain(f"{who} returned {len(found)} objects, expected {len(objects)}")
-        return [_accepted(who, index, *pair, wanted) for index, pair in enumerate(zip(objects, found, strict=True))]
+        if len(response) != len(objects):
+            raise api_errors.plain(f"{who} returned {len(response)} objects, expected {len(objects)}")
+        return [_accepted(who, index, *pair, wanted) for index, pair in enumerate(zip(objects, response, strict=True))]
 
-    async def _call(self, objects: Sequence[JsonObject], wanted: str) -> list[Any]:
+    async def _call(self, objects: Sequence[JsonObject], wanted: str) -> list[JsonValue]:
         version = next((v for v in self._webhook.get("conversionReviewVersions") or () if v in _KNOWN), "")
         if not version:
             raise ConversionError("no supported conversion review versions")
@@ -114,14 +116,14 @@ class Converter:
         return read_response(await self._client.post(target, review, timeout=TIMEOUT), uid, version)
 
 
-def _accepted(who: str, index: int, original: JsonObject, converted: Any, wanted: str) -> JsonObject:
+def _accepted(who: str, index: int, original: JsonObject, converted: JsonValue, wanted: str) -> JsonObject:
     try:
         return accept(original, converted, wanted)
     except ConversionError as error:
         text = str(error)
-        at = f" at index {index}" if text.startswith(("invalid groupVersion", "invalid kind")) else ""
+        position = f" at index {index}" if text.startswith(("invalid groupVersion", "invalid kind")) else ""
         what = "metadata" if "metadata" in text else "object"
-        raise api_errors.plain(f"{who} returned invalid {what}{at}: {text}") from None
+        raise api_errors.plain(f"{who} returned invalid {what}{position}: {text}") from None
     except AnswerError as error:
         raise api_errors.plain(str(error)) from None
 
@@ -142,8 +144,8 @@ def _versioned(made: JsonObject, obj: JsonObject) -> JsonObject:
 
 def pruned(schema: StructuralSchema, converted: JsonObject) -> JsonObject:
     """What a conversion has made, without what its version does not know and without nulls that mean nothing."""
-    made: JsonObject = schema.without_nulls(schema.prune(converted)[0])
-    return made
+    result: JsonObject = schema.without_nulls(schema.prune(converted)[0])
+    return result
 
 
 class VersionCodec:
@@ -172,25 +174,25 @@ class VersionCodec:
         if not self._converter.remote:
             return [self._named(obj) for obj in objects]
         decoded = [self._decode(obj) for obj in objects]
-        made = await self._converter.convert(decoded, self._version)
-        return [new if new is old else self._pruned(new) for new, old in zip(made, decoded, strict=True)]
+        converted = await self._converter.convert(decoded, self._version)
+        return [new if new is old else self._pruned(new) for new, old in zip(converted, decoded, strict=True)]
 
     def _named(self, obj: JsonObject) -> JsonObject:
         """Strategy None needs no waiting, and can be remembered."""
-        shown = self._decoded.get(obj)
-        if shown is None:
+        renamed = self._decoded.get(obj)
+        if renamed is None:
             decoded = self._decode(obj)
-            made = self._converter.renamed(decoded, self._version)
-            shown = decoded if made is decoded else self._pruned(made)
-            self._decoded.put(obj, shown)
-        return shown
+            result = self._converter.renamed(decoded, self._version)
+            renamed = decoded if result is decoded else self._pruned(result)
+            self._decoded.put(obj, renamed)
+        return renamed
 
     def _decode(self, obj: JsonObject) -> JsonObject:
         schema = self._schemas.get(obj.get("apiVersion") or "")
         if schema is None:
             return obj
-        made: JsonObject = schema.default(schema.prune(obj)[0])
-        return made
+        defaulted: JsonObject = schema.default(schema.prune(obj)[0])
+        return defaulted
 
     def _pruned(self, obj: JsonObject) -> JsonObject:
         return pruned(self._schemas[self._version], obj)
@@ -199,19 +201,19 @@ class VersionCodec:
         """See `StorageCodec`."""
         if self._version == self._kept:
             return self._converter.renamed(obj, self._kept)
-        [made] = await self._converter.convert([obj], self._kept)
-        return pruned(self._schemas[self._kept], made)
+        [converted] = await self._converter.convert([obj], self._kept)
+        return pruned(self._schemas[self._kept], converted)
 
 
 class OwnedVersions:
     """The versions of a definition, for field ownership; see `opsdk.apiserver.resources.Versions`."""
 
-    def __init__(self, converter: Converter, shapes: Mapping[str, Any]) -> None:
+    def __init__(self, converter: Converter, shapes: Mapping[str, JsonValue]) -> None:
         self.shapes = shapes
         self.remote = converter.remote
         self._converter = converter
 
     async def convert(self, obj: JsonObject, wanted: str) -> JsonObject:
         """See `Versions`."""
-        [made] = await self._converter.convert([obj], wanted)
-        return made
+        [converted] = await self._converter.convert([obj], wanted)
+        return converted

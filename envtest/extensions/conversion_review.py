@@ -1,15 +1,16 @@
-"""What a conversion webhook may answer: a review of the right version, with objects that are what they were."""
+"""Validation of a conversion webhook's response.
+
+Upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/conversion/webhook_converter.go (v1.36)
+"""
 
 from __future__ import annotations
-
-from typing import Any
 
 from opsdk.apiserver.registry import metadata
 from opsdk.apiserver.webhook_client.go_errors import go_type
 from opsdk.apiserver.webhook_client.review_types import ReviewError, check_field, check_review
 from opsdk.http.server.response import encode_json
 from opsdk.structured_merge.go_format import go_typename
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 GROUP = "apiextensions.k8s.io"
 
@@ -22,7 +23,7 @@ class AnswerError(Exception):
     """What is wrong with the text of an object; the server does not say where that is from."""
 
 
-def read_response(answer: JsonObject, uid: str, version: str) -> list[Any]:
+def read_response(answer: JsonObject, uid: str, version: str) -> list[JsonValue]:
     """The converted objects of a ConversionReview; `ConversionError` where it has none to give."""
     try:
         response = _response(answer, version)
@@ -30,9 +31,9 @@ def read_response(answer: JsonObject, uid: str, version: str) -> list[Any]:
         raise ConversionError(str(error)) from None
     if version == "v1":
         group, _, got = (answer.get("apiVersion") or "").rpartition("/")
-        found = f"{group}/{got}, Kind={answer.get('kind') or ''}"
-        if found != (wanted := f"{GROUP}/v1, Kind=ConversionReview"):
-            raise ConversionError(f"expected webhook response of {wanted}, got {found}")
+        actual = f"{group}/{got}, Kind={answer.get('kind') or ''}"
+        if actual != (expected := f"{GROUP}/v1, Kind=ConversionReview"):
+            raise ConversionError(f"expected webhook response of {expected}, got {actual}")
     if response is None:
         raise ConversionError("no response provided")
     if version == "v1" and (response.get("uid") or "") != uid:
@@ -46,14 +47,14 @@ def read_response(answer: JsonObject, uid: str, version: str) -> list[Any]:
 
 def _response(answer: JsonObject, version: str) -> JsonObject | None:
     check_review(answer, GROUP, version, "ConversionReview")
-    found: JsonObject | None = answer.get("response")
-    check_field(found, dict, "ConversionReview.response", f"{version}.ConversionResponse")
-    at = "ConversionResponse.response"
+    response: JsonObject | None = answer.get("response")
+    check_field(response, dict, "ConversionReview.response", f"{version}.ConversionResponse")
+    path = "ConversionResponse.response"
     for key, kind, name in _FIELDS:
-        check_field((found or {}).get(key), kind, f"{at}.{key}", name)
+        check_field((response or {}).get(key), kind, f"{path}.{key}", name)
     for key in ("status", "message"):
-        check_field(((found or {}).get("result") or {}).get(key), str, f"Status.response.result.{key}", "string")
-    return found
+        check_field(((response or {}).get("result") or {}).get(key), str, f"Status.response.result.{key}", "string")
+    return response
 
 
 _FIELDS = (
@@ -63,7 +64,7 @@ _FIELDS = (
 )
 
 
-def accept(original: JsonObject, converted: Any, wanted: str) -> JsonObject:
+def accept(original: JsonObject, converted: JsonValue, wanted: str) -> JsonObject:
     """The converted object with the metadata of the original one; only labels and annotations may differ."""
     if converted is None:
         raise AnswerError("unexpected end of JSON input")
@@ -79,42 +80,38 @@ def accept(original: JsonObject, converted: Any, wanted: str) -> JsonObject:
     if kind != original["kind"]:
         raise ConversionError(f"invalid kind (expected {original['kind']}, received {kind})")
     before, after = original.get("metadata") or {}, converted.get("metadata")
-    shown = after if isinstance(after, dict) else {}
+    metadata = after if isinstance(after, dict) else {}
     for key, name in (("name", "name"), ("namespace", "namespace"), ("uid", "UID")):
-        if (was := before.get(key) or "") != (now := _text(shown.get(key))):
+        if (was := before.get(key) or "") != (now := _text(metadata.get(key))):
             raise ConversionError(f"must have the same {name}: {was} != {now}")
-    return {**converted, "metadata": _restored(before, shown)}
+    return {**converted, "metadata": _restored(before, metadata)}
 
 
-def _text(value: Any) -> str:
+def _text(value: JsonValue) -> str:
     return value if isinstance(value, str) else ""
 
 
 def _restored(before: JsonObject, after: JsonObject) -> JsonObject:
     meta = dict(before)
     for key in ("labels", "annotations"):
-        given = after.get(key)
-        if given is None:
+        returned = after.get(key)
+        if returned is None:
             meta.pop(key, None)
             continue
-        if not isinstance(given, dict):
-            raise ConversionError(f"invalid metadata.{key} of type {go_typename(given)} in converted object")
-        for name, value in given.items():
+        if not isinstance(returned, dict):
+            raise ConversionError(f"invalid metadata.{key} of type {go_typename(returned)} in converted object")
+        for name, value in returned.items():
             if not isinstance(value, str):
                 raise ConversionError(
                     f"metadata.{key}[{name}] must be a string, but is {go_typename(value)} in converted object"
                 )
-        if given != before.get(key):
-            _check(given, key)
-        meta[key] = given
+        if returned != before.get(key):
+            if key == "labels":
+                causes = list(metadata.labels(returned, "metadata.labels"))
+            else:
+                causes = list(metadata.annotation_causes(returned, "metadata.annotation"))
+            if causes:
+                messages = ", ".join(f"{cause.field}: {cause.message}" for cause in causes)
+                raise ConversionError(f"[{messages}]" if len(causes) > 1 else messages)
+        meta[key] = returned
     return meta
-
-
-def _check(given: JsonObject, key: str) -> None:
-    if key == "labels":
-        causes = list(metadata.labels(given, "metadata.labels"))
-    else:
-        causes = list(metadata.annotation_causes(given, "metadata.annotation"))
-    if causes:
-        told = ", ".join(f"{cause.field}: {cause.message}" for cause in causes)
-        raise ConversionError(f"[{told}]" if len(causes) > 1 else told)

@@ -1,5 +1,8 @@
 # ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
-"""One version of a custom resource: how it is read, defaulted, validated, stored, scaled."""
+"""One version of a custom resource: decoding, defaulting, validation, storage.
+
+Upstream: k8s.io/apiextensions-apiserver/pkg/registry/customresource (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -74,30 +77,32 @@ class CustomModel:
     def decode(self, body: JsonObject, *, memory: bool = False) -> DecodedBody:
         """See `Model`."""
         reading = DecodeContext(path=["metadata"], above=1, struct="ObjectMeta")
-        found = body.get("metadata")
-        meta = self._decoders.read(_META, {} if found is None else found, reading)
+        metadata = body.get("metadata")
+        meta = self._decoders.read(_META, {} if metadata is None else metadata, reading)
         pruned, unknown = self.schema.prune({**body, "metadata": meta})
         inner: list[str] = []
-        made = self.schema.change_embedded(pruned, lambda obj, place: self._decode_inner(obj, place, inner))
-        told = [*sorted(f'unknown field "{path}"' for path in unknown), *sorted(inner)]
-        return DecodedBody(made, [*reading.problems, *told])
+        decoded = self.schema.change_embedded(pruned, lambda obj, place: self._decode_inner(obj, place, inner))
+        warnings = [*sorted(f'unknown field "{path}"' for path in unknown), *sorted(inner)]
+        return DecodedBody(decoded, [*reading.problems, *warnings])
 
     def _decode_inner(self, obj: JsonObject, place: str, told: list[str]) -> JsonObject:
         """An object inside of another: its metadata has the one form that metadata has."""
         for key in ("apiVersion", "kind"):
             if obj.get(key) is not None and not isinstance(obj[key], str):
                 raise DecodeError(f"{place}.{key}: Invalid value: {go_json(obj[key])}: must be a string")
-        found = obj.get("metadata")
-        if found is None:
+        metadata = obj.get("metadata")
+        if metadata is None:
             return obj
-        at = f"{place}.metadata: Invalid value: {go_json(found)}"
-        if not isinstance(found, dict):
-            raise DecodeError(f"{at}: json: cannot unmarshal {json_kind(found)} into Go value of type v1.ObjectMeta")
+        prefix = f"{place}.metadata: Invalid value: {go_json(metadata)}"
+        if not isinstance(metadata, dict):
+            raise DecodeError(
+                f"{prefix}: json: cannot unmarshal {json_kind(metadata)} into Go value of type v1.ObjectMeta"
+            )
         reading = DecodeContext(path=[place, "metadata"], above=2, struct="ObjectMeta")
         try:
-            meta = self._decoders.read(_META, found, reading)
+            meta = self._decoders.read(_META, metadata, reading)
         except DecodeError as error:
-            raise DecodeError(f"{at}: {error}") from error
+            raise DecodeError(f"{prefix}: {error}") from error
         told += reading.problems
         return {**obj, "metadata": meta}
 
@@ -107,8 +112,8 @@ class CustomModel:
 
     def default(self, obj: JsonObject, *, nulls: bool = False) -> JsonObject:
         """See `Model`."""
-        made: JsonObject = self.schema.default(obj, nulls=nulls)
-        return made
+        defaulted: JsonObject = self.schema.default(obj, nulls=nulls)
+        return defaulted
 
     def to_storage(self, obj: JsonObject) -> JsonObject:
         """See `Model`: the store converts, where objects are kept in another version."""
@@ -123,16 +128,16 @@ class CustomModel:
             return obj
         if not obj["metadata"].get("resourceVersion"):
             return self._show(obj)  # on its way to be created: it may still change
-        shown = self._shown.get(obj)
-        if shown is None:
-            shown = self._show(obj)
-            self._shown.put(obj, shown)
-        return shown
+        defaulted = self._shown.get(obj)
+        if defaulted is None:
+            defaulted = self._show(obj)
+            self._shown.put(obj, defaulted)
+        return defaulted
 
     def _show(self, obj: JsonObject) -> JsonObject:
         pruned, _ = self.schema.prune({**obj, "apiVersion": self.api_version})
-        made: JsonObject = self.schema.default(pruned)
-        return made
+        defaulted: JsonObject = self.schema.default(pruned)
+        return defaulted
 
 
 def schema_name(group: str, version: str, kind: str) -> str:
@@ -193,14 +198,14 @@ class CustomStrategy(SchemaStrategy):
         return super().validate_update(context, obj, old)
 
     def _check_type(self, obj: JsonObject) -> None:
-        found = [
-            api_errors.invalid_value(key, obj.get(key, ""), f"must be {wanted}")
-            for key, wanted in self._types.items()
-            if obj.get(key, "") != wanted
+        causes = [
+            api_errors.invalid_value(key, obj.get(key, ""), f"must be {expected}")
+            for key, expected in self._types.items()
+            if obj.get(key, "") != expected
         ]
-        if found:
+        if causes:
             group = str(obj.get("apiVersion", "")).rpartition("/")[0]
-            raise api_errors.invalid(str(obj.get("kind", "")), group, obj["metadata"].get("name", ""), found)
+            raise api_errors.invalid(str(obj.get("kind", "")), group, obj["metadata"].get("name", ""), causes)
 
     def validate_status(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """Nothing else is said of objects of another kind."""
@@ -237,7 +242,7 @@ class CustomStrategy(SchemaStrategy):
 
 def _selectable(path: str) -> Callable[[JsonObject], str]:
     def read(obj: JsonObject) -> str:
-        found = find(obj, path)
-        return text(found[0]) if found and found[0] is not None else ""
+        values = find(obj, path)
+        return text(values[0]) if values and values[0] is not None else ""
 
     return read

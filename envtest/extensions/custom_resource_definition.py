@@ -1,5 +1,8 @@
 # ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
-"""CustomResourceDefinitions: defaults, rules, and what happens when one comes, changes, goes."""
+"""CustomResourceDefinitions: defaulting, validation and strategy.
+
+Upstream: k8s.io/apiextensions-apiserver/pkg/registry/customresourcedefinition (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Protocol
 from urllib.parse import urlsplit
 
-from envtest.data.resources import Row
+from envtest.data.resources import ServedResourceRow
 from envtest.extensions.conversion import bundle_is_bad, validate_conversion
 from envtest.extensions.definition_paths import validate_columns, validate_scale, validate_selectable
 from envtest.extensions.format_warnings import format_warnings
@@ -66,7 +69,7 @@ class DefinitionStrategy(GeneratedStrategy):
     core_metadata = False
     listener: Listener | None = None
 
-    def __init__(self, row: Row, has_status: bool) -> None:
+    def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
         self.returns_deleted = True
 
@@ -117,13 +120,13 @@ class DefinitionStrategy(GeneratedStrategy):
             fixed.append(("names.kind", spec["names"].get("kind"), before["names"].get("kind")))
         fixed.append(("group", spec.get("group"), before.get("group")))
         fixed.append(("names.plural", spec["names"].get("plural"), before["names"].get("plural")))
-        found = [
+        causes = [
             api_errors.invalid_value(f"spec.{field}", now, "field is immutable")
             for field, now, was in fixed
             if now != was
         ]
         last = [*_validate_stored(obj), *_validate_preserving(spec), *_validate_approval(obj, old)]
-        return [*self._rules(obj, old), *found, *last]
+        return [*self._rules(obj, old), *causes, *last]
 
     # -------------------------------------------------------------- deleting
     def propagation(self, context: Context, obj: JsonObject, asked: str) -> str:
@@ -164,7 +167,7 @@ class DefinitionStrategy(GeneratedStrategy):
 def _conversion(obj: JsonObject, old: JsonObject | None) -> Iterator[Cause]:
     """What an old definition got away with stays allowed."""
     before: JsonObject = {} if old is None else old["spec"].get("conversion") or {}
-    known = (before.get("webhook") or {}).get("conversionReviewVersions")
+    versions = (before.get("webhook") or {}).get("conversionReviewVersions")
     strategy = (obj["spec"].get("conversion") or {}).get("strategy") or ""
     if obj["spec"].get("preserveUnknownFields") and strategy != "None":
         text = "must be None if spec.preserveUnknownFields is true"
@@ -172,7 +175,7 @@ def _conversion(obj: JsonObject, old: JsonObject | None) -> Iterator[Cause]:
     yield from validate_conversion(
         obj["spec"].get("conversion") or {},
         "spec.conversion",
-        recognized=not known or has_known_version(known),
+        recognized=not versions or has_known_version(versions),
         check_bundle=old is not None and is_true(old, "Established") and not bundle_is_bad(before),
     )
 
@@ -189,11 +192,11 @@ def _validate_approval(obj: JsonObject, old: JsonObject | None) -> Iterator[Caus
         return
     field = f"metadata.annotations[{APPROVAL}]"
     if not approval:
-        why = f'protected groups must have approval annotation "{APPROVAL}",'
-        yield api_errors.required(field, f"{why} see https://github.com/kubernetes/enhancements/pull/1111")
+        reason = f'protected groups must have approval annotation "{APPROVAL}",'
+        yield api_errors.required(field, f"{reason} see https://github.com/kubernetes/enhancements/pull/1111")
     elif _approval_state(approval) == "invalid":
-        why = f'protected groups must have approval annotation "{APPROVAL}" with either a URL or a reason starting'
-        text = f'{why} with "unapproved", see https://github.com/kubernetes/enhancements/pull/1111'
+        reason = f'protected groups must have approval annotation "{APPROVAL}" with either a URL or a reason starting'
+        text = f'{reason} with "unapproved", see https://github.com/kubernetes/enhancements/pull/1111'
         yield api_errors.invalid_value(field, approval, text)
 
 
@@ -212,12 +215,12 @@ def _approval_state(approval: str) -> str:
 
 def _validate_name(obj: JsonObject) -> Iterator[Cause]:
     spec = obj["spec"]
-    wanted = f"{spec['names'].get('plural', '')}.{spec.get('group', '')}"
+    expected = f"{spec['names'].get('plural', '')}.{spec.get('group', '')}"
     text = 'must be spec.names.plural+"."+spec.group'
     for key in ("generateName", "name"):
-        found = obj["metadata"].get(key, "")
-        if found and found != wanted:
-            yield api_errors.invalid_value(f"metadata.{key}", found, text)
+        actual = obj["metadata"].get(key, "")
+        if actual and actual != expected:
+            yield api_errors.invalid_value(f"metadata.{key}", actual, text)
 
 
 def _validate_group(spec: JsonObject) -> Iterator[Cause]:
@@ -225,10 +228,10 @@ def _validate_group(spec: JsonObject) -> Iterator[Cause]:
     if not group:
         yield api_errors.required("spec.group")
         return
-    found = validation.dns_subdomain(group)
-    for text in found:
+    problems = validation.dns_subdomain(group)
+    for text in problems:
         yield api_errors.invalid_value("spec.group", group, text)
-    if not found and "." not in group:
+    if not problems and "." not in group:
         yield api_errors.invalid_value("spec.group", group, "should be a domain with at least one dot")
 
 
@@ -250,8 +253,8 @@ def _validate_versions(spec: JsonObject) -> Iterator[Cause]:
         yield api_errors.invalid_value("spec.preserveUnknownFields", True, text)
     for index, version in enumerate(versions):
         yield from _validate_version(version, f"{field}[{index}]", versions)
-    seen = [v.get("name") for v in versions]
-    if len(set(seen)) != len(seen):
+    names = [v.get("name") for v in versions]
+    if len(set(names)) != len(names):
         yield api_errors.invalid_value(field, _shown(versions), "must contain unique version names")
     if sum(1 for v in versions if v.get("storage")) != 1:
         text = "must have exactly one version marked as storage version"
@@ -342,8 +345,8 @@ _INSIDE = ("items", "additionalProperties", "not", "allOf", "anyOf", "oneOf")
 
 
 def _schema(version: JsonObject) -> JsonObject | None:
-    found: JsonObject | None = (version.get("schema") or {}).get("openAPIV3Schema")
-    return found
+    schema: JsonObject | None = (version.get("schema") or {}).get("openAPIV3Schema")
+    return schema
 
 
 def _shown(versions: list[JsonObject]) -> list[JsonObject]:
@@ -408,8 +411,8 @@ def _mixed(name: str, field: str) -> Iterator[Cause]:
         yield api_errors.required(field)
     else:
         for text in validation.dns_1035_label(name.lower()):
-            why = f"may have mixed case, but should otherwise match: {text}"
-            yield api_errors.invalid_value(field, name, why)
+            reason = f"may have mixed case, but should otherwise match: {text}"
+            yield api_errors.invalid_value(field, name, reason)
 
 
 def _validate_stored(obj: JsonObject) -> Iterator[Cause]:
@@ -418,10 +421,10 @@ def _validate_stored(obj: JsonObject) -> Iterator[Cause]:
         yield api_errors.invalid_value("status.storedVersions", stored, "must have at least one stored version")
         return
     served = [v.get("name") for v in obj["spec"].get("versions") or ()]
-    wanted = _storage_versions(obj)
-    if len(wanted) != 1 and len(wanted) > 0:
+    desired = _storage_versions(obj)
+    if len(desired) != 1 and len(desired) > 0:
         yield api_errors.invalid_value(
-            "status.storedVersions", stored[:1], f"must have the storage version {wanted[-1]}"
+            "status.storedVersions", stored[:1], f"must have the storage version {desired[-1]}"
         )
     for index, name in enumerate(stored):
         if name not in served:

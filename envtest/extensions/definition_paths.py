@@ -1,14 +1,17 @@
-"""The parts of a definition that point into objects: printed columns, scale, selectable fields. Pure."""
+"""Validation of JSON paths in a CRD: printer columns, scale, selectable fields. Pure.
+
+Upstream: k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation (v1.36)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.structural.rule import follow_field_path
 from opsdk.errors import Cause, UsageError
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 MAX_SELECTABLE: Final = 8
 """Selectable fields that one version may have."""
@@ -73,7 +76,7 @@ def validate_scale(subresources: JsonObject | None, field: str) -> Iterator[Caus
 
 def validate_selectable(fields: Sequence[JsonObject] | None, schema: JsonObject | None, field: str) -> Iterator[Cause]:
     """What is wrong with selectable fields: each names a scalar outside metadata, once."""
-    seen: set[str] = set()
+    paths: set[str] = set()
     for index, selectable in enumerate(fields or ()):
         path, where = selectable.get("jsonPath") or "", f"{field}[{index}].jsonPath"
         if not path:
@@ -92,14 +95,14 @@ def validate_selectable(fields: Sequence[JsonObject] | None, schema: JsonObject 
                 " Enum string fields and strings with formats are allowed."
             )
             yield api_errors.invalid_value(where, path, text)
-        if path in seen:
+        if path in paths:
             yield api_errors.duplicate(where, path)
-        seen.add(path)
-    if len(seen) > MAX_SELECTABLE:
-        yield api_errors.too_many(field, len(seen), MAX_SELECTABLE)
+        paths.add(path)
+    if len(paths) > MAX_SELECTABLE:
+        yield api_errors.too_many(field, len(paths), MAX_SELECTABLE)
 
 
-def _target(schema: Mapping[str, Any], path: str) -> Mapping[str, Any]:
+def _target(schema: Mapping[str, JsonValue], path: str) -> Mapping[str, JsonValue]:
     """The schema that a path leads to."""
     if "[" in path:
         raise UsageError("array notation is not allowed")

@@ -1,18 +1,20 @@
-"""Formats in schemas that nobody checks. Pure."""
+"""Warnings about schema formats that the server does not validate. Pure.
+
+Upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/validation/formats.go (v1.36)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from opsdk.apiserver.strfmt import is_known
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
 def format_warnings(obj: JsonObject, old: JsonObject | None) -> list[str]:
     """Of a definition; what stood there before an update is not told again."""
-    known = set() if old is None else set(_unknown(old))
-    return [f'unrecognized format "{name}"' for name in dict.fromkeys(_unknown(obj)) if name not in known]
+    existing = set() if old is None else set(_unknown(old))
+    return [f'unrecognized format "{name}"' for name in dict.fromkeys(_unknown(obj)) if name not in existing]
 
 
 def _unknown(definition: JsonObject) -> Iterator[str]:
@@ -20,7 +22,7 @@ def _unknown(definition: JsonObject) -> Iterator[str]:
         yield from _in_schema((version.get("schema") or {}).get("openAPIV3Schema"))
 
 
-def _in_schema(schema: Any) -> Iterator[str]:
+def _in_schema(schema: JsonValue) -> Iterator[str]:
     if not isinstance(schema, dict):
         return
     name = schema.get("format")

@@ -2,6 +2,8 @@
 
 Fields, quoted names, indices, slices, unions (``['a','b']``, ``[0,2]``), ``*``, ``..``, and filters that compare a path
 with a value or another path, or ask whether it leads anywhere.
+
+Upstream: k8s.io/client-go/util/jsonpath (v1.36)
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ import operator
 import re
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any
+
+from opsdk.structured_merge.value import JsonValue
 
 _NAME = r"""'(?:\\.|[^'\\])*'"""
 _QUOTED = rf"""(?:{_NAME}|"(?:\\.|[^"\\])*")"""
@@ -44,19 +47,19 @@ def valid(path: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _split(path: str) -> Steps | None:
-    found: list[re.Match[str]] = []
+    matches: list[re.Match[str]] = []
     path = path.removeprefix("$").removeprefix("@")
-    at = len(path) if path == "." else 0
-    while at < len(path):
-        match = _STEP.match(path, at)
+    position = len(path) if path == "." else 0
+    while position < len(path):
+        match = _STEP.match(path, position)
         if match is None:
             return None
-        found.append(match)
-        at = match.end()
-    return tuple(found)
+        matches.append(match)
+        position = match.end()
+    return tuple(matches)
 
 
-def find(tree: Any, path: str) -> list[Any]:
+def find(tree: JsonValue, path: str) -> list[JsonValue]:
     """Every value that `path` leads to; nothing where it leads nowhere, or anywhere beyond the end of a list.
 
     >>> find({"status": {"c": [{"type": "Ready", "status": "True"}]}}, '.status.c[?(@.type=="Ready")].status')
@@ -67,13 +70,13 @@ def find(tree: Any, path: str) -> list[Any]:
     values = [tree]
     try:
         for step in _split(path) or ():
-            values = [found for value in values for found in _walk(value, step)]
+            values = [value_found for value in values for value_found in _walk(value, step)]
     except IndexError:
         return []
     return values
 
 
-def _walk(value: Any, step: re.Match[str]) -> Iterator[Any]:
+def _walk(value: JsonValue, step: re.Match[str]) -> Iterator[JsonValue]:
     if step["word"] is not None:
         if step["word"]:
             raise IndexError(step["word"])
@@ -91,25 +94,25 @@ def _walk(value: Any, step: re.Match[str]) -> Iterator[Any]:
         yield from _elements(value, step)
 
 
-def _named(value: Any, name: str) -> Iterator[Any]:
+def _named(value: JsonValue, name: str) -> Iterator[JsonValue]:
     if isinstance(value, dict) and name in value:
         yield value[name]
 
 
-def _children(value: Any) -> Iterator[Any]:
+def _children(value: JsonValue) -> Iterator[JsonValue]:
     if isinstance(value, dict):
         yield from value.values()
     elif isinstance(value, list):
         yield from value
 
 
-def _everything(value: Any) -> Iterator[Any]:
+def _everything(value: JsonValue) -> Iterator[JsonValue]:
     yield value
     for child in _children(value):
         yield from _everything(child)
 
 
-def _elements(value: list[Any], step: re.Match[str]) -> Iterator[Any]:
+def _elements(value: list[JsonValue], step: re.Match[str]) -> Iterator[JsonValue]:
     if step["slice"] is not None:
         first, last, *by = (int(part) if part else None for part in step["slice"].split(":"))
         yield from _sliced(value, first, last, 1 if not by or by[0] is None else by[0])
@@ -119,7 +122,7 @@ def _elements(value: list[Any], step: re.Match[str]) -> Iterator[Any]:
         yield from (element for element in value if _passes(element, step))
 
 
-def _sliced(value: list[Any], first: int | None, last: int | None, by: int) -> list[Any]:
+def _sliced(value: list[JsonValue], first: int | None, last: int | None, by: int) -> list[JsonValue]:
     """Both ends must be there, unless nothing is asked for."""
     size = len(value)
     start = 0 if first is None else first + size if first < 0 else first
@@ -129,18 +132,18 @@ def _sliced(value: list[Any], first: int | None, last: int | None, by: int) -> l
     return value[start:end:by]
 
 
-def _passes(element: Any, step: re.Match[str]) -> bool:
-    found = find(element, step["left"])
+def _passes(element: JsonValue, step: re.Match[str]) -> bool:
+    values = find(element, step["left"])
     if step["op"] is None:
-        return bool(found)
-    if not found:
+        return bool(values)
+    if not values:
         return False
     right = step["right"].strip()
-    wanted = next(iter(find(element, right)), None) if right.startswith("@") else _literal(right)
-    return _holds(step["op"], found[0], wanted)
+    expected = next(iter(find(element, right)), None) if right.startswith("@") else _literal(right)
+    return _holds(step["op"], values[0], expected)
 
 
-def _holds(op: str, left: Any, right: Any) -> bool:
+def _holds(op: str, left: JsonValue, right: JsonValue) -> bool:
     """Numbers with numbers, words with words; the rest cannot be compared."""
     if isinstance(left, bool) or isinstance(right, bool):
         fits = type(left) is type(right) and op in ("==", "!=")
@@ -149,14 +152,10 @@ def _holds(op: str, left: Any, right: Any) -> bool:
     return fits and bool(_COMPARE[op](left, right))
 
 
-def _literal(text: str) -> Any:
+def _literal(text: str) -> JsonValue:
     if text[:1] in ("'", '"'):
-        return _unquoted(text)
+        return re.sub(r"\\(.)", r"\1", text[1:-1])
     try:
         return json.loads(text)
     except ValueError:
         return text
-
-
-def _unquoted(text: str) -> str:
-    return re.sub(r"\\(.)", r"\1", text[1:-1])

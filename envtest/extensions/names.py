@@ -1,4 +1,7 @@
-"""Whether the names of a definition are free, and what its status says about it. Pure."""
+"""Check for name conflicts between CRDs, and set the NamesAccepted condition. Pure.
+
+Upstream: k8s.io/apiextensions-apiserver/pkg/controller/status/naming_controller.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -42,15 +45,15 @@ def condition(kind: str, status: str, reason: str, message: str, now: str) -> Js
 
 def put_condition(conditions: list[JsonObject], new: JsonObject) -> list[JsonObject]:
     """The conditions with `new` in the place of the one of its type; the time stays where its status does."""
-    made, done = [], False
+    result, done = [], False
     for old in conditions:
         if old["type"] != new["type"]:
-            made.append(old)
+            result.append(old)
             continue
         done = True
         same = old["status"] == new["status"]
-        made.append({**new, "lastTransitionTime": old["lastTransitionTime"]} if same else new)
-    return made if done else [*made, new]
+        result.append({**new, "lastTransitionTime": old["lastTransitionTime"]} if same else new)
+    return result if done else [*result, new]
 
 
 _ORDER = ("plural", "singular", "shortNames", "kind", "listKind", "categories")
@@ -59,19 +62,19 @@ _ORDER = ("plural", "singular", "shortNames", "kind", "listKind", "categories")
 
 def accepted(definition: JsonObject, others: Iterable[JsonObject], now: str) -> JsonObject:
     """The status that follows from the names of `definition` and of the others in its group."""
-    wanted = definition["spec"]["names"]
+    spec_names = definition["spec"]["names"]
     status = dict(definition.get("status") or {})
     resources, kinds = _used(others)
-    found = list(_conflicts(wanted, resources, kinds))
-    taken = {field for field, _, _ in found}
+    conflicts = list(_conflicts(spec_names, resources, kinds))
+    taken = {field for field, _, _ in conflicts}
     names = {"plural": "", "kind": "", **(status.get("acceptedNames") or {})}
     for key in _LISTS:
         names.pop(key, None)
-    names |= {k: v for k, v in wanted.items() if k not in taken and (v or k in names)}
+    names |= {k: v for k, v in spec_names.items() if k not in taken and (v or k in names)}
     names = {key: names[key] for key in _ORDER if key in names}
     conditions = list(status.get("conditions") or [])
-    if found:
-        _, reason, name = found[-1]
+    if conflicts:
+        _, reason, name = conflicts[-1]
         names_accepted = condition("NamesAccepted", "False", reason, f'"{name}" is already in use', now)
         established = condition("Established", "False", "NotAccepted", "not all names are accepted", now)
     else:
@@ -98,8 +101,8 @@ def protected(group: str) -> bool:
 def _approval(definition: JsonObject, conditions: list[JsonObject], now: str) -> list[JsonObject]:
     if not protected(definition["spec"]["group"]):
         return conditions
-    kind, given = "KubernetesAPIApprovalPolicyConformant", definition["metadata"].get("annotations") or {}
-    value = given.get(APPROVAL, "")
+    kind, annotations = "KubernetesAPIApprovalPolicyConformant", definition["metadata"].get("annotations") or {}
+    value = annotations.get(APPROVAL, "")
     if value.startswith("unapproved"):
         text = f'not approved: "{value}"'
         return put_condition(conditions, condition(kind, "False", "UnapprovedAnnotation", text, now))

@@ -1,12 +1,14 @@
-"""Schemas of custom resources as OpenAPI documents show them. Pure."""
+"""OpenAPI schemas of custom resources. Pure.
+
+Upstream: k8s.io/apiextensions-apiserver/pkg/controller/openapi/builder (v1.36)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from opsdk.apiserver.resources import ResourceInfo
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _META = "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _VERSION_TEXT = "APIVersion defines the versioned schema of this representation of an object."
@@ -24,32 +26,32 @@ _LISTS = ("allOf", "anyOf", "oneOf")
 
 def published(info: ResourceInfo, schema: JsonObject, selectable: Sequence[str] = ()) -> JsonObject:
     """The schema with what every object has, with its kind, and with the paths of the fields that select."""
-    made: JsonObject = _spelled(schema)
-    made["properties"] = {**(made.get("properties") or {}), **_OBJECT}
-    made["x-kubernetes-group-version-kind"] = [{"group": info.group, "kind": info.kind, "version": info.version}]
+    result: JsonObject = _spelled(schema)
+    result["properties"] = {**(result.get("properties") or {}), **_OBJECT}
+    result["x-kubernetes-group-version-kind"] = [{"group": info.group, "kind": info.kind, "version": info.version}]
     if selectable:
-        made["x-kubernetes-selectable-fields"] = [{"fieldPath": path.removeprefix(".")} for path in selectable]
-    return made
+        result["x-kubernetes-selectable-fields"] = [{"fieldPath": path.removeprefix(".")} for path in selectable]
+    return result
 
 
-def _spelled(schema: Any) -> Any:
+def _spelled(schema: JsonValue) -> JsonValue:
     """With the extensions also said in words that every reader of OpenAPI knows."""
     if not isinstance(schema, dict):
         return schema
-    made = dict(schema)
+    result = dict(schema)
     for key in _MAPS:
-        if isinstance(made.get(key), dict):
-            made[key] = {name: _spelled(inner) for name, inner in made[key].items()}
+        if isinstance(result.get(key), dict):
+            result[key] = {name: _spelled(inner) for name, inner in result[key].items()}
     for key in _SINGLE:
-        if key in made:
-            made[key] = _spelled(made[key])
+        if key in result:
+            result[key] = _spelled(result[key])
     for key in _LISTS:
-        if isinstance(made.get(key), list):
-            made[key] = [_spelled(inner) for inner in made[key]]
-    if made.get("x-kubernetes-int-or-string") and not any(made.get(key) for key in ("anyOf", "allOf")):
-        made["anyOf"] = [{"type": "integer"}, {"type": "string"}]
-    if made.get("x-kubernetes-embedded-resource"):
-        made["properties"] = {**(made.get("properties") or {}), **_OBJECT}
-        required = [name for name in made.get("required") or () if name not in ("kind", "apiVersion")]
-        made["required"] = [*required, "kind", "apiVersion"]
-    return made
+        if isinstance(result.get(key), list):
+            result[key] = [_spelled(inner) for inner in result[key]]
+    if result.get("x-kubernetes-int-or-string") and not any(result.get(key) for key in ("anyOf", "allOf")):
+        result["anyOf"] = [{"type": "integer"}, {"type": "string"}]
+    if result.get("x-kubernetes-embedded-resource"):
+        result["properties"] = {**(result.get("properties") or {}), **_OBJECT}
+        required = [name for name in result.get("required") or () if name not in ("kind", "apiVersion")]
+        result["required"] = [*required, "kind", "apiVersion"]
+    return result

@@ -1,17 +1,19 @@
-"""Printed columns of custom resources."""
+"""Printer columns of custom resources.
+
+Upstream: k8s.io/apiextensions-apiserver/pkg/registry/customresource/tableconvertor (v1.36)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import takewhile
-from typing import Any
 
 from envtest.data.columns import AGE, NAME
 from envtest.extensions.jsonpath import find, valid
 from envtest.groups.common.printing import seconds_of, since
 from opsdk.apiserver.resources import Printer, TableColumn
 from opsdk.structured_merge.go_format import go_json
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _AGE: JsonObject = {
     "name": "Age",
@@ -62,17 +64,17 @@ class ColumnPrinter(Printer):
             ),
         ]
 
-    def cells(self, obj: JsonObject, now: float) -> list[Any]:
+    def cells(self, obj: JsonObject, now: float) -> list[JsonValue]:
         """See `Printer`."""
         return [obj["metadata"].get("name", ""), *(self._cell(c, obj, now) for c in self._definitions)]
 
     @staticmethod
-    def _cell(column: JsonObject, obj: JsonObject, now: float) -> Any:
-        found = find(obj, column["jsonPath"])
-        return cell(column.get("type", "string"), found[0], now) if found else None
+    def _cell(column: JsonObject, obj: JsonObject, now: float) -> JsonValue:
+        values = find(obj, column["jsonPath"])
+        return cell(column.get("type", "string"), values[0], now) if values else None
 
 
-def cell(kind: str, value: Any, now: float) -> Any:
+def cell(kind: str, value: JsonValue, now: float) -> JsonValue:
     """A value as a cell of a column's type; None where it does not fit."""
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     match kind:
@@ -92,7 +94,7 @@ def cell(kind: str, value: Any, now: float) -> Any:
             return text(value)
 
 
-def text(value: Any) -> str:
+def text(value: JsonValue) -> str:
     """A value as text: strings as they are, the rest as JSON; a null is told."""
     if isinstance(value, str):
         return value

@@ -1,15 +1,18 @@
-"""The scale of custom resources: where their replicas are kept, and what may stand there. Pure."""
+"""The scale subresource of custom resources. Pure.
+
+Upstream: k8s.io/apiextensions-apiserver/pkg/registry/customresource/etcd.go (v1.36)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from envtest.groups.common.scale import scale_of
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.field_errors import FieldError, invalid
 from opsdk.structured_merge.go_format import go_typename, go_value
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _MOST: Final = 2**31 - 1
 _NONE: Final = -(2**31)
@@ -23,7 +26,7 @@ class _MisplacedError(Exception):
 class ScalePaths:
     """Where a custom resource keeps its replicas."""
 
-    def __init__(self, paths: Mapping[str, Any]) -> None:
+    def __init__(self, paths: Mapping[str, JsonValue]) -> None:
         self._spec = paths["specReplicasPath"]
         self._status = paths["statusReplicasPath"]
         self._selector = paths.get("labelSelectorPath") or ""
@@ -35,10 +38,10 @@ class ScalePaths:
 
     def show(self, obj: JsonObject) -> JsonObject:
         """The scale of an object."""
-        found = self.to_write(obj)
-        if found["spec"].get("replicas") == _NONE:
+        result = self.to_write(obj)
+        if result["spec"].get("replicas") == _NONE:
             raise api_errors.internal(f'the spec replicas field "{self._spec}" does not exist')
-        return found
+        return result
 
     def to_write(self, obj: JsonObject) -> JsonObject:
         """The same, where the object may be without replicas: a write brings them; `put` knows if it did not."""
@@ -58,11 +61,11 @@ class ScalePaths:
             raise api_errors.bad_request(f'the spec replicas field "{self._spec}" cannot be empty')
         *parents, last = _keys(self._spec)
         for depth, key in enumerate(parents):
-            found: Any = obj.setdefault(key, {})
-            if not isinstance(found, dict):
-                at = ".".join(parents[: depth + 1])
-                raise api_errors.plain(f"value cannot be set because .{at} is not a map[string]interface{{}}")
-            obj = found
+            value: JsonValue = obj.setdefault(key, {})
+            if not isinstance(value, dict):
+                path = ".".join(parents[: depth + 1])
+                raise api_errors.plain(f"value cannot be set because .{path} is not a map[string]interface{{}}")
+            obj = value
         obj[last] = replicas
 
     def check(self, obj: JsonObject, *, status_only: bool = False) -> Iterator[FieldError]:
@@ -79,23 +82,23 @@ class ScalePaths:
 
 def _check_count(obj: JsonObject, path: str) -> Iterator[FieldError]:
     try:
-        found = _nested(obj, path, int, 0)
+        values = _nested(obj, path, int, 0)
     except _MisplacedError as error:
         yield invalid(path, 0, str(error))
         return
-    if found < 0:
-        yield invalid(path, found, "should be a non-negative integer")
-    elif found > _MOST:
-        yield invalid(path, found, f"should be less than or equal to {_MOST}")
+    if values < 0:
+        yield invalid(path, values, "should be a non-negative integer")
+    elif values > _MOST:
+        yield invalid(path, values, f"should be less than or equal to {_MOST}")
 
 
 def _keys(path: str) -> list[str]:
     return str(path).removeprefix(".").split(".")
 
 
-def _nested(obj: JsonObject, path: str, kind: type, zero: Any) -> Any:
+def _nested(obj: JsonObject, path: str, kind: type, zero: JsonValue) -> JsonValue:
     """The value at `path`, `zero` where there is none."""
-    value: Any = obj
+    value: JsonValue = obj
     keys = _keys(path)
     for depth, key in enumerate(keys):
         if value is None:
@@ -110,8 +113,8 @@ def _nested(obj: JsonObject, path: str, kind: type, zero: Any) -> Any:
     return value
 
 
-def _misplaced(keys: list[str], value: Any, wanted: str) -> _MisplacedError:
-    at = ".".join(keys)
+def _misplaced(keys: list[str], value: JsonValue, wanted: str) -> _MisplacedError:
+    position = ".".join(keys)
     return _MisplacedError(
-        f".{at} accessor error: {go_value(value)} is of the type {go_typename(value)}, expected {wanted}"
+        f".{position} accessor error: {go_value(value)} is of the type {go_typename(value)}, expected {wanted}"
     )

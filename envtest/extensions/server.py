@@ -1,4 +1,7 @@
-"""Serves custom resources: each request looks up the definition, so a change takes effect at once."""
+"""Serve custom resources. Each request looks up the CRD, so a change takes effect at once.
+
+Upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/customresource_handler.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -115,23 +118,6 @@ class ExtensionServer:
             self._compile(obj)
             await self._clean(context, name)
             return
-        await self._establish(context, obj)
-        self._compile(self._find(name) or obj)
-        self.turned()
-
-    def _find(self, name: str) -> JsonObject | None:
-        try:
-            return self._definitions.storage.get(self._definitions.key("", name))
-        except KeyNotFoundError:
-            return None
-
-    async def _recheck(self, context: Context) -> None:
-        """Names have become free: some definition may have waited for them."""
-        for defined in list(self._defined.values()):
-            if not is_true(defined.definition, "NamesAccepted"):
-                await self.changed(context, defined.definition["metadata"]["name"])
-
-    async def _establish(self, context: Context, obj: JsonObject) -> None:
         others = [
             d.definition
             for d in self._defined.values()
@@ -140,6 +126,14 @@ class ExtensionServer:
         status = accepted(obj, others, context.timestamp())
         if status != obj.get("status"):
             await self._write_status(context, obj, status)
+        self._compile(self._find(name) or obj)
+        self.turned()
+
+    def _find(self, name: str) -> JsonObject | None:
+        try:
+            return self._definitions.storage.get(self._definitions.key("", name))
+        except KeyNotFoundError:
+            return None
 
     async def _write_status(self, context: Context, obj: JsonObject, status: JsonObject) -> None:
         async def put(current: JsonObject | None) -> JsonObject:
@@ -158,7 +152,11 @@ class ExtensionServer:
         defined = self._defined.get(name)
         if defined is None or CLEANUP not in (defined.definition["metadata"].get("finalizers") or ()):
             return
-        if _reason(defined.definition, "Terminating") != "InstanceDeletionInProgress":
+        conditions = (defined.definition.get("status") or {}).get("conditions") or ()
+        if (
+            next((str(c.get("reason", "")) for c in conditions if c["type"] == "Terminating"), "")
+            != "InstanceDeletionInProgress"
+        ):
             await self._terminate(context, defined.definition)
         store = self._any_store(defined)
         for obj in store.list_now("", ListQuery()).items:
@@ -178,9 +176,9 @@ class ExtensionServer:
         text = "CustomResource deletion is in progress"
         new = condition("Terminating", "True", "InstanceDeletionInProgress", text, context.timestamp())
         await self._write_status(context, obj, _with_condition(obj, new))
-        found = self._find(obj["metadata"]["name"])
-        if found is not None:
-            self._compile(found)
+        definition = self._find(obj["metadata"]["name"])
+        if definition is not None:
+            self._compile(definition)
 
     async def _release(self, context: Context, name: str) -> None:
         async def drop(current: JsonObject | None) -> JsonObject | Remove:
@@ -189,20 +187,20 @@ class ExtensionServer:
             new = condition(
                 "Terminating", "False", "InstanceDeletionCompleted", "removed all instances", context.timestamp()
             )
-            left = [f for f in current["metadata"].get("finalizers") or () if f != CLEANUP]
+            finalizers = [f for f in current["metadata"].get("finalizers") or () if f != CLEANUP]
             meta = {key: value for key, value in current["metadata"].items() if key != "finalizers"}
-            meta |= {"finalizers": left} if left else {}
+            meta |= {"finalizers": finalizers} if finalizers else {}
             after = {**current, "metadata": meta, "status": _with_condition(current, new)}
-            wanted = self._stamped(context, current, after)
-            return wanted if left else Remove(wanted)
+            desired = self._stamped(context, current, after)
+            return desired if finalizers else Remove(desired)
 
         try:
             await self._definitions.storage.guaranteed_update(self._definitions.key("", name), drop)
         except NotFoundError:
             return
-        found = self._find(name)
-        if found is not None:
-            self._compile(found)
+        definition = self._find(name)
+        if definition is not None:
+            self._compile(definition)
         else:
             await self._forget(context, name)
 
@@ -212,14 +210,17 @@ class ExtensionServer:
         if defined is not None:
             self._any_store(defined).storage.forget(self._any_store(defined).prefix)
         self.turned()
-        await self._recheck(context)
+        # Names have become free: some definition may have waited for them.
+        for defined in list(self._defined.values()):
+            if not is_true(defined.definition, "NamesAccepted"):
+                await self.changed(context, defined.definition["metadata"]["name"])
 
     @staticmethod
     def _any_store(defined: _Defined) -> GenericStore:
-        found = next(s.storage for (_, sub), s in defined.served.items() if not sub)
-        assert isinstance(found, GenericStore)
+        store = next(s.storage for (_, sub), s in defined.served.items() if not sub)
+        assert isinstance(store, GenericStore)
         # As they are kept: a webhook that fails must not hold up what is done to all versions.
-        return GenericStore(found.storage, found.info, found.strategy)
+        return GenericStore(store.storage, store.info, store.strategy)
 
     # -------------------------------------------------------------- compiling
     def _compile(self, obj: JsonObject) -> None:
@@ -246,12 +247,12 @@ class ExtensionServer:
             yield from self._version(obj, spec["versions"][0], next(iter(models.values())), None, None)
             return
         converter = Converter(obj, self._client)
-        kept = next(f"{spec['group']}/{v['name']}" for v in spec["versions"] if v.get("storage"))
+        storage_version = next(f"{spec['group']}/{v['name']}" for v in spec["versions"] if v.get("storage"))
         schemas = {model.api_version: model.schema for model in models.values()}
         owned = OwnedVersions(converter, _Shapes(models.values()))
         for version in spec["versions"]:
             model = models[version["name"]]
-            codec = VersionCodec(converter, model.api_version, kept, schemas)
+            codec = VersionCodec(converter, model.api_version, storage_version, schemas)
             yield from self._version(obj, version, model, codec, owned)
 
     def _version(
@@ -277,13 +278,13 @@ class ExtensionServer:
         name = obj["metadata"]["name"]
 
         async def gone(context: Context) -> None:
-            found = self._defined.get(name)
-            if found is not None and found.terminating:
+            definition = self._defined.get(name)
+            if definition is not None and definition.terminating:
                 await self._clean(context, name)
 
         def refuse(created: str) -> None:
-            found = self._defined.get(name)
-            if found is not None and found.terminating:
+            definition = self._defined.get(name)
+            if definition is not None and definition.terminating:
                 text = "create not allowed while custom resource definition is terminating"
                 raise api_errors.forbidden(info, created, text)
 
@@ -297,8 +298,8 @@ class ExtensionServer:
         subresources = version.get("subresources") or {}
         if subresources.get("status") is not None:
             status = replace(info, subresource="status")
-            found = InstalledResource(status, StatusStore(store), model, _SUB_VERBS, versions=owned)
-            yield (version["name"], "status"), found
+            resource = InstalledResource(status, StatusStore(store), model, _SUB_VERBS, versions=owned)
+            yield (version["name"], "status"), resource
         if subresources.get("scale"):
             paths = ScalePaths(subresources["scale"])
             scale = replace(info, subresource="scale", kind="Scale", kind_group="autoscaling", kind_version="v1")
@@ -352,31 +353,31 @@ class ExtensionServer:
     async def convert(self, obj: JsonObject, source: ResourceInfo, target: ResourceInfo) -> JsonObject:
         """An object in another version of its definition."""
         defined = self._defined[f"{source.resource}.{source.group}"]
-        [made] = await defined.converter.convert([obj], target.kind_api_version)
+        [converted] = await defined.converter.convert([obj], target.kind_api_version)
         model = defined.served[target.version, ""].model
         assert isinstance(model, CustomModel)
-        pruned: JsonObject = model.schema.prune(made)[0]
+        pruned: JsonObject = model.schema.prune(converted)[0]
         return pruned
 
     def groups(self) -> Sequence[ServedGroup]:
         """See `Delegate`."""
-        found: dict[str, dict[str, list[InstalledResource]]] = {}
+        groups: dict[str, dict[str, list[InstalledResource]]] = {}
         for defined in self._defined.values():
             if not is_true(defined.definition, "Established"):
                 continue
             for version in defined.order:
-                resources = [_shown(s, defined) for (v, _), s in defined.served.items() if v == version]
-                found.setdefault(defined.group, {}).setdefault(version, []).extend(resources)
-        made = [
+                # What discovery says of a resource: while all its objects go, nothing is to be written.
+                resources = [
+                    (replace(s, verbs=_LAST_VERBS) if defined.terminating and not s.info.subresource else s)
+                    for (v, _), s in defined.served.items()
+                    if v == version
+                ]
+                groups.setdefault(defined.group, {}).setdefault(version, []).extend(resources)
+        served = [
             ServedGroup(group, [ServedVersion(v, versions[v]) for v in sorted(versions, key=version_priority)])
-            for group, versions in sorted(found.items())
+            for group, versions in sorted(groups.items())
         ]
-        return [*made, *self._delegate.groups()]
-
-
-def _shown(served: InstalledResource, defined: _Defined) -> InstalledResource:
-    """What discovery says of a resource: while all its objects go, nothing is to be written."""
-    return replace(served, verbs=_LAST_VERBS) if defined.terminating and not served.info.subresource else served
+        return [*served, *self._delegate.groups()]
 
 
 def _nothing() -> None:
@@ -414,11 +415,6 @@ class _Shapes(Mapping[str, Schema]):
 def _with_condition(definition: JsonObject, new: JsonObject) -> JsonObject:
     status = definition.get("status") or {}
     return {**status, "conditions": put_condition(list(status.get("conditions") or []), new)}
-
-
-def _reason(definition: JsonObject, kind: str) -> str:
-    conditions = (definition.get("status") or {}).get("conditions") or ()
-    return next((str(c.get("reason", "")) for c in conditions if c["type"] == kind), "")
 
 
 _VERSION = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?")

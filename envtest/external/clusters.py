@@ -1,4 +1,4 @@
-"""The same suite on other clusters: on real binaries (etcd, kube-apiserver), or on one that exists already.
+"""Run a test suite against another cluster: real binaries (etcd, kube-apiserver) or an existing cluster.
 
 The environment variables are those of Go's envtest. What only the embedded server can do skips the test, and says so.
 """
@@ -32,7 +32,7 @@ from opsdk.errors import ApiError, ConfigError, OpsdkError, api_error_from_statu
 from opsdk.rest.config import Config, Impersonate
 from opsdk.rest.request import RestRequest
 from opsdk.rest.transport import Transport
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 T = TypeVar("T")
 DEFAULT_ASSETS = "/usr/local/kubebuilder/bin"
@@ -46,8 +46,8 @@ _EMBEDDED_ONLY = frozenset({
 })  # fmt: skip
 
 
-class Kind(enum.Enum):
-    """On what a suite runs."""
+class TargetKind(enum.Enum):
+    """The kind of cluster that a test suite runs on."""
 
     EMBEDDED = "the embedded server"
     """In this process."""
@@ -57,16 +57,16 @@ class Kind(enum.Enum):
     """Whatever the kubeconfig says."""
 
 
-def wanted(env: Mapping[str, str] = os.environ) -> Kind:
-    """What the environment variables ask for."""
+def wanted(env: Mapping[str, str] = os.environ) -> TargetKind:
+    """The kind of cluster that the environment variables select."""
     if env.get("USE_EXISTING_CLUSTER", "").lower() in ("true", "1"):
-        return Kind.EXISTING
-    named = ("KUBEBUILDER_ASSETS", "TEST_ASSET_KUBE_APISERVER", "TEST_ASSET_ETCD")
-    return Kind.BINARIES if any(env.get(name) for name in named) else Kind.EMBEDDED
+        return TargetKind.EXISTING
+    variables = ("KUBEBUILDER_ASSETS", "TEST_ASSET_KUBE_APISERVER", "TEST_ASSET_ETCD")
+    return TargetKind.BINARIES if any(env.get(name) for name in variables) else TargetKind.EMBEDDED
 
 
 def asset(name: str, env: Mapping[str, str] = os.environ) -> Path:
-    """Where a binary is: ``TEST_ASSET_<NAME>``, else in ``KUBEBUILDER_ASSETS``."""
+    """The path of a binary: ``TEST_ASSET_<NAME>``, else a file in ``KUBEBUILDER_ASSETS``."""
     own = env.get(f"TEST_ASSET_{name.upper().replace('-', '_')}")
     return Path(own) if own else Path(env.get("KUBEBUILDER_ASSETS") or DEFAULT_ASSETS) / name
 
@@ -97,7 +97,7 @@ def _seconds(env: Mapping[str, str], name: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class ExternalUser:
-    """Somebody whom another cluster knows.
+    """A user of an external cluster.
 
     Attributes:
         config: how clients reach it as this user.
@@ -107,14 +107,14 @@ class ExternalUser:
     config: Config
 
 
-class Target(Closing):
+class ClusterTarget(Closing):
     """A cluster that is not ours; an async context manager with what `Environment` and it have in common.
 
     Attributes:
         kind: on what it runs.
     """
 
-    kind: Kind
+    kind: TargetKind
 
     def __init__(self, *, crds: Sequence[JsonObject] = (), crd_paths: Sequence[Path | str] = ()) -> None:
         self._crds, self._crd_paths = crds, crd_paths
@@ -126,7 +126,7 @@ class Target(Closing):
 
     @property
     def config(self) -> Config:
-        """How clients reach it, as admin; known when it has started."""
+        """Client configuration as admin; available after `start`."""
         if self._config is None:
             raise ConfigError(f"{self.kind.value}: not started yet, so nobody knows where it is")
         return self._config
@@ -147,7 +147,21 @@ class Target(Closing):
         objects = [*self._crds, *read_objects(self._crd_paths, [CRD])]
         if objects:
             async with Transport(self.config) as transport:
-                await _install(RemoteApi(transport), objects)
+                # Put definitions there; each is served when this returns.
+                api = RemoteApi(transport)
+                installer = Installer(api)
+                definitions = [
+                    await installer.put({"apiVersion": "apiextensions.k8s.io/v1", "kind": CRD, **obj})
+                    for obj in objects
+                ]
+                end = asyncio.get_running_loop().time() + _ESTABLISH_SECONDS
+                for obj in definitions:
+                    while not await _served(api, obj):
+                        if asyncio.get_running_loop().time() >= end:
+                            raise ConfigError(
+                                f"{obj['metadata']['name']} was not served within {_ESTABLISH_SECONDS:g} s"
+                            )
+                        await asyncio.sleep(_POLL)
 
     async def eventually(
         self, question: Question[T], check: Callable[[T], object] | None = None, *, within: float = 5.0
@@ -178,10 +192,10 @@ class Target(Closing):
         return self
 
 
-class ExistingCluster(Target):
+class ExistingCluster(ClusterTarget):
     """The cluster of the kubeconfig; nothing is started, what was installed stays."""
 
-    kind = Kind.EXISTING
+    kind = TargetKind.EXISTING
 
     async def _begin(self) -> Config:
         from opsdk.rest.load import load_config  # noqa: PLC0415 - reads files only when it is meant
@@ -193,10 +207,10 @@ class ExistingCluster(Target):
         return ExternalUser(name, replace(self.config, impersonate=Impersonate(user=name, groups=tuple(groups))))
 
 
-class RealBinaries(Target):
+class RealBinaries(ClusterTarget):
     """etcd and kube-apiserver as child processes, with the flags that Go's envtest gives them."""
 
-    kind = Kind.BINARIES
+    kind = TargetKind.BINARIES
 
     def __init__(
         self,
@@ -244,7 +258,11 @@ class RealBinaries(Target):
         port = _free_port()
         authority.serving("127.0.0.1").write(directory, "apiserver")
         (directory / "client-ca.crt").write_bytes(authority.pair.cert)
-        _service_account_key(directory / "sa-signer.key")
+        path = directory / "sa-signer.key"
+        from opsdk.apiserver.auth.jwt import SigningKey  # noqa: PLC0415 - takes long to load
+
+        assert SigningKey(path).key_id
+        assert path.exists()
         admin = authority.client("admin", ("system:masters",))
         config = Config(
             host=f"https://127.0.0.1:{port}",
@@ -254,7 +272,12 @@ class RealBinaries(Target):
         )
         command = apiserver_command(self._binaries[1], directory, port, etcd_url)
         await self._run(command, directory, config, "/readyz")
-        await _wait_for_default(config)
+        loop = asyncio.get_running_loop()
+        end = loop.time() + _NAMESPACE_SECONDS
+        while not await _answers(config, "/api/v1/namespaces/default"):
+            if loop.time() >= end:
+                raise ConfigError("the namespace default was not there in time")
+            await asyncio.sleep(_POLL)
         return config
 
     async def _run(self, command: Sequence[str], directory: Path, where: Config | str, path: str) -> None:
@@ -280,14 +303,14 @@ class RealBinaries(Target):
         return ExternalUser(name, replace(config, client_cert_data=pair.cert, client_key_data=pair.key))
 
 
-def target(kind: Kind, **options: Any) -> Target:
-    """The cluster of a kind."""
-    return ExistingCluster(**options) if kind is Kind.EXISTING else RealBinaries(**options)
+def target(kind: TargetKind, **options: Any) -> ClusterTarget:
+    """Create the target of a kind."""
+    return ExistingCluster(**options) if kind is TargetKind.EXISTING else RealBinaries(**options)
 
 
 # ------------------------------------------------------------------ commands
 def etcd_command(binary: Path, data: Path, url: str) -> list[str]:
-    """For tests: nothing has to survive."""
+    """The etcd command line for tests; data does not survive a crash."""
     return [
         str(binary),
         f"--data-dir={data}",
@@ -299,7 +322,7 @@ def etcd_command(binary: Path, data: Path, url: str) -> list[str]:
 
 
 def apiserver_command(binary: Path, directory: Path, port: int, etcd: str) -> list[str]:
-    """As a bare API server with RBAC."""
+    """The kube-apiserver command line, with RBAC and no controllers."""
     key = directory / "sa-signer.key"
     return [
         str(binary),
@@ -320,17 +343,10 @@ def apiserver_command(binary: Path, directory: Path, port: int, etcd: str) -> li
     ]
 
 
-def _service_account_key(path: Path) -> None:
-    from opsdk.apiserver.auth.jwt import SigningKey  # noqa: PLC0415 - takes long to load
-
-    assert SigningKey(path).key_id
-    assert path.exists()
-
-
 def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
 
 
 # ------------------------------------------------------------------ talking
@@ -348,11 +364,11 @@ class RemoteApi:
         raw = b"" if body is None else msgspec.json.encode(body)
         headers = {"content-type": "application/json"} if raw else {}
         answer = await self._transport.send(RestRequest(method, path, body=raw, headers=headers))
-        found: Any = msgspec.json.decode(answer.body)
+        decoded: JsonValue = msgspec.json.decode(answer.body)
         if answer.status >= 400:
-            raise api_error_from_status(found, code=answer.status)
-        made: JsonObject = found
-        return made
+            raise api_error_from_status(decoded, code=answer.status)
+        result: JsonObject = decoded
+        return result
 
 
 async def _answers(config: Config, path: str) -> bool:
@@ -361,27 +377,6 @@ async def _answers(config: Config, path: str) -> bool:
             return (await transport.send(RestRequest("GET", path), timeout=2, retry=False)).status == 200
     except OpsdkError:
         return False
-
-
-async def _wait_for_default(config: Config) -> None:
-    loop = asyncio.get_running_loop()
-    end = loop.time() + _NAMESPACE_SECONDS
-    while not await _answers(config, "/api/v1/namespaces/default"):
-        if loop.time() >= end:
-            raise ConfigError("the namespace default was not there in time")
-        await asyncio.sleep(_POLL)
-
-
-async def _install(api: RemoteApi, objects: Sequence[JsonObject]) -> None:
-    """Put definitions there; each is served when this returns."""
-    installer = Installer(api)
-    made = [await installer.put({"apiVersion": "apiextensions.k8s.io/v1", "kind": CRD, **obj}) for obj in objects]
-    end = asyncio.get_running_loop().time() + _ESTABLISH_SECONDS
-    for obj in made:
-        while not await _served(api, obj):
-            if asyncio.get_running_loop().time() >= end:
-                raise ConfigError(f"{obj['metadata']['name']} was not served within {_ESTABLISH_SECONDS:g} s")
-            await asyncio.sleep(_POLL)
 
 
 async def _served(api: RemoteApi, obj: JsonObject) -> bool:

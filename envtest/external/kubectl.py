@@ -1,4 +1,4 @@
-"""Runs a kubectl that is installed, against any cluster."""
+"""Run an installed kubectl against any cluster."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def find(env: Mapping[str, str] = os.environ) -> Path | None:
     assets = Path(env.get("KUBEBUILDER_ASSETS") or "/usr/local/kubebuilder/bin") / "kubectl"
     if assets.exists():
         return assets
-    found = shutil.which("kubectl", path=env.get("PATH"))
-    return Path(found) if found else None
+    path = shutil.which("kubectl", path=env.get("PATH"))
+    return Path(path) if path else None
 
 
 async def run(

@@ -1,4 +1,4 @@
-"""Where a Service is: there is no network of a cluster, so whoever calls the Service calls a program of the test."""
+"""Expose a local port as a Service, because the embedded cluster has no pod network."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def expose(
     if app is not None:
         plane.webhook_client.apps[f"{name}.{namespace}.svc:{service_port}"] = app
     await ensure(plane, "/namespaces", namespace_object(namespace))
-    wanted: JsonObject = {
+    desired: JsonObject = {
         "kind": "Service",
         "apiVersion": "v1",
         "metadata": {"name": name},
@@ -33,7 +33,7 @@ async def expose(
             "internalTrafficPolicy": "Cluster",
         },
     }
-    await ensure(plane, "/services", wanted, namespace=namespace)
+    await ensure(plane, "/services", desired, namespace=namespace)
     await _put_slice(plane, namespace, name, host, port)
 
 
@@ -51,7 +51,7 @@ async def _put_slice(plane: ControlPlane, namespace: str, name: str, host: str, 
     }
 
     async def put(current: JsonObject | None) -> JsonObject | Remove:
-        made = {"uid": context.new_uid(), "creationTimestamp": context.timestamp()}
-        return {**part, "metadata": {**(made if current is None else current["metadata"]), **meta}}
+        metadata = {"uid": context.new_uid(), "creationTimestamp": context.timestamp()}
+        return {**part, "metadata": {**(metadata if current is None else current["metadata"]), **meta}}
 
     await store.storage.guaranteed_update(store.key(namespace, name), put)

@@ -1,4 +1,4 @@
-"""Child processes that serve: started, waited for until healthy, stopped without leftovers."""
+"""Child processes that serve: start, wait until healthy, stop without leftovers."""
 
 from __future__ import annotations
 

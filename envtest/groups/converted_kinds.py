@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 from envtest.groups.autoscaling.conversion import OLD, to_new, to_old
 from envtest.groups.common.model import Typing
 from envtest.groups.events.conversion import in_version
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 Convert = Callable[[JsonObject, str], JsonObject]
 
@@ -44,7 +44,7 @@ class ConvertedKind:
         return f"<ConvertedKind of {self._kind}>"
 
     @cached_property
-    def shapes(self) -> Mapping[str, Any]:
+    def shapes(self) -> Mapping[str, JsonValue]:
         """See `Versions`."""
         return {version: self._typing.shapes.of(name) for version, name in _KINDS[self._kind][0].items()}
 

@@ -1,13 +1,12 @@
-"""Which strategy, defaults and printer each built-in resource has."""
+"""The strategy, defaulting function and printer of each built-in resource."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
-from envtest.data.resources import Row
+from envtest.data.resources import ServedResourceRow
 from envtest.groups.admissionregistration import defaulting as admissionregistration_defaulting
 from envtest.groups.admissionregistration import strategy as admissionregistration_strategy
 from envtest.groups.apiregistration import defaulting as apiregistration_defaulting
@@ -43,26 +42,26 @@ from envtest.groups.scheduling import strategy as scheduling_strategy
 from envtest.groups.storage import defaulting as storage_defaulting
 from envtest.groups.storage import strategy as storage_strategy
 from opsdk.apiserver.resources import Printer, TableColumn
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
 @dataclass(slots=True)
 class Catalogue:
     """Hand-written parts by ``group/resource``; whatever is not listed follows from the tables alone."""
 
-    strategies: Mapping[str, Callable[[Row, bool], GeneratedStrategy]] = field(default_factory=dict)
+    strategies: Mapping[str, Callable[[ServedResourceRow, bool], GeneratedStrategy]] = field(default_factory=dict)
     defaults: Mapping[str, Defaults] = field(default_factory=dict)
 
-    def strategy(self, row: Row, *, has_status: bool) -> GeneratedStrategy:
+    def strategy(self, row: ServedResourceRow, *, has_status: bool) -> GeneratedStrategy:
         """The rules of a resource."""
-        made = self.strategies.get(_key(row))
-        return made(row, has_status) if made is not None else GeneratedStrategy(row, has_status=has_status)
+        strategy = self.strategies.get(_key(row))
+        return strategy(row, has_status) if strategy is not None else GeneratedStrategy(row, has_status=has_status)
 
-    def defaults_of(self, row: Row) -> Defaults | None:
+    def defaults_of(self, row: ServedResourceRow) -> Defaults | None:
         """What fills in the defaults of its kind."""
         return self.defaults.get(_key(row))
 
-    def printer(self, row: Row) -> Printer:
+    def printer(self, row: ServedResourceRow) -> Printer:
         """Its columns; scales have their own, whatever they belong to."""
         return LatePrinter("/scale" if row.info.subresource == "scale" else _key(row))
 
@@ -87,7 +86,7 @@ class LatePrinter(Printer):
         """See `Printer`."""
         return self._printer.columns
 
-    def cells(self, obj: JsonObject, now: float) -> list[Any]:
+    def cells(self, obj: JsonObject, now: float) -> list[JsonValue]:
         """See `Printer`."""
         return self._printer.cells(obj, now)
 
@@ -100,7 +99,7 @@ class LatePrinter(Printer):
         return self._printer.arranged(objects)
 
 
-def _key(row: Row) -> str:
+def _key(row: ServedResourceRow) -> str:
     return f"{row.info.group}/{row.info.resource}"
 
 

@@ -1,10 +1,13 @@
-"""Admission policies of a control plane: where they are kept, and where their parameters are."""
+"""Wire admission policies to a control plane: their storage and their params.
+
+Upstream: k8s.io/apiserver/pkg/admission/plugin/policy (v1.36)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from envtest.plane.admission_webhooks import GROUP, Plane
+from envtest.plane.admission_webhooks import GROUP, WebhookPlane
 from opsdk.apimachinery.selectors import Selector
 from opsdk.apiserver.admission.policies.matcher import PolicyDependencies
 from opsdk.apiserver.admission.policies.plugins import MutatingPolicies, ValidatingPolicies
@@ -19,7 +22,7 @@ from opsdk.errors import NotFoundError
 from opsdk.structured_merge.value import JsonObject
 
 
-def install(plane: Plane, hooks: HookPorts, authorizer: Authorizer) -> None:
+def install(plane: WebhookPlane, hooks: HookPorts, authorizer: Authorizer) -> None:
     """Add both plugins to the chain; they match requests as webhooks do."""
     ports = PolicyDependencies(
         equivalents=hooks.equivalents, namespace=hooks.namespace, params=ParamKinds(plane), authorizer=authorizer
@@ -28,7 +31,7 @@ def install(plane: Plane, hooks: HookPorts, authorizer: Authorizer) -> None:
     plane.admission.add("ValidatingAdmissionPolicy", ValidatingPolicies(_configured(plane, "validating"), ports))
 
 
-def _configured(plane: Plane, sort: str) -> PolicySource:
+def _configured(plane: WebhookPlane, sort: str) -> PolicySource:
     policies = plane.stores[f"{GROUP}/{sort}admissionpolicies"]
     bindings = plane.stores[f"{GROUP}/{sort}admissionpolicybindings"]
 
@@ -41,7 +44,7 @@ def _configured(plane: Plane, sort: str) -> PolicySource:
 class ParamKinds:
     """Finds what is served by its kind."""
 
-    def __init__(self, plane: Plane) -> None:
+    def __init__(self, plane: WebhookPlane) -> None:
         self._plane = plane
 
     def __repr__(self) -> str:
@@ -50,7 +53,17 @@ class ParamKinds:
     def __call__(self, api_version: str, kind: str) -> StoredParams | None:
         """See `opsdk.apiserver.admission.policies.params.Params`."""
         group, _, version = api_version.rpartition("/")
-        for served in (*self._plane.core.installed(), *self._custom(group, version)):
+        for served in (
+            *self._plane.core.installed(),
+            *[
+                served
+                for found in self._plane.extensions.groups()
+                if found.group == group
+                for one in found.versions
+                if one.version == version
+                for served in one.resources
+            ],
+        ):
             info = served.info
             same = (info.group, info.version, info.kind, info.subresource) == (group, version, kind, "")
             if same and isinstance(served.storage, GenericStore):
@@ -59,18 +72,8 @@ class ParamKinds:
 
     def resource(self, api_version: str, kind: str) -> str | None:
         """The resource of a kind, if it is served."""
-        found = self(api_version, kind)
-        return None if found is None else found.resource
-
-    def _custom(self, group: str, version: str) -> Sequence[InstalledResource]:
-        return [
-            served
-            for found in self._plane.extensions.groups()
-            if found.group == group
-            for one in found.versions
-            if one.version == version
-            for served in one.resources
-        ]
+        resource = self(api_version, kind)
+        return None if resource is None else resource.resource
 
 
 class StoredParams:

@@ -1,4 +1,7 @@
-"""Admission webhooks of a control plane: configurations, equivalent versions, Services."""
+"""Wire admission webhooks to a control plane: configurations, equivalent versions, Services.
+
+Upstream: k8s.io/apiserver/pkg/admission/plugin/webhook (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ from opsdk.structured_merge.value import JsonObject
 GROUP = "admissionregistration.k8s.io"
 
 
-class Plane(Protocol):
+class WebhookPlane(Protocol):
     """What is needed of a control plane."""
 
     storage: Storage
@@ -38,7 +41,7 @@ class Plane(Protocol):
     admission: Chain
 
 
-def install(plane: Plane, client: WebhookClient, evaluate: Evaluate | None = None) -> WebhookDependencies:
+def install(plane: WebhookPlane, client: WebhookClient, evaluate: Evaluate | None = None) -> WebhookDependencies:
     """Add both plugins to the chain; `evaluate` judges match conditions."""
     namespaces = plane.stores["/namespaces"]
 
@@ -49,12 +52,12 @@ def install(plane: Plane, client: WebhookClient, evaluate: Evaluate | None = Non
             raise api_errors.not_found(namespaces.info, name) from None
 
     ports = WebhookDependencies(client=client, equivalents=Versions(plane), namespace=namespace, evaluate=evaluate)
-    for name, resource, made in (
+    for name, resource, listing in (
         ("MutatingAdmissionWebhook", "mutatingwebhookconfigurations", MutatingWebhooks),
         ("ValidatingAdmissionWebhook", "validatingwebhookconfigurations", ValidatingWebhooks),
     ):
         store = plane.stores[f"{GROUP}/{resource}"]
-        plane.admission.add(name, made(WebhookSource(plane.storage, store.prefix, _all(store)).hooks, ports))
+        plane.admission.add(name, listing(WebhookSource(plane.storage, store.prefix, _all(store)).hooks, ports))
     return ports
 
 
@@ -65,7 +68,7 @@ def _all(store: GenericStore) -> Callable[[], Sequence[JsonObject]]:
 class Versions:
     """Which resources show the same objects: those that keep them in the same place."""
 
-    def __init__(self, plane: Plane) -> None:
+    def __init__(self, plane: WebhookPlane) -> None:
         self._plane = plane
 
     def __repr__(self) -> str:
@@ -74,25 +77,25 @@ class Versions:
     @cached_property
     def _core(self) -> Mapping[tuple[str, str], list[InstalledResource]]:
         """Built-in resources by their place and subresource."""
-        core, found = self._plane.core, defaultdict[tuple[str, str], list[InstalledResource]](list)
+        core, resources = self._plane.core, defaultdict[tuple[str, str], list[InstalledResource]](list)
         for served in core.installed():
             info = served.info
             main = core.find(info.group, info.version, info.resource)
             if main is not None and isinstance(main.storage, GenericStore):
-                found[main.storage.prefix, info.subresource].append(served)
-        return found
+                resources[main.storage.prefix, info.subresource].append(served)
+        return resources
 
     def equivalents(self, served: InstalledResource) -> Sequence[InstalledResource]:
         """See `opsdk.apiserver.admission.webhooks.plugins.Equivalents`."""
         info = served.info
         main = self._plane.core.find(info.group, info.version, info.resource)
         if main is None:
-            found = self._plane.extensions.versions_of(info)
+            versions = self._plane.extensions.versions_of(info)
         elif isinstance(main.storage, GenericStore):
-            found = self._core[main.storage.prefix, info.subresource]
+            versions = self._core[main.storage.prefix, info.subresource]
         else:
             return ()
-        return [other for other in found if other is not served]
+        return [other for other in versions if other is not served]
 
     async def convert(self, obj: JsonObject, source: InstalledResource, target: InstalledResource) -> JsonObject:
         """The same; scales and the like are of one version anyway."""
@@ -104,14 +107,14 @@ class Versions:
         return {**target.model.from_storage(stored), "apiVersion": target.info.kind_api_version}
 
 
-class Services:
+class ServiceResolver:
     """Finds who answers for a Service: its endpoints, else its cluster address."""
 
     def __init__(self, stores: Mapping[str, GenericStore]) -> None:
         self._stores = stores
 
     def __repr__(self) -> str:
-        return "<Services>"
+        return "<ServiceResolver>"
 
     def __call__(self, namespace: str, name: str, port: int) -> tuple[str, int]:
         """See `opsdk.apiserver.webhook_client.client.Resolve`."""
@@ -122,10 +125,10 @@ class Services:
             raise WebhookCallError(f'service "{name}" not found') from None
         if spec.get("type") == "ExternalName":
             return str(spec.get("externalName", "")), port
-        found = next((p for p in spec.get("ports") or () if p.get("port") == port), None)
-        if found is None:
+        port_entry = next((p for p in spec.get("ports") or () if p.get("port") == port), None)
+        if port_entry is None:
             raise WebhookCallError(f'no service port {port} found for service "{name}"')
-        endpoint = self._endpoint(namespace, name, str(found.get("name") or ""))
+        endpoint = self._endpoint(namespace, name, str(port_entry.get("name") or ""))
         if endpoint is not None:
             return endpoint
         address = str(spec.get("clusterIP") or "")

@@ -1,4 +1,7 @@
-"""The aggregator of a control plane: which Services there are, and where they are."""
+"""Wire the aggregator to a control plane: resolve Services to endpoints.
+
+Upstream: k8s.io/kube-aggregator/pkg/apiserver (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from typing import Protocol
 
 from envtest.extensions.server import ExtensionServer
 from envtest.groups.apiregistration.strategy import SERVICES, ApiServiceStrategy
-from envtest.plane.admission_webhooks import Services
+from envtest.plane.admission_webhooks import ServiceResolver
 from envtest.plane.auto_registration import AutoRegistration
 from opsdk.aio.clock import Clock
 from opsdk.apiserver.aggregator.availability import SLICE_OF, Network
@@ -23,7 +26,7 @@ from opsdk.structured_merge.value import JsonObject
 _NETWORK = ("/services", "discovery.k8s.io/endpointslices", "/endpoints")
 
 
-class Plane(Protocol):
+class AggregatedPlane(Protocol):
     """What is needed of a control plane."""
 
     clock: Clock
@@ -33,36 +36,36 @@ class Plane(Protocol):
     webhook_client: WebhookClient
 
 
-def aggregate(plane: Plane, identity: Callable[[], ClientCertificate] | None) -> Aggregator:
+def aggregate(plane: AggregatedPlane, identity: Callable[[], ClientCertificate] | None) -> Aggregator:
     """The aggregator in front of everything else; `identity` is the certificate of the proxy."""
     group, _, resource = SERVICES.partition("/")
     served = plane.core.find(group, "v1", resource)
     assert served is not None
     around = AggregatorDependencies(
         network=lambda namespace, name: network(plane.stores, namespace, name),
-        resolve=Services(plane.stores),
+        resolve=ServiceResolver(plane.stores),
         watched=[plane.stores[name].prefix for name in _NETWORK],
     )
     lines = ConnectionPools(plane.webhook_client.apps, identity=identity)
     return Aggregator(served, plane.core, around, lines, clock=plane.clock)
 
 
-def register(plane: Plane) -> AutoRegistration:
+def register(plane: AggregatedPlane) -> AutoRegistration:
     """What keeps entries for that which is served here."""
     store = plane.stores[SERVICES]
-    made = AutoRegistration(store, plane.clock, plane.extensions.group_versions)
-    plane.extensions.turned = made.sync
+    registration = AutoRegistration(store, plane.clock, plane.extensions.group_versions)
+    plane.extensions.turned = registration.sync
     assert isinstance(store.strategy, ApiServiceStrategy)
-    store.strategy.gone = made.gone
-    return made
+    store.strategy.gone = registration.gone
+    return registration
 
 
 def network(stores: dict[str, GenericStore], namespace: str, name: str) -> Network:
     """What is known of a Service."""
     slices = [
-        found
-        for found in stores["discovery.k8s.io/endpointslices"].list_now(namespace, ListQuery()).items
-        if (found["metadata"].get("labels") or {}).get(SLICE_OF) == name
+        endpoint_slice
+        for endpoint_slice in stores["discovery.k8s.io/endpointslices"].list_now(namespace, ListQuery()).items
+        if (endpoint_slice["metadata"].get("labels") or {}).get(SLICE_OF) == name
     ]
     return Network(
         service=_find(stores["/services"], namespace, name),

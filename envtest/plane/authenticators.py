@@ -1,4 +1,7 @@
-"""Who gets in, and what they may do: the authenticators and the authorizer of one control plane."""
+"""The authenticators and the authorizer of a control plane.
+
+Upstream: pkg/kubeapiserver/authenticator/config.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ _CACHED = ("cache-control", "public, max-age=3600")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
+class AccessOptions:
     """What decides on users.
 
     Attributes:
@@ -49,7 +52,7 @@ class Access:
 
 
 class Authenticators:
-    """`Access`, put to work on one storage.
+    """`AccessOptions`, put to work on one storage.
 
     Attributes:
         bearer: what takes bearer tokens.
@@ -58,7 +61,7 @@ class Authenticators:
         authorizer: decides; `observed` is the same for requests, and remembers what they were about.
     """
 
-    def __init__(self, access: Access, storage: Storage, clock: Clock) -> None:
+    def __init__(self, access: AccessOptions, storage: Storage, clock: Clock) -> None:
         self._storage = storage
         self.anonymous = access.anonymous
         self.names = access.names

@@ -1,4 +1,7 @@
-"""APIServices for what is served here: built-in group versions, and those of custom resources as they come and go."""
+"""Register APIServices for built-in group versions and for custom resources.
+
+Upstream: k8s.io/kube-aggregator/pkg/controllers/autoregister (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -63,8 +66,8 @@ def service_of(group: str, version: str, *, managed: str, priority: int, rank: i
         "fieldsV1": fields,
     }
     meta = {"name": f"{version}.{group}", "labels": {MANAGED: managed}, "managedFields": [owner]}
-    made: JsonObject = {"kind": "APIService", "apiVersion": f"{GROUP}/v1", "metadata": meta, "spec": spec}
-    return {**made, "status": local_status(now)}
+    api_service: JsonObject = {"kind": "APIService", "apiVersion": f"{GROUP}/v1", "metadata": meta, "spec": spec}
+    return {**api_service, "status": local_status(now)}
 
 
 class AutoRegistration:
@@ -91,8 +94,8 @@ class AutoRegistration:
             priority = _GROUPS.get(group)
             if priority is not None:
                 rank = _RANKS.get((group, version), _RANK)
-                made = service_of(group, version, managed=ON_START, priority=priority, rank=rank, now=now)
-                self._create(context, made)
+                api_service = service_of(group, version, managed=ON_START, priority=priority, rank=rank, now=now)
+                self._create(context, api_service)
         self.reload()
 
     def reload(self) -> None:
@@ -109,17 +112,21 @@ class AutoRegistration:
 
     def sync(self) -> None:
         """Follow the definitions."""
-        wanted = set(self._custom())
-        if wanted == self._have:
+        desired = set(self._custom())
+        if desired == self._have:
             return
         context = Context(clock=self._clock)
         now = context.timestamp()
-        for group, version in sorted(wanted - self._have):
+        for group, version in sorted(desired - self._have):
             numbers = {"priority": _CUSTOM_GROUP, "rank": _CUSTOM_RANK}
             self._create(context, service_of(group, version, managed=ALWAYS, now=now, **numbers))
-        for group, version in sorted(self._have - wanted):
-            self._drop(f"{version}.{group}")
-        self._have = wanted
+        for group, version in sorted(self._have - desired):
+            name = f"{version}.{group}"
+            key = self._services.key("", name)
+            with suppress(KeyNotFoundError):
+                if _managed(self._services.storage.get(key)) == ALWAYS:
+                    self._services.storage.delete(key)
+        self._have = desired
 
     def _create(self, context: Context, obj: JsonObject) -> None:
         meta = obj["metadata"]
@@ -127,12 +134,6 @@ class AutoRegistration:
         # Whoever was faster may have it served elsewhere.
         with suppress(KeyExistsError):
             self._services.storage.create(self._services.key("", meta["name"]), obj)
-
-    def _drop(self, name: str) -> None:
-        key = self._services.key("", name)
-        with suppress(KeyNotFoundError):
-            if _managed(self._services.storage.get(key)) == ALWAYS:
-                self._services.storage.delete(key)
 
 
 def _managed(obj: JsonObject) -> str:

@@ -1,4 +1,7 @@
-"""Objects that every cluster has from its first second on."""
+"""Bootstrap objects of every cluster.
+
+Upstream: pkg/controlplane (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -88,10 +91,10 @@ def ensure_policy(plane: Stores) -> None:
         store = plane.stores[f"{GROUP}/{resource}"]
         meta = obj["metadata"]
         owner = {**meta["managedFields"][0], "time": now}
-        made = {**meta, "uid": context.new_uid(), "creationTimestamp": now, "managedFields": [owner]}
+        metadata = {**meta, "uid": context.new_uid(), "creationTimestamp": now, "managedFields": [owner]}
         # What was changed stays as it is; what was taken away comes back with the next start.
         with suppress(KeyExistsError):
-            store.storage.create(store.key(meta.get("namespace", ""), meta["name"]), {**obj, "metadata": made})
+            store.storage.create(store.key(meta.get("namespace", ""), meta["name"]), {**obj, "metadata": metadata})
 
 
 _PRODUCER = "api-priority-and-fairness-config-producer-v1"
@@ -103,13 +106,13 @@ def ensure_flows(plane: Stores) -> None:
     now = context.timestamp()
     for resource, obj in bootstrap_flows():
         store = plane.stores[f"{FLOWS}/{resource}"]
-        made = owned(plane, f"{FLOWS}/{resource}", obj, _PRODUCER)
-        made["metadata"] |= {"uid": context.new_uid(), "creationTimestamp": now}
+        obj_owned = owned(plane, f"{FLOWS}/{resource}", obj, _PRODUCER)
+        obj_owned["metadata"] |= {"uid": context.new_uid(), "creationTimestamp": now}
         if resource == "flowschemas":
             level = obj["spec"]["priorityLevelConfiguration"]["name"]
-            made = with_condition(made, condition(level, now, exists=True)) or made
+            obj_owned = with_condition(obj_owned, condition(level, now, exists=True)) or obj_owned
         with suppress(KeyExistsError):
-            store.storage.create(store.key("", obj["metadata"]["name"]), made)
+            store.storage.create(store.key("", obj["metadata"]["name"]), obj_owned)
 
 
 _PORT = 6443
@@ -143,8 +146,8 @@ async def ensure_itself(plane: Stores) -> None:
         "spec": {"cidrs": [str(strategy.pool.range)]},
     }
     ready = {"type": "Ready", "status": "True", "lastTransitionTime": Context(clock=plane.clock).timestamp()}
-    said = {"reason": "", "message": "Kubernetes default Service CIDR is ready"}
-    cidr["status"] = {"conditions": [{**ready, **said}]}
+    reason_fields = {"reason": "", "message": "Kubernetes default Service CIDR is ready"}
+    cidr["status"] = {"conditions": [{**ready, **reason_fields}]}
     _put(plane, "networking.k8s.io/servicecidrs", cidr)
     await ensure(plane, "/services", service, namespace="default")
     # Loopback is no address for endpoints of anybody else.
@@ -186,21 +189,21 @@ def _put(plane: Stores, resource: str, obj: JsonObject, *, namespace: str = "") 
     meta = {"uid": context.new_uid(), "creationTimestamp": context.timestamp()}
     if namespace:
         meta["namespace"] = namespace
-    made = owned(plane, resource, obj)
-    made["metadata"] |= meta
+    stamped = owned(plane, resource, obj)
+    stamped["metadata"] |= meta
     with suppress(KeyExistsError):
-        store.storage.create(store.key(namespace, obj["metadata"]["name"]), made)
+        store.storage.create(store.key(namespace, obj["metadata"]["name"]), stamped)
 
 
 async def listens_at(plane: Stores, port: int) -> None:
     """Say in the service where the server really listens; what somebody has deleted stays away."""
 
     async def transform(current: JsonObject | None) -> JsonObject:
-        made: JsonObject = copy_tree(current or {})
-        for one in made["spec"].get("ports") or ():
+        updated: JsonObject = copy_tree(current or {})
+        for one in updated["spec"].get("ports") or ():
             if one.get("name") == "https":
                 one["targetPort"] = port
-        return made
+        return updated
 
     with suppress(NotFoundError):
         await plane.stores["/services"].update(Context(namespace="default", clock=plane.clock), "kubernetes", transform)
@@ -219,21 +222,21 @@ async def _moved(wanted: JsonObject, current: JsonObject | None) -> JsonObject:
 def trust_object(data: Mapping[str, str]) -> JsonObject:
     """What tells extension servers how this server's users prove who they are."""
     meta = {"name": TRUST, "namespace": SYSTEM}
-    made: JsonObject = {"kind": "ConfigMap", "apiVersion": "v1", "metadata": meta}
-    return {**made, "data": dict(data)} if data else made
+    config_map: JsonObject = {"kind": "ConfigMap", "apiVersion": "v1", "metadata": meta}
+    return {**config_map, "data": dict(data)} if data else config_map
 
 
 def trust_data(clients: bytes, proxies: bytes, names: Sequence[str], headers: HeaderNames) -> dict[str, str]:
     """Whose certificates clients and proxies have; nothing about those that are not believed."""
-    made = {"client-ca-file": clients.decode()} if clients else {}
+    data = {"client-ca-file": clients.decode()} if clients else {}
     if not proxies:
-        return made
+        return data
 
     def listed(words: Iterable[str]) -> str:
         return json.dumps([word.title() for word in words], separators=(",", ":"))
 
     return {
-        **made,
+        **data,
         "requestheader-allowed-names": json.dumps(list(names), separators=(",", ":")),
         "requestheader-client-ca-file": proxies.decode(),
         "requestheader-extra-headers-prefix": listed(headers.extra),
@@ -252,11 +255,11 @@ async def publish_trust(
     headers: HeaderNames = HeaderNames(),  # noqa: B008 - frozen
 ) -> None:
     """Say whose certificates clients and proxies have."""
-    wanted = trust_object(trust_data(clients, proxies, names, headers))
+    desired = trust_object(trust_data(clients, proxies, names, headers))
 
     async def transform(current: JsonObject | None) -> JsonObject:
-        made: JsonObject = copy_tree({**(current or wanted), "data": wanted.get("data", {})})
-        return made
+        updated: JsonObject = copy_tree({**(current or desired), "data": desired.get("data", {})})
+        return updated
 
     context = Context(namespace=SYSTEM, clock=plane.clock)
     await plane.stores["/configmaps"].update(context, TRUST, transform, force_create=True)
@@ -276,7 +279,7 @@ async def ensure(plane: Stores, resource: str, obj: JsonObject, *, namespace: st
         store.storage.get(store.key(namespace, obj["metadata"]["name"]))
         return
     try:
-        made = owned(plane, resource, obj)
-        await plane.stores[resource].create(Context(namespace=namespace, clock=plane.clock), "", made)
+        stamped = owned(plane, resource, obj)
+        await plane.stores[resource].create(Context(namespace=namespace, clock=plane.clock), "", stamped)
     except AlreadyExistsError:
         return

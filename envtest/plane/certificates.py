@@ -1,4 +1,4 @@
-"""A certificate authority for one server, its serving certificate, and client certificates."""
+"""A certificate authority, its serving certificate, and client certificates."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class Authority:
         """The authority kept in `directory` under `name`, a new one (kept there) otherwise."""
         if directory is not None and (directory / f"{name}.key").exists():
             return cls(KeyPair((directory / f"{name}.crt").read_bytes(), (directory / f"{name}.key").read_bytes()))
-        made = cls(_self_signed(f"envtest-{name}"))
+        authority = cls(_self_signed(f"envtest-{name}"))
         if directory is not None:
             directory.mkdir(parents=True, exist_ok=True)
-            made.pair.write(directory, name)
-        return made
+            authority.pair.write(directory, name)
+        return authority
 
     def serving(self, host: str) -> KeyPair:
         """For a server at `host`, also known as localhost and by the names of the Service ``kubernetes``."""
@@ -66,16 +66,16 @@ class Authority:
 
     def certify(self, request: bytes, usages: Sequence[str], seconds: int | None = None) -> bytes:
         """A certificate (PEM) for what a request (PEM) asks, of use for these `usages`, as the API names them."""
-        asked = x509.load_pem_x509_csr(request)
+        signing_request = x509.load_pem_x509_csr(request)
         valid = timedelta(days=365) if seconds is None else timedelta(seconds=seconds)
-        builder = _builder(asked.subject, self._cert.subject, asked.public_key(), valid=valid)
+        builder = _builder(signing_request.subject, self._cert.subject, signing_request.public_key(), valid=valid)
         extended = [_USAGES[u] for u in usages if u in _USAGES]
         if extended:
             builder = builder.add_extension(x509.ExtendedKeyUsage(extended), critical=False)
         builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         builder = builder.add_extension(issuer, critical=False)
-        for extension in asked.extensions:
+        for extension in signing_request.extensions:
             if isinstance(extension.value, x509.SubjectAlternativeName):
                 builder = builder.add_extension(extension.value, critical=extension.critical)
         return builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)

@@ -1,4 +1,7 @@
-"""Puts the server together: storage, built-in kinds, extensions, discovery, bootstrap objects."""
+"""Assemble the API server: storage, built-in kinds, extensions, discovery, bootstrap objects.
+
+Upstream: pkg/controlplane/instance.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from ipaddress import IPv4Network
 
 from envtest.admission import plugins
 from envtest.data.messages import write_protobuf
-from envtest.data.resources import Row, rows
+from envtest.data.resources import ServedResourceRow, rows
 from envtest.data.schemas import types
 from envtest.extensions.custom_resource import CustomModel
 from envtest.extensions.custom_resource_definition import DEFINITIONS, DefinitionStrategy
@@ -44,9 +47,9 @@ from envtest.groups.registry import catalogue
 from envtest.groups.resource.rest import CLAIMS, ClaimStore
 from envtest.groups.resource.rest import GROUP as DEVICES
 from envtest.plane import admission_policies
-from envtest.plane.admission_webhooks import Services, install
+from envtest.plane.admission_webhooks import ServiceResolver, install
 from envtest.plane.aggregation import aggregate, register
-from envtest.plane.authenticators import Access, Authenticators
+from envtest.plane.authenticators import AccessOptions, Authenticators
 from envtest.plane.bootstrap import SERVER, bootstrap
 from envtest.plane.event_expiry import EVENTS, EventExpiry
 from envtest.plane.flow_control import FlowControl
@@ -119,8 +122,8 @@ class CustomSchemas:
 
     def schema(self, name: str) -> JsonObject | None:
         """See `SchemaSource`."""
-        found = self._models.get(name)
-        return None if found is None else published(found[0].info, found[1].raw, found[1].selectable)
+        model = self._models.get(name)
+        return None if model is None else published(model[0].info, model[1].raw, model[1].selectable)
 
     def name_of(self, served: InstalledResource) -> str | None:
         """See `SchemaSource`."""
@@ -157,23 +160,23 @@ class ControlPlane:
         self,
         *,
         storage: Storage | None = None,
-        access: Access | None = None,
+        access: AccessOptions | None = None,
         service_range: IPv4Network = DEFAULT_RANGE,
-        choice: plugins.Choice = plugins.Choice(),  # noqa: B008 - frozen
+        choice: plugins.PluginSelection = plugins.PluginSelection(),  # noqa: B008 - frozen
         identity: Callable[[], ClientCertificate] | None = None,
         clock: Clock = LOOP_CLOCK,
     ) -> None:
         self.clock = clock
         self._service_range = service_range
         self.storage: Storage = storage or MemoryStorage()
-        self.access = Authenticators(access or Access(), self.storage, clock)
+        self.access = Authenticators(access or AccessOptions(), self.storage, clock)
         self.admission = Chain()
         self.typing = Typing(types())
         self.catalogue = catalogue({DEFINITIONS: DefinitionStrategy}, {DEFINITIONS: definition_defaults})
         self.stores: dict[str, GenericStore] = {}
         self.responders = Responders()
         self.components = ComponentStatuses()
-        self.webhook_client = WebhookClient(resolve=Services(self.stores))
+        self.webhook_client = WebhookClient(resolve=ServiceResolver(self.stores))
         late = _Late()
         self.core = ResourceServer(late, self.admission)
         self._install_all()
@@ -208,13 +211,13 @@ class ControlPlane:
         assert served is not None
         assert isinstance(store.strategy, DefinitionStrategy)
         client = self.webhook_client
-        made = ExtensionServer(store, served.model, NotFound(), self.admission, self.typing.decoders, client=client)
+        server = ExtensionServer(store, served.model, NotFound(), self.admission, self.typing.decoders, client=client)
         scale = self.core.find("apps", "v1", "deployments", "scale")
         assert scale is not None
         assert isinstance(scale.model, TypedModel)
-        made.use_scale(scale.model)
-        store.strategy.listener = made
-        return made
+        server.use_scale(scale.model)
+        store.strategy.listener = server
+        return server
 
     def _reserve(self) -> None:
         """What stored services have is not handed out again."""
@@ -271,25 +274,22 @@ class ControlPlane:
             if row.info.subresource:
                 self._install_subresource(row)
             elif "create" not in row.verbs or "list" not in row.verbs:
-                self._install_review(row)
-
-    def _install_review(self, row: Row) -> None:
-        """Resources that are only created: nothing of them is kept."""
-        authorizer = self.access.authorizer
-        resolver = authorizer if isinstance(authorizer, RuleResolver) else None
-        reviews: dict[str, object] = {
-            "componentstatuses": self.components,
-            "bindings": BindingStore(self.stores["/pods"]),
-            "selfsubjectreviews": SelfSubjectReviews(),
-            "tokenreviews": TokenReviews(self.access.bearer),
-            "subjectaccessreviews": AccessReviews(authorizer, subject=somebody),
-            "localsubjectaccessreviews": AccessReviews(authorizer, subject=somebody, local=True),
-            "selfsubjectaccessreviews": AccessReviews(authorizer, subject=oneself),
-            "selfsubjectrulesreviews": RulesReviews(resolver),
-        }
-        storage = reviews.get(row.info.resource)
-        if storage is not None:
-            self.core.install(InstalledResource(row.info, storage, self._model(row), row.verbs))
+                # Resources that are only created: nothing of them is kept.
+                authorizer = self.access.authorizer
+                resolver = authorizer if isinstance(authorizer, RuleResolver) else None
+                reviews: dict[str, object] = {
+                    "componentstatuses": self.components,
+                    "bindings": BindingStore(self.stores["/pods"]),
+                    "selfsubjectreviews": SelfSubjectReviews(),
+                    "tokenreviews": TokenReviews(self.access.bearer),
+                    "subjectaccessreviews": AccessReviews(authorizer, subject=somebody),
+                    "localsubjectaccessreviews": AccessReviews(authorizer, subject=somebody, local=True),
+                    "selfsubjectaccessreviews": AccessReviews(authorizer, subject=oneself),
+                    "selfsubjectrulesreviews": RulesReviews(resolver),
+                }
+                storage = reviews.get(row.info.resource)
+                if storage is not None:
+                    self.core.install(InstalledResource(row.info, storage, self._model(row), row.verbs))
 
     def fields_of(self, resource: str, obj: JsonObject) -> JsonObject:
         """What the writer of a new object owns of it."""
@@ -297,8 +297,8 @@ class ControlPlane:
         served = self.core.find(group, obj["apiVersion"].rpartition("/")[2], name)
         if served is None:
             return {}
-        made = field_manager(served).update(None, obj, manager="-", now="-")
-        owners = made["metadata"].get("managedFields") or [{"fieldsV1": {}}]
+        entry = field_manager(served).update(None, obj, manager="-", now="-")
+        owners = entry["metadata"].get("managedFields") or [{"fieldsV1": {}}]
         fields: JsonObject = owners[0]["fieldsV1"]
         return fields
 
@@ -314,16 +314,16 @@ class ControlPlane:
         except KeyNotFoundError:
             return None
 
-    def _model(self, row: Row, defaults: Defaults | None = None) -> TypedModel:
+    def _model(self, row: ServedResourceRow, defaults: Defaults | None = None) -> TypedModel:
         info = row.info
         name = types().name_of(info.kind_group or info.group, info.kind_version or info.version, info.kind)
         if name is None:
             raise LookupError(f"the tables have no type for {info.kind}")
-        made = _MODELS.get((info.group, info.version, info.kind), TypedModel)
+        model_class = _MODELS.get((info.group, info.version, info.kind), TypedModel)
         defaults = defaults or (None if row.info.kind_group else self.catalogue.defaults_of(row))
-        return made(self.typing, name, defaults=defaults, printer=self.catalogue.printer(row))
+        return model_class(self.typing, name, defaults=defaults, printer=self.catalogue.printer(row))
 
-    def _install_main(self, row: Row, *, has_status: bool) -> None:
+    def _install_main(self, row: ServedResourceRow, *, has_status: bool) -> None:
         strategy = self.catalogue.strategy(row, has_status=has_status)
         prefix = EVENTS if row.info.kind == "Event" else ""
         if row.info.group == RBAC:
@@ -346,7 +346,7 @@ class ControlPlane:
         versions = versions_of(self.typing, row.info.kind)
         self.core.install(InstalledResource(row.info, store, self._model(row), row.verbs, versions=versions))
 
-    def _install_subresource(self, row: Row) -> None:
+    def _install_subresource(self, row: ServedResourceRow) -> None:
         """Those that are built; discovery lists no others."""
         store = self.stores.get(f"{row.info.group}/{row.info.resource}")
         main = self.core.find(row.info.group, row.info.version, row.info.resource)
@@ -368,7 +368,9 @@ class ControlPlane:
             tokens = TokenRequests(store, self.access.key, self.access.find, self.access.names)
             self.core.install(InstalledResource(row.info, tokens, self._model(row, service_account_token.defaults)))
 
-    def _own_subresource(self, row: Row, store: GenericStore) -> ScaleStore | BindingStore | EvictionStore | None:
+    def _own_subresource(
+        self, row: ServedResourceRow, store: GenericStore
+    ) -> ScaleStore | BindingStore | EvictionStore | None:
         """Those with a kind of their own."""
         match row.info.subresource:
             case "scale":
@@ -381,9 +383,9 @@ class ControlPlane:
                 return None
 
     @staticmethod
-    def _part(row: Row, store: GenericStore, main: ResourceInfo) -> StatusStore | UpdateStore | None:
+    def _part(row: ServedResourceRow, store: GenericStore, main: ResourceInfo) -> StatusStore | UpdateStore | None:
         """Those that change one part of the object."""
-        whole = Row(main, ())
+        whole = ServedResourceRow(main, ())
         match row.info.subresource:
             case "status" if isinstance(store.strategy, SigningRequestStrategy):
                 return StatusStore(store, SignatureStrategy(store.strategy))
@@ -400,7 +402,7 @@ class ControlPlane:
             case _:
                 return None
 
-    def _remote(self, row: Row, store: GenericStore) -> LogStore | RunStore | ProxyStore | None:
+    def _remote(self, row: ServedResourceRow, store: GenericStore) -> LogStore | RunStore | ProxyStore | None:
         """Those behind which something runs elsewhere."""
         match row.info.subresource:
             case "log":

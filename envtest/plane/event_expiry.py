@@ -1,4 +1,4 @@
-"""Events are forgotten an hour after they were last written, as with kube-apiserver's ``--event-ttl``."""
+"""Delete Events an hour after their last write, the default of kube-apiserver's ``--event-ttl``."""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""API priority and fairness, as far as clients see it: which flow schema takes a request, and whether its level exists.
+"""API Priority and Fairness as clients see it: the FlowSchema and priority level of a request.
 
 Nothing is bounded here. Answers name the schema and its priority level in their headers, schemas have their condition.
+
+Upstream: k8s.io/apiserver/pkg/util/flowcontrol/apf_controller.go (v1.36)
 """
 
 from __future__ import annotations
@@ -8,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from cachetools import LRUCache
 
@@ -23,7 +25,7 @@ from opsdk.apiserver.endpoints.request_info import RequestInfo
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.storage.ports import KeyNotFoundError, Remove, Storage, StorageChange
 from opsdk.http.server.response import HttpResponse
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 SCHEMAS: Final = f"{GROUP}/flowschemas/"
 LEVELS: Final = f"{GROUP}/prioritylevelconfigurations/"
@@ -39,7 +41,7 @@ class Flow:
     uid: str
     level: str
     precedence: int
-    rules: Sequence[Mapping[str, Any]]
+    rules: Sequence[Mapping[str, JsonValue]]
 
     def takes(self, user: User, info: RequestInfo) -> bool:
         """Whether it is for such requests of such a user."""
@@ -51,7 +53,7 @@ class Flow:
 
 def flows_of(schemas: Iterable[JsonObject]) -> list[Flow]:
     """In the order in which they are asked."""
-    made = [
+    flows = [
         Flow(
             name=obj["metadata"]["name"],
             uid=obj["metadata"].get("uid", ""),
@@ -61,10 +63,10 @@ def flows_of(schemas: Iterable[JsonObject]) -> list[Flow]:
         )
         for obj in schemas
     ]
-    return sorted(made, key=lambda flow: (flow.precedence, flow.name))
+    return sorted(flows, key=lambda flow: (flow.precedence, flow.name))
 
 
-def _is(subject: Mapping[str, Any], user: User) -> bool:
+def _is(subject: Mapping[str, JsonValue], user: User) -> bool:
     match subject.get("kind"):
         case "User":
             return subject["user"]["name"] in ("*", user.name)
@@ -72,24 +74,28 @@ def _is(subject: Mapping[str, Any], user: User) -> bool:
             name = subject["group"]["name"]
             return name == "*" or name in user.groups
         case _:
-            wanted, found = subject["serviceAccount"], split_username(user.name)
-            return found is not None and found[0] == wanted["namespace"] and wanted["name"] in ("*", found[1])
+            account, actual = subject["serviceAccount"], split_username(user.name)
+            return actual is not None and actual[0] == account["namespace"] and account["name"] in ("*", actual[1])
 
 
-def _covers(rule: Mapping[str, Any], info: RequestInfo) -> bool:
+def _covers(rule: Mapping[str, JsonValue], info: RequestInfo) -> bool:
     if info.is_resource:
         return any(_resource(part, info) for part in rule.get("resourceRules") or ())
     return any(
-        _among(part["verbs"], info.verb) and any(_path(url, info.path) for url in part["nonResourceURLs"])
+        _among(part["verbs"], info.verb)
+        and any(
+            (url in ("*", info.path) or (url.endswith("/*") and info.path.startswith(url.removesuffix("*"))))
+            for url in part["nonResourceURLs"]
+        )
         for part in rule.get("nonResourceRules") or ()
     )
 
 
-def _resource(part: Mapping[str, Any], info: RequestInfo) -> bool:
-    named = f"{info.resource}/{info.subresource}" if info.subresource else info.resource
+def _resource(part: Mapping[str, JsonValue], info: RequestInfo) -> bool:
+    resource_name = f"{info.resource}/{info.subresource}" if info.subresource else info.resource
     if not (_among(part["verbs"], info.verb) and _among(part["apiGroups"], info.group)):
         return False
-    if not _among(part["resources"], named):
+    if not _among(part["resources"], resource_name):
         return False
     if info.namespace:
         return _among(part.get("namespaces") or (), info.namespace)
@@ -98,10 +104,6 @@ def _resource(part: Mapping[str, Any], info: RequestInfo) -> bool:
 
 def _among(words: Sequence[str], word: str) -> bool:
     return word in words or "*" in words
-
-
-def _path(pattern: str, path: str) -> bool:
-    return pattern in ("*", path) or (pattern.endswith("/*") and path.startswith(pattern.removesuffix("*")))
 
 
 def condition(level: str, now: str, *, exists: bool) -> JsonObject:
@@ -120,7 +122,7 @@ def with_condition(obj: JsonObject, wanted: JsonObject) -> JsonObject | None:
         return None
     if old is not None and old.get("status") == wanted["status"]:
         wanted = {**wanted, "lastTransitionTime": old.get("lastTransitionTime")}
-    kept = [c for c in conditions if c is not old]
+    remaining = [c for c in conditions if c is not old]
     keys = ("lastTransitionTime", "message", "reason", "status", "type")
     owned: JsonObject = {'k:{"type":"Dangling"}': {".": {}, **{f"f:{key}": {} for key in keys}}}
     owner = {
@@ -134,7 +136,7 @@ def with_condition(obj: JsonObject, wanted: JsonObject) -> JsonObject | None:
     }
     others = [entry for entry in obj["metadata"].get("managedFields") or () if entry.get("manager") != _MANAGER]
     meta = {**obj["metadata"], "managedFields": [owner, *others]}
-    return {**obj, "metadata": meta, "status": {**(obj.get("status") or {}), "conditions": [*kept, wanted]}}
+    return {**obj, "metadata": meta, "status": {**(obj.get("status") or {}), "conditions": [*remaining, wanted]}}
 
 
 async def _tell(wanted: JsonObject, current: JsonObject | None) -> JsonObject | Remove:
@@ -151,7 +153,7 @@ class FlowControl:
         self._clock = clock
         self._flows: list[Flow] | None = None
         self._levels: dict[str, str] = {}
-        self._known: LRUCache[Any, tuple[str, str]] = LRUCache(_REMEMBERED)
+        self._known: LRUCache[object, tuple[str, str]] = LRUCache(_REMEMBERED)
         self._tasks = TaskOwner("flow-control")
         self._settling = False
 
@@ -191,10 +193,10 @@ class FlowControl:
             self._read()
         where = (info.group, info.resource, info.subresource, info.namespace) if info.is_resource else info.path
         key = (user.name, tuple(user.groups), info.verb, where)
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = self._find(user, info)
-        return found
+        entry = self._known.get(key)
+        if entry is None:
+            entry = self._known[key] = self._find(user, info)
+        return entry
 
     def _read(self) -> None:
         self._flows = flows_of(obj for _, obj in self._storage.list(SCHEMAS).items)
@@ -205,8 +207,8 @@ class FlowControl:
     def _find(self, user: User, info: RequestInfo) -> tuple[str, str]:
         flows = [flow for flow in self._flows or () if flow.level in self._levels]
         # The last one takes what nobody wants.
-        found = next((flow for flow in flows if flow.takes(user, info)), flows[-1] if flows else None)
-        return ("", "") if found is None else (found.uid, self._levels[found.level])
+        matching = next((flow for flow in flows if flow.takes(user, info)), flows[-1] if flows else None)
+        return ("", "") if matching is None else (matching.uid, self._levels[matching.level])
 
     async def _settle(self) -> None:
         """Have every schema say whether its level exists."""
@@ -215,10 +217,10 @@ class FlowControl:
         now = Context(clock=self._clock).timestamp()
         for key, obj in self._storage.list(SCHEMAS).items:
             level = obj["spec"]["priorityLevelConfiguration"]["name"]
-            wanted = condition(level, now, exists=level in self._levels)
-            if with_condition(obj, wanted) is None:
+            desired = condition(level, now, exists=level in self._levels)
+            if with_condition(obj, desired) is None:
                 continue
             try:
-                await self._storage.guaranteed_update(key, partial(_tell, wanted))
+                await self._storage.guaranteed_update(key, partial(_tell, desired))
             except KeyNotFoundError:
                 continue  # it went meanwhile

@@ -1,4 +1,7 @@
-"""The checks that health paths of a real server tell of. Here all of it is done before the first request comes."""
+"""The health checks of ``/healthz``, ``/livez`` and ``/readyz``. All pass before the first request.
+
+Upstream: k8s.io/apiserver/pkg/server/healthz (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What is installed before a test begins: definitions of custom resources, and webhooks, as Go's envtest does it."""
+"""Install CRDs and webhook configurations before a test, as Go's envtest does.
+
+Upstream: sigs.k8s.io/controller-runtime/pkg/envtest
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import yaml
 
@@ -17,7 +20,7 @@ from envtest.plane.pki import CertificateAuthority
 from opsdk.apiserver.webhook_client.client import WebhookClient
 from opsdk.errors import ConfigError, NotFoundError
 from opsdk.http.asgi_types import App
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 CRD = "CustomResourceDefinition"
 _PATHS = {
@@ -69,8 +72,8 @@ class WebhookServing:
         service = config.get("service")
         if not service:
             return config
-        made: JsonObject = {"url": f"https://{self.authority}/{(service.get('path') or '').lstrip('/')}"}
-        return {**made, "caBundle": base64.b64encode(self.ca).decode()} if self.ca else made
+        redirected: JsonObject = {"url": f"https://{self.authority}/{(service.get('path') or '').lstrip('/')}"}
+        return {**redirected, "caBundle": base64.b64encode(self.ca).decode()} if self.ca else redirected
 
 
 # ------------------------------------------------------------------ reading
@@ -96,10 +99,10 @@ def _files(path: Path) -> Iterator[Path]:
 
 def _documents(file: Path) -> Iterator[JsonObject]:
     try:
-        found: list[Any] = list(yaml.safe_load_all(file.read_text()))
+        documents: list[JsonValue] = list(yaml.safe_load_all(file.read_text()))
     except (yaml.YAMLError, OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file}: cannot be read as YAML or JSON: {error}") from error
-    for document in found:
+    for document in documents:
         if isinstance(document, dict):
             items = document.get("items") if str(document.get("kind", "")).endswith("List") else None
             yield from (items or [document]) if isinstance(items, list) else [document]
@@ -107,7 +110,7 @@ def _documents(file: Path) -> Iterator[JsonObject]:
 
 # ------------------------------------------------------------------ installing
 class Sender(Protocol):
-    """Sends requests as an admin."""
+    """The protocol of a client that sends requests as admin."""
 
     async def send(self, method: str, path: str, body: JsonObject | None = None) -> JsonObject:
         """One request; the answer, or the `ApiError` that it stands for."""
@@ -115,7 +118,7 @@ class Sender(Protocol):
 
 
 class Installer:
-    """Writes what a test needs, as the admin."""
+    """Installs CRDs and webhook configurations as admin."""
 
     def __init__(self, api: Sender) -> None:
         self._api = api
@@ -124,26 +127,26 @@ class Installer:
         return f"<Installer by {self._api!r}>"
 
     async def put(self, obj: JsonObject) -> JsonObject:
-        """Create an object, or replace the one that is there."""
+        """Create an object, or replace the existing one."""
         kind, name = obj.get("kind", ""), (obj.get("metadata") or {}).get("name", "")
         path = _PATHS.get(kind)
         if path is None:
             raise ConfigError(f"{kind or 'an object without kind'}: only {', '.join(_PATHS)} can be installed")
         try:
-            found = await self._api.send("GET", f"{path}/{name}")
+            existing = await self._api.send("GET", f"{path}/{name}")
         except NotFoundError:
             return await self._api.send("POST", path, obj)
-        version = found["metadata"]["resourceVersion"]
+        version = existing["metadata"]["resourceVersion"]
         return await self._api.send(
             "PUT", f"{path}/{name}", {**obj, "metadata": {**obj["metadata"], "resourceVersion": version}}
         )
 
     async def definitions(self, objects: Sequence[JsonObject], serving: WebhookServing | None = None) -> None:
-        """Install definitions; each is served when this returns."""
+        """Install CRDs and wait until each is served."""
         for obj in objects:
-            wanted = {"apiVersion": "apiextensions.k8s.io/v1", "kind": CRD, **obj}
-            made = await self.put(wanted if serving is None else _converted_by(wanted, serving))
-            _check_established(await self._api.send("GET", f"{_PATHS[CRD]}/{made['metadata']['name']}"))
+            definition = {"apiVersion": "apiextensions.k8s.io/v1", "kind": CRD, **obj}
+            written = await self.put(definition if serving is None else _converted_by(definition, serving))
+            _check_established(await self._api.send("GET", f"{_PATHS[CRD]}/{written['metadata']['name']}"))
 
     async def webhooks(self, objects: Sequence[JsonObject], serving: WebhookServing) -> None:
         """Install webhook configurations."""
@@ -170,8 +173,8 @@ def _check_established(obj: JsonObject) -> None:
     conditions = (obj.get("status") or {}).get("conditions") or ()
     if any(c["type"] == "Established" and c["status"] == "True" for c in conditions):
         return
-    why = "; ".join(str(c.get("message", "")) for c in conditions if c["status"] != "True")
-    raise ConfigError(f"CustomResourceDefinition {obj['metadata']['name']} is not served: {why}")
+    reason = "; ".join(str(c.get("message", "")) for c in conditions if c["status"] != "True")
+    raise ConfigError(f"CustomResourceDefinition {obj['metadata']['name']} is not served: {reason}")
 
 
 def prepare(
@@ -179,9 +182,9 @@ def prepare(
 ) -> WebhookServing:
     """Where webhooks are served, with certificates where that is on a socket."""
     if options.app is not None:
-        made = WebhookServing(host=options.host, port=options.port or 443)
-        client.apps[made.authority] = options.app
-        return made
+        serving = WebhookServing(host=options.host, port=options.port or 443)
+        client.apps[serving.authority] = options.app
+        return serving
     directory = options.cert_dir or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="envtest-hooks-")))
     directory.mkdir(parents=True, exist_ok=True)
     authority().serving(options.host).write(directory, "tls")
@@ -191,6 +194,6 @@ def prepare(
 
 def _free_port(host: str) -> int:
     """A port that nobody listens on now."""
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as found:
-        found.bind((host, 0))
-        return int(found.getsockname()[1])
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as listener:
+        listener.bind((host, 0))
+        return int(listener.getsockname()[1])

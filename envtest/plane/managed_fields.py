@@ -1,4 +1,4 @@
-"""Who owns which fields of an object, for people. Pure."""
+"""Show the field managers of an object in readable form. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ def owners(obj: JsonObject) -> dict[str, list[str]]:
     >>> owners({"metadata": {"managedFields": [entry]}})
     {'op': ['spec.replicas']}
     """
-    found: dict[str, set[str]] = {}
+    owners_by_path: dict[str, set[str]] = {}
     for key, owner in decode_entries((obj.get("metadata") or {}).get("managedFields")).items():
-        found.setdefault(key.manager, set()).update(format_path(path).removeprefix(".") for path in owner.fields)
-    return {manager: sorted(paths) for manager, paths in sorted(found.items())}
+        owners_by_path.setdefault(key.manager, set()).update(
+            format_path(path).removeprefix(".") for path in owner.fields
+        )
+    return {manager: sorted(paths) for manager, paths in sorted(owners_by_path.items())}

@@ -1,4 +1,7 @@
-"""``/metrics``: what the server has answered and what it keeps, under kube-apiserver's names."""
+"""``/metrics``: request and storage metrics under kube-apiserver's names.
+
+Upstream: k8s.io/apiserver/pkg/endpoints/metrics/metrics.go (v1.36)
+"""
 
 from __future__ import annotations
 

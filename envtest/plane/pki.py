@@ -1,4 +1,4 @@
-"""Certificates, keys and names that somebody else made, for a server that has to fit in with them."""
+"""Certificates, keys and names that the caller supplies to a server."""
 
 from __future__ import annotations
 

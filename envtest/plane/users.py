@@ -1,4 +1,4 @@
-"""Users of an environment, and how clients become them."""
+"""Users of an environment, and their client configurations."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from opsdk.http.server.server import WebServer
 from opsdk.rest.config import Config
 
 
-class Host(Protocol):
-    """What is needed of an environment."""
+class UserHost(Protocol):
+    """The parts of an environment that users need."""
 
     @property
     def authority(self) -> CertificateAuthority:
-        """What signs certificates of clients."""
+        """The CA that signs client certificates."""
         ...
 
     def config_for(self, token: str) -> Config:
-        """How clients in this process reach it with a token."""
+        """Client configuration for this process with a token."""
         ...
 
 
 class AuthenticatedUser:
-    """Somebody whom a server knows.
+    """A user that the server can authenticate.
 
     Attributes:
         user: name, uid, groups.
         token: a bearer token of theirs.
     """
 
-    def __init__(self, env: Host, user: User, token: str) -> None:
+    def __init__(self, env: UserHost, user: User, token: str) -> None:
         self._env = env
         self.user = user
         self.token = token
@@ -42,11 +42,11 @@ class AuthenticatedUser:
 
     @property
     def config(self) -> Config:
-        """How clients in this process reach the server as this user."""
+        """Client configuration for this process as this user."""
         return self._env.config_for(self.token)
 
     def served(self, web: WebServer) -> Config:
-        """How clients reach a served environment as this user: by certificate, or by token without TLS."""
+        """Client configuration for a served environment: a client certificate, or a token without TLS."""
         if web.options.tls is None:
             return Config(host=web.url, token=self.token)
         authority = self._env.authority
@@ -54,7 +54,7 @@ class AuthenticatedUser:
         return Config(host=web.url, ca_data=authority.pair.cert, client_cert_data=pair.cert, client_key_data=pair.key)
 
     def kubeconfig(self, web: WebServer) -> str:
-        """The same as the text of a kubeconfig file, for kubectl and clients in other languages."""
+        """This user's configuration as a kubeconfig file, for kubectl and clients in other languages."""
         if web.options.tls is None:
             return user_kubeconfig(web.url, token=self.token)
         authority = self._env.authority

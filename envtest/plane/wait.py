@@ -1,4 +1,4 @@
-"""Waiting for what a cluster does: driven by writes and by the clock, so nothing sleeps longer than it must."""
+"""Wait for conditions. Writes and the clock trigger each check; there is no fixed poll interval."""
 
 from __future__ import annotations
 
@@ -68,15 +68,15 @@ class _Passed(Generic[T]):
 async def _ask(question: Question[T], check: Callable[[T], object] | None) -> _Passed[T] | Exception:
     try:
         answer = question()
-        found: T = await answer if inspect.isawaitable(answer) else answer
-        passed = found if check is None else check(found)
+        value: T = await answer if inspect.isawaitable(answer) else answer
+        passed = value if check is None else check(value)
         if inspect.isawaitable(passed):
             passed = await passed
     except (AssertionError, ApiError) as error:
         return error
     if passed is None or passed:
-        return _Passed(found)
-    return AssertionError(f"{_name(check or question)} gave {found!r}")
+        return _Passed(value)
+    return AssertionError(f"{_name(check or question)} gave {value!r}")
 
 
 def _name(function: object) -> str:
@@ -97,15 +97,15 @@ async def eventually(
     Raises:
         AssertionError: it did not within so many seconds; what was wrong last is told.
     """
-    end, asked = clock.now() + within, 0
+    end, attempts = clock.now() + within, 0
     with _Pace(clock, storage, every) as pace:
         while True:
-            asked += 1
+            attempts += 1
             outcome = await _ask(question, check)
             if isinstance(outcome, _Passed):
                 return outcome.answer
             if clock.now() >= end:
-                raise AssertionError(f"not within {within:g} s (asked {asked} times): {outcome}") from outcome
+                raise AssertionError(f"not within {within:g} s (asked {attempts} times): {outcome}") from outcome
             await pace.next(end)
 
 

@@ -1,10 +1,11 @@
-"""What changed between two states of an object, field by field. Pure."""
+"""The field changes between two states of an object. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+
+from opsdk.structured_merge.value import JsonValue
 
 _ABSENT = object()
 _BOOKKEEPING = frozenset({"metadata.managedFields", "metadata.resourceVersion", "metadata.generation"})
@@ -15,19 +16,19 @@ class Difference:
     """One field; None stands for absent, too."""
 
     path: str
-    old: Any
-    new: Any
+    old: JsonValue
+    new: JsonValue
 
     def __str__(self) -> str:
         return f"{self.path}: {_short(self.old)} -> {_short(self.new)}"
 
 
-def _short(value: Any) -> str:
+def _short(value: JsonValue) -> str:
     text = "absent" if value is None else repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def differences(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> Sequence[Difference]:
+def differences(before: Mapping[str, JsonValue] | None, after: Mapping[str, JsonValue] | None) -> Sequence[Difference]:
     """The fields that differ, in order, without what the server keeps for itself.
 
     >>> [str(d) for d in differences({"spec": {"a": 1, "b": 2}}, {"spec": {"a": 1, "c": [3]}})]
@@ -36,7 +37,7 @@ def differences(before: Mapping[str, Any] | None, after: Mapping[str, Any] | Non
     return [d for d in _walk(before or {}, after or {}, "") if d.path not in _BOOKKEEPING]
 
 
-def _walk(old: Any, new: Any, path: str) -> Iterator[Difference]:
+def _walk(old: JsonValue, new: JsonValue, path: str) -> Iterator[Difference]:
     if old is new:
         return
     if isinstance(old, Mapping) and isinstance(new, Mapping):
@@ -49,5 +50,5 @@ def _walk(old: Any, new: Any, path: str) -> Iterator[Difference]:
         yield Difference(path, None if old is _ABSENT else old, None if new is _ABSENT else new)
 
 
-def _trees(items: Sequence[Any]) -> bool:
+def _trees(items: Sequence[JsonValue]) -> bool:
     return all(isinstance(item, Mapping) for item in items)

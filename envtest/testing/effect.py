@@ -1,4 +1,4 @@
-"""What an effect is: what happens to a request that a fault hits. `envtest.testing.effects` has the effects."""
+"""The protocol of fault effects. `envtest.testing.effects` has the effects."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from opsdk.apiserver.endpoints.call import Call, Handler
 from opsdk.http.server.response import HttpResponse
 
 
-class Place(Protocol):
+class FaultScope(Protocol):
     """What an effect may know of the environment."""
 
     @property
@@ -26,6 +26,6 @@ class Place(Protocol):
 class Effect(Protocol):
     """What happens."""
 
-    async def apply(self, call: Call, handler: Handler, place: Place) -> HttpResponse:
+    async def apply(self, call: Call, handler: Handler, place: FaultScope) -> HttpResponse:
         """Answer, with or without the help of `handler`."""
         ...

@@ -1,4 +1,4 @@
-"""What can happen to a request: errors, delays, lost connections, watches that go wrong, stale lists.
+"""Fault effects: errors, delays, lost connections, broken watches, stale lists.
 
 Each is a value with one method, `envtest.testing.effect.Effect.apply`; new ones are written the same way.
 """
@@ -10,7 +10,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from urllib.parse import urlencode
 
-from envtest.testing.effect import Place
+from envtest.testing.effect import FaultScope
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.endpoints.call import Call, Handler
 from opsdk.apiserver.endpoints.status import status_of
@@ -33,7 +33,7 @@ _TEXTS = {
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """An error of the server; nothing else is done.
+    """Answer with an error, without executing the request.
 
     Attributes:
         code: the HTTP status.
@@ -46,7 +46,7 @@ class Fail:
     message: str = ""
     retry_after: int | None = None
 
-    async def apply(self, call: Call, handler: Handler, place: Place) -> HttpResponse:  # noqa: ARG002
+    async def apply(self, call: Call, handler: Handler, place: FaultScope) -> HttpResponse:  # noqa: ARG002
         """See `Effect`."""
         info = call.info
         details: dict[str, object] = {"name": info.name, "group": info.group, "kind": info.resource}
@@ -62,9 +62,9 @@ class Fail:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """A write is refused as if somebody else had been faster; give the rule `times` for a storm."""
+    """Reject a write with 409; set the rule's `times` for repeated conflicts."""
 
-    async def apply(self, call: Call, handler: Handler, place: Place) -> HttpResponse:
+    async def apply(self, call: Call, handler: Handler, place: FaultScope) -> HttpResponse:
         """See `Effect`."""
         info = call.info
         what = f"{info.resource}.{info.group}" if info.group else info.resource
@@ -74,12 +74,12 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """Seconds of the server's clock before the request is looked at, and at most `jitter` more."""
+    """Delay a request by seconds of the server's clock, plus at most `jitter` seconds."""
 
     seconds: float
     jitter: float = 0.0
 
-    async def apply(self, call: Call, handler: Handler, place: Place) -> HttpResponse:
+    async def apply(self, call: Call, handler: Handler, place: FaultScope) -> HttpResponse:
         """See `Effect`."""
         await call.clock.sleep(self.seconds + self.jitter * place.rng.random())
         return await handler(call)
@@ -87,11 +87,11 @@ class Delay:
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """The connection ends without an answer; with `after_commit`, when all is done: the answer is lost."""
+    """Close the connection without a response; with `after_commit`, after the write is stored."""
 
     after_commit: bool = False
 
-    async def apply(self, call: Call, handler: Handler, place: Place) -> HttpResponse:  # noqa: ARG002
+    async def apply(self, call: Call, handler: Handler, place: FaultScope) -> HttpResponse:  # noqa: ARG002
         """See `Effect`."""
         if self.after_commit:
             response = await handler(call)
@@ -104,11 +104,11 @@ class Reset:
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
-    """Half of the answer, then the connection ends; of a watch, `after` events and half of the next."""
+    """Close the connection after half of the response; for a watch, after `after` events and half of the next."""
 
     after: int = 0
 
-    async def apply(self, call: Call, handler: Handler, place: Place) -> HttpResponse:  # noqa: ARG002
+    async def apply(self, call: Call, handler: Handler, place: FaultScope) -> HttpResponse:  # noqa: ARG002
         """See `Effect`."""
         response = await handler(call)
         if not isinstance(response, StreamResponse):
@@ -117,13 +117,13 @@ class Truncate:
         return replace(response, chunks=self._cut(response.chunks))
 
     async def _cut(self, chunks: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-        seen = 0
+        count = 0
         async with aclosing(chunks):
             async for line in chunks:
-                if seen == self.after:
+                if count == self.after:
                     yield line[: len(line) // 2]
                     raise CutConnection
-                seen += 1
+                count += 1
                 yield line
 
 
@@ -153,12 +153,12 @@ async def _lines(chunks: Lines) -> Lines:
 
 @dataclass(frozen=True, slots=True)
 class DropWatch:
-    """A watch ends after so many lines; with `cut`, the connection does."""
+    """End a watch after a number of lines; with `cut`, close the connection."""
 
     after: int = 0
     cut: bool = False
 
-    async def apply(self, call: Call, handler: Handler, place: Place) -> HttpResponse:  # noqa: ARG002
+    async def apply(self, call: Call, handler: Handler, place: FaultScope) -> HttpResponse:  # noqa: ARG002
         """See `Effect`."""
         return await _watch(call, handler, self._change)
 
@@ -181,18 +181,18 @@ async def _first(lines: Lines, count: int) -> Lines:
 
 @dataclass(frozen=True, slots=True)
 class ExpireWatch:
-    """A watch is told 410 after so many lines, and ends."""
+    """End a watch with a 410 error event after a number of lines."""
 
     after: int = 0
 
-    async def apply(self, call: Call, handler: Handler, place: Place) -> HttpResponse:
+    async def apply(self, call: Call, handler: Handler, place: FaultScope) -> HttpResponse:
         """See `Effect`."""
-        asked = call.http.query.get("resourceVersion") or "0"
+        revision = call.http.query.get("resourceVersion") or "0"
 
         async def change(lines: Lines) -> Lines:
             async for line in _first(lines, self.after):
                 yield line
-            gone = CompactedError(int(asked) if asked.isdigit() else 0, place.revision)
+            gone = CompactedError(int(revision) if revision.isdigit() else 0, place.revision)
             yield encode_json({"type": "ERROR", "object": status_of(_gone(gone))}) + b"\n"
 
         return await _watch(call, handler, change)
@@ -200,11 +200,11 @@ class ExpireWatch:
 
 @dataclass(frozen=True, slots=True)
 class SlowWatch:
-    """Each line of a watch comes so many seconds late."""
+    """Delay each line of a watch by a number of seconds."""
 
     seconds: float
 
-    async def apply(self, call: Call, handler: Handler, place: Place) -> HttpResponse:  # noqa: ARG002
+    async def apply(self, call: Call, handler: Handler, place: FaultScope) -> HttpResponse:  # noqa: ARG002
         """See `Effect`."""
 
         async def change(lines: Lines) -> Lines:
@@ -218,9 +218,9 @@ class SlowWatch:
 
 @dataclass(frozen=True, slots=True)
 class DoubleBookmarks:
-    """Each bookmark comes twice."""
+    """Send each bookmark twice."""
 
-    async def apply(self, call: Call, handler: Handler, place: Place) -> HttpResponse:  # noqa: ARG002
+    async def apply(self, call: Call, handler: Handler, place: FaultScope) -> HttpResponse:  # noqa: ARG002
         """See `Effect`."""
         return await _watch(call, handler, self._change)
 
@@ -235,9 +235,9 @@ class DoubleBookmarks:
 
 @dataclass(frozen=True, slots=True)
 class LateBookmarks:
-    """Each bookmark comes after the event that follows it, with a resource version of before."""
+    """Send each bookmark after the event that follows it, with its older resource version."""
 
-    async def apply(self, call: Call, handler: Handler, place: Place) -> HttpResponse:  # noqa: ARG002
+    async def apply(self, call: Call, handler: Handler, place: FaultScope) -> HttpResponse:  # noqa: ARG002
         """See `Effect`."""
         return await _watch(call, handler, self._change)
 
@@ -268,15 +268,15 @@ class StaleList:
 
     behind: int = 10
 
-    async def apply(self, call: Call, handler: Handler, place: Place) -> HttpResponse:
+    async def apply(self, call: Call, handler: Handler, place: FaultScope) -> HttpResponse:
         """See `Effect`."""
         query = call.http.query
         if call.info.verb != "list" or query.get("resourceVersion") != "0":
             return await handler(call)
         fresh, old = call.http, max(place.revision - self.behind, 1)
-        kept = [(k, v) for k in ("labelSelector", "fieldSelector", "timeoutSeconds") for v in query.all(k)[:1]]
-        wanted = [*kept, ("resourceVersion", str(old)), ("resourceVersionMatch", "Exact")]
-        call.http = replace(fresh, query=Query(urlencode(wanted)))
+        preserved = [(k, v) for k in ("labelSelector", "fieldSelector", "timeoutSeconds") for v in query.all(k)[:1]]
+        parameters = [*preserved, ("resourceVersion", str(old)), ("resourceVersionMatch", "Exact")]
+        call.http = replace(fresh, query=Query(urlencode(parameters)))
         try:
             return await handler(call)
         except GoneError:

@@ -1,8 +1,8 @@
-"""Faults on demand: the server misbehaves towards the requests that rules mean, as real ones do now and then.
+"""Faults on demand: the server misbehaves for chosen requests, as a real server can.
 
-A rule is a `Match` (which requests), an effect (what happens to them), and when: always, the n-th time, so many times,
-or with a probability. Without rules no request pays for any of this. Requests of the simulated controllers are spared
-unless a rule names their user.
+A rule has a `RequestMatch` (which requests), an effect, and a time: always, the n-th request, a number of requests, or
+a probability. A server without rules has no overhead. Requests of the simulated controllers are unaffected unless a
+rule names their user.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _GROUPS = {"write": WRITES, "read": READS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Match:
-    """Which requests; what is empty may be anything.
+class RequestMatch:
+    """Selects requests; an empty field matches any value.
 
     Attributes:
         verb: ``get``, ``list``, ``watch``, ``create``, ``update``, ``patch``, ``delete``, ``deletecollection``;
@@ -53,7 +53,7 @@ class Match:
     user: str = ""
 
     def matches(self, info: RequestInfo, user: str) -> bool:
-        """Whether this request is meant."""
+        """Whether the rule selects this request."""
         resource = f"{info.resource}/{info.subresource}" if info.subresource else info.resource
         return (
             info.is_resource
@@ -67,7 +67,7 @@ class Match:
 
 
 @dataclass(slots=True, kw_only=True)
-class Rule:
+class FaultRule:
     """A fault that is waiting for its requests; a context manager that ends with it.
 
     Attributes:
@@ -78,17 +78,17 @@ class Rule:
         hits: how many of them were hit.
     """
 
-    match: Match
+    match: RequestMatch
     effect: Effect
     nth: int = 0
     times: int | None = None
     probability: float = 1.0
     seen: int = 0
     hits: int = 0
-    _remove: Callable[[Rule], None] | None = field(default=None, repr=False)
+    _remove: Callable[[FaultRule], None] | None = field(default=None, repr=False)
 
     def strikes(self, call: Call, rng: random.Random) -> bool:
-        """Count the request; whether it is hit."""
+        """Count the request, and return whether the fault applies to it."""
         if not self.match.matches(call.info, call.user.name):
             return False
         self.seen += 1
@@ -101,7 +101,7 @@ class Rule:
         return True
 
     def remove(self) -> None:
-        """End it; idempotent."""
+        """Remove the rule; idempotent."""
         if self._remove is not None:
             self._remove(self)
 
@@ -115,7 +115,7 @@ class Rule:
 
 
 class Faults:
-    """The rules of one environment, and what can be done to it at once.
+    """The fault rules of one environment.
 
     Attributes:
         rng: what rules with a probability ask; see `seed`.
@@ -126,18 +126,18 @@ class Faults:
         self._server = server
         self._storage = storage
         self._webs = webs
-        self._rules: list[Rule] = []
+        self._rules: list[FaultRule] = []
 
     def __repr__(self) -> str:
         return f"<Faults: {len(self._rules)} rules>"
 
     @property
-    def rules(self) -> list[Rule]:
-        """The present ones, in the order in which they strike."""
+    def rules(self) -> list[FaultRule]:
+        """The active rules, in the order in which they apply."""
         return list(self._rules)
 
     def seed(self, number: int) -> None:
-        """Begin the same row of chances again."""
+        """Restart the random sequence."""
         self.rng.seed(number)
 
     def add(
@@ -153,24 +153,24 @@ class Faults:
         nth: int = 0,
         times: int | None = None,
         probability: float = 1.0,
-    ) -> Rule:
-        """From now on; ``with env.faults.add(...):`` until the end of the block. See `Match` and `Rule`."""
+    ) -> FaultRule:
+        """Add a rule, or add it for a block with ``with env.faults.add(...):``. See `RequestMatch` and `FaultRule`."""
         if not 0.0 <= probability <= 1.0:
             raise ConfigError(f"a probability lies between 0 and 1, not {probability}")
-        match = Match(verb=verb, group=group, resource=resource, namespace=namespace, name=name, user=user)
-        rule = Rule(match=match, effect=effect, nth=nth, times=times, probability=probability, _remove=self._drop)
+        match = RequestMatch(verb=verb, group=group, resource=resource, namespace=namespace, name=name, user=user)
+        rule = FaultRule(match=match, effect=effect, nth=nth, times=times, probability=probability, _remove=self._drop)
         if not self._rules:
             self._server.add_filter(NamedFilter(_FILTER, self._filter))
         self._rules.append(rule)
         return rule
 
-    def _drop(self, rule: Rule) -> None:
+    def _drop(self, rule: FaultRule) -> None:
         self._rules = [r for r in self._rules if r is not rule]
         if not self._rules:
             self._server.remove_filter(_FILTER)
 
     def clear(self) -> None:
-        """End every rule."""
+        """Remove every rule."""
         for rule in self.rules:
             self._drop(rule)
 
@@ -186,17 +186,17 @@ class Faults:
         return self._storage.current_rv
 
     def compact(self) -> None:
-        """Forget all history: lists and watches that want some of it are refused with 410."""
+        """Compact the storage: lists and watches of older revisions fail with 410."""
         self._storage.compact(self._storage.current_rv)
 
     def expire_watches(self) -> None:
-        """Every open watch is told 410 and ends."""
+        """End every open watch with a 410 error event."""
         self._storage.compact(self._storage.current_rv)
         storage = self._memory()
         storage.fail_watches(lambda watch: CompactedError(watch.after, storage.current_rv))
 
     def drop_watches(self) -> None:
-        """Every open watch ends, as if its time were over."""
+        """End every open watch, as after its timeout."""
         self._storage.end_watches()
 
     async def restart(self, downtime: float = 0.0) -> None:

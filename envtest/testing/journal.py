@@ -1,4 +1,4 @@
-"""Who wrote what: a bounded record of every write, and the questions that tests ask of it.
+"""A bounded record of every write, with assertions about hot loops and conflicting writers.
 
 Nothing is recorded until somebody asks for the journal. The trees of the storage never change, so an entry holds them
 as they are; differences are computed when they are read.
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 from envtest.testing.differences import Difference, differences
 from opsdk.apiserver.endpoints.call import Call, Handler
@@ -19,7 +19,7 @@ from opsdk.apiserver.endpoints.filters import NamedFilter
 from opsdk.apiserver.server import Server
 from opsdk.apiserver.storage.ports import ChangeType, Storage, StorageChange
 from opsdk.http.server.response import HttpResponse
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _READS = frozenset({"get", "list", "watch"})
 _FILTER = "journal"
@@ -27,7 +27,7 @@ _FILTER = "journal"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Writer:
-    """Who wrote: a user, as a field manager, by a verb."""
+    """The source of a write: user, field manager and verb."""
 
     user: str
     manager: str = ""
@@ -65,7 +65,7 @@ class Ref:
 
     @classmethod
     def of(cls, key: str) -> Ref:
-        """By its key in the storage."""
+        """Parse a key of the storage."""
         group, resource, *rest = key.split("/")
         return cls("" if group == "core" else group, resource, rest[0] if len(rest) > 1 else "", rest[-1])
 
@@ -96,26 +96,26 @@ class Entry:
 
     @property
     def verb(self) -> str:
-        """``create``, ``update`` or ``delete``: what happened to the object, whatever the request was."""
+        """``create``, ``update`` or ``delete``: the effect on the object, not the request's verb."""
         if self.writer.verb == RESTORE.verb:
             return RESTORE.verb
         return "create" if self.before is None else "delete" if self.after is None else "update"
 
     @property
     def diff(self) -> Sequence[Difference]:
-        """What changed; the server's own bookkeeping left out."""
+        """The changed fields, without metadata that the server maintains."""
         return differences(self.before, self.after)
 
     def __str__(self) -> str:
-        shown = f"{self.revision}: {self.writer}: {self.verb} {self.ref}"
+        rendered = f"{self.revision}: {self.writer}: {self.verb} {self.ref}"
         if self.verb != "update":
-            return shown
-        return f"{shown}: {', '.join(map(str, self.diff[:5])) or 'no difference'}"
+            return rendered
+        return f"{rendered}: {', '.join(map(str, self.diff[:5])) or 'no difference'}"
 
 
 @dataclass(frozen=True, slots=True)
 class HotLoop:
-    """One writer kept writing one object though nobody else wrote anything."""
+    """One writer that repeatedly writes one object while no other writer changes anything."""
 
     writer: Writer
     ref: Ref
@@ -136,15 +136,15 @@ class HotLoop:
 
 @dataclass(frozen=True, slots=True)
 class Fight:
-    """Several writers keep taking one field from each other."""
+    """Writers that overwrite one field in turns."""
 
     ref: Ref
     path: str
-    moves: Sequence[tuple[int, Writer, Any]]
+    moves: Sequence[tuple[int, Writer, JsonValue]]
 
     def __str__(self) -> str:
-        shown = ", ".join(f"{writer} set {value!r} at {revision}" for revision, writer, value in self.moves[:6])
-        return f"{self.ref}: {self.path} goes back and forth: {shown}{', ...' if len(self.moves) > 6 else ''}"
+        moves = ", ".join(f"{writer} set {value!r} at {revision}" for revision, writer, value in self.moves[:6])
+        return f"{self.ref}: {self.path} goes back and forth: {moves}{', ...' if len(self.moves) > 6 else ''}"
 
 
 class Journal:
@@ -173,17 +173,17 @@ class Journal:
 
     # -------------------------------------------------------------- recording
     def start(self) -> None:
-        """Record from now on."""
+        """Start recording."""
         self._server.add_filter(NamedFilter(_FILTER, self._filter))
         self._storage.subscribe(self._record)
 
     def stop(self) -> None:
-        """Record no more; idempotent."""
+        """Stop recording; idempotent."""
         self._server.remove_filter(_FILTER)
         self._storage.unsubscribe(self._record)
 
     def clear(self) -> None:
-        """Forget everything up to now."""
+        """Forget all recorded writes."""
         self._entries.clear()
         self.idle.clear()
 
@@ -207,7 +207,7 @@ class Journal:
     # -------------------------------------------------------------- questions
     @property
     def last(self) -> int:
-        """The revision of the last recorded write; 0 where there is none."""
+        """The revision of the last recorded write; 0 if there is none."""
         return self._entries[-1].revision if self._entries else 0
 
     def select(
@@ -233,18 +233,23 @@ class Journal:
         return list(self._entries)[-new:] if new else []
 
     def hot_loops(self, *, at_least: int = 3, user: str = "") -> list[HotLoop]:
-        """Writers that changed one object so often in a row, its inputs unchanged: nobody else wrote meanwhile."""
-        found: list[HotLoop] = []
+        """Writers that changed one object at least this often in a row, with no other write in between."""
+        loops: list[HotLoop] = []
         for run in self._runs():
             by_ref: dict[Ref, list[Entry]] = defaultdict(list)
             for entry in run:
                 if entry.verb == "update":
                     by_ref[entry.ref].append(entry)
-            found += [HotLoop(run[0].writer, ref, es, 0) for ref, es in by_ref.items() if len(es) >= at_least]
+            loops += [HotLoop(run[0].writer, ref, es, 0) for ref, es in by_ref.items() if len(es) >= at_least]
         for (name, path), count in self.idle.items():
             if count >= at_least:
-                found.append(HotLoop(Writer(user=name), _ref_of_path(path), (), count))
-        return [loop for loop in found if not user or loop.writer.user == user]
+                parts = path.strip("/").split("/")
+                group, rest = ("", parts[2:]) if parts[0] == "api" else (parts[1], parts[3:])
+                namespace = ""
+                if rest[0] == "namespaces" and len(rest) > 2:
+                    namespace, rest = rest[1], rest[2:]
+                loops.append(HotLoop(Writer(user=name), Ref(group, rest[0], namespace, "/".join(rest[1:])), (), count))
+        return [loop for loop in loops if not user or loop.writer.user == user]
 
     def _runs(self) -> Iterator[list[Entry]]:
         """The writes, cut where the writer changes."""
@@ -258,22 +263,26 @@ class Journal:
             yield run
 
     def fights(self, *, at_least: int = 3) -> list[Fight]:
-        """Fields whose value two writers or more changed in turns, at least so often."""
-        moves: dict[tuple[Ref, str], list[tuple[int, Writer, Any]]] = defaultdict(list)
+        """Fields whose value several writers changed in turns, at least this often."""
+        moves: dict[tuple[Ref, str], list[tuple[int, Writer, JsonValue]]] = defaultdict(list)
         for entry in self._entries:
             if entry.verb == "update":
                 for change in entry.diff:
                     _move(moves[entry.ref, change.path], entry, change)
-        return [Fight(ref, path, found) for (ref, path), found in moves.items() if len(found) >= at_least]
+        return [
+            Fight(ref, path, moves_of_path)
+            for (ref, path), moves_of_path in moves.items()
+            if len(moves_of_path) >= at_least
+        ]
 
     def assert_calm(self, *, at_least: int = 3) -> None:
-        """Raise where somebody writes in a loop, or several write against each other."""
-        found = [*map(str, self.hot_loops(at_least=at_least)), *map(str, self.fights(at_least=at_least))]
-        if found:
-            raise AssertionError("\n".join(found))
+        """Raise AssertionError for a hot loop or a fight."""
+        problems = [*map(str, self.hot_loops(at_least=at_least)), *map(str, self.fights(at_least=at_least))]
+        if problems:
+            raise AssertionError("\n".join(problems))
 
 
-def _move(moves: list[tuple[int, Writer, Any]], entry: Entry, change: Difference) -> None:
+def _move(moves: list[tuple[int, Writer, JsonValue]], entry: Entry, change: Difference) -> None:
     """Only turns count: another writer than the last one, who wrote another value."""
     who = (entry.writer.user, entry.writer.manager)
     if moves and (moves[-1][1].user, moves[-1][1].manager) == who:
@@ -282,17 +291,8 @@ def _move(moves: list[tuple[int, Writer, Any]], entry: Entry, change: Difference
         moves.append((entry.revision, entry.writer, change.new))
 
 
-def _ref_of_path(path: str) -> Ref:
-    parts = path.strip("/").split("/")
-    group, rest = ("", parts[2:]) if parts[0] == "api" else (parts[1], parts[3:])
-    namespace = ""
-    if rest[0] == "namespaces" and len(rest) > 2:
-        namespace, rest = rest[1], rest[2:]
-    return Ref(group, rest[0], namespace, "/".join(rest[1:]))
-
-
 class Budget:
-    """Asserts, at the end of its block, how much was written in it: ``async with env.writes(max=2, user="operator")``.
+    """Asserts the number of writes in a block: ``async with env.writes(max=2, user="operator")``.
 
     Attributes:
         entries: the writes of the block, after it.
@@ -314,8 +314,8 @@ class Budget:
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         new = self._journal.since(self._from)
-        wanted = [e for e in new if self._user in ("", e.writer.user) and self._resource in ("", e.ref.resource)]
-        self.entries = [e for e in wanted if e.verb != RESTORE.verb]
+        entries = [e for e in new if self._user in ("", e.writer.user) and self._resource in ("", e.ref.resource)]
+        self.entries = [e for e in entries if e.verb != RESTORE.verb]
         if kind is None and len(self.entries) > self._most:
             lines = "".join(f"\n  {entry}" for entry in self.entries[:20])
             allowed = f"at most {self._most}" if self._most else "none"

@@ -1,10 +1,12 @@
-"""Questions and changes for `envtest.plane.wait.eventually`, in the manner of controller-runtime's komega.
+"""Getters and updates for `envtest.plane.wait.eventually`, after controller-runtime's komega.
 
 ::
 
     k = Komega(cluster.uncached)
     await env.eventually(k.get(Deployment, "default/web"), lambda d: d.status.ready_replicas == 3)
     await env.eventually(k.update(ConfigMap, "default/a", lambda cm: cm.data.update(x="1")))
+
+Upstream: sigs.k8s.io/controller-runtime/pkg/envtest/komega
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ class Komega:
         return get
 
     def list(self, kind: KindLike[T], *, namespace: str = "") -> Callable[[], Awaitable[ObjectList[T]]]:
-        """The objects of a namespace, or of all."""
+        """The objects of one namespace, or of all namespaces."""
 
         async def listed() -> ObjectList[T]:
             return await self._client.list(kind, namespace=namespace or self._namespace)
@@ -52,23 +54,23 @@ class Komega:
     def update(
         self, kind: KindLike[T], key: ObjectKey | str, change: Callable[[T], object]
     ) -> Callable[[], Awaitable[T]]:
-        """The object with `change` made to it, written."""
+        """Apply `change` to the object and update it."""
 
         async def update() -> T:
-            found = await self._client.get(kind, key, namespace=self._namespace)
-            change(found)
-            return await self._client.update(found)
+            obj = await self._client.get(kind, key, namespace=self._namespace)
+            change(obj)
+            return await self._client.update(obj)
 
         return update
 
     def update_status(
         self, kind: KindLike[T], key: ObjectKey | str, change: Callable[[T], object]
     ) -> Callable[[], Awaitable[T]]:
-        """The same for its status."""
+        """Apply `change` to the object and update its status."""
 
         async def update_status() -> T:
-            found = await self._client.get(kind, key, namespace=self._namespace)
-            change(found)
-            return await self._client.status().update(found)
+            obj = await self._client.get(kind, key, namespace=self._namespace)
+            change(obj)
+            return await self._client.status().update(obj)
 
         return update_status

@@ -1,4 +1,4 @@
-"""Fixtures for pytest: an API server for each test, with the time to start it spent once in a session.
+"""Pytest fixtures: an API server per test; the start-up cost is paid once per session.
 
 Comes with ``opsdk[envtest]`` by itself. Tests are ``async def``; whatever runs those (``-p opsdk.testing.plugin``,
 pytest-asyncio, anyio) runs these too. The server lives in the test's process, without ports and files, so that any
@@ -22,8 +22,6 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from typing import Any
 
 import pytest
-
-from opsdk.structured_merge.value import JsonObject
 
 _ENTERED = pytest.StashKey[list[AbstractAsyncContextManager[Any]]]()
 _TARGET = pytest.StashKey[Any]()
@@ -72,12 +70,12 @@ def _inside(function: Callable[..., Any], entered: Sequence[AbstractAsyncContext
 
 
 # ------------------------------------------------------------------ fixtures
-def _options(request: pytest.FixtureRequest) -> JsonObject:
-    found: JsonObject = {"controllers": request.config.getini("k8s_controllers")}
+def _options(request: pytest.FixtureRequest) -> dict[str, Any]:
+    options: dict[str, Any] = {"controllers": request.config.getini("k8s_controllers")}
     for mark in reversed(list(request.node.iter_markers("k8s"))):
-        found |= mark.kwargs
-    paths = [*request.config.getini("k8s_crd_paths"), *(found.get("crd_paths") or ())]
-    return {**found, "crd_paths": [str(path) for path in paths]}
+        options |= mark.kwargs
+    paths = [*request.config.getini("k8s_crd_paths"), *(options.get("crd_paths") or ())]
+    return {**options, "crd_paths": [str(path) for path in paths]}
 
 
 @pytest.fixture
@@ -91,34 +89,30 @@ def k8s_env(request: pytest.FixtureRequest) -> Any:
 
     options = _options(request)
     kind = clusters.wanted()
-    if kind is not clusters.Kind.EMBEDDED:
+    if kind is not clusters.TargetKind.EMBEDDED:
         # Other processes do not follow virtual time.
         request.node.add_marker("realtime")
-        return _templates(request).target(kind, _only_external(options, kind))
-    made = _templates(request).environment(options)
-    request.node.stash[_TARGET] = made
-    _enter(request, made)
-    return made
-
-
-def _only_external(options: JsonObject, kind: Any) -> JsonObject:
-    """The options that other clusters have too; anything else skips the test."""
-    allowed: JsonObject = {name: options[name] for name in ("crds", "crd_paths") if name in options}
-    for name, value in options.items():
-        if name not in allowed and value not in ("none", None, ()):
-            pytest.skip(f"k8s({name}=...) needs the embedded server; this run is on {kind.value}")
-    return allowed
+        # The options that other clusters have too; anything else skips the test.
+        allowed: dict[str, Any] = {name: options[name] for name in ("crds", "crd_paths") if name in options}
+        for name, value in options.items():
+            if name not in allowed and value not in ("none", None, ()):
+                pytest.skip(f"k8s({name}=...) needs the embedded server; this run is on {kind.value}")
+        return _templates(request).target(kind, allowed)
+    environment = _templates(request).environment(options)
+    request.node.stash[_TARGET] = environment
+    _enter(request, environment)
+    return environment
 
 
 def _templates(request: pytest.FixtureRequest) -> Any:
     stash = request.config.stash
-    found = stash.get(_TEMPLATES, None)
-    if found is None:
+    templates = stash.get(_TEMPLATES, None)
+    if templates is None:
         from envtest.testing.template import Templates  # noqa: PLC0415 - as above
 
-        found = stash[_TEMPLATES] = Templates()
-        request.config.add_cleanup(found.close)
-    return found
+        templates = stash[_TEMPLATES] = Templates()
+        request.config.add_cleanup(templates.close)
+    return templates
 
 
 @pytest.fixture
@@ -146,18 +140,15 @@ def k8s_client(k8s_cluster: Any) -> Any:
 @pytest.fixture
 def k8s_namespace(request: pytest.FixtureRequest, k8s_env: Any) -> str:
     """The name of a namespace that is there for this test alone."""
-    name = _namespace(request.node.name)
-    request.node.stash[_NAMESPACE] = name
-    _enter(request, _with_namespace(k8s_env, name))
-    return name
-
-
-def _namespace(test: str) -> str:
-    """A name for people and for the server."""
+    # A name for people and for the server.
+    test = request.node.name
     from uuid import uuid4  # noqa: PLC0415 - as above
 
     plain = re.sub(r"[^a-z0-9]+", "-", test.lower()).strip("-")
-    return f"{plain[:50].strip('-')}-{uuid4().hex[:8]}"
+    name = f"{plain[:50].strip('-')}-{uuid4().hex[:8]}"
+    request.node.stash[_NAMESPACE] = name
+    _enter(request, _with_namespace(k8s_env, name))
+    return name
 
 
 @asynccontextmanager
@@ -167,12 +158,12 @@ async def _with_namespace(env: Any, name: str) -> AsyncIterator[None]:
     from opsdk.cluster.cluster import Cluster  # noqa: PLC0415 - as above
 
     async with Cluster(env.config) as cluster:
-        made = await cluster.uncached.create(Namespace(metadata=ObjectMeta(name=name)))
+        namespace = await cluster.uncached.create(Namespace(metadata=ObjectMeta(name=name)))
         try:
             yield
         finally:
             if hasattr(type(env), "kind"):  # the embedded server goes as a whole
-                await cluster.uncached.delete(made, missing_ok=True)
+                await cluster.uncached.delete(namespace, missing_ok=True)
 
 
 @pytest.fixture

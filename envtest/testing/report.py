@@ -1,4 +1,4 @@
-"""What a failed test wants to know of its server, as text."""
+"""A text report of the server's state for a failed test."""
 
 from __future__ import annotations
 
@@ -17,22 +17,24 @@ _MOST = 20
 
 def requests(log: Iterable[AuditEvent], count: int) -> str:
     """The last `count` requests, one on a line."""
-    found = list(log)[-count:] if count > 0 else []
-    return "\n".join(f"{r.received:%H:%M:%S.%f} {r.code} {r.effective.name}: {r.verb} {r.uri}" for r in found) or "none"
+    entries = list(log)[-count:] if count > 0 else []
+    return (
+        "\n".join(f"{r.received:%H:%M:%S.%f} {r.code} {r.effective.name}: {r.verb} {r.uri}" for r in entries) or "none"
+    )
 
 
 def objects(storage: Storage, namespace: str) -> str:
     """The objects of a namespace as YAML, without what the server keeps for itself."""
     if not isinstance(storage, MemoryStorage):
         return "not known"
-    found = [
+    lines = [
         shown(value)
         for bucket, held in sorted(storage.snapshot().buckets.items())
         for key, value in sorted(held.objects.items())
         if key.startswith(f"{bucket}/{namespace}/") and value["metadata"].get("namespace") == namespace
     ]
-    text = "---\n".join(yaml.safe_dump(obj, sort_keys=False) for obj in found[:_MOST])
-    more = f"... and {len(found) - _MOST} more\n" if len(found) > _MOST else ""
+    text = "---\n".join(yaml.safe_dump(obj, sort_keys=False) for obj in lines[:_MOST])
+    more = f"... and {len(lines) - _MOST} more\n" if len(lines) > _MOST else ""
     return (text + more) or "none"
 
 

@@ -1,4 +1,4 @@
-"""Going back: all objects as they were, and whatever is derived from them; and other environments with the same."""
+"""Snapshots of all objects, their restoration, and forks of an environment."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _DERIVED = ("core/services/", "apiextensions.k8s.io/customresourcedefinitions/")
 
 
 def take(storage: Storage) -> Snapshot:
-    """Everything as it is now."""
+    """Take a snapshot of all objects."""
     return _able(storage).snapshot()
 
 
 def put_back(plane: ControlPlane, simulated: Simulation, snapshot: Snapshot, *, reset: bool) -> None:
-    """Everything as it was."""
+    """Restore a snapshot."""
     with written_by(RESTORE):
         changes = _able(plane.storage).restore(snapshot, reset=reset)
     if any(change.key.startswith(_DERIVED) for change in changes):

@@ -1,4 +1,4 @@
-"""Environments that were started once, to begin many tests from."""
+"""Environments that are started once and forked for each test."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from envtest.environment import Environment
-from envtest.external.clusters import Kind, Target, target
+from envtest.external.clusters import ClusterTarget, TargetKind, target
 from opsdk.apiserver.storage.memory import MemoryStorage
 from opsdk.apiserver.storage.snapshots import Snapshot
 from opsdk.errors import ConfigError
@@ -25,7 +25,7 @@ class Templates:
 
     def __init__(self) -> None:
         self._made: dict[bytes, Snapshot] = {}
-        self._targets: dict[bytes, Target] = {}
+        self._targets: dict[bytes, ClusterTarget] = {}
 
     def __repr__(self) -> str:
         return f"<Templates: {len(self._made)}>"
@@ -38,43 +38,48 @@ class Templates:
             rest["clock"] = ManualClock()
         if "service_range" in installed:
             rest["service_range"] = installed["service_range"]
-        env = Environment(storage=MemoryStorage.of(self._snapshot(installed)), **rest)
-        _add_faults(env, options)
+        key = _key(installed)
+        snapshot = self._made.get(key)
+        if snapshot is None:
+            # No test has begun yet, so there is no loop that this could run in.
+            with asyncio.Runner() as runner:
+                snapshot = self._made[key] = runner.run(_started(installed))
+        env = Environment(storage=MemoryStorage.of(snapshot), **rest)
+        if "seed" in options:
+            env.faults.seed(options["seed"])
+        for fault in options.get("faults") or ():
+            effect, match = fault if isinstance(fault, tuple) else (fault, {})
+            if not hasattr(effect, "apply"):
+                raise ConfigError(
+                    f"faults are effects, or pairs of an effect and a dict of what it means, not {effect!r}"
+                )
+            env.faults.add(effect, **match)
         return env
 
-    def target(self, kind: Kind, options: Mapping[str, Any]) -> Target:
+    def target(self, kind: TargetKind, options: Mapping[str, Any]) -> ClusterTarget:
         """Another cluster, started, with everything installed; the same one for all tests that ask alike."""
         key = _key(options)
-        found = self._targets.get(key)
-        if found is None:
-            found = target(kind, **options)
+        entry = self._targets.get(key)
+        if entry is None:
+            entry = target(kind, **options)
             with asyncio.Runner() as runner:
-                runner.run(_entered(found))
-            self._targets[key] = found
-        return found
+                runner.run(_entered(entry))
+            self._targets[key] = entry
+        return entry
 
     def close(self) -> None:
         """End what was started; idempotent."""
         while self._targets:
-            _, found = self._targets.popitem()
+            _, target = self._targets.popitem()
             with asyncio.Runner() as runner:
-                runner.run(found.aclose())
-
-    def _snapshot(self, installed: Mapping[str, Any]) -> Snapshot:
-        key = _key(installed)
-        found = self._made.get(key)
-        if found is None:
-            # No test has begun yet, so there is no loop that this could run in.
-            with asyncio.Runner() as runner:
-                found = self._made[key] = runner.run(_started(installed))
-        return found
+                runner.run(target.aclose())
 
 
 def _key(options: Mapping[str, Any]) -> bytes:
     return msgspec.json.encode(dict(options), order="deterministic", enc_hook=str)
 
 
-async def _entered(target: Target) -> None:
+async def _entered(target: ClusterTarget) -> None:
     try:
         await target.start()
     except BaseException:
@@ -86,13 +91,3 @@ async def _started(installed: Mapping[str, Any]) -> Snapshot:
     # Stamps of the time at which virtual time begins, too.
     async with Environment(**installed, clock=ManualClock()) as env:
         return env.snapshot()
-
-
-def _add_faults(env: Environment, options: Mapping[str, Any]) -> None:
-    if "seed" in options:
-        env.faults.seed(options["seed"])
-    for fault in options.get("faults") or ():
-        effect, match = fault if isinstance(fault, tuple) else (fault, {})
-        if not hasattr(effect, "apply"):
-            raise ConfigError(f"faults are effects, or pairs of an effect and a dict of what it means, not {effect!r}")
-        env.faults.add(effect, **match)

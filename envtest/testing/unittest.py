@@ -1,4 +1,4 @@
-"""A base class for `unittest`: every test has an environment of its own, begun from one that was started once."""
+"""A base class for `unittest`: each test has its own environment, forked from one that is started once."""
 
 from __future__ import annotations
 

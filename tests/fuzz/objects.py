@@ -9,7 +9,7 @@ from copy import deepcopy
 from functools import cache
 from typing import Any
 
-from envtest.data.resources import Row, rows
+from envtest.data.resources import ServedResourceRow, rows
 from envtest.data.schemas import types
 from envtest.environment import Environment
 from opsdk.structured_merge.value import JsonObject
@@ -32,7 +32,7 @@ CONNECTED = frozenset({"exec", "attach", "portforward", "proxy", "log"})
 
 
 @cache
-def targets() -> list[tuple[Row, str]]:
+def targets() -> list[tuple[ServedResourceRow, str]]:
     """What can be written, with the name of its type."""
     found = []
     for row in rows():

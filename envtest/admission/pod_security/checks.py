@@ -1,6 +1,8 @@
-"""The checks of the pod security standards. Pure.
+"""The checks of the Pod Security Standards. Pure.
 
 Each check says what of a pod breaks it; nothing where the pod is fine.
+
+Upstream: k8s.io/pod-security-admission/policy (v1.36)
 """
 
 from __future__ import annotations
@@ -8,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
-from envtest.admission.pod_security.levels import Demand
+from envtest.admission.pod_security.levels import LevelVersion
 from opsdk.apiserver.api_errors import quoted
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _ORDER: Final = ("initContainers", "containers", "ephemeralContainers")
 _CAPABILITIES: Final = frozenset(
@@ -67,18 +69,18 @@ class Pod:
         """The names of the containers that are bad."""
         return [str(c.get("name", "")) for c in self.containers if bad(c)]
 
-    def setters(self, *path: str, bad: Callable[[Any], bool]) -> tuple[list[str], list[Any]]:
+    def setters(self, *path: str, bad: Callable[[JsonValue], bool]) -> tuple[list[str], list[JsonValue]]:
         """Who sets a field of the security context to something bad, and to what; the pod itself comes first."""
         own = _get(self.spec, path)
         values = [own] if bad(own) else []
-        said = ["pod"] if values else []
-        found = self.named(lambda c: bad(_get(c, path)))
+        setters = ["pod"] if values else []
+        containers = self.named(lambda c: bad(_get(c, path)))
         values.extend(v for c in self.containers if bad(v := _get(c, path)))
-        return [*said, *([_many("container", found)] if found else [])], values
+        return [*setters, *([_many("container", containers)] if containers else [])], values
 
 
-def _get(owner: JsonObject, path: Iterable[str]) -> Any:
-    value: Any = owner.get("securityContext") or {}
+def _get(owner: JsonObject, path: Iterable[str]) -> JsonValue:
+    value: JsonValue = owner.get("securityContext") or {}
     for key in path:
         value = (value or {}).get(key)
     return value
@@ -89,11 +91,11 @@ def _many(word: str, names: Sequence[str]) -> str:
     return f"{_word(word, names)} {_listed(names)}"
 
 
-def _word(word: str, names: Sequence[Any]) -> str:
+def _word(word: str, names: Sequence[JsonValue]) -> str:
     return word if len(names) == 1 else f"{word}s"
 
 
-def _use(names: Sequence[Any]) -> str:
+def _use(names: Sequence[JsonValue]) -> str:
     return "uses" if len(names) == 1 else "use"
 
 
@@ -110,12 +112,12 @@ def _apparmor(pod: Pod) -> str:
     bad, values = pod.setters("appArmorProfile", "type", bad=lambda v: v is not None and v not in _PROFILES)
     if bad:
         return f"{' and '.join(bad)} must not set AppArmor profile type to {_listed(_distinct(values))}"
-    old = [f"{k}={quoted(v)}" for k, v in sorted(pod.annotations.items()) if k.startswith(_APPARMOR) and not _old(v)]
+    old = [
+        f"{k}={quoted(v)}"
+        for k, v in sorted(pod.annotations.items())
+        if k.startswith(_APPARMOR) and not (v in ("", "runtime/default") or v.startswith("localhost/"))
+    ]
     return f"{_word('annotation', old)} {', '.join(old)}" if old else ""
-
-
-def _old(value: str) -> bool:
-    return value in ("", "runtime/default") or value.startswith("localhost/")
 
 
 def _added(container: JsonObject) -> list[str]:
@@ -128,9 +130,9 @@ def _capabilities(pod: Pod) -> str:
 
 def _too_capable(pod: Pod, allowed: frozenset[str]) -> str:
     bad = pod.named(lambda c: not allowed.issuperset(_added(c)))
-    found = _distinct(name for c in pod.containers for name in _added(c) if name not in allowed)
+    capabilities = _distinct(name for c in pod.containers for name in _added(c) if name not in allowed)
     return (
-        f"{_many('container', bad)} must not include {_listed(found)} in securityContext.capabilities.add"
+        f"{_many('container', bad)} must not include {_listed(capabilities)} in securityContext.capabilities.add"
         if bad
         else ""
     )
@@ -141,8 +143,8 @@ def _namespaces(pod: Pod) -> str:
 
 
 def _host_paths(pod: Pod) -> str:
-    found = [v["name"] for v in pod.spec.get("volumes") or () if v.get("hostPath") is not None]
-    return _many("volume", found) if found else ""
+    volumes = [v["name"] for v in pod.spec.get("volumes") or () if v.get("hostPath") is not None]
+    return _many("volume", volumes) if volumes else ""
 
 
 def _ports(container: JsonObject) -> list[str]:
@@ -151,8 +153,8 @@ def _ports(container: JsonObject) -> list[str]:
 
 def _host_ports(pod: Pod) -> str:
     bad = pod.named(lambda c: bool(_ports(c)))
-    found = _distinct(port for c in pod.containers for port in _ports(c))
-    return f"{_many('container', bad)} {_use(bad)} {_word('hostPort', found)} {', '.join(found)}" if bad else ""
+    ports = _distinct(port for c in pod.containers for port in _ports(c))
+    return f"{_many('container', bad)} {_use(bad)} {_word('hostPort', ports)} {', '.join(ports)}" if bad else ""
 
 
 def _probed(container: JsonObject) -> Iterator[str]:
@@ -167,10 +169,10 @@ def _probed(container: JsonObject) -> Iterator[str]:
 
 def _probes(pod: Pod) -> str:
     bad = pod.named(lambda c: any(_probed(c)))
-    found = _distinct(host for c in pod.containers for host in _probed(c))
+    hosts = _distinct(host for c in pod.containers for host in _probed(c))
     if not bad:
         return ""
-    return f"{_many('container', bad)} {_use(bad)} {_word('probe or lifecycle host', found)} {_listed(found)}"
+    return f"{_many('container', bad)} {_use(bad)} {_word('probe or lifecycle host', hosts)} {_listed(hosts)}"
 
 
 def _privileged(pod: Pod) -> str:
@@ -180,8 +182,8 @@ def _privileged(pod: Pod) -> str:
 
 def _proc_mount(pod: Pod) -> str:
     bad = pod.named(lambda c: _get(c, ("procMount",)) not in (None, "Default"))
-    found = _distinct(v for c in pod.containers if (v := _get(c, ("procMount",))) not in (None, "Default"))
-    return f"{_many('container', bad)} must not set securityContext.procMount to {_listed(found)}" if bad else ""
+    types = _distinct(v for c in pod.containers if (v := _get(c, ("procMount",))) not in (None, "Default"))
+    return f"{_many('container', bad)} must not set securityContext.procMount to {_listed(types)}" if bad else ""
 
 
 def _selinux(pod: Pod) -> str:
@@ -189,9 +191,9 @@ def _selinux(pod: Pod) -> str:
     if pod.minor >= 31:
         allowed.add("container_engine_t")
 
-    def bad(options: Any) -> bool:
-        found = options or {}
-        return bool(found.get("type", "") not in allowed or found.get("user") or found.get("role"))
+    def bad(options: JsonValue) -> bool:
+        selinux = options or {}
+        return bool(selinux.get("type", "") not in allowed or selinux.get("user") or selinux.get("role"))
 
     setters, values = pod.setters("seLinuxOptions", bad=bad)
     types = _distinct(v["type"] for v in values if v.get("type", "") not in allowed)
@@ -203,7 +205,11 @@ def _selinux(pod: Pod) -> str:
 def _seccomp(pod: Pod) -> str:
     if pod.minor < 19:
         marked = (i for i in sorted(pod.annotations.items()) if i[0] == _SECCOMP[0] or i[0].startswith(_SECCOMP[1]))
-        old = [f"{key}={quoted(value)}" for key, value in marked if not _old_seccomp(value)]
+        old = [
+            f"{key}={quoted(value)}"
+            for key, value in marked
+            if not (value in ("runtime/default", "docker/default") or value.startswith("localhost/"))
+        ]
         return f"forbidden {_word('annotation', old)} {', '.join(old)}" if old else ""
     bad, values = pod.setters("seccompProfile", "type", bad=lambda v: v is not None and v not in _PROFILES)
     if not bad:
@@ -211,14 +217,10 @@ def _seccomp(pod: Pod) -> str:
     return f"{' and '.join(bad)} must not set securityContext.seccompProfile.type to {_listed(_distinct(values))}"
 
 
-def _old_seccomp(value: str) -> bool:
-    return value in ("runtime/default", "docker/default") or value.startswith("localhost/")
-
-
 def _sysctls(pod: Pod) -> str:
     allowed = {name for since, names in _SYSCTLS if pod.minor >= since for name in names}
-    found = (pod.spec.get("securityContext") or {}).get("sysctls") or ()
-    return ", ".join(s.get("name", "") for s in found if s.get("name", "") not in allowed)
+    sysctls = (pod.spec.get("securityContext") or {}).get("sysctls") or ()
+    return ", ".join(s.get("name", "") for s in sysctls if s.get("name", "") not in allowed)
 
 
 def _host_process(pod: Pod) -> str:
@@ -313,13 +315,13 @@ CHECKS: Final[Sequence[Check]] = (
 """In the order in which they are told."""
 
 
-def _applying(demand: Demand) -> Iterator[Check]:
+def _applying(demand: LevelVersion) -> Iterator[Check]:
     if demand.lenient:
         return
     strict = demand.level == "restricted"
-    found = [c for c in CHECKS if demand.minor >= c.since and (strict or not c.restricted)]
-    replaced = {c.replaces for c in found if c.replaces}
-    yield from (c for c in found if c.restricted or c.reason not in replaced)
+    checks = [c for c in CHECKS if demand.minor >= c.since and (strict or not c.restricted)]
+    replaced = {c.replaces for c in checks if c.replaces}
+    yield from (c for c in checks if c.restricted or c.reason not in replaced)
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,7 +335,7 @@ class Violation:
         return f"{self.reason} ({self.detail})"
 
 
-def violations(demand: Demand, meta: JsonObject, spec: JsonObject) -> list[Violation]:
+def violations(demand: LevelVersion, meta: JsonObject, spec: JsonObject) -> list[Violation]:
     """What of a pod a demand does not allow."""
     pod = Pod(meta, spec, demand.minor)
     return [Violation(c.reason, detail) for c in _applying(demand) if (detail := c.find(pod))]

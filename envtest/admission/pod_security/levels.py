@@ -1,4 +1,7 @@
-"""What a namespace demands of pods: levels and versions by its labels. Pure."""
+"""The Pod Security level and version that a namespace's labels select. Pure.
+
+Upstream: k8s.io/pod-security-admission/api/helpers.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ LATEST: Final = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class LevelVersion:
     """A level as it was in a minor version of Kubernetes."""
 
     level: str = "privileged"
@@ -44,9 +47,9 @@ class Demand:
 class Policy:
     """What is refused, recorded and warned about."""
 
-    enforce: Demand = Demand()
-    audit: Demand = Demand()
-    warn: Demand = Demand()
+    enforce: LevelVersion = LevelVersion()
+    audit: LevelVersion = LevelVersion()
+    warn: LevelVersion = LevelVersion()
 
     @property
     def lenient(self) -> bool:
@@ -60,17 +63,17 @@ def policy_of(labels: Mapping[str, str] | None) -> tuple[Policy, list[Cause]]:
     A level that nobody knows is the strictest one where it is enforced, else none; warnings follow what is
     enforced where nothing is said about them.
     """
-    found, wrong = labels or {}, list[Cause]()
-    demands = {mode: _demand(found, mode, wrong) for mode in _MODES}
+    values, wrong = labels or {}, list[Cause]()
+    demands = {mode: _demand(values, mode, wrong) for mode in _MODES}
     enforce, warn = demands["enforce"], demands["warn"]
-    given = found.get(f"{PREFIX}enforce") in LEVELS
-    if f"{PREFIX}warn" not in found and given and enforce.strictness > warn.strictness:
-        minor = warn.minor if f"{PREFIX}warn-version" in found else enforce.minor
-        demands["warn"] = Demand(enforce.level, minor)
+    enforced = values.get(f"{PREFIX}enforce") in LEVELS
+    if f"{PREFIX}warn" not in values and enforced and enforce.strictness > warn.strictness:
+        minor = warn.minor if f"{PREFIX}warn-version" in values else enforce.minor
+        demands["warn"] = LevelVersion(enforce.level, minor)
     return Policy(**demands), wrong
 
 
-def _demand(labels: Mapping[str, str], mode: str, wrong: list[Cause]) -> Demand:
+def _demand(labels: Mapping[str, str], mode: str, wrong: list[Cause]) -> LevelVersion:
     level, minor = "privileged", LATEST
     name = f"{PREFIX}{mode}"
     if name in labels:
@@ -81,11 +84,11 @@ def _demand(labels: Mapping[str, str], mode: str, wrong: list[Cause]) -> Demand:
             level = "restricted" if mode == "enforce" else "privileged"
     name = f"{name}-version"
     if name in labels:
-        given = labels[name]
-        match = _VERSION.fullmatch(given)
+        version = labels[name]
+        match = _VERSION.fullmatch(version)
         if match is not None:
             minor = int(match.group(1))
-        elif given != "latest":
+        elif version != "latest":
             text = 'must be "latest" or "v1.x"'
-            wrong.append(api_errors.invalid_value(f"metadata.labels[{name}]", given, text))
-    return Demand(level, minor)
+            wrong.append(api_errors.invalid_value(f"metadata.labels[{name}]", version, text))
+    return LevelVersion(level, minor)

@@ -1,16 +1,19 @@
-"""``PodSecurity``: pods are what their namespace allows; templates and labels are warned about."""
+"""``PodSecurity``: enforce, audit and warn according to the namespace's labels.
+
+Upstream: k8s.io/pod-security-admission/admission/admission.go (v1.36)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from envtest.admission.pod_security.checks import Violation, violations
-from envtest.admission.pod_security.levels import PREFIX, Demand, Policy, policy_of
+from envtest.admission.pod_security.levels import PREFIX, LevelVersion, policy_of
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.plugin import Plugin, writes
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _MOST_PODS: Final = 3000
 """How many pods are looked at when the labels of their namespace change."""
@@ -48,9 +51,19 @@ class PodSecurity(Plugin):
         if review.operation not in ("CREATE", "UPDATE") or review.obj is None:
             return
         if writes(review, "namespaces", "CREATE", "UPDATE"):
-            self._check_labels(review)
+            obj, old = review.obj or {}, review.old
+            name = obj["metadata"].get("name", "")
+            policy, wrong = policy_of(obj["metadata"].get("labels"))
+            before, wrong_before = policy_of(None if old is None else old["metadata"].get("labels"))
+            if wrong and (old is None or wrong != wrong_before):
+                raise api_errors.invalid("Namespace", "", name, wrong)
+            if old is None or not _stricter(policy.enforce, before.enforce):
+                return
+            for text in pod_warnings(name, policy.enforce, self._pods(name)):
+                review.warn(text)
         elif info.resource == "pods" and not info.group and info.subresource in ("", "ephemeralcontainers", "resize"):
-            if review.old is None or _significant(review.obj, review.old):
+            # Whether an update changes what could be judged.
+            if review.old is None or bool(_judged(review.obj) != _judged(review.old)):
                 self._check_pod(review, review.obj, enforce=True)
         else:
             path = _TEMPLATES.get(f"{info.group}/{info.path}" if info.group else info.path)
@@ -60,63 +73,49 @@ class PodSecurity(Plugin):
 
     # -------------------------------------------------------------- pods
     def _check_pod(self, review: Attributes, pod: JsonObject, *, enforce: bool) -> None:
-        policy = self._policy(review.namespace)
+        namespace_object = self._namespace(review.namespace)
+        policy = policy_of((namespace_object or {"metadata": {}})["metadata"].get("labels"))[0]
         if enforce:
             review.call.annotate(f"{PREFIX}enforce-policy", str(policy.enforce))
         if policy.lenient:
             return
         meta, spec = pod.get("metadata") or {}, pod.get("spec") or {}
-        found = violations(policy.audit, meta, spec)
-        if found:
-            review.call.annotate(f"{PREFIX}audit-violations", _would_violate(policy.audit, found))
-        found = violations(policy.enforce, meta, spec) if enforce else []
-        if found:
-            why = f'violates PodSecurity "{policy.enforce}": {", ".join(map(str, found))}'
-            raise api_errors.forbidden(review.served.info, review.name, why)
-        found = violations(policy.warn, meta, spec)
-        if found:
-            review.warn(_would_violate(policy.warn, found))
-
-    def _policy(self, namespace: str) -> Policy:
-        found = self._namespace(namespace)
-        return policy_of((found or {"metadata": {}})["metadata"].get("labels"))[0]
+        violated = violations(policy.audit, meta, spec)
+        if violated:
+            review.call.annotate(f"{PREFIX}audit-violations", _would_violate(policy.audit, violated))
+        violated = violations(policy.enforce, meta, spec) if enforce else []
+        if violated:
+            reason = f'violates PodSecurity "{policy.enforce}": {", ".join(map(str, violated))}'
+            raise api_errors.forbidden(review.served.info, review.name, reason)
+        violated = violations(policy.warn, meta, spec)
+        if violated:
+            review.warn(_would_violate(policy.warn, violated))
 
     # -------------------------------------------------------------- namespaces
-    def _check_labels(self, review: Attributes) -> None:
-        obj, old = review.obj or {}, review.old
-        name = obj["metadata"].get("name", "")
-        policy, wrong = policy_of(obj["metadata"].get("labels"))
-        before, wrong_before = policy_of(None if old is None else old["metadata"].get("labels"))
-        if wrong and (old is None or wrong != wrong_before):
-            raise api_errors.invalid("Namespace", "", name, wrong)
-        if old is None or not _stricter(policy.enforce, before.enforce):
-            return
-        for text in pod_warnings(name, policy.enforce, self._pods(name)):
-            review.warn(text)
 
 
-def _would_violate(demand: Demand, found: Sequence[Violation]) -> str:
+def _would_violate(demand: LevelVersion, found: Sequence[Violation]) -> str:
     return f'would violate PodSecurity "{demand}": {", ".join(map(str, found))}'
 
 
-def _stricter(new: Demand, old: Demand) -> bool:
+def _stricter(new: LevelVersion, old: LevelVersion) -> bool:
     """Whether pods that were fine may not be any more."""
     if new == old or new.lenient:
         return False
     return new.minor != old.minor or new.strictness > old.strictness
 
 
-def pod_warnings(namespace: str, demand: Demand, pods: Sequence[JsonObject]) -> Iterator[str]:
+def pod_warnings(namespace: str, demand: LevelVersion, pods: Sequence[JsonObject]) -> Iterator[str]:
     """Which pods would not be let in any more; those that break the same are told together."""
     chosen = prioritized(pods)
     broken: dict[str, list[str]] = {}
     for pod in chosen[:_MOST_PODS]:
-        found = violations(demand, pod["metadata"], pod.get("spec") or {})
-        if found:
-            broken.setdefault(", ".join(v.reason for v in found), []).append(pod["metadata"]["name"])
+        violated = violations(demand, pod["metadata"], pod.get("spec") or {})
+        if violated:
+            broken.setdefault(", ".join(v.reason for v in violated), []).append(pod["metadata"]["name"])
     if len(chosen) > _MOST_PODS:
-        seen = f"the first {_MOST_PODS} of {len(chosen)} existing pods"
-        yield f"new PodSecurity enforce level only checked against {seen}"
+        scope = f"the first {_MOST_PODS} of {len(chosen)} existing pods"
+        yield f"new PodSecurity enforce level only checked against {scope}"
     if broken:
         yield f'existing pods in namespace "{namespace}" violate the new PodSecurity enforce level "{demand}"'
     yield from sorted(f"{names[0]}{_others(len(names) - 1)}: {text}" for text, names in broken.items())
@@ -128,22 +127,17 @@ def _others(count: int) -> str:
 
 def prioritized(pods: Sequence[JsonObject]) -> list[JsonObject]:
     """One pod of each controller first."""
-    seen: set[str] = set()
+    messages: set[str] = set()
     first, later = list[JsonObject](), list[JsonObject]()
     for pod in pods:
         owner = next((o["uid"] for o in pod["metadata"].get("ownerReferences") or () if o.get("controller")), None)
-        (later if owner in seen else first).append(pod)
+        (later if owner in messages else first).append(pod)
         if owner is not None:
-            seen.add(owner)
+            messages.add(owner)
     return [*first, *later]
 
 
-def _significant(pod: JsonObject, old: JsonObject) -> bool:
-    """Whether an update changes what could be judged."""
-    return bool(_judged(pod) != _judged(old))
-
-
-def _judged(pod: JsonObject) -> Any:
+def _judged(pod: JsonObject) -> JsonValue:
     spec = pod.get("spec") or {}
     annotations = (pod.get("metadata") or {}).get("annotations") or {}
     images = [[(c.get("name"), c.get("image")) for c in spec.get(key) or ()] for key in _CONTAINERS]
@@ -151,7 +145,7 @@ def _judged(pod: JsonObject) -> Any:
 
 
 def _at(obj: JsonObject, path: Sequence[str]) -> JsonObject | None:
-    found: Any = obj
+    value: JsonValue = obj
     for key in path:
-        found = (found or {}).get(key)
-    return found if isinstance(found, dict) else None
+        value = (value or {}).get(key)
+    return value if isinstance(value, dict) else None

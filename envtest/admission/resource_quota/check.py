@@ -1,4 +1,7 @@
-"""Whether an object fits into the quotas of its namespace. Pure."""
+"""Check whether an object fits into the quotas of its namespace. Pure.
+
+Upstream: k8s.io/apiserver/pkg/admission/plugin/resourcequota/controller.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ class QuotaError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class QuotaRequest:
     """A request to be measured; `old` is the object before an update."""
 
     evaluator: Evaluator
@@ -26,17 +29,25 @@ class Asked:
     now: datetime
 
 
-def fit(quotas: Sequence[JsonObject], asked: Asked) -> list[tuple[JsonObject, Amounts]]:
+def fit(quotas: Sequence[JsonObject], asked: QuotaRequest) -> list[tuple[JsonObject, Amounts]]:
     """The quotas whose usage changes, with what is used then; `QuotaError` where one of them is exceeded."""
     interesting = [quota for quota in quotas if _interesting(quota, asked)]
-    more = _more(asked)
+    # What the object counts for, on updates only what it did not before.
+    usage = asked.evaluator.usage(asked.obj, asked.now)
+    negative = sorted(name for name, amount in usage.items() if amount < ZERO)
+    if negative:
+        raise QuotaError(f"quota usage is negative for resource(s): {','.join(negative)}")
+    if asked.old is not None:
+        before = asked.evaluator.usage(asked.old, asked.now)
+        usage = {name: amount - before.get(name, ZERO) for name, amount in usage.items()}
+    more = {name: amount for name, amount in usage.items() if amount > ZERO}
     if not more:
         return []
-    found = [(quota, _charged(quota, more)) for quota in interesting]
-    return [(quota, used) for quota, used in found if used != _of(quota, "used")]
+    charges = [(quota, _charged(quota, more)) for quota in interesting]
+    return [(quota, used) for quota, used in charges if used != _of(quota, "used")]
 
 
-def _interesting(quota: JsonObject, asked: Asked) -> bool:
+def _interesting(quota: JsonObject, asked: QuotaRequest) -> bool:
     """Whether a quota is about the object; it must know what is used, and the object what it needs."""
     hard, name = _of(quota, "hard"), quota["metadata"]["name"]
     if not asked.evaluator.matches(quota, hard, asked.obj):
@@ -50,18 +61,6 @@ def _interesting(quota: JsonObject, asked: Asked) -> bool:
     return True
 
 
-def _more(asked: Asked) -> Amounts:
-    """What the object counts for, on updates only what it did not before."""
-    usage = asked.evaluator.usage(asked.obj, asked.now)
-    negative = sorted(name for name, amount in usage.items() if amount < ZERO)
-    if negative:
-        raise QuotaError(f"quota usage is negative for resource(s): {','.join(negative)}")
-    if asked.old is not None:
-        before = asked.evaluator.usage(asked.old, asked.now)
-        usage = {name: amount - before.get(name, ZERO) for name, amount in usage.items()}
-    return {name: amount for name, amount in usage.items() if amount > ZERO}
-
-
 def _charged(quota: JsonObject, more: Amounts) -> Amounts:
     hard, used = _of(quota, "hard"), _of(quota, "used")
     requested = {name: amount for name, amount in more.items() if name in hard}
@@ -69,8 +68,8 @@ def _charged(quota: JsonObject, more: Amounts) -> Amounts:
     exceeded = sorted(name for name in requested if after[name] > hard[name])
     if exceeded:
         parts = (("requested", requested), ("used", used), ("limited", hard))
-        told = ", ".join(f"{word}: {_listed(amounts, exceeded)}" for word, amounts in parts)
-        raise QuotaError(f"exceeded quota: {quota['metadata']['name']}, {told}")
+        description = ", ".join(f"{word}: {_listed(amounts, exceeded)}" for word, amounts in parts)
+        raise QuotaError(f"exceeded quota: {quota['metadata']['name']}, {description}")
     return after
 
 
@@ -91,10 +90,10 @@ def recount(quota: JsonObject, objects: Iterable[tuple[Evaluator, Iterable[JsonO
     """What is used of each resource that the quota limits."""
     hard = read((quota.get("spec") or {}).get("hard"))
     total: Amounts = dict.fromkeys(hard, ZERO)
-    for evaluator, found in objects:
+    for evaluator, counted in objects:
         if not evaluator.matching(hard):
             continue
-        for obj in found:
+        for obj in counted:
             if evaluator.matches(quota, hard, obj):
                 usage = evaluator.usage(obj, now)
                 total = add(total, {name: amount for name, amount in usage.items() if name in hard})

@@ -1,18 +1,21 @@
 # ruff: noqa: ARG002 - each evaluator takes what all of them are given, whether it needs it or not
-"""What an object counts for. Pure: one evaluator for each resource that is measured in a way of its own."""
+"""Quota evaluators: the usage that an object counts for. Pure.
+
+Upstream: pkg/quota/v1/evaluator/core (v1.36)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
 from envtest.admission.pod_resources import ZERO, Amounts, of_pod, read, with_overhead
 from envtest.admission.storage import class_of
 from envtest.groups.core.qos import qos_class
 from envtest.groups.core.resource_names import COMPUTE, extended, native
 from opsdk.apimachinery.quantity import Quantity
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _ONE: Final = Quantity("1")
 _HUGE: Final = "hugepages-"
@@ -104,7 +107,13 @@ class PodEvaluator(Evaluator):
 
     def matching(self, names: Iterable[str]) -> frozenset[str]:
         """Also huge pages and what somebody else named."""
-        return frozenset(name for name in names if name in self.names or _huge(name) or _foreign(name))
+        return frozenset(
+            name
+            for name in names
+            if name in self.names
+            or name.startswith((_HUGE, f"requests.{_HUGE}"))
+            or (not native(name) and name.startswith("requests."))
+        )
 
     def in_scope(self, requirement: JsonObject, obj: JsonObject) -> bool:
         """See `Evaluator`."""
@@ -122,7 +131,10 @@ class PodEvaluator(Evaluator):
             case "PriorityClass":
                 return _selected(requirement, spec.get("priorityClassName") or "")
             case "CrossNamespacePodAffinity":
-                return any(_looks_elsewhere(term) for term in _terms(spec.get("affinity") or {}))
+                return any(
+                    (bool(term.get("namespaces")) or term.get("namespaceSelector") is not None)
+                    for term in _terms(spec.get("affinity") or {})
+                )
             case _:
                 return False
 
@@ -138,24 +150,18 @@ class PodEvaluator(Evaluator):
     def missing(self, names: frozenset[str], obj: JsonObject) -> str:
         """Each container says what it needs of each measured resource."""
         spec: JsonObject = obj.get("spec") or {}
-        wanted = sorted(n for n in names if n.removeprefix("requests.").removeprefix("limits.") in ("cpu", "memory"))
+        required = sorted(n for n in names if n.removeprefix("requests.").removeprefix("limits.") in ("cpu", "memory"))
         whole = _named(spec)
         silent: dict[str, set[str]] = {}
         for key in ("containers", "initContainers"):
             for container in spec.get(key) or ():
-                for name in wanted:
+                for name in required:
                     if name not in _named(container) and name not in whole:
                         silent.setdefault(name, set()).add(str(container.get("name", "")))
-        told = "; ".join(f"{name} for: {','.join(sorted(found))}" for name, found in sorted(silent.items()))
-        return f"must specify {told}" if told else ""
-
-
-def _huge(name: str) -> bool:
-    return name.startswith((_HUGE, f"requests.{_HUGE}"))
-
-
-def _foreign(name: str) -> bool:
-    return not native(name) and name.startswith("requests.")
+        description = "; ".join(
+            f"{name} for: {','.join(sorted(containers))}" for name, containers in sorted(silent.items())
+        )
+        return f"must specify {description}" if description else ""
 
 
 def _named(owner: JsonObject) -> frozenset[str]:
@@ -164,13 +170,13 @@ def _named(owner: JsonObject) -> frozenset[str]:
 
 
 def _compute(requests: Amounts, limits: Amounts) -> Amounts:
-    found: Amounts = {"pods": _ONE}
+    usage: Amounts = {"pods": _ONE}
     for name, amount in requests.items():
         if name in COMPUTE or name.startswith(_HUGE):
-            found[name] = found[f"requests.{name}"] = amount
+            usage[name] = usage[f"requests.{name}"] = amount
         elif extended(name):
-            found[f"requests.{name}"] = amount
-    return {**found, **{f"limits.{name}": amount for name, amount in limits.items() if name in COMPUTE}}
+            usage[f"requests.{name}"] = amount
+    return {**usage, **{f"limits.{name}": amount for name, amount in limits.items() if name in COMPUTE}}
 
 
 def _ended(pod: JsonObject, now: datetime) -> bool:
@@ -185,30 +191,26 @@ def _ended(pod: JsonObject, now: datetime) -> bool:
 
 def _selected(requirement: JsonObject, *values: str) -> bool:
     """Whether one of the values, where there are any, is as a requirement wants it."""
-    wanted, given = requirement.get("values") or (), [value for value in values if value]
+    expected, actual = requirement.get("values") or (), [value for value in values if value]
     match requirement.get("operator"):
         case "Exists":
-            return bool(given)
+            return bool(actual)
         case "DoesNotExist":
-            return not given
+            return not actual
         case "In":
-            return any(value in wanted for value in given)
+            return any(value in expected for value in actual)
         case "NotIn":
-            return not given or any(value not in wanted for value in given)
+            return not actual or any(value not in expected for value in actual)
         case _:
             return False
 
 
 def _terms(affinity: JsonObject) -> Iterator[JsonObject]:
     for kind in ("podAffinity", "podAntiAffinity"):
-        found = affinity.get(kind) or {}
-        yield from found.get("requiredDuringSchedulingIgnoredDuringExecution") or ()
-        for weighted in found.get("preferredDuringSchedulingIgnoredDuringExecution") or ():
+        terms = affinity.get(kind) or {}
+        yield from terms.get("requiredDuringSchedulingIgnoredDuringExecution") or ()
+        for weighted in terms.get("preferredDuringSchedulingIgnoredDuringExecution") or ():
             yield weighted.get("podAffinityTerm") or {}
-
-
-def _looks_elsewhere(term: JsonObject) -> bool:
-    return bool(term.get("namespaces")) or term.get("namespaceSelector") is not None
 
 
 # ------------------------------------------------------------------ services and claims
@@ -263,23 +265,23 @@ class ClaimEvaluator(Evaluator):
 
     def usage(self, obj: JsonObject, now: datetime) -> Amounts:
         """See `Evaluator`."""
-        found: Amounts = {"count/persistentvolumeclaims": _ONE, "persistentvolumeclaims": _ONE}
+        usage: Amounts = {"count/persistentvolumeclaims": _ONE, "persistentvolumeclaims": _ONE}
         name, size = class_of(obj), _size(obj)
         if size is not None:
-            found["requests.storage"] = size
+            usage["requests.storage"] = size
         if name:
-            found[f"{name}{_BY_CLASS[1]}"] = _ONE
+            usage[f"{name}{_BY_CLASS[1]}"] = _ONE
             if size is not None:
-                found[f"{name}{_BY_CLASS[0]}"] = size
-        return found
+                usage[f"{name}{_BY_CLASS[0]}"] = size
+        return usage
 
 
 def _size(claim: JsonObject) -> Quantity | None:
     """The higher one of what is asked for and what was given, in whole bytes."""
-    asked: Any = ((claim.get("spec") or {}).get("resources") or {}).get("requests") or {}
-    given: Any = (claim.get("status") or {}).get("allocatedResources") or {}
-    found = [Quantity(part["storage"]) for part in (asked, given) if "storage" in part]
-    size = max(found, default=None)
+    requests: JsonValue = ((claim.get("spec") or {}).get("resources") or {}).get("requests") or {}
+    allocated: JsonValue = (claim.get("status") or {}).get("allocatedResources") or {}
+    sizes = [Quantity(part["storage"]) for part in (requests, allocated) if "storage" in part]
+    size = max(sizes, default=None)
     return size if size is None or size.whole else Quantity(int(size))
 
 

@@ -1,11 +1,14 @@
-"""``ResourceQuota``: the last word on a write; what it needs is booked before it is stored."""
+"""``ResourceQuota``: the last admission plugin; it books quota usage before an object is stored.
+
+Upstream: k8s.io/apiserver/pkg/admission/plugin/resourcequota/admission.go (v1.36)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from envtest.admission.pod_resources import Amounts
-from envtest.admission.resource_quota.check import Asked, QuotaError, fit, written
+from envtest.admission.resource_quota.check import QuotaError, QuotaRequest, fit, written
 from envtest.admission.resource_quota.evaluators import Registry
 from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.errors import refused
@@ -45,12 +48,12 @@ class ResourceQuota(Plugin):
         evaluator = self._registry.of(info.group, info.resource)
         if evaluator is None or not evaluator.handles(review.operation, review.subresource):
             return
-        asked = Asked(evaluator=evaluator, obj=review.obj, old=review.old, now=review.call.clock.wall())
+        attributes = QuotaRequest(evaluator=evaluator, obj=review.obj, old=review.old, now=review.call.clock.wall())
         booked: set[str] = set()
         while True:
-            left = [q for q in self._quotas.of(review.namespace) if q["metadata"]["uid"] not in booked]
+            remaining = [q for q in self._quotas.of(review.namespace) if q["metadata"]["uid"] not in booked]
             try:
-                for quota, used in fit(left, asked):
+                for quota, used in fit(remaining, attributes):
                     if not review.dry_run:
                         await self._book(review, quota, used)
                         booked.add(quota["metadata"]["uid"])
@@ -67,7 +70,7 @@ class ResourceQuota(Plugin):
         async def update(current: JsonObject | None) -> JsonObject:
             if current is None or current["metadata"]["resourceVersion"] != meta["resourceVersion"]:
                 raise _ChangedError
-            wanted = {**current, "status": {**(current.get("status") or {}), "used": written(used)}}
-            return self._owner().update(current, wanted, manager=_MANAGER, now=now)
+            desired = {**current, "status": {**(current.get("status") or {}), "used": written(used)}}
+            return self._owner().update(current, desired, manager=_MANAGER, now=now)
 
         await self._store.storage.guaranteed_update(self._store.key(meta["namespace"], meta["name"]), update)

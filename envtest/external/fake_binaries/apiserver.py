@@ -1,4 +1,4 @@
-"""Stands in for ``kube-apiserver``: the flags of the real one, this server behind them.
+"""A fake ``kube-apiserver`` binary: it accepts the real flags and starts this server.
 
 Whatever starts the real one in tests (Go's envtest, say) starts this one as well, without knowing.
 """
@@ -15,7 +15,7 @@ from pathlib import Path
 from envtest.environment import Environment
 from envtest.external.fake_binaries.etcd import KEEP
 from envtest.external.fake_binaries.flags import Flags
-from envtest.external.fake_binaries.program import Program
+from envtest.external.fake_binaries.program import FakeProgram
 from envtest.plane.certificates import Authority
 from envtest.plane.control_plane import VERSION
 from envtest.plane.pki import PKI, read_authority
@@ -53,7 +53,10 @@ async def serve(flags: Flags, stack: AsyncExitStack) -> str:
     """Start; what is said when it serves."""
     for name in flags.besides(_HEEDED | _SILENT):
         print(f"kube-apiserver, stood in for: --{name} is taken, and has no effect", file=sys.stderr)
-    everything = "AlwaysAllow" in _modes(flags)
+    modes = flags.listed("authorization-mode", ["AlwaysAllow"])
+    for mode in sorted(set(modes) - _MODES):
+        raise ConfigError(f"--authorization-mode: there is no {mode} here, only {', '.join(sorted(_MODES))}")
+    everything = "AlwaysAllow" in modes
     tokens = flags.text("token-auth-file")
     on, off = (frozenset(flags.listed(f"{verb}-admission-plugins")) for verb in ("enable", "disable"))
     environment = Environment(
@@ -73,13 +76,6 @@ async def serve(flags: Flags, stack: AsyncExitStack) -> str:
     gc.set_threshold(50_000, 20, 50)
     web = await env.serve(host=flags.text("bind-address", "0.0.0.0"), port=flags.number("secure-port", 6443))  # noqa: S104
     return f"kube-apiserver, stood in for: serves {web.url}"
-
-
-def _modes(flags: Flags) -> tuple[str, ...]:
-    modes = flags.listed("authorization-mode", ["AlwaysAllow"])
-    for mode in sorted(set(modes) - _MODES):
-        raise ConfigError(f"--authorization-mode: there is no {mode} here, only {', '.join(sorted(_MODES))}")
-    return modes
 
 
 def pki_of(flags: Flags) -> PKI:
@@ -161,7 +157,9 @@ async def _kept(flags: Flags) -> Path:
     return Path(json.loads(answer.body)["path"]) / "member"
 
 
-PROGRAM = Program(name="kube-apiserver", version=f"Kubernetes {VERSION['gitVersion']}", switches=_SWITCHES, serve=serve)
+PROGRAM = FakeProgram(
+    name="kube-apiserver", version=f"Kubernetes {VERSION['gitVersion']}", switches=_SWITCHES, serve=serve
+)
 
 if __name__ == "__main__":
     sys.exit(PROGRAM.main())

@@ -1,4 +1,4 @@
-"""Writes a directory for ``KUBEBUILDER_ASSETS``: programs of Go's envtest that start this server."""
+"""Write a directory for ``KUBEBUILDER_ASSETS`` with fake binaries that start this server."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def write_assets(directory: Path) -> list[Path]:
     installed = Path(home).name in {"site-packages", "dist-packages"}
     more = '"${PYTHONPATH:+:$PYTHONPATH}"'
     path = "" if installed else f"export PYTHONPATH={shlex.quote(home)}{more}\n"
-    made = []
+    paths = []
     try:
         directory.mkdir(parents=True, exist_ok=True)
         for name, module in _PROGRAMS.items():
@@ -34,13 +34,13 @@ def write_assets(directory: Path) -> list[Path]:
             script.unlink(missing_ok=True)
             script.write_text(_SCRIPT.format(path=path, python=shlex.quote(sys.executable), module=module))
             script.chmod(0o755)
-            made.append(script)
-        found = shutil.which("kubectl")
+            paths.append(script)
+        kubectl = shutil.which("kubectl")
         link = directory / "kubectl"
-        if found is not None and not (link.exists() and link.samefile(found)):
+        if kubectl is not None and not (link.exists() and link.samefile(kubectl)):
             link.unlink(missing_ok=True)
-            link.symlink_to(Path(found).resolve())
-            made.append(link)
+            link.symlink_to(Path(kubectl).resolve())
+            paths.append(link)
     except OSError as error:
         raise ConfigError(f"cannot write to {directory}: {error}") from error
-    return made
+    return paths

@@ -1,4 +1,4 @@
-"""Stands in for ``etcd``: healthy, and it knows in which directory the API server shall keep its objects."""
+"""A fake ``etcd`` binary: it reports healthy and names the data directory of the API server."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from envtest.external.fake_binaries.flags import Flags
-from envtest.external.fake_binaries.program import Program
+from envtest.external.fake_binaries.program import FakeProgram
 from opsdk.errors import ConfigError
 from opsdk.http.server.application import asgi
 from opsdk.http.server.request import HttpRequest
@@ -32,10 +32,10 @@ async def serve(flags: Flags, stack: AsyncExitStack) -> str:
     }
 
     async def answer(request: HttpRequest) -> HttpResponse:
-        found = pages.get(request.path)
-        if found is None:
+        page = pages.get(request.path)
+        if page is None:
             return HttpResponse(404, [("content-type", "text/plain; charset=utf-8")], b"404 page not found\n")
-        return HttpResponse(200, [("content-type", "application/json")], encode_json(found))
+        return HttpResponse(200, [("content-type", "application/json")], encode_json(page))
 
     urls = flags.listed("listen-client-urls", ["http://localhost:2379"])
     for url in urls:
@@ -44,12 +44,12 @@ async def serve(flags: Flags, stack: AsyncExitStack) -> str:
 
 
 def _directory(flags: Flags) -> Path:
-    found = Path(flags.text("data-dir", "default.etcd")).absolute()
+    directory = Path(flags.text("data-dir", "default.etcd")).absolute()
     try:
-        found.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"--data-dir: {error}") from error
-    return found
+    return directory
 
 
 def _options(url: str, flags: Flags) -> ServeOptions:
@@ -63,7 +63,7 @@ def _options(url: str, flags: Flags) -> ServeOptions:
     return ServeOptions(host=host, port=parts.port or 2379, tls=tls)
 
 
-PROGRAM = Program(name="etcd", version=f"etcd Version: {_VERSION['etcdserver']}", switches=_SWITCHES, serve=serve)
+PROGRAM = FakeProgram(name="etcd", version=f"etcd Version: {_VERSION['etcdserver']}", switches=_SWITCHES, serve=serve)
 
 if __name__ == "__main__":
     sys.exit(PROGRAM.main())

@@ -1,4 +1,4 @@
-"""Command lines as programs written in Go take them: ``--name=value``, ``--name value``, ``--switch``. Pure."""
+"""Parse command lines as Go's pflag does: ``--name=value``, ``--name value``, ``--switch``. Pure."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Flags:
 
     def text(self, name: str, default: str = "") -> str:
         """The last value."""
-        found = self.values.get(name)
-        return found[-1] if found else default
+        values = self.values.get(name)
+        return values[-1] if values else default
 
     def each(self, name: str) -> tuple[str, ...]:
         """All values, one for each time it was given."""
@@ -28,8 +28,8 @@ class Flags:
 
     def listed(self, name: str, default: Sequence[str] = ()) -> tuple[str, ...]:
         """All values; commas part them, too."""
-        found = self.values.get(name)
-        return tuple(default) if found is None else tuple(w for text in found for w in text.split(",") if w)
+        values = self.values.get(name)
+        return tuple(default) if values is None else tuple(w for text in values for w in text.split(",") if w)
 
     def number(self, name: str, default: int) -> int:
         """A whole number; a `ConfigError` for anything else."""
@@ -57,7 +57,7 @@ def parse(arguments: Sequence[str], *, switches: Collection[str]) -> Flags:
     >>> parse(["--port", "6443", "--fast", "--name=a", "--name=b"], switches={"fast"}).values
     {'port': ['6443'], 'fast': ['true'], 'name': ['a', 'b']}
     """
-    found: dict[str, list[str]] = {}
+    values: dict[str, list[str]] = {}
     words = list(reversed(arguments))
     while words:
         word = words.pop()
@@ -68,5 +68,5 @@ def parse(arguments: Sequence[str], *, switches: Collection[str]) -> Flags:
             # A flag that nobody knows may be a switch: the next flag is never its value.
             takes_next = name not in switches and words and not words[-1].startswith("--")
             value = words.pop() if takes_next else "true"
-        found.setdefault(name.replace("_", "-"), []).append(value)
-    return Flags(found)
+        values.setdefault(name.replace("_", "-"), []).append(value)
+    return Flags(values)

@@ -1,4 +1,4 @@
-"""What these programs have in common: they serve until they are told to stop, and say why when they cannot."""
+"""The main loop of the fake binaries: serve until a stop signal, and report why a start failed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from opsdk.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Program:
+class FakeProgram:
     """One that stands in for another.
 
     Attributes:
@@ -36,13 +36,11 @@ class Program:
         if "--version" in words:
             print(f"{self.version}\n(stood in for by envtest)")
             return 0
-        return run(self._begin(words), name=self.name, said_on=sys.stderr)
 
-    def _begin(self, words: Sequence[str]) -> Callable[[AsyncExitStack], Awaitable[str]]:
         async def begin(stack: AsyncExitStack) -> str:
             return await self.serve(parse(words, switches=self.switches), stack)
 
-        return begin
+        return run(begin, name=self.name, said_on=sys.stderr)
 
 
 def run(start: Callable[[AsyncExitStack], Awaitable[str]], *, name: str = "", said_on: TextIO | None = None) -> int:

@@ -1,17 +1,19 @@
-"""Columns of the group admissionregistration.k8s.io."""
+"""Columns of the group admissionregistration.k8s.io.
+
+Upstream: pkg/printers/internalversion/printers.go (v1.36)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from envtest.groups.common.printing import UNSET, Cells, age, kind_printers, name_of
 from opsdk.apiserver.resources import Printer
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
 def _policy(key: str) -> Cells:
-    def cells(obj: JsonObject, now: float) -> list[Any]:
+    def cells(obj: JsonObject, now: float) -> list[JsonValue]:
         spec: JsonObject = obj.get("spec") or {}
         kind = spec.get("paramKind")
         params = UNSET if kind is None else f"{kind.get('apiVersion', '')}/{kind.get('kind', '')}"
@@ -20,7 +22,7 @@ def _policy(key: str) -> Cells:
     return cells
 
 
-def _binding(obj: JsonObject, now: float) -> list[Any]:
+def _binding(obj: JsonObject, now: float) -> list[JsonValue]:
     spec: JsonObject = obj.get("spec") or {}
     params = _param_ref(spec.get("paramRef"))
     return [obj["metadata"].get("name", ""), spec.get("policyName", ""), params, age(obj, now)]
@@ -47,7 +49,7 @@ def _selector(selector: JsonObject) -> str:
     return f"&LabelSelector{{MatchLabels:map[string]string{{{labels}}},MatchExpressions:{expressions},}}"
 
 
-def _webhooks(obj: JsonObject, now: float) -> list[Any]:
+def _webhooks(obj: JsonObject, now: float) -> list[JsonValue]:
     return [name_of(obj), len(obj.get("webhooks") or []), age(obj, now)]
 
 

@@ -1,4 +1,7 @@
-"""Who writes a policy with parameters, or binds it to some, must be allowed to read them."""
+"""Policies and bindings: the writer must be able to read the referenced params.
+
+Upstream: pkg/registry/admissionregistration/validatingadmissionpolicy (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -86,12 +89,14 @@ class PolicyStore(GenericStore):
             return
         if (await self._authorizer.authorize(self._attributes(user, spec))).allowed:
             return
-        why = f'user {_shown(user)} does not have "get" permission on the object referenced by paramRef'
+        reason = f'user {_shown(user)} does not have "get" permission on the object referenced by paramRef'
         if not self._of_bindings:
             kind = spec[key]
-            shown = f"kind={kind.get('kind', '')}, apiVersion={kind.get('apiVersion', '')}"
-            why = f'user {_shown(user)} must have "get" permission on all objects of the referenced paramKind ({shown})'
-        causes = [api_errors.not_allowed(f"spec.{key}", why)]
+            text = f"kind={kind.get('kind', '')}, apiVersion={kind.get('apiVersion', '')}"
+            reason = (
+                f'user {_shown(user)} must have "get" permission on all objects of the referenced paramKind ({text})'
+            )
+        causes = [api_errors.not_allowed(f"spec.{key}", reason)]
         raise api_errors.invalid(self.info.kind, self.info.group, obj["metadata"].get("name", ""), causes)
 
     def _attributes(self, user: User, spec: JsonObject) -> AuthorizerAttributes:
@@ -110,10 +115,10 @@ class PolicyStore(GenericStore):
     def _kind(self, policy: str) -> JsonObject | None:
         policies = self._stores[f"{GROUP}/{self.info.resource.removesuffix('bindings')[:-1]}ies"]
         try:
-            found: JsonObject | None = (self.storage.get(policies.key("", policy)).get("spec") or {}).get("paramKind")
+            kind: JsonObject | None = (self.storage.get(policies.key("", policy)).get("spec") or {}).get("paramKind")
         except KeyNotFoundError:
             return None
-        return found
+        return kind
 
 
 def _shown(user: User) -> str:

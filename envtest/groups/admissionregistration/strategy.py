@@ -1,11 +1,14 @@
 # ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
-"""Webhook configurations, admission policies and their bindings."""
+"""Webhook configurations, admission policies and their bindings.
+
+Upstream: pkg/registry/admissionregistration (v1.36)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from envtest.data.resources import Row
+from envtest.data.resources import ServedResourceRow
 from envtest.groups.admissionregistration.validation import (
     validate_policy,
     validate_policy_binding,
@@ -21,7 +24,7 @@ from opsdk.structured_merge.value import JsonObject
 class WebhookStrategy(GeneratedStrategy):
     """Both kinds of configurations; what an old object got away with stays allowed."""
 
-    def __init__(self, row: Row, has_status: bool) -> None:
+    def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
         self._mutating = row.info.kind.startswith("Mutating")
 
@@ -38,7 +41,7 @@ class WebhookStrategy(GeneratedStrategy):
 class PolicyStrategy(GeneratedStrategy):
     """Both kinds of policies; match conditions that nothing can have broken are not compiled again."""
 
-    def __init__(self, row: Row, has_status: bool) -> None:
+    def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
         self._mutating = row.info.kind.startswith("Mutating")
 
@@ -59,7 +62,7 @@ class PolicyStrategy(GeneratedStrategy):
 class PolicyBindingStrategy(GeneratedStrategy):
     """Both kinds of bindings."""
 
-    def __init__(self, row: Row, has_status: bool) -> None:
+    def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
         self._mutating = row.info.kind.startswith("Mutating")
 

@@ -1,4 +1,4 @@
-"""What is wrong with webhook configurations, admission policies and their bindings.
+"""Validation of webhook configurations, admission policies and their bindings.
 
 Upstream: pkg/apis/admissionregistration/validation/validation.go (v1.36)
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from envtest.groups.common import validation
 from envtest.groups.common.conditions import validate_conditions as validate_status_conditions
@@ -22,17 +22,17 @@ from opsdk.apiserver import api_errors
 from opsdk.apiserver.expressions.escaping import RESERVED
 from opsdk.cel.types import BOOL, STRING, Type
 from opsdk.errors import Cause
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
 def _webhook_name(name: str, field: str) -> Iterator[Cause]:
     if not name:
         yield api_errors.required(field)
-    elif found := names.dns_subdomain(name):
-        yield api_errors.invalid_value(field, name, ",".join(found))
+    elif problems := names.dns_subdomain(name):
+        yield api_errors.invalid_value(field, name, ",".join(problems))
     elif name.count(".") < 2:
-        why = "should be a domain with at least three segments separated by dots"
-        yield api_errors.invalid_value(field, name, why)
+        reason = "should be a domain with at least three segments separated by dots"
+        yield api_errors.invalid_value(field, name, reason)
 
 
 def _choice(hook: JsonObject, field: str, key: str, allowed: Sequence[str]) -> Iterator[Cause]:
@@ -53,7 +53,7 @@ def validate_webhooks(
     recognized = all(has_known_version(hook.get("admissionReviewVersions")) for hook in old)
     unique = len({hook.get("name") for hook in old}) == len(old)
     quiet = all(hook.get("sideEffects") in _SIDE_EFFECTS for hook in old)
-    seen: set[str] = set()
+    names: set[str] = set()
     for index, hook in enumerate(hooks):
         field, name = f"webhooks[{index}]", hook.get("name") or ""
         yield from _webhook(hook, field, _SIDE_EFFECTS if quiet else _OLD_SIDE_EFFECTS, mutating=mutating)
@@ -63,9 +63,9 @@ def validate_webhooks(
             missing=_VERSIONS,
             recognized=recognized,
         )
-        if unique and name and name in seen:
+        if unique and name and name in names:
             yield api_errors.duplicate(f"{field}.name", name)
-        seen.add(name)
+        names.add(name)
 
 
 def _webhook(hook: JsonObject, field: str, side_effects: Sequence[str], *, mutating: bool) -> Iterator[Cause]:
@@ -79,8 +79,8 @@ def _webhook(hook: JsonObject, field: str, side_effects: Sequence[str], *, mutat
     yield from _choice(hook, field, "sideEffects", side_effects)
     timeout = hook.get("timeoutSeconds")
     if timeout is not None and not 1 <= timeout <= 30:
-        why = "the timeout value must be between 1 and 30 seconds"
-        yield api_errors.invalid_value(f"{field}.timeoutSeconds", timeout, why)
+        reason = "the timeout value must be between 1 and 30 seconds"
+        yield api_errors.invalid_value(f"{field}.timeoutSeconds", timeout, reason)
     for key in ("namespaceSelector", "objectSelector"):
         yield from check_label_selector(hook.get(key) or {}, f"{field}.{key}")
     if mutating:
@@ -100,8 +100,8 @@ def validate_rule(rule: JsonObject, field: str) -> Iterator[Cause]:
     if not operations:
         yield api_errors.required(f"{field}.operations")
     if len(operations) > 1 and "*" in operations:
-        why = "if '*' is present, must not specify other operations"
-        yield api_errors.invalid_value(f"{field}.operations", operations, why)
+        reason = "if '*' is present, must not specify other operations"
+        yield api_errors.invalid_value(f"{field}.operations", operations, reason)
     for index, operation in enumerate(operations):
         if operation not in _OPERATIONS:
             yield api_errors.unsupported(f"{field}.operations[{index}]", operation, _OPERATIONS)
@@ -130,8 +130,8 @@ def _resources(resources: Sequence[str], field: str) -> Iterator[Cause]:
     if len(resources) > 1 and "*/*" in resources:
         yield api_errors.invalid_value(field, list(resources), "if '*/*' is present, must not specify other resources")
     if "*" in resources and any("/" not in text and text not in ("", "*") for text in resources):
-        why = "if '*' is present, must not specify other resources without subresources"
-        yield api_errors.invalid_value(field, list(resources), why)
+        reason = "if '*' is present, must not specify other resources without subresources"
+        yield api_errors.invalid_value(field, list(resources), reason)
 
 
 def _subresources(resources: Sequence[str], field: str) -> Iterator[Cause]:
@@ -139,16 +139,16 @@ def _subresources(resources: Sequence[str], field: str) -> Iterator[Cause]:
     whole: set[str] = set()
     everywhere: set[str] = set()
     for index, text in enumerate(resources):
-        at = f"{field}[{index}]"
+        item_path = f"{field}[{index}]"
         resource, slash, sub = text.partition("/")
         if not text:
-            yield api_errors.required(at)
+            yield api_errors.required(item_path)
         if not slash:
             continue
         if resource in whole:
-            yield api_errors.invalid_value(at, text, f"if '{resource}/*' is present, must not specify {text}")
+            yield api_errors.invalid_value(item_path, text, f"if '{resource}/*' is present, must not specify {text}")
         if sub in everywhere:
-            yield api_errors.invalid_value(at, text, f"if '*/{sub}' is present, must not specify {text}")
+            yield api_errors.invalid_value(item_path, text, f"if '*/{sub}' is present, must not specify {text}")
         if sub == "*":
             whole.add(resource)
         if resource == "*":
@@ -161,17 +161,17 @@ def validate_match_conditions(conditions: Sequence[JsonObject], field: str, *, p
     if len(conditions) > _MAX_CONDITIONS:
         text = f"Too many: {len(conditions)}: must have at most {_MAX_CONDITIONS} items"
         yield Cause(reason="FieldValueTooMany", message=text, field=field)
-    seen: set[str] = set()
+    unique: set[str] = set()
     for index, condition in enumerate(conditions):
-        at, name = f"{field}[{index}]", condition.get("name") or ""
-        yield from _match_condition(str(condition.get("expression") or ""), f"{at}.expression", params=params)
+        item_path, name = f"{field}[{index}]", condition.get("name") or ""
+        yield from _match_condition(str(condition.get("expression") or ""), f"{item_path}.expression", params=params)
         if not name:
-            yield api_errors.required(f"{at}.name")
+            yield api_errors.required(f"{item_path}.name")
             continue
-        yield from validation.each(names.qualified_name(name), name, f"{at}.name")
-        if name in seen:
-            yield api_errors.duplicate(f"{at}.name", name)
-        seen.add(name)
+        yield from validation.each(names.qualified_name(name), name, f"{item_path}.name")
+        if name in unique:
+            yield api_errors.duplicate(f"{item_path}.name", name)
+        unique.add(name)
 
 
 def _match_condition(expression: str, field: str, *, params: bool) -> Iterator[Cause]:
@@ -180,9 +180,9 @@ def _match_condition(expression: str, field: str, *, params: bool) -> Iterator[C
     if not expression.strip():
         yield api_errors.required(field)
         return
-    found = compile_condition(expression.strip(), params=params)
-    if isinstance(found, str):
-        yield api_errors.invalid_value(field, expression.strip(), found)
+    problem = compile_condition(expression.strip(), params=params)
+    if isinstance(problem, str):
+        yield api_errors.invalid_value(field, expression.strip(), problem)
 
 
 MUTABLE = ("*", "CONNECT", "CREATE", "UPDATE")
@@ -239,19 +239,19 @@ def only_operations(match: JsonObject, field: str, allowed: Sequence[str]) -> It
 
 
 def _named_rule(rule: JsonObject, field: str) -> Iterator[Cause]:
-    seen: set[str] = set()
+    unique: set[str] = set()
     for index, name in enumerate(rule.get("resourceNames") or ()):
-        at = f"{field}.resourceNames[{index}]"
-        yield from _faults(name, at, names.path_segment)
-        if name in seen:
-            yield api_errors.duplicate(at, name)
-        seen.add(name)
+        item_path = f"{field}.resourceNames[{index}]"
+        yield from _faults(name, item_path, names.path_segment)
+        if name in unique:
+            yield api_errors.duplicate(item_path, name)
+        unique.add(name)
     yield from validate_rule(rule, field)
 
 
 def _faults(name: str, field: str, rule: Callable[[str], Sequence[str]]) -> Iterator[Cause]:
-    for why in rule(name):
-        yield api_errors.invalid_value(field, name, why)
+    for reason in rule(name):
+        yield api_errors.invalid_value(field, name, reason)
 
 
 # ------------------------------------------------------------------ parameters
@@ -267,19 +267,19 @@ def param_kind(kind: JsonObject, field: str) -> Iterator[Cause]:
         yield from _group_version(version, f"{field}.apiVersion")
     if not name:
         yield api_errors.required(f"{field}.kind")
-    elif found := names.dns_1035_label(name.lower()):
-        text = f"may have mixed case, but should otherwise match: {','.join(found)}"
+    elif problems := names.dns_1035_label(name.lower()):
+        text = f"may have mixed case, but should otherwise match: {','.join(problems)}"
         yield api_errors.invalid_value(f"{field}.kind", name, text)
 
 
 def _group_version(text: str, field: str) -> Iterator[Cause]:
     group, _, version = text.rpartition("/")
-    if group and (found := names.dns_subdomain(group)):
-        yield api_errors.invalid_value(field, group, ",".join(found))
+    if group and (problems := names.dns_subdomain(group)):
+        yield api_errors.invalid_value(field, group, ",".join(problems))
     if not version:
         yield api_errors.invalid_value(field, text, "version must be specified")
-    elif found := names.dns_1035_label(version):
-        yield api_errors.invalid_value(field, version, ",".join(found))
+    elif problems := names.dns_1035_label(version):
+        yield api_errors.invalid_value(field, version, ",".join(problems))
 
 
 def param_ref(ref: JsonObject, field: str) -> Iterator[Cause]:
@@ -322,16 +322,16 @@ def validate_policy_binding(spec: JsonObject, field: str, *, mutating: bool) -> 
 
 
 def _actions(actions: Sequence[str], field: str) -> Iterator[Cause]:
-    seen: set[str] = set()
+    unique: set[str] = set()
     for index, action in enumerate(actions):
         if action not in _ACTIONS:
             yield api_errors.unsupported(f"{field}[{index}]", action, _ACTIONS)
-        if action in seen:
+        if action in unique:
             yield api_errors.duplicate(f"{field}[{index}]", action)
-        seen.add(action)
-    if {"Deny", "Warn"} <= seen:
+        unique.add(action)
+    if {"Deny", "Warn"} <= unique:
         yield api_errors.invalid_value(field, list(actions), _BOTH)
-    if not seen:
+    if not unique:
         yield api_errors.required(field, "at least one validation action is required")
 
 
@@ -380,10 +380,7 @@ def validate_policy(obj: JsonObject, old: JsonObject | None = None, *, mutating:
         yield from validate_match_conditions(spec.get("matchConditions") or (), "spec.matchConditions", params=params)
     for index, variable in enumerate(spec.get("variables") or ()):
         yield from _variable(compiler, variable, f"spec.variables[{index}]")
-    yield from _policy_rest(compiler, obj["metadata"].get("name") or "", spec, mutating=mutating)
-
-
-def _policy_rest(compiler: _Compiler, name: str, spec: JsonObject, *, mutating: bool) -> Iterator[Cause]:
+    name = obj["metadata"].get("name") or ""
     if not mutating:
         yield from _validations(compiler, name, spec)
         return
@@ -439,25 +436,29 @@ def _validations(compiler: _Compiler, name: str, spec: JsonObject) -> Iterator[C
     if len(annotations) > _MAX_ANNOTATIONS:
         text = f"must not have more than {_MAX_ANNOTATIONS} auditAnnotations"
         yield api_errors.invalid_value("spec.auditAnnotations", list(annotations), text)
-    seen: set[Any] = set()
+    values: set[JsonValue] = set()
     for index, annotation in enumerate(annotations):
         field, key = f"spec.auditAnnotations[{index}]", annotation.get("key") or ""
         yield from _annotation(compiler, name, annotation, field)
-        if key in seen:
+        if key in values:
             yield api_errors.duplicate(f"{field}.key", key)
-        seen.add(key)
+        values.add(key)
 
 
 def _validation(compiler: _Compiler, item: JsonObject, field: str) -> Iterator[Cause]:
-    expression, said = item.get("expression") or "", item.get("messageExpression") or ""
+    expression, message_expression = item.get("expression") or "", item.get("messageExpression") or ""
     if not expression.strip():
         yield api_errors.required(f"{field}.expression", "expression is not specified")
     else:
         yield from _fault(compiler.compile(expression, (BOOL,)), f"{field}.expression")
-    if said and not said.strip():
-        yield api_errors.invalid_value(f"{field}.messageExpression", said, "must be non-empty if specified")
-    elif said:
-        yield from _fault(compiler.compile(said, (STRING,), authorizer=False), f"{field}.messageExpression")
+    if message_expression and not message_expression.strip():
+        yield api_errors.invalid_value(
+            f"{field}.messageExpression", message_expression, "must be non-empty if specified"
+        )
+    elif message_expression:
+        yield from _fault(
+            compiler.compile(message_expression, (STRING,), authorizer=False), f"{field}.messageExpression"
+        )
     message = item.get("message") or ""
     if message and not message.strip():
         yield api_errors.invalid_value(f"{field}.message", message, "must be non-empty if specified")
@@ -472,8 +473,8 @@ def _annotation(compiler: _Compiler, name: str, annotation: JsonObject, field: s
 
     key, written = annotation.get("key") or "", annotation.get("valueExpression") or ""
     if name:
-        for why in names.qualified_name(f"{name}/{key}"):
-            yield api_errors.invalid_value(f"{field}.key", f"{name}/{key}", why)
+        for reason in names.qualified_name(f"{name}/{key}"):
+            yield api_errors.invalid_value(f"{field}.key", f"{name}/{key}", reason)
     else:
         yield api_errors.invalid_value(f"{field}.key", key, "requires metadata.name be non-empty")
     expression = written.strip()

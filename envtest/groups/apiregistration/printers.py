@@ -1,22 +1,24 @@
-"""Columns of the group apiregistration.k8s.io."""
+"""Columns of the group apiregistration.k8s.io.
+
+Upstream: pkg/printers/internalversion/printers.go (v1.36)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from envtest.groups.common.printing import age, condition_of, kind_printers, name_of, spec_of
 from opsdk.apiserver.resources import Printer
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
-def _api_service(obj: JsonObject, now: float) -> list[Any]:
+def _api_service(obj: JsonObject, now: float) -> list[JsonValue]:
     service = spec_of(obj).get("service")
     where = "Local" if service is None else f"{service.get('namespace', '')}/{service.get('name', '')}"
-    found = condition_of(obj, "Available") or {}
-    word = found.get("status", "Unknown")
-    if word != "True" and found.get("reason"):
-        word = f"{word} ({found['reason']})"
+    condition = condition_of(obj, "Available") or {}
+    word = condition.get("status", "Unknown")
+    if word != "True" and condition.get("reason"):
+        word = f"{word} ({condition['reason']})"
     return [name_of(obj), where, word, age(obj, now)]
 
 

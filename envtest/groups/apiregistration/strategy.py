@@ -1,5 +1,8 @@
 # ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
-"""APIServices: what is served here is available from the start."""
+"""APIServices: local ones are available from the start.
+
+Upstream: k8s.io/kube-aggregator/pkg/registry/apiservice (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -45,9 +48,11 @@ class ApiServiceStrategy(GeneratedStrategy):
         """Conditions are true, false or unknown."""
         conditions = (obj.get("status") or {}).get("conditions") or ()
         return [
-            api_errors.unsupported(f"status.conditions[{index}].status", found.get("status") or "", sorted(_STATUSES))
-            for index, found in enumerate(conditions)
-            if found.get("status") not in _STATUSES
+            api_errors.unsupported(
+                f"status.conditions[{index}].status", condition.get("status") or "", sorted(_STATUSES)
+            )
+            for index, condition in enumerate(conditions)
+            if condition.get("status") not in _STATUSES
         ]
 
     async def after_delete(self, context: Context, obj: JsonObject) -> None:

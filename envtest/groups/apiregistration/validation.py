@@ -1,4 +1,7 @@
-"""What is wrong with APIServices."""
+"""Validation of APIServices.
+
+Upstream: k8s.io/kube-aggregator/pkg/apis/apiregistration/validation (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,12 @@ from opsdk.structured_merge.value import JsonObject
 def validate_name(obj: JsonObject) -> Iterator[Cause]:
     """The name is the version and the group."""
     spec, meta = obj.get("spec") or {}, obj["metadata"]
-    wanted = f"{spec.get('version', '')}.{spec.get('group', '')}"
+    expected = f"{spec.get('version', '')}.{spec.get('group', '')}"
     for key in ("generateName", "name"):
         name = meta.get(key)
-        if name and name != wanted and not validation.path_segment(name):
-            why = f'must be `spec.version+"."+spec.group`: {api_errors.quoted(wanted)}'
-            yield api_errors.invalid_value(f"metadata.{key}", name, why)
+        if name and name != expected and not validation.path_segment(name):
+            reason = f'must be `spec.version+"."+spec.group`: {api_errors.quoted(expected)}'
+            yield api_errors.invalid_value(f"metadata.{key}", name, reason)
 
 
 def validate_spec(spec: JsonObject) -> Iterator[Cause]:
@@ -26,28 +29,24 @@ def validate_spec(spec: JsonObject) -> Iterator[Cause]:
     group, version = spec.get("group") or "", spec.get("version") or ""
     if not group and version != "v1":
         yield api_errors.required("spec.group", "only v1 may have an empty group and it better be legacy kube")
-    for why in validation.dns_subdomain(group) if group else ():
-        yield api_errors.invalid_value("spec.group", group, why)
-    for why in validation.dns_1035_label(version):
-        yield api_errors.invalid_value("spec.version", version, why)
+    for reason in validation.dns_subdomain(group) if group else ():
+        yield api_errors.invalid_value("spec.group", group, reason)
+    for reason in validation.dns_1035_label(version):
+        yield api_errors.invalid_value("spec.version", version, reason)
     for key, most in (("groupPriorityMinimum", 20000), ("versionPriority", 1000)):
         number = spec.get(key) or 0
         if not 0 < number <= most:
             yield api_errors.invalid_value(f"spec.{key}", number, f"must be positive and less than {most}")
     if spec.get("service") is None:
-        yield from _local(spec)
+        bundle = spec.get("caBundle")
+        if bundle:
+            size = f"{len(bundle.rstrip('=')) * 3 // 4} bytes"
+            yield api_errors.invalid_value("spec.caBundle", size, "local APIServices may not have a caBundle")
+        if spec.get("insecureSkipTLSVerify"):
+            reason = "local APIServices may not have insecureSkipTLSVerify"
+            yield api_errors.invalid_value("spec.insecureSkipTLSVerify", True, reason)
     else:
         yield from _remote(spec)
-
-
-def _local(spec: JsonObject) -> Iterator[Cause]:
-    bundle = spec.get("caBundle")
-    if bundle:
-        size = f"{len(bundle.rstrip('=')) * 3 // 4} bytes"
-        yield api_errors.invalid_value("spec.caBundle", size, "local APIServices may not have a caBundle")
-    if spec.get("insecureSkipTLSVerify"):
-        why = "local APIServices may not have insecureSkipTLSVerify"
-        yield api_errors.invalid_value("spec.insecureSkipTLSVerify", True, why)
 
 
 def _remote(spec: JsonObject) -> Iterator[Cause]:
@@ -57,7 +56,7 @@ def _remote(spec: JsonObject) -> Iterator[Cause]:
             yield api_errors.required(f"spec.service.{key}")
     port = service.get("port") or 0
     if not 1 <= port <= 65535:
-        why = "port is not valid: must be between 1 and 65535, inclusive"
-        yield api_errors.invalid_value("spec.service.port", port, why)
+        reason = "port is not valid: must be between 1 and 65535, inclusive"
+        yield api_errors.invalid_value("spec.service.port", port, reason)
     if spec.get("insecureSkipTLSVerify") and spec.get("caBundle"):
         yield api_errors.invalid_value("spec.insecureSkipTLSVerify", True, "may not be true if caBundle is present")

@@ -1,9 +1,11 @@
-"""Columns of the group apps."""
+"""Columns of the group apps.
+
+Upstream: pkg/printers/internalversion/printers.go (v1.36)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from envtest.groups.common.printing import (
     NOTHING,
@@ -18,11 +20,11 @@ from envtest.groups.common.printing import (
 )
 from envtest.groups.core.printers import replica_set
 from opsdk.apiserver.resources import Printer
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
 # ------------------------------------------------------------------ workloads
-def _deployment(obj: JsonObject, now: float) -> list[Any]:
+def _deployment(obj: JsonObject, now: float) -> list[JsonValue]:
     spec, status = spec_of(obj), status_of(obj)
     return [
         name_of(obj),
@@ -35,13 +37,13 @@ def _deployment(obj: JsonObject, now: float) -> list[Any]:
     ]
 
 
-def _stateful_set(obj: JsonObject, now: float) -> list[Any]:
+def _stateful_set(obj: JsonObject, now: float) -> list[JsonValue]:
     spec, status = spec_of(obj), status_of(obj)
     ready = f"{status.get('readyReplicas', 0)}/{spec.get('replicas', 0)}"
     return [name_of(obj), ready, age(obj, now), *images(spec.get("template") or {})]
 
 
-def _daemon_set(obj: JsonObject, now: float) -> list[Any]:
+def _daemon_set(obj: JsonObject, now: float) -> list[JsonValue]:
     spec, status = spec_of(obj), status_of(obj)
     keys = ("desiredNumberScheduled", "currentNumberScheduled", "numberReady", "updatedNumberScheduled")
     counts = [status.get(k, 0) for k in (*keys, "numberAvailable")]
@@ -50,15 +52,15 @@ def _daemon_set(obj: JsonObject, now: float) -> list[Any]:
     return [name_of(obj), *counts, nodes, age(obj, now), *images(template), label_selector(spec.get("selector"))]
 
 
-def _revision(obj: JsonObject, now: float) -> list[Any]:
+def _revision(obj: JsonObject, now: float) -> list[JsonValue]:
     owners: Sequence[JsonObject] = meta_of(obj).get("ownerReferences") or ()
     owner = next((o for o in owners if o.get("controller")), None)
-    shown = NOTHING
+    text = NOTHING
     if owner is not None:
         group, _, _version = str(owner.get("apiVersion", "")).rpartition("/")
         kind = f"{owner.get('kind', '')}.{group}" if group else str(owner.get("kind", ""))
-        shown = f"{kind.lower()}/{owner.get('name', '')}"
-    return [name_of(obj), shown, obj.get("revision", 0), age(obj, now)]
+        text = f"{kind.lower()}/{owner.get('name', '')}"
+    return [name_of(obj), text, obj.get("revision", 0), age(obj, now)]
 
 
 PRINTERS: Mapping[str, Printer] = kind_printers(

@@ -1,11 +1,14 @@
 # ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
-"""Deployments, replica sets, stateful sets, daemon sets, controller revisions."""
+"""Deployments, replica sets, stateful sets, daemon sets, controller revisions.
+
+Upstream: pkg/registry/apps (v1.36)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from envtest.data.resources import Row
+from envtest.data.resources import ServedResourceRow
 from envtest.groups.apps.validation import (
     validate_controller_revision,
     validate_controller_revision_update,
@@ -29,7 +32,7 @@ TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 class DeploymentStrategy(WorkloadStrategy):
     """Deployments count changes of their annotations too."""
 
-    def __init__(self, row: Row, has_status: bool) -> None:
+    def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
         self.status_keeps = ("ownerReferences", "labels")
 
@@ -84,8 +87,8 @@ def _annotate(obj: JsonObject, count: str) -> None:
 
 
 def _rolling(obj: JsonObject) -> JsonObject:
-    found: JsonObject = (obj["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
-    return found
+    rolling_update: JsonObject = (obj["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
+    return rolling_update
 
 
 class StatefulSetStrategy(WorkloadStrategy):
@@ -120,7 +123,7 @@ class StatefulSetStrategy(WorkloadStrategy):
 class ControllerRevisionStrategy(GeneratedStrategy):
     """Controller revisions: a number and data that stays."""
 
-    def __init__(self, row: Row, has_status: bool) -> None:
+    def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
 
     def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:

@@ -1,4 +1,4 @@
-"""What is wrong with deployments, replica sets, stateful sets and daemon sets.
+"""Validation of deployments, replica sets, stateful sets and daemon sets.
 
 Upstream: pkg/apis/apps/validation/validation.go (v1.36)
 """
@@ -6,7 +6,6 @@ Upstream: pkg/apis/apps/validation/validation.go (v1.36)
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from envtest.groups.common import validation
 from envtest.groups.common.label_selectors import check_label_selector, is_empty, selects, understood
@@ -23,7 +22,7 @@ from envtest.groups.core.validation.pod_template import (
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.serializer.raw import raw_text
 from opsdk.errors import Cause
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
 # ------------------------------------------------------------------ kinds
@@ -32,15 +31,8 @@ def validate_deployment(spec: JsonObject) -> Iterator[Cause]:
     yield from validation.not_negative(spec.get("replicas"), "spec.replicas")
     yield from validate_selector(spec.get("selector"), "spec.selector", word="deployment")
     yield from validate_selected_template(spec, kind="ReplicaSet")
-    yield from _deployment_strategy(spec.get("strategy") or {}, "spec.strategy")
-    for key in ("minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"):
-        yield from validation.not_negative(spec.get(key), f"spec.{key}")
-    deadline = spec.get("progressDeadlineSeconds")
-    if deadline is not None and deadline <= (spec.get("minReadySeconds") or 0):
-        yield api_errors.invalid_value("spec.progressDeadlineSeconds", deadline, "must be greater than minReadySeconds")
-
-
-def _deployment_strategy(strategy: JsonObject, path: str) -> Iterator[Cause]:
+    strategy = spec.get("strategy") or {}
+    path = "spec.strategy"
     rolling = strategy.get("rollingUpdate")
     match strategy.get("type"):
         case "Recreate":
@@ -51,6 +43,11 @@ def _deployment_strategy(strategy: JsonObject, path: str) -> Iterator[Cause]:
             yield from _rolling_deployment(rolling or {}, f"{path}.rollingUpdate")
         case other:
             yield api_errors.unsupported(path, _go_strategy(other, rolling), ("Recreate", "RollingUpdate"))
+    for key in ("minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"):
+        yield from validation.not_negative(spec.get(key), f"spec.{key}")
+    deadline = spec.get("progressDeadlineSeconds")
+    if deadline is not None and deadline <= (spec.get("minReadySeconds") or 0):
+        yield api_errors.invalid_value("spec.progressDeadlineSeconds", deadline, "must be greater than minReadySeconds")
 
 
 def _rolling_deployment(rolling: JsonObject, path: str) -> Iterator[Cause]:
@@ -63,12 +60,12 @@ def _rolling_deployment(rolling: JsonObject, path: str) -> Iterator[Cause]:
     yield from validation.at_most_all(unavailable, f"{path}.maxUnavailable")
 
 
-def _go_strategy(kind: Any, rolling: JsonObject | None) -> JsonObject:
+def _go_strategy(kind: JsonValue, rolling: JsonObject | None) -> JsonObject:
     """A strategy as messages show it: a struct of the server."""
-    shown = None
+    rolling_update = None
     if rolling is not None:
-        shown = {"MaxUnavailable": rolling.get("maxUnavailable", 0), "MaxSurge": rolling.get("maxSurge", 0)}
-    return {"Type": kind or "", "RollingUpdate": shown}
+        rolling_update = {"MaxUnavailable": rolling.get("maxUnavailable", 0), "MaxSurge": rolling.get("maxSurge", 0)}
+    return {"Type": kind or "", "RollingUpdate": rolling_update}
 
 
 def validate_replica_set(spec: JsonObject) -> Iterator[Cause]:
@@ -87,7 +84,20 @@ def validate_stateful_set(spec: JsonObject) -> Iterator[Cause]:
     elif policy not in ("OrderedReady", "Parallel"):
         text = "must be 'OrderedReady' or 'Parallel'"
         yield api_errors.invalid_value("spec.podManagementPolicy", policy, text)
-    yield from _stateful_strategy(spec.get("updateStrategy") or {}, "spec.updateStrategy")
+    strategy = spec.get("updateStrategy") or {}
+    path = "spec.updateStrategy"
+    kind, rolling = strategy.get("type", ""), strategy.get("rollingUpdate")
+    if not kind:
+        yield api_errors.required(path)
+    elif kind == "OnDelete":
+        if rolling is not None:
+            text = "only allowed for updateStrategy 'RollingUpdate'"
+            yield api_errors.invalid_value(f"{path}.rollingUpdate", _go_partition(rolling), text)
+    elif kind == "RollingUpdate":
+        yield from _rolling_set(rolling or {}, f"{path}.rollingUpdate")
+    else:
+        rendered = {"Type": kind, "RollingUpdate": None if rolling is None else _go_partition(rolling)}
+        yield api_errors.invalid_value(path, rendered, "must be 'RollingUpdate' or 'OnDelete'")
     retention = spec.get("persistentVolumeClaimRetentionPolicy") or {}
     for key in ("whenDeleted", "whenScaled"):
         if retention.get(key) not in (None, "Retain", "Delete"):
@@ -111,21 +121,6 @@ def _stateful_template(spec: JsonObject) -> Iterator[Cause]:
     template = spec.get("template") or {}
     meta = template.get("metadata") or {}
     yield from validate_template_metadata(meta, template.get("spec") or {}, "spec.template")
-
-
-def _stateful_strategy(strategy: JsonObject, path: str) -> Iterator[Cause]:
-    kind, rolling = strategy.get("type", ""), strategy.get("rollingUpdate")
-    if not kind:
-        yield api_errors.required(path)
-    elif kind == "OnDelete":
-        if rolling is not None:
-            text = "only allowed for updateStrategy 'RollingUpdate'"
-            yield api_errors.invalid_value(f"{path}.rollingUpdate", _go_partition(rolling), text)
-    elif kind == "RollingUpdate":
-        yield from _rolling_set(rolling or {}, f"{path}.rollingUpdate")
-    else:
-        shown = {"Type": kind, "RollingUpdate": None if rolling is None else _go_partition(rolling)}
-        yield api_errors.invalid_value(path, shown, "must be 'RollingUpdate' or 'OnDelete'")
 
 
 def _rolling_set(rolling: JsonObject, path: str) -> Iterator[Cause]:

@@ -1,4 +1,7 @@
-"""TokenReviews and SelfSubjectReviews: nothing of them is kept."""
+"""TokenReviews and SelfSubjectReviews; the server stores neither.
+
+Upstream: pkg/registry/authentication (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,8 @@ from opsdk.structured_merge.value import JsonObject
 def user_info(user: User) -> JsonObject:
     """A user as reviews show it."""
     extra = {k: list(v) for k, v in user.extra.items()}
-    found = {"username": user.name, "uid": user.uid, "groups": list(user.groups), "extra": extra}
-    return {k: v for k, v in found.items() if v}
+    info = {"username": user.name, "uid": user.uid, "groups": list(user.groups), "extra": extra}
+    return {k: v for k, v in info.items() if v}
 
 
 class SelfSubjectReviews:
@@ -48,10 +51,10 @@ class TokenReviews:
         await validate(obj, None)
         audiences = tuple(spec.get("audiences") or self._bearer.audiences)
         try:
-            found = await self._bearer.check(token, audiences)
+            result = await self._bearer.check(token, audiences)
         except UnauthorizedError as error:
             return {**obj, "status": {"user": {}, "error": error.message}}
-        status: JsonObject = {"authenticated": True, "user": user_info(found.user)}
-        if found.audiences:
-            status["audiences"] = list(found.audiences)
+        status: JsonObject = {"authenticated": True, "user": user_info(result.user)}
+        if result.audiences:
+            status["audiences"] = list(result.audiences)
         return {**obj, "status": status}

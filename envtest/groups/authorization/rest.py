@@ -1,9 +1,11 @@
-"""Reviews of access: may somebody do something, and what may I do?"""
+"""SubjectAccessReviews and SelfSubjectRulesReviews.
+
+Upstream: pkg/registry/authorization (v1.36)
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator
 
 from envtest.groups.common.label_selectors import check_requirement
 from opsdk.apiserver import api_errors
@@ -78,13 +80,10 @@ class AccessReviews:
         if self._subject is somebody and not spec.get("user") and not spec.get("groups"):
             yield api_errors.invalid_value("spec.user", "", "at least one of user or group must be specified")
         yield from check_selectors(resource or {})
-        yield from self._check_place(context, obj, spec)
-
-    def _check_place(self, context: Context, obj: JsonObject, spec: JsonObject) -> Iterator[Cause]:
         resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
-        mine = (*_MINE, "namespace") if self._local else _MINE
+        fields = (*_MINE, "namespace") if self._local else _MINE
         meta = obj.get("metadata") or {}
-        if any(value for key, value in meta.items() if key not in mine):
+        if any(value for key, value in meta.items() if key not in fields):
             suffix = " except for namespace" if self._local else ""
             yield api_errors.invalid_value("metadata", meta, f"must be empty{suffix}")
         if not self._local:
@@ -128,9 +127,9 @@ def attributes(user: User, spec: JsonObject) -> AuthorizerAttributes:
     """What a review asks about."""
     resource = spec.get("resourceAttributes")
     if resource is None:
-        asked = spec.get("nonResourceAttributes") or {}
+        non_resource = spec.get("nonResourceAttributes") or {}
         return AuthorizerAttributes(
-            user=user, verb=asked.get("verb", ""), resource_request=False, path=asked.get("path", "")
+            user=user, verb=non_resource.get("verb", ""), resource_request=False, path=non_resource.get("path", "")
         )
     return AuthorizerAttributes(
         user=user,
@@ -183,16 +182,14 @@ class RulesReviews:
         await validate(obj, None)
         status: JsonObject = {"resourceRules": [], "nonResourceRules": [], "incomplete": True}
         if self._resolver is not None:
-            found = await self._resolver.rules_for(context.user, namespace)
-            status["resourceRules"] = [_without(r, "nonResourceURLs") for r in found.rules if r.get("resources")]
-            paths = [r for r in found.rules if r.get("nonResourceURLs")]
+            rules = await self._resolver.rules_for(context.user, namespace)
+            status["resourceRules"] = [
+                {k: v for k, v in r.items() if k != "nonResourceURLs"} for r in rules.rules if r.get("resources")
+            ]
+            paths = [r for r in rules.rules if r.get("nonResourceURLs")]
             status["nonResourceRules"] = [{k: r[k] for k in ("verbs", "nonResourceURLs") if k in r} for r in paths]
-            status["incomplete"] = found.incomplete
-            if found.error:
-                status["evaluationError"] = found.error
+            status["incomplete"] = rules.incomplete
+            if rules.error:
+                status["evaluationError"] = rules.error
         head: JsonObject = {key: obj[key] for key in ("kind", "apiVersion") if key in obj}
         return {**head, "metadata": {}, "spec": {}, "status": status}
-
-
-def _without(rule: Mapping[str, Any], key: str) -> JsonObject:
-    return {k: v for k, v in rule.items() if k != key}

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from envtest.codec.field_order import arranger
 from envtest.groups.autoscaling.defaulting import horizontal_pod_autoscaler
 from envtest.groups.common.defaulting import put
 from envtest.groups.common.model import TypedModel
 from opsdk.structured_merge.go_format import go_json
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 OLD: Final = "autoscaling/v1"
 _KEPT: Final = "autoscaling/v2"
@@ -39,9 +39,9 @@ def without_notes(obj: JsonObject) -> JsonObject:
     notes = meta.get("annotations") or {}
     if not _NOTES & notes.keys():
         return obj
-    kept = {key: value for key, value in notes.items() if key not in _NOTES}
+    annotations = {key: value for key, value in notes.items() if key not in _NOTES}
     meta = {key: value for key, value in meta.items() if key != "annotations"}
-    return {**obj, "metadata": {**meta, "annotations": kept} if kept else meta}
+    return {**obj, "metadata": {**meta, "annotations": annotations} if annotations else meta}
 
 
 # ------------------------------------------------------------------ v1 to v2
@@ -53,32 +53,32 @@ def to_new(obj: JsonObject) -> JsonObject:
     """
     notes = (obj.get("metadata") or {}).get("annotations") or {}
     spec, status = dict(obj.get("spec") or {}), dict(obj.get("status") or {})
-    made: JsonObject = {**without_notes(obj), "apiVersion": _KEPT, "spec": spec}
+    converted: JsonObject = {**without_notes(obj), "apiVersion": _KEPT, "spec": spec}
     target = spec.pop("targetCPUUtilizationPercentage", None)
     others = [_new_metric(metric, _TARGETS) for metric in _listed(notes.get(_METRICS))]
     if target is not None:
-        wanted = {"type": "Utilization", "averageUtilization": target}
-        others.append({"type": "Resource", "resource": {"name": "cpu", "target": wanted}})
+        target_value = {"type": "Utilization", "averageUtilization": target}
+        others.append({"type": "Resource", "resource": {"name": "cpu", "target": target_value}})
     if others:
         spec["metrics"] = others
     behavior = _parsed(notes.get(_BEHAVIOR))
     if isinstance(behavior, dict) and behavior:
         spec["behavior"] = _lower(behavior)
-    seen = status.pop("currentCPUUtilizationPercentage", None)
-    if seen is not None:
+    utilization = status.pop("currentCPUUtilizationPercentage", None)
+    if utilization is not None:
         status["currentMetrics"] = [
-            {"type": "Resource", "resource": {"name": "cpu", "current": {"averageUtilization": seen}}}
+            {"type": "Resource", "resource": {"name": "cpu", "current": {"averageUtilization": utilization}}}
         ]
     if current := [_new_metric(metric, _CURRENT) for metric in _listed(notes.get(_SEEN))]:
         status["currentMetrics"] = current
     if conditions := _listed(notes.get(_CONDITIONS)):
         status["conditions"] = conditions
     if status:
-        made["status"] = status
-    return made
+        converted["status"] = status
+    return converted
 
 
-def _parsed(text: str | None) -> Any:
+def _parsed(text: str | None) -> JsonValue:
     try:
         return None if text is None else json.loads(text)
     except ValueError:
@@ -86,11 +86,11 @@ def _parsed(text: str | None) -> Any:
 
 
 def _listed(text: str | None) -> list[JsonObject]:
-    found = _parsed(text)
-    return [part for part in found if isinstance(part, dict)] if isinstance(found, list) else []
+    items = _parsed(text)
+    return [part for part in items if isinstance(part, dict)] if isinstance(items, list) else []
 
 
-def _lower(value: Any) -> Any:
+def _lower(value: JsonValue) -> JsonValue:
     """Keys as they are written in v2, without what is null: the annotation has them as the server's own type has."""
     if isinstance(value, dict):
         return {f"{key[:1].lower()}{key[1:]}": _lower(part) for key, part in value.items() if part is not None}
@@ -101,12 +101,12 @@ def _known(found: JsonObject) -> JsonObject:
     return {key: value for key, value in found.items() if value is not None}
 
 
-def _target(value: Any, average: Any, share: Any = None) -> JsonObject:
+def _target(value: JsonValue, average: JsonValue, share: JsonValue = None) -> JsonObject:
     kind = "Utilization" if share is not None else "AverageValue" if average is not None else "Value"
     return _known({"type": kind, "value": value, "averageValue": average, "averageUtilization": share})
 
 
-def _current(value: Any, average: Any, share: Any = None) -> JsonObject:
+def _current(value: JsonValue, average: JsonValue, share: JsonValue = None) -> JsonObject:
     return _known({"value": value, "averageValue": average, "averageUtilization": share})
 
 
@@ -124,16 +124,16 @@ def _new_metric(metric: JsonObject, side: _Side) -> JsonObject:
     if not isinstance(old, dict):
         return {"type": kind}
     if kind in ("Resource", "ContainerResource"):
-        found: JsonObject = {"name": old.get("name", ""), part: make(None, old.get(average), old.get(share))}
+        source: JsonObject = {"name": old.get("name", ""), part: make(None, old.get(average), old.get(share))}
         if kind == "ContainerResource":
-            found["container"] = old.get("container", "")
-        return {"type": kind, key: found}
+            source["container"] = old.get("container", "")
+        return {"type": kind, key: source}
     selector = old.get("metricSelector" if kind == "External" else "selector")
-    found = {"metric": _known({"name": old.get("metricName", ""), "selector": selector})}
+    source = {"metric": _known({"name": old.get("metricName", ""), "selector": selector})}
     if kind == "Object":
         amounts = make(old.get(value), old.get("averageValue"))
-        return {"type": kind, key: {"describedObject": old.get("target") or {}, part: amounts, **found}}
-    return {"type": kind, key: {**found, part: make(old.get(value), old.get(average))}}
+        return {"type": kind, key: {"describedObject": old.get("target") or {}, part: amounts, **source}}
+    return {"type": kind, key: {**source, part: make(old.get(value), old.get(average))}}
 
 
 # ------------------------------------------------------------------ v2 to v1
@@ -143,7 +143,7 @@ def to_old(obj: JsonObject) -> JsonObject:
         return obj
     bare = without_notes(obj)
     spec, status = dict(obj.get("spec") or {}), dict(obj.get("status") or {})
-    made: JsonObject = {**bare, "apiVersion": OLD, "spec": spec}
+    converted: JsonObject = {**bare, "apiVersion": OLD, "spec": spec}
     notes: dict[str, str] = {}
     metrics, behavior = spec.pop("metrics", None) or [], spec.pop("behavior", None)
     _note(notes, _METRICS, [_old_metric(metric, _TARGETS) for metric in metrics if _cpu(metric, "target") is None])
@@ -151,17 +151,21 @@ def to_old(obj: JsonObject) -> JsonObject:
         spec["targetCPUUtilizationPercentage"] = target
     current = status.pop("currentMetrics", None) or []
     _note(notes, _SEEN, [_old_metric(metric, _CURRENT) for metric in current])
-    if (seen := next((t for m in current if (t := _cpu(m, "current")) is not None), None)) is not None:
-        status["currentCPUUtilizationPercentage"] = seen
+    if (utilization := next((t for m in current if (t := _cpu(m, "current")) is not None), None)) is not None:
+        status["currentCPUUtilizationPercentage"] = utilization
     _note(notes, _CONDITIONS, status.pop("conditions", None) or [])
     if behavior is not None:
-        notes[_BEHAVIOR] = go_json(_shown_behavior(behavior), ordered=True)
+        # As the server's own type is written.
+        notes[_BEHAVIOR] = go_json(
+            {"ScaleUp": _shown_rules(behavior.get("scaleUp")), "ScaleDown": _shown_rules(behavior.get("scaleDown"))},
+            ordered=True,
+        )
     if "status" in obj:
-        made["status"] = {"currentReplicas": 0, "desiredReplicas": 0, **status}
+        converted["status"] = {"currentReplicas": 0, "desiredReplicas": 0, **status}
     if notes:
         meta = bare.get("metadata") or {}
-        made["metadata"] = {**meta, "annotations": {**(meta.get("annotations") or {}), **notes}}
-    return made
+        converted["metadata"] = {**meta, "annotations": {**(meta.get("annotations") or {}), **notes}}
+    return converted
 
 
 def _note(notes: dict[str, str], key: str, found: Sequence[JsonObject]) -> None:
@@ -174,8 +178,8 @@ def _cpu(metric: JsonObject, side: str) -> int | None:
     resource = metric.get("resource") or {}
     if metric.get("type") != "Resource" or resource.get("name") != "cpu":
         return None
-    found: int | None = (resource.get(side) or {}).get("averageUtilization")
-    return found
+    utilization: int | None = (resource.get(side) or {}).get("averageUtilization")
+    return utilization
 
 
 def _old_metric(metric: JsonObject, side: _Side) -> JsonObject:
@@ -205,11 +209,6 @@ def _old_metric(metric: JsonObject, side: _Side) -> JsonObject:
     return {"type": kind, key: _known(most)}
 
 
-def _shown_behavior(behavior: JsonObject) -> JsonObject:
-    """As the server's own type is written."""
-    return {"ScaleUp": _shown_rules(behavior.get("scaleUp")), "ScaleDown": _shown_rules(behavior.get("scaleDown"))}
-
-
 def _shown_rules(rules: JsonObject | None) -> JsonObject | None:
     if rules is None:
         return None
@@ -218,7 +217,7 @@ def _shown_rules(rules: JsonObject | None) -> JsonObject | None:
     return {
         "StabilizationWindowSeconds": rules.get("stabilizationWindowSeconds"),
         "SelectPolicy": rules.get("selectPolicy"),
-        "Policies": policies and [{shown: policy.get(key, zero) for shown, key, zero in keys} for policy in policies],
+        "Policies": policies and [{label: policy.get(key, zero) for label, key, zero in keys} for policy in policies],
         "Tolerance": rules.get("tolerance"),
     }
 
@@ -233,9 +232,9 @@ class OldAutoscalerModel(TypedModel):
 
     def to_storage(self, obj: JsonObject) -> JsonObject:
         """See `Model`."""
-        made = to_new(obj)
-        horizontal_pod_autoscaler(made)
-        return made
+        converted = to_new(obj)
+        horizontal_pod_autoscaler(converted)
+        return converted
 
     def from_storage(self, obj: JsonObject) -> JsonObject:
         """See `Model`."""

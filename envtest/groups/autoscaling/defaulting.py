@@ -20,22 +20,18 @@ def horizontal_pod_autoscaler(obj: JsonObject) -> None:
         spec["metrics"] = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
     behavior = spec.get("behavior")
     if isinstance(behavior, dict):
-        _scaling(behavior)
-
-
-def _scaling(behavior: JsonObject) -> None:
-    up = behavior.setdefault("scaleUp", {})
-    put(
-        up,
-        stabilizationWindowSeconds=0,
-        selectPolicy="Max",
-        policies=[
-            {"type": "Pods", "value": 4, "periodSeconds": 15},
-            {"type": "Percent", "value": 100, "periodSeconds": 15},
-        ],
-    )
-    down = behavior.setdefault("scaleDown", {})
-    put(down, selectPolicy="Max", policies=[{"type": "Percent", "value": 100, "periodSeconds": 15}])
+        up = behavior.setdefault("scaleUp", {})
+        put(
+            up,
+            stabilizationWindowSeconds=0,
+            selectPolicy="Max",
+            policies=[
+                {"type": "Pods", "value": 4, "periodSeconds": 15},
+                {"type": "Percent", "value": 100, "periodSeconds": 15},
+            ],
+        )
+        down = behavior.setdefault("scaleDown", {})
+        put(down, selectPolicy="Max", policies=[{"type": "Percent", "value": 100, "periodSeconds": 15}])
 
 
 DEFAULTS: Mapping[str, Defaults] = {

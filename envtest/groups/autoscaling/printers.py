@@ -1,14 +1,16 @@
-"""Columns of the group autoscaling, and of scales."""
+"""Columns of the group autoscaling, and of scales.
+
+Upstream: pkg/printers/internalversion/printers.go (v1.36)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from envtest.groups.autoscaling.conversion import to_new
 from envtest.groups.common.printing import NOTHING, UNKNOWN, UNSET, age, kind_printers, name_of, spec_of, status_of
 from opsdk.apiserver.resources import Printer
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _SOURCES = {
     "External": "external",
@@ -36,9 +38,9 @@ def _metric(spec: JsonObject, status: JsonObject) -> str:
     if "name" in about:
         if average is not None:
             return f"{about['name']}: {value('averageValue')}/{average}"
-        used, wanted = current.get("averageUtilization"), target.get("averageUtilization")
-        shown = UNKNOWN if used is None else f"{used}%"
-        return f"{about['name']}: {shown}/{'<auto>' if wanted is None else f'{wanted}%'}"
+        used, desired = current.get("averageUtilization"), target.get("averageUtilization")
+        percentage = UNKNOWN if used is None else f"{used}%"
+        return f"{about['name']}: {percentage}/{'<auto>' if desired is None else f'{desired}%'}"
     if key == "pods":
         return f"{value('averageValue')}/{target.get('averageValue', _NIL)}"
     if average is not None:
@@ -47,12 +49,12 @@ def _metric(spec: JsonObject, status: JsonObject) -> str:
 
 
 def _metrics(specs: Sequence[JsonObject], statuses: Sequence[JsonObject]) -> str:
-    shown = [_metric(spec, statuses[i] if i < len(statuses) else {}) for i, spec in enumerate(specs)]
-    more = f" + {len(shown) - 2} more..." if len(shown) > 2 else ""
-    return ", ".join(shown[:2]) + more if shown else NOTHING
+    texts = [_metric(spec, statuses[i] if i < len(statuses) else {}) for i, spec in enumerate(specs)]
+    more = f" + {len(texts) - 2} more..." if len(texts) > 2 else ""
+    return ", ".join(texts[:2]) + more if texts else NOTHING
 
 
-def _autoscaler(obj: JsonObject, now: float) -> list[Any]:
+def _autoscaler(obj: JsonObject, now: float) -> list[JsonValue]:
     new = to_new(obj) if obj.get("apiVersion") == "autoscaling/v1" else obj
     spec, status = spec_of(new), status_of(new)
     ref = spec.get("scaleTargetRef") or {}
@@ -68,7 +70,7 @@ def _autoscaler(obj: JsonObject, now: float) -> list[Any]:
 
 
 # ------------------------------------------------------------------ roles and hooks
-def _scale(obj: JsonObject, now: float) -> list[Any]:
+def _scale(obj: JsonObject, now: float) -> list[JsonValue]:
     return [name_of(obj), spec_of(obj).get("replicas", 0), status_of(obj).get("replicas", 0), age(obj, now)]
 
 

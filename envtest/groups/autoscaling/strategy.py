@@ -1,22 +1,24 @@
-"""HorizontalPodAutoscalers: kept as ``autoscaling/v2``."""
+"""HorizontalPodAutoscalers: kept as ``autoscaling/v2``.
+
+Upstream: pkg/registry/autoscaling (v1.36)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from envtest.groups.autoscaling.conversion import OLD, to_new, without_notes
 from envtest.groups.autoscaling.validation import validate_autoscaler, validate_autoscaler_status
 from envtest.groups.common.strategy import GeneratedStrategy, StrategyFactory
 from opsdk.apiserver.registry.context import Context
 from opsdk.errors import Cause
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
 class AutoscalerStrategy(GeneratedStrategy):
     """Nothing is known of the metrics at first."""
 
-    def __init__(self, row: Any, has_status: bool) -> None:
+    def __init__(self, row: JsonValue, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
 
     def initial_status(self, obj: JsonObject) -> JsonObject:  # noqa: ARG002 - the shape of the hook

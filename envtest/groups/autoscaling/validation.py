@@ -1,8 +1,11 @@
-"""What horizontal pod autoscalers may be."""
+"""Validation of HorizontalPodAutoscalers.
+
+Upstream: pkg/apis/autoscaling/validation (v1.36)
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from envtest.groups.common import validation
 from envtest.groups.core.resource_names import container_name
@@ -38,7 +41,10 @@ def validate_autoscaler(obj: JsonObject) -> Iterator[Cause]:
     if low is not None and high < low:
         yield api_errors.invalid_value("spec.maxReplicas", high, "must be greater than or equal to `minReplicas`")
     yield from _reference(spec.get("scaleTargetRef") or {}, "spec.scaleTargetRef")
-    yield from _metrics(metrics, low)
+    for index, metric in enumerate(metrics):
+        yield from _metric(metric, f"spec.metrics[{index}]")
+    if low == 0 and not any(metric.get("type") in ("Object", "External") for metric in metrics):
+        yield api_errors.not_allowed("spec.metrics", _SCALE_TO_ZERO)
     yield from _behavior(spec.get("behavior") or {}, "spec.behavior")
 
 
@@ -64,13 +70,6 @@ def _reference(ref: JsonObject, path: str, *, grouped: bool = True) -> Iterator[
         yield api_errors.invalid_value(f"{path}.apiVersion", version, "apiVersion must specify API group")
 
 
-def _metrics(metrics: Sequence[JsonObject], low: int | None) -> Iterator[Cause]:
-    for index, metric in enumerate(metrics):
-        yield from _metric(metric, f"spec.metrics[{index}]")
-    if low == 0 and not any(metric.get("type") in ("Object", "External") for metric in metrics):
-        yield api_errors.not_allowed("spec.metrics", _SCALE_TO_ZERO)
-
-
 def _metric(metric: JsonObject, path: str) -> Iterator[Cause]:
     kind = metric.get("type", "")
     unknown = api_errors.unsupported(f"{path}.type", kind, _TYPES)
@@ -78,15 +77,15 @@ def _metric(metric: JsonObject, path: str) -> Iterator[Cause]:
         yield api_errors.required(f"{path}.type", "must specify a metric source type")
     if kind not in _SOURCES:
         yield unknown
-    given = [(other, key) for other, key in _SOURCES.items() if metric.get(key) is not None]
-    for other, key in given[:1]:
+    sources = [(other, key) for other, key in _SOURCES.items() if metric.get(key) is not None]
+    for other, key in sources[:1]:
         yield from _source(other, metric[key], f"{path}.{key}")
     if kind not in _SOURCES:
         # Looked at twice: as a word, and as the name of a part.
         yield unknown
     elif metric.get(_SOURCES[kind]) is None:
         yield api_errors.required(f"{path}.{_SOURCES[kind]}", "must populate information for the given metric source")
-    for other, key in given if len(given) > 1 else ():
+    for other, key in sources if len(sources) > 1 else ():
         if other != kind:
             yield api_errors.not_allowed(f"{path}.{key}", "must populate the given metric source only")
 
@@ -157,24 +156,24 @@ def _behavior(behavior: JsonObject, path: str) -> Iterator[Cause]:
         rule = behavior.get(direction)
         if rule is None:
             continue
-        at = f"{path}.{direction}"
+        rules_path = f"{path}.{direction}"
         window = rule.get("stabilizationWindowSeconds")
         if window is not None and window < 0:
             yield api_errors.invalid_value(
-                f"{at}.stabilizationWindowSeconds", window, "must be greater than or equal to zero"
+                f"{rules_path}.stabilizationWindowSeconds", window, "must be greater than or equal to zero"
             )
         if window is not None and window > 3600:
             text = "must be less than or equal to 3600"
-            yield api_errors.invalid_value(f"{at}.stabilizationWindowSeconds", window, text)
+            yield api_errors.invalid_value(f"{rules_path}.stabilizationWindowSeconds", window, text)
         if rule.get("selectPolicy") not in (None, "Max", "Min", "Disabled"):
-            yield api_errors.unsupported(f"{at}.selectPolicy", rule["selectPolicy"], ("Disabled", "Max", "Min"))
+            yield api_errors.unsupported(f"{rules_path}.selectPolicy", rule["selectPolicy"], ("Disabled", "Max", "Min"))
         if not rule.get("policies"):
-            yield api_errors.required(f"{at}.policies", "must specify at least one Policy")
+            yield api_errors.required(f"{rules_path}.policies", "must specify at least one Policy")
         for index, policy in enumerate(rule.get("policies") or ()):
-            yield from _policy(policy, f"{at}.policies[{index}]")
+            yield from _policy(policy, f"{rules_path}.policies[{index}]")
         tolerance = rule.get("tolerance")
         if tolerance is not None and Quantity(str(tolerance)) < Quantity("0"):
-            yield api_errors.invalid_value(f"{at}.tolerance", tolerance, validation.NOT_NEGATIVE)
+            yield api_errors.invalid_value(f"{rules_path}.tolerance", tolerance, validation.NOT_NEGATIVE)
 
 
 def _policy(policy: JsonObject, path: str) -> Iterator[Cause]:

@@ -69,17 +69,17 @@ class Schedule:
         """The first time after `after`, on the clock of its zone; None where there is none within five years."""
         if self.period:
             return (after + timedelta(seconds=self.period)).replace(microsecond=0)
-        at = after.replace(second=0, microsecond=0) + timedelta(minutes=1)
+        timestamp = after.replace(second=0, microsecond=0) + timedelta(minutes=1)
         end = after + _HORIZON
-        while at < end:
-            if at.month not in self.months or not self._on(at):
-                at = (at + timedelta(days=1)).replace(hour=0, minute=0)
-            elif at.hour not in self.hours:
-                at = (at + timedelta(hours=1)).replace(minute=0)
-            elif at.minute not in self.minutes:
-                at += timedelta(minutes=1)
+        while timestamp < end:
+            if timestamp.month not in self.months or not self._on(timestamp):
+                timestamp = (timestamp + timedelta(days=1)).replace(hour=0, minute=0)
+            elif timestamp.hour not in self.hours:
+                timestamp = (timestamp + timedelta(hours=1)).replace(minute=0)
+            elif timestamp.minute not in self.minutes:
+                timestamp += timedelta(minutes=1)
             else:
-                return at
+                return timestamp
         return None
 
     def _on(self, at: datetime) -> bool:
@@ -100,7 +100,10 @@ def parse(text: str) -> Schedule:
     fields = text.split()
     if len(fields) != 5:
         raise ScheduleError(f"expected exactly 5 fields, found {len(fields)}: [{' '.join(fields)}]")
-    minutes, hours, days, months, weekdays = (_field(f, b) for f, b in zip(fields, _FIELDS, strict=True))
+    minutes, hours, days, months, weekdays = (
+        frozenset().union(*(_range(part, b) for part in f.split(",") if part))
+        for f, b in zip(fields, _FIELDS, strict=True)
+    )
     return Schedule(
         minutes=minutes,
         hours=hours,
@@ -124,12 +127,8 @@ def _descriptor(text: str) -> Schedule:
     raise ScheduleError(f"unrecognized descriptor: {text}")
 
 
-def _field(text: str, bounds: _Bounds) -> frozenset[int]:
-    return frozenset().union(*(_range(part, bounds) for part in text.split(",") if part))
-
-
 def _has_star(text: str) -> bool:
-    """Whether a part of a valid field is a star. With a step above one it is a restriction, as getRange has it."""
+    """Return whether a part of a valid field is a star. A step above one makes it a restriction, as in getRange."""
     parts = (part.partition("/") for part in text.split(","))
     return any(span.split("-")[0] in ("*", "?") and int(step or "1") <= 1 for span, _, step in parts)
 
@@ -161,9 +160,9 @@ def _range(text: str, bounds: _Bounds) -> frozenset[int]:
 
 
 def _number(text: str, bounds: _Bounds) -> int:
-    named = bounds.names.get(text.lower())
-    if named is not None:
-        return named
+    index = bounds.names.get(text.lower())
+    if index is not None:
+        return index
     if not re.fullmatch(r"[-+]?[0-9]{1,9}", text):
         raise ScheduleError(f'failed to parse int from {text}: strconv.Atoi: parsing "{text}": invalid syntax')
     number = int(text)

@@ -1,9 +1,11 @@
-"""Columns of the group batch."""
+"""Columns of the group batch.
+
+Upstream: pkg/printers/internalversion/printers.go (v1.36)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from envtest.groups.common.printing import (
     NOTHING,
@@ -21,7 +23,7 @@ from envtest.groups.common.printing import (
     yes,
 )
 from opsdk.apiserver.resources import Printer
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _JOB_WORDS = (
     ("Complete", "Complete"),
@@ -32,13 +34,6 @@ _JOB_WORDS = (
     ("SuccessCriteriaMet", "SuccessCriteriaMet"),
 )
 """Conditions of jobs with the words for them, the first that holds; the nameless one is a deletion."""
-
-
-def _job_word(obj: JsonObject) -> str:
-    true = {c.get("type") for c in status_of(obj).get("conditions") or () if c.get("status") == "True"}
-    if meta_of(obj).get("deletionTimestamp"):
-        true.add("")
-    return next((word for kind, word in _JOB_WORDS if kind in true), "Running")
 
 
 def _job_done(obj: JsonObject) -> str:
@@ -58,13 +53,21 @@ def _job_time(obj: JsonObject, now: float) -> str:
     return human((now if ended is None else ended) - began)
 
 
-def _job(obj: JsonObject, now: float) -> list[Any]:
+def _job(obj: JsonObject, now: float) -> list[JsonValue]:
     spec = spec_of(obj)
-    words = [_job_word(obj), _job_done(obj), _job_time(obj, now), age(obj, now)]
+    true = {c.get("type") for c in status_of(obj).get("conditions") or () if c.get("status") == "True"}
+    if meta_of(obj).get("deletionTimestamp"):
+        true.add("")
+    words = [
+        next((word for kind, word in _JOB_WORDS if kind in true), "Running"),
+        _job_done(obj),
+        _job_time(obj, now),
+        age(obj, now),
+    ]
     return [name_of(obj), *words, *images(spec.get("template") or {}), label_selector(spec.get("selector"))]
 
 
-def _cron_job(obj: JsonObject, now: float) -> list[Any]:
+def _cron_job(obj: JsonObject, now: float) -> list[JsonValue]:
     spec, status = spec_of(obj), status_of(obj)
     last = status.get("lastScheduleTime")
     job = spec_of(spec.get("jobTemplate") or {})

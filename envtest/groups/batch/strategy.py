@@ -1,11 +1,14 @@
 # ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
-"""Jobs and cron jobs."""
+"""Jobs and cron jobs.
+
+Upstream: pkg/registry/batch (v1.36)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from envtest.data.resources import Row
+from envtest.data.resources import ServedResourceRow
 from envtest.groups.batch.validation import (
     UID,
     validate_cron_job,
@@ -29,7 +32,7 @@ _ORPHANS = (
 class JobStrategy(GeneratedStrategy):
     """The selector is made from the uid."""
 
-    def __init__(self, row: Row, has_status: bool) -> None:
+    def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
         self.selectable = {"status.successful": lambda obj: str((obj.get("status") or {}).get("succeeded", 0))}
 
@@ -44,8 +47,8 @@ class JobStrategy(GeneratedStrategy):
         spec.setdefault("manualSelector", False)
         if spec["manualSelector"]:
             return
-        given = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
-        inherits = (obj["metadata"].get("labels") or {}) == given
+        template_labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
+        inherits = (obj["metadata"].get("labels") or {}) == template_labels
         meta = spec.setdefault("template", {}).setdefault("metadata", {})
         labels = meta.setdefault("labels", {})
         for prefix in ("", "batch.kubernetes.io/"):
@@ -59,8 +62,8 @@ class JobStrategy(GeneratedStrategy):
 
     def propagation(self, context: Context, obj: JsonObject, asked: str) -> str:
         """Pods outlive their job unless somebody says otherwise."""
-        found = obj["metadata"].get("finalizers") or ()
-        if asked or {"orphan", "foregroundDeletion"} & set(found):
+        finalizers = obj["metadata"].get("finalizers") or ()
+        if asked or {"orphan", "foregroundDeletion"} & set(finalizers):
             return asked
         context.warn(_ORPHANS)
         return "Orphan"
@@ -85,7 +88,7 @@ class JobStrategy(GeneratedStrategy):
 class CronJobStrategy(GeneratedStrategy):
     """A schedule and the template of a job."""
 
-    def __init__(self, row: Row, has_status: bool) -> None:
+    def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
 
     def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:

@@ -1,4 +1,4 @@
-"""What is wrong with jobs and cron jobs, and with changes of them.
+"""Validation of jobs and cron jobs, and with changes of them.
 
 Upstream: pkg/apis/batch/validation/validation.go (v1.36)
 """
@@ -6,7 +6,7 @@ Upstream: pkg/apis/batch/validation/validation.go (v1.36)
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -50,8 +50,8 @@ def _whole_spec(spec: JsonObject) -> Iterator[Cause]:
     yield from check_label_selector(selector or {}, "spec.selector")
     labels = template_labels(spec)
     if understood(selector) and not selects(selector, labels):
-        shown = dict(sorted(labels.items())) or None
-        yield api_errors.invalid_value("spec.template.metadata.labels", shown, MISMATCH)
+        rendered = dict(sorted(labels.items())) or None
+        yield api_errors.invalid_value("spec.template.metadata.labels", rendered, MISMATCH)
 
 
 def _generated(obj: JsonObject) -> Iterator[Cause]:
@@ -59,17 +59,17 @@ def _generated(obj: JsonObject) -> Iterator[Cause]:
     selector = spec.get("selector")
     if spec.get("manualSelector") or selector is None:
         return
-    wanted = {UID: obj["metadata"]["uid"], NAME: obj["metadata"].get("name", "")}
-    wanted |= {"controller-uid": wanted[UID], "job-name": wanted[NAME]}
+    expected = {UID: obj["metadata"]["uid"], NAME: obj["metadata"].get("name", "")}
+    expected |= {"controller-uid": expected[UID], "job-name": expected[NAME]}
     labels = template_labels(spec)
-    for key, value in wanted.items():
+    for key, value in expected.items():
         if key in (UID, NAME) and labels.get(key) != value:
             where = f"spec.template.metadata.labels[{key}]"
             if key not in labels:
                 yield api_errors.required(where, f"must be '{value}'")
             else:
                 yield api_errors.invalid_value(where, labels[key], f"must be '{value}'")
-    if understood(selector) and not selects(selector, wanted):
+    if understood(selector) and not selects(selector, expected):
         yield api_errors.invalid_value("spec.selector", selector, "`selector` not auto-generated")
 
 
@@ -133,7 +133,7 @@ def validate_job_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
             yield api_errors.invalid_value(f"spec.{key}", shown(shape, value) if shape else value, _IMMUTABLE)
 
 
-class Waits(NamedTuple):
+class MutableTemplateParts(NamedTuple):
     """What may change of the template of a job that is suspended."""
 
     places: bool
@@ -142,16 +142,16 @@ class Waits(NamedTuple):
     """The resources of their containers."""
 
 
-def _waits(job: JsonObject) -> Waits:
+def _waits(job: JsonObject) -> MutableTemplateParts:
     """Before it has ever begun, where its pods will run; once it is known to rest, what they need as well."""
     status = job.get("status") or {}
     if not job["spec"].get("suspend"):
-        return Waits(places=False, amounts=False)
+        return MutableTemplateParts(places=False, amounts=False)
     idle = _has(job, "Suspended") and not status.get("active")
-    return Waits(places=idle or not status.get("startTime"), amounts=idle)
+    return MutableTemplateParts(places=idle or not status.get("startTime"), amounts=idle)
 
 
-def _fixed_template(spec: JsonObject, waits: Waits) -> JsonObject:
+def _fixed_template(spec: JsonObject, waits: MutableTemplateParts) -> JsonObject:
     """What stays of the template; as long as a job waits, where its pods run may change, and what they need."""
     template: JsonObject = copy_tree(spec.get("template") or {})
     pod = template.get("spec") or {}
@@ -195,8 +195,23 @@ def validate_job_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
     ready = status.get("ready")
     if changed & {"ready", "active"} and ready is not None and ready > (status.get("active") or 0):
         yield api_errors.invalid_value("status.ready", ready, "cannot set more ready pods than active")
-    yield from _disabled(obj, old)
-    yield from _decreased(status, before, old)
+    for kind in ("Failed", "Complete", "FailureTarget"):
+        if _has(old, kind) and not _has(obj, kind):
+            yield _omitted(f"cannot disable the terminal {kind}=True condition")
+    elastic = old["spec"].get("completionMode") == "Indexed" and old["spec"].get("completions") == old["spec"].get(
+        "parallelism"
+    )
+    for key in ("failed",) if elastic else ("failed", "succeeded"):
+        if (status.get(key) or 0) < (before.get(key) or 0):
+            text = f"cannot decrease the {key} counter"
+            yield api_errors.invalid_value(f"status.{key}", status.get(key) or 0, text)
+    ended = status.get("completionTime")
+    if before.get("completionTime") and ended and ended != before["completionTime"]:
+        yield api_errors.invalid_value("status.completionTime", ended, "completionTime cannot be mutated")
+    began = before.get("startTime")
+    if began and status.get("startTime") != began and not old["spec"].get("suspend") and not _has(old, "Suspended"):
+        text = "field is immutable for unsuspended job once set"
+        yield api_errors.invalid_value("status.startTime", status.get("startTime"), text)
     yield from _succeeds(obj, old)
 
 
@@ -240,29 +255,6 @@ def _finish(obj: JsonObject, old: JsonObject, changed: set[str]) -> Iterator[Cau
     if (fresh or "uncountedTerminatedPods" in changed) and any(uncounted.values()):
         text = "uncountedTerminatedPods needs to be empty for finished job"
         yield api_errors.invalid_value("status.uncountedTerminatedPods", uncounted, text)
-
-
-def _disabled(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
-    for kind in ("Failed", "Complete", "FailureTarget"):
-        if _has(old, kind) and not _has(obj, kind):
-            yield _omitted(f"cannot disable the terminal {kind}=True condition")
-
-
-def _decreased(status: Mapping[str, int], before: Mapping[str, int], old: JsonObject) -> Iterator[Cause]:
-    elastic = old["spec"].get("completionMode") == "Indexed" and old["spec"].get("completions") == old["spec"].get(
-        "parallelism"
-    )
-    for key in ("failed",) if elastic else ("failed", "succeeded"):
-        if (status.get(key) or 0) < (before.get(key) or 0):
-            text = f"cannot decrease the {key} counter"
-            yield api_errors.invalid_value(f"status.{key}", status.get(key) or 0, text)
-    ended = status.get("completionTime")
-    if before.get("completionTime") and ended and ended != before["completionTime"]:
-        yield api_errors.invalid_value("status.completionTime", ended, "completionTime cannot be mutated")
-    began = before.get("startTime")
-    if began and status.get("startTime") != began and not old["spec"].get("suspend") and not _has(old, "Suspended"):
-        text = "field is immutable for unsuspended job once set"
-        yield api_errors.invalid_value("status.startTime", status.get("startTime"), text)
 
 
 def _succeeds(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
@@ -309,7 +301,8 @@ def _schedule(spec: JsonObject, path: str, *, zoned: bool) -> Iterator[Cause]:
         yield api_errors.required(path)
         return
     try:
-        parse(_unzoned(text))
+        # A schedule without the time zone before it.
+        parse(text.partition(" ")[2].strip() if text.startswith(("TZ=", "CRON_TZ=")) else text)
     except ScheduleError as error:
         yield api_errors.invalid_value(path, text, str(error))
     if "TZ" not in text:
@@ -320,11 +313,6 @@ def _schedule(spec: JsonObject, path: str, *, zoned: bool) -> Iterator[Cause]:
     elif spec.get("timeZone") is not None:
         text_why = "cannot use both timeZone field and TZ or CRON_TZ in schedule"
         yield api_errors.invalid_value(path, text, text_why)
-
-
-def _unzoned(text: str) -> str:
-    """A schedule without the time zone before it."""
-    return text.partition(" ")[2].strip() if text.startswith(("TZ=", "CRON_TZ=")) else text
 
 
 def _zone(name: str | None, path: str) -> Iterator[Cause]:
@@ -382,13 +370,13 @@ def validate_manager(spec: JsonObject, path: str) -> Iterator[Cause]:
 
 # ------------------------------------------------------------------ failures
 def _failures(spec: JsonObject, path: str) -> Iterator[Cause]:
-    found = spec["podFailurePolicy"].get("rules") or []
-    if len(found) > _MOST_RULES:
-        yield api_errors.too_many(path, len(found), _MOST_RULES)
+    rules = spec["podFailurePolicy"].get("rules") or []
+    if len(rules) > _MOST_RULES:
+        yield api_errors.too_many(path, len(rules), _MOST_RULES)
     pod = (spec.get("template") or {}).get("spec") or {}
-    known = {c.get("name", "") for key in ("containers", "initContainers") for c in pod.get(key) or ()}
-    for index, rule in enumerate(found):
-        yield from _failure(rule, f"{path}[{index}]", known, by_index=spec.get("backoffLimitPerIndex") is not None)
+    containers = {c.get("name", "") for key in ("containers", "initContainers") for c in pod.get(key) or ()}
+    for index, rule in enumerate(rules):
+        yield from _failure(rule, f"{path}[{index}]", containers, by_index=spec.get("backoffLimitPerIndex") is not None)
 
 
 def _failure(rule: JsonObject, path: str, known: set[str], *, by_index: bool) -> Iterator[Cause]:
@@ -402,9 +390,9 @@ def _failure(rule: JsonObject, path: str, known: set[str], *, by_index: bool) ->
     if len(conditions) > _MOST_RULES:
         yield api_errors.too_many(f"{path}.onPodConditions", len(conditions), _MOST_RULES)
     for index, pattern in enumerate(conditions):
-        at, kind = f"{path}.onPodConditions[{index}]", pattern.get("type", "")
-        yield from validation.each(names.qualified_name(kind), kind, f"{at}.type")
-        yield from _word(pattern.get("status", ""), _STATES, f"{at}.status")
+        item_path, kind = f"{path}.onPodConditions[{index}]", pattern.get("type", "")
+        yield from validation.each(names.qualified_name(kind), kind, f"{item_path}.type")
+        yield from _word(pattern.get("status", ""), _STATES, f"{item_path}.status")
     if codes is not None and conditions:
         yield _unshown(path, "specifying both OnExitCodes and OnPodConditions is not supported")
     elif codes is None and not conditions:
@@ -418,33 +406,33 @@ def _codes(found: JsonObject, path: str, known: set[str]) -> Iterator[Cause]:
     if name is not None and name not in known:
         text = "must be one of the container or initContainer names in the pod template"
         yield api_errors.invalid_value(f"{path}.containerName", name, text)
-    at = f"{path}.values"
+    values_path = f"{path}.values"
     if not values:
-        yield api_errors.invalid_value(at, values or None, "at least one value is required")
+        yield api_errors.invalid_value(values_path, values or None, "at least one value is required")
     elif len(values) > _MOST_CODES:
-        yield api_errors.too_many(at, len(values), _MOST_CODES)
+        yield api_errors.too_many(values_path, len(values), _MOST_CODES)
     for index, value in enumerate(values):
         if value == 0 and operator == "In":
-            yield api_errors.invalid_value(f"{at}[{index}]", value, "must not be 0 for the In operator")
+            yield api_errors.invalid_value(f"{values_path}[{index}]", value, "must not be 0 for the In operator")
         if value in values[:index]:
-            yield api_errors.duplicate(f"{at}[{index}]", value)
+            yield api_errors.duplicate(f"{values_path}[{index}]", value)
     if values != sorted(values):
-        yield api_errors.invalid_value(at, values, "must be ordered")
+        yield api_errors.invalid_value(values_path, values, "must be ordered")
 
 
 # ------------------------------------------------------------------ successes
 def _successes(spec: JsonObject, path: str) -> Iterator[Cause]:
-    found = spec["successPolicy"].get("rules") or []
+    rules = spec["successPolicy"].get("rules") or []
     if spec.get("completionMode") != "Indexed":
         value = shown(f"{BATCH}SuccessPolicy", spec["successPolicy"])
         yield api_errors.invalid_value(path, value, "requires indexed completion mode")
         return
-    if not found:
+    if not rules:
         text = "at least one rules must be specified when the successPolicy is specified"
         yield api_errors.required(f"{path}.rules", text)
-    elif len(found) > _MOST_RULES:
-        yield api_errors.too_many(f"{path}.rules", len(found), _MOST_RULES)
-    for index, rule in enumerate(found):
+    elif len(rules) > _MOST_RULES:
+        yield api_errors.too_many(f"{path}.rules", len(rules), _MOST_RULES)
+    for index, rule in enumerate(rules):
         yield from _success(rule, f"{path}.rules[{index}]", spec.get("completions"))
 
 

@@ -1,4 +1,7 @@
-"""What of certificates and requests for them can be read."""
+"""Read PEM certificates and certificate signing requests.
+
+Upstream: pkg/apis/certificates/helpers.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -13,20 +16,20 @@ _CERTIFICATE = "CERTIFICATE"
 
 def _blocks(text: str) -> list[tuple[str, bytes, bytes]]:
     """The kind, the content and the whole of each block in base64 text."""
-    found = _BLOCK.finditer(base64.b64decode(text or ""))
-    return [(m.group(1).decode(), m.group(2), m.group(0) + b"\n") for m in found]
+    matches = _BLOCK.finditer(base64.b64decode(text or ""))
+    return [(m.group(1).decode(), m.group(2), m.group(0) + b"\n") for m in matches]
 
 
 def request_organizations(text: str) -> Sequence[str]:
     """The groups that a request for a certificate asks for; `ValueError` tells why it cannot be read."""
-    found = _blocks(text)
-    if not found or found[0][0] != _REQUEST:
+    blocks = _blocks(text)
+    if not blocks or blocks[0][0] != _REQUEST:
         raise ValueError(f"PEM block type must be {_REQUEST}")
     from cryptography import x509  # noqa: PLC0415 - hardly anybody asks for certificates
     from cryptography.x509.oid import NameOID  # noqa: PLC0415 - as above
 
     try:
-        subject = x509.load_pem_x509_csr(found[0][2]).subject
+        subject = x509.load_pem_x509_csr(blocks[0][2]).subject
     except ValueError:
         raise ValueError("asn1: structure error: malformed certificate request") from None
     return [str(a.value) for a in subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
@@ -34,8 +37,8 @@ def request_organizations(text: str) -> Sequence[str]:
 
 def certificate_problem(text: str) -> str:
     """What is wrong with certificates; empty where nothing is."""
-    found = _blocks(text)
-    for kind, content, whole in found:
+    blocks = _blocks(text)
+    for kind, content, whole in blocks:
         if kind != _CERTIFICATE:
             return f'only CERTIFICATE PEM blocks are allowed, found "{kind}"'
         if b":" in content:
@@ -46,4 +49,4 @@ def certificate_problem(text: str) -> str:
             x509.load_pem_x509_certificate(whole)
         except ValueError:
             return "x509: malformed certificate"
-    return "" if found else "must contain at least one CERTIFICATE PEM block"
+    return "" if blocks else "must contain at least one CERTIFICATE PEM block"

@@ -1,25 +1,27 @@
-"""Columns of the group certificates.k8s.io."""
+"""Columns of the group certificates.k8s.io.
+
+Upstream: pkg/printers/internalversion/printers.go (v1.36)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from envtest.groups.common.printing import NOTHING, age, human, kind_printers, name_of, spec_of, status_of
 from opsdk.apiserver.resources import Printer
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
 def _request_states(obj: JsonObject) -> Iterator[str]:
-    given = {c.get("type") for c in status_of(obj).get("conditions") or ()}
-    yield "Denied" if "Denied" in given else "Approved" if "Approved" in given else "Pending"
-    if "Failed" in given:
+    types = {c.get("type") for c in status_of(obj).get("conditions") or ()}
+    yield "Denied" if "Denied" in types else "Approved" if "Approved" in types else "Pending"
+    if "Failed" in types:
         yield "Failed"
     if status_of(obj).get("certificate"):
         yield "Issued"
 
 
-def _signing_request(obj: JsonObject, now: float) -> list[Any]:
+def _signing_request(obj: JsonObject, now: float) -> list[JsonValue]:
     spec = spec_of(obj)
     seconds = spec.get("expirationSeconds")
     return [

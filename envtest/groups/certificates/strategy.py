@@ -1,12 +1,15 @@
 # ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
-"""CertificateSigningRequests: who asks is who asked, and approval and signature have resources of their own."""
+"""CertificateSigningRequests: the server sets the requester; approval and status are subresources.
+
+Upstream: pkg/registry/certificates/certificates (v1.36)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from envtest.data.resources import Row
+from envtest.data.resources import ServedResourceRow
 from envtest.groups.certificates.validation import CERTIFICATE, validate_decisions, validate_signing_request
 from envtest.groups.common.strategy import GeneratedStrategy, StrategyFactory
 from opsdk.apimachinery import validation
@@ -23,7 +26,7 @@ _OWNED: Final = ("spec", "status")
 class SigningRequestStrategy(GeneratedStrategy):
     """See the module."""
 
-    def __init__(self, row: Row, has_status: bool) -> None:
+    def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
         self.selectable = {"spec.signerName": lambda obj: str((obj.get("spec") or {}).get("signerName", ""))}
 
@@ -70,13 +73,13 @@ def _stamp(context: Context, obj: JsonObject, old: JsonObject) -> None:
     if not conditions:
         return
     now, before = context.timestamp(), (old.get("status") or {}).get("conditions") or ()
-    made = []
+    stamped = []
     for condition in conditions:
         same = (c for c in before if all(c.get(k) == condition.get(k) for k in ("type", "status")))
         since = next((c["lastTransitionTime"] for c in same if c.get("lastTransitionTime")), now)
         times = {"lastUpdateTime": condition.get("lastUpdateTime") or now}
-        made.append({**condition, **times, "lastTransitionTime": condition.get("lastTransitionTime") or since})
-    obj["status"] = {**status, "conditions": made}
+        stamped.append({**condition, **times, "lastTransitionTime": condition.get("lastTransitionTime") or since})
+    obj["status"] = {**status, "conditions": stamped}
 
 
 class SignatureStrategy(StatusStrategy):
@@ -94,11 +97,11 @@ class SignatureStrategy(StatusStrategy):
 
     def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """See the class."""
-        found = [*validate_signing_request(obj, old), *validate_decisions(obj, old, fixed=("Approved", "Denied"))]
+        causes = [*validate_signing_request(obj, old), *validate_decisions(obj, old, fixed=("Approved", "Denied"))]
         before = (old.get("status") or {}).get("certificate")
         if before and (obj.get("status") or {}).get("certificate") != before:
-            found.append(api_errors.not_allowed(CERTIFICATE, "updates may not modify existing certificate content"))
-        return found
+            causes.append(api_errors.not_allowed(CERTIFICATE, "updates may not modify existing certificate content"))
+        return causes
 
 
 class ApprovalStrategy(StatusStrategy):

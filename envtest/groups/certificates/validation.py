@@ -1,4 +1,4 @@
-"""What is wrong with CertificateSigningRequests.
+"""Validation of CertificateSigningRequests.
 
 Upstream: pkg/apis/certificates/validation/validation.go (v1.36)
 """
@@ -6,14 +6,14 @@ Upstream: pkg/apis/certificates/validation/validation.go (v1.36)
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 from envtest.groups.certificates.pem import certificate_problem, request_organizations
 from envtest.groups.common import validation
 from opsdk.apimachinery import validation as names
 from opsdk.apiserver import api_errors
 from opsdk.errors import Cause
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 LEGACY: Final = "kubernetes.io/legacy-unknown"
 _VERDICTS: Final = frozenset({"Approved", "Denied"})
@@ -33,12 +33,24 @@ def validate_signing_request(obj: JsonObject, old: JsonObject | None) -> Iterato
     spec = obj.get("spec") or {}
     if old is None:
         yield from _request(spec)
-    yield from _conditions((obj.get("status") or {}).get("conditions") or ())
+    conditions = (obj.get("status") or {}).get("conditions") or ()
+    types: set[str] = set()
+    for index, condition in enumerate(conditions):
+        item_path, kind, status = f"{_CONDITIONS}[{index}]", condition.get("type", ""), condition.get("status", "")
+        yield from validation.needed(kind, f"{item_path}.type")
+        yield from validation.one_of(
+            status, ("True",) if kind in _DECIDED else ("False", "True", "Unknown"), f"{item_path}.status"
+        )
+        if kind in _VERDICTS and types & (_VERDICTS - {kind}):
+            yield api_errors.invalid_value(_CONDITIONS, kind, "Approved and Denied conditions are mutually exclusive")
+        if kind in types:
+            yield api_errors.duplicate(f"{item_path}.type", kind)
+        types.add(kind)
     certificate = (obj.get("status") or {}).get("certificate")
     if certificate and certificate != ((old or {}).get("status") or {}).get("certificate"):
-        why = certificate_problem(certificate)
-        if why:
-            yield api_errors.invalid_value(CERTIFICATE, "<certificate data>", why)
+        problem = certificate_problem(certificate)
+        if problem:
+            yield api_errors.invalid_value(CERTIFICATE, "<certificate data>", problem)
 
 
 def _request(spec: JsonObject) -> Iterator[Cause]:
@@ -78,7 +90,7 @@ def _signer(name: str, path: str) -> Iterator[Cause]:
     if len(domain) > 253:
         yield api_errors.too_long(path, 253)
     for part, rule in ((domain, names.dns_label), (last, names.dns_subdomain)):
-        wrong = next(((label, found) for label in part.split(".") if (found := rule(label))), None)
+        wrong = next(((label, problems) for label in part.split(".") if (problems := rule(label))), None)
         if wrong is not None:
             for text in wrong[1]:
                 yield api_errors.invalid_value(path, part, f"validating label {api_errors.quoted(wrong[0])}: {text}")
@@ -87,27 +99,12 @@ def _signer(name: str, path: str) -> Iterator[Cause]:
             yield api_errors.invalid_value(path, domain, text)
 
 
-def _conditions(conditions: Sequence[JsonObject]) -> Iterator[Cause]:
-    seen: set[str] = set()
-    for index, condition in enumerate(conditions):
-        at, kind, status = f"{_CONDITIONS}[{index}]", condition.get("type", ""), condition.get("status", "")
-        yield from validation.needed(kind, f"{at}.type")
-        yield from validation.one_of(
-            status, ("True",) if kind in _DECIDED else ("False", "True", "Unknown"), f"{at}.status"
-        )
-        if kind in _VERDICTS and seen & (_VERDICTS - {kind}):
-            yield api_errors.invalid_value(_CONDITIONS, kind, "Approved and Denied conditions are mutually exclusive")
-        if kind in seen:
-            yield api_errors.duplicate(f"{at}.type", kind)
-        seen.add(kind)
-
-
 # ------------------------------------------------------------------ parts of the status
-def _of_kind(obj: JsonObject, kind: str) -> list[tuple[Any, ...]]:
+def _of_kind(obj: JsonObject, kind: str) -> list[tuple[JsonValue, ...]]:
     """The decisions of a kind, as far as they matter."""
     keys = ("status", "reason", "message")
-    found = (obj.get("status") or {}).get("conditions") or ()
-    return [tuple(c.get(key) or "" for key in keys) for c in found if c.get("type") == kind]
+    conditions = (obj.get("status") or {}).get("conditions") or ()
+    return [tuple(c.get(key) or "" for key in keys) for c in conditions if c.get("type") == kind]
 
 
 def validate_decisions(obj: JsonObject, old: JsonObject, *, fixed: Sequence[str]) -> Iterator[Cause]:

@@ -1,4 +1,7 @@
-"""``metav1.Condition`` lists, as kinds check them that have them in their status."""
+"""Validation of ``metav1.Condition`` lists in a status.
+
+Upstream: k8s.io/apimachinery/pkg/apis/meta/v1/validation (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -24,19 +27,19 @@ _MAX_MESSAGE = 32 * 1024
 
 def validate_conditions(conditions: Sequence[JsonObject], field: str) -> Iterator[Cause]:
     """Each type once, and each with its status, reason and time."""
-    seen: dict[str, int] = {}
+    types: dict[str, int] = {}
     for index, condition in enumerate(conditions):
-        at, kind = f"{field}[{index}]", condition.get("type") or ""
-        if kind in seen:
-            yield api_errors.duplicate(f"{at}.type", kind)
-        seen[kind] = index
-        yield from _condition(condition, at)
+        item_path, kind = f"{field}[{index}]", condition.get("type") or ""
+        if kind in types:
+            yield api_errors.duplicate(f"{item_path}.type", kind)
+        types[kind] = index
+        yield from _condition(condition, item_path)
 
 
 def _condition(condition: JsonObject, field: str) -> Iterator[Cause]:
     kind, status = condition.get("type") or "", condition.get("status") or ""
-    for why in validation.qualified_name(kind):
-        yield api_errors.invalid_value(f"{field}.type", kind, why)
+    for reason in validation.qualified_name(kind):
+        yield api_errors.invalid_value(f"{field}.type", kind, reason)
     if status not in _STATUSES:
         yield api_errors.unsupported(f"{field}.status", status, _STATUSES)
     generation = condition.get("observedGeneration") or 0

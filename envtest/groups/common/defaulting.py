@@ -1,14 +1,13 @@
-"""What defaulting functions of all groups share."""
+"""Helpers of the defaulting functions of all groups."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
-def put(tree: JsonObject, **values: Any) -> None:
+def put(tree: JsonObject, **values: JsonValue) -> None:
     """Set what is missing."""
     for key, value in values.items():
         if tree.get(key) is None:

@@ -1,4 +1,7 @@
-"""Addresses and blocks of addresses in fields of objects: what is wrong with them, and what could be written better."""
+"""Validation of and warnings about IP addresses and CIDRs in fields.
+
+Upstream: k8s.io/apimachinery/pkg/util/validation/ip.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -33,10 +36,10 @@ def read_address(text: str) -> Address | None:
 def read_block(text: str) -> Interface | None:
     """The address and the length of a block, as `read_address` reads them."""
     address, slash, length = text.partition("/")
-    found = read_address(address)
-    if found is None or not slash or not re.fullmatch(r"[0-9]+", length) or int(length) > found.max_prefixlen:
+    interface = read_address(address)
+    if interface is None or not slash or not re.fullmatch(r"[0-9]+", length) or int(length) > interface.max_prefixlen:
         return None
-    return ipaddress.ip_interface(f"{found}/{int(length)}")
+    return ipaddress.ip_interface(f"{interface}/{int(length)}")
 
 
 def _mapped(address: Address) -> bool:
@@ -45,32 +48,32 @@ def _mapped(address: Address) -> bool:
 
 def ip_address(text: str, field: str, *, canonical: bool = False) -> Iterator[Cause]:
     """An address of either family; `canonical` if it must be in the one form that everybody would write it in."""
-    found = read_address(text)
-    if found is None:
+    parsed = read_address(text)
+    if parsed is None:
         yield api_errors.invalid_value(field, text, _ADDRESS)
-    elif found.version == 4 and str(found) != text:
+    elif parsed.version == 4 and str(parsed) != text:
         yield api_errors.invalid_value(field, text, "must not have leading 0s")
-    elif _mapped(found):
+    elif _mapped(parsed):
         yield api_errors.invalid_value(field, text, "must not be an IPv4-mapped IPv6 address")
-    elif canonical and str(found) != text:
-        yield api_errors.invalid_value(field, text, f"must be in canonical form ({api_errors.quoted(str(found))})")
+    elif canonical and str(parsed) != text:
+        yield api_errors.invalid_value(field, text, f"must be in canonical form ({api_errors.quoted(str(parsed))})")
 
 
 def block(text: str, field: str, *, canonical: bool = False) -> Iterator[Cause]:
     """A block of addresses of either family."""
-    found = read_block(text)
-    if found is None:
+    parsed = read_block(text)
+    if parsed is None:
         yield api_errors.invalid_value(field, text, _BLOCK)
         return
     address, _, length = text.partition("/")
-    if length != str(int(length)) or (found.version == 4 and str(found.ip) != address):
+    if length != str(int(length)) or (parsed.version == 4 and str(parsed.ip) != address):
         yield api_errors.invalid_value(field, text, "must not have leading 0s in IP or prefix length")
-    elif _mapped(found.ip):
+    elif _mapped(parsed.ip):
         yield api_errors.invalid_value(field, text, "must not have an IPv4-mapped IPv6 address")
-    elif found.ip != found.network.network_address:
+    elif parsed.ip != parsed.network.network_address:
         yield api_errors.invalid_value(field, text, "must not have bits set beyond the prefix length")
-    elif canonical and str(found) != text:
-        yield api_errors.invalid_value(field, text, f"must be in canonical form ({api_errors.quoted(str(found))})")
+    elif canonical and str(parsed) != text:
+        yield api_errors.invalid_value(field, text, f"must be in canonical form ({api_errors.quoted(str(parsed))})")
 
 
 _SPECIAL = tuple(
@@ -86,9 +89,9 @@ _SPECIAL = tuple(
 
 def special_address(address: str, path: str) -> Iterator[Cause]:
     """An address of an ordinary host."""
-    found = list(ip_address(address, path))
-    yield from found
-    if found:
+    causes = list(ip_address(address, path))
+    yield from causes
+    if causes:
         return
     parsed = ipaddress.ip_address(address)
     for blocks, text in _SPECIAL:
@@ -98,18 +101,18 @@ def special_address(address: str, path: str) -> Iterator[Cause]:
 
 def address_warnings(text: str, at: str) -> Iterator[str]:
     """An IPv6 address that has a shorter form."""
-    found = read_address(text)
-    if found is not None and found.version == 6 and str(found) != text:
-        yield f'{at}: IPv6 address "{text}" should be in RFC 5952 canonical format ("{found}")'
+    parsed = read_address(text)
+    if parsed is not None and parsed.version == 6 and str(parsed) != text:
+        yield f'{at}: IPv6 address "{text}" should be in RFC 5952 canonical format ("{parsed}")'
 
 
 def block_warnings(text: str, at: str) -> Iterator[str]:
     """A block that begins in the middle, or an IPv6 block that has a shorter form."""
-    found = read_block(text)
-    if found is None:
+    parsed = read_block(text)
+    if parsed is None:
         return
-    if found.ip != found.network.network_address:
-        alone = f"{found.ip}/{found.max_prefixlen}"
-        yield f'{at}: CIDR value "{text}" is ambiguous in this context (should be "{found.network}" or "{alone}"?)'
-    elif found.version == 6 and str(found) != text:
-        yield f'{at}: IPv6 CIDR value "{text}" should be in RFC 5952 canonical format ("{found}")'
+    if parsed.ip != parsed.network.network_address:
+        alone = f"{parsed.ip}/{parsed.max_prefixlen}"
+        yield f'{at}: CIDR value "{text}" is ambiguous in this context (should be "{parsed.network}" or "{alone}"?)'
+    elif parsed.version == 6 and str(parsed) != text:
+        yield f'{at}: IPv6 CIDR value "{text}" should be in RFC 5952 canonical format ("{parsed}")'

@@ -1,4 +1,7 @@
-"""Label selectors in objects: what is wrong with them, what they select, and how they are printed. Pure."""
+"""Label selectors in objects: validation, matching and printing. Pure.
+
+Upstream: k8s.io/apimachinery/pkg/apis/meta/v1/helpers.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -16,12 +19,6 @@ def check_requirement(
     """One requirement of a label selector, or (without `labels`) of a field selector."""
     if not labels and not requirement.get("key"):
         yield api_errors.required(f"{field}.key", "must be specified")
-    yield from _check_operator(requirement, field, unknown_operators=unknown_operators)
-    if labels:
-        yield from _check_words(requirement, field)
-
-
-def _check_operator(requirement: JsonObject, field: str, *, unknown_operators: bool) -> Iterator[Cause]:
     operator, values = requirement.get("operator", ""), requirement.get("values")
     if operator in ("In", "NotIn"):
         if not values:
@@ -32,6 +29,8 @@ def _check_operator(requirement: JsonObject, field: str, *, unknown_operators: b
             yield api_errors.not_allowed(f"{field}.values", text)
     elif not unknown_operators:
         yield api_errors.invalid_value(f"{field}.operator", operator, "not a valid selector operator")
+    if labels:
+        yield from _check_words(requirement, field)
 
 
 def _check_words(requirement: JsonObject, field: str) -> Iterator[Cause]:

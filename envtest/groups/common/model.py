@@ -78,16 +78,16 @@ class TypedModel:
     @cached_property
     def blank(self) -> JsonObject:
         """See `Model`."""
-        made: JsonObject = self._typing.decoders.struct(self.name)({}, DecodeContext())
-        return {k: v for k, v in made.items() if k not in ("metadata", "kind", "apiVersion")}
+        obj: JsonObject = self._typing.decoders.struct(self.name)({}, DecodeContext())
+        return {k: v for k, v in obj.items() if k not in ("metadata", "kind", "apiVersion")}
 
     def type_named(self, api_version: str, kind: str) -> str:
         """See `Model`."""
         group, _, version = api_version.rpartition("/")
         item = kind.removesuffix("List")
         versions = (version, "v1") if version in _OLD_VERSIONS.get(group, ()) else (version,)
-        known = any(self._typing.types.name_of(group, v, name) for name in (kind, item) for v in versions)
-        return f"{version}.{kind}" if known else ""
+        exists = any(self._typing.types.name_of(group, v, name) for name in (kind, item) for v in versions)
+        return f"{version}.{kind}" if exists else ""
 
     def decode(self, body: JsonObject, *, memory: bool = False) -> DecodedBody:
         """See `Model`."""

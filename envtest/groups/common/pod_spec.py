@@ -1,4 +1,7 @@
-"""Pod specs wherever they stand, in pods and in templates: their containers, and fields of disabled features. Pure."""
+"""Pod specs in pods and templates: their containers, and fields of disabled feature gates. Pure.
+
+Upstream: pkg/api/pod/util.go (v1.36)
+"""
 
 from __future__ import annotations
 

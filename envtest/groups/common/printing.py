@@ -1,19 +1,21 @@
-"""Rows of tables: what kubectl prints."""
+"""Helpers for table rows as kubectl prints them.
+
+Upstream: pkg/printers (v1.36)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
 
 from envtest.data.columns import CREATED, NAME, columns_of
 from envtest.groups.common.label_selectors import selector_text
 from opsdk.apiserver.resources import Printer, TableColumn
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
-Cells = Callable[[JsonObject, float], list[Any]]
+Cells = Callable[[JsonObject, float], list[JsonValue]]
 RowConditions = Callable[[JsonObject], Sequence[JsonObject]]
-Order = Callable[[JsonObject], Any]
+Order = Callable[[JsonObject], JsonValue]
 NOTHING = "<none>"
 UNSET = "<unset>"
 UNKNOWN = "<unknown>"
@@ -99,9 +101,9 @@ def joined(items: Iterable[str], *, most: int = 3) -> str:
     >>> joined("abc"), joined("abcde"), joined("")
     ('a,b,c', 'a,b,c + 2 more...', '')
     """
-    found = list(items)
-    more = f" + {len(found) - most} more..." if len(found) > most else ""
-    return ",".join(found[:most]) + more
+    texts = list(items)
+    more = f" + {len(texts) - most} more..." if len(texts) > most else ""
+    return ",".join(texts[:most]) + more
 
 
 def label_selector(selector: JsonObject | None) -> str:
@@ -109,7 +111,7 @@ def label_selector(selector: JsonObject | None) -> str:
     return selector_text(selector or {}) or NOTHING
 
 
-def yes(value: Any) -> str:
+def yes(value: JsonValue) -> str:
     """A truth value behind a pointer."""
     return UNSET if value is None else str(bool(value))
 
@@ -119,7 +121,7 @@ class DefaultPrinter(Printer):
 
     columns: Sequence[TableColumn] = (NAME, CREATED)
 
-    def cells(self, obj: JsonObject, now: float) -> list[Any]:  # noqa: ARG002 - the shape of Printer
+    def cells(self, obj: JsonObject, now: float) -> list[JsonValue]:  # noqa: ARG002 - the shape of Printer
         """See `Printer`."""
         meta = obj.get("metadata") or {}
         return [meta.get("name", ""), meta.get("creationTimestamp") or _NEVER]
@@ -157,28 +159,28 @@ class KindPrinter(Printer):
         """See `Printer`."""
         return objects if self._order is None else sorted(objects, key=self._order)
 
-    def cells(self, obj: JsonObject, now: float) -> list[Any]:
+    def cells(self, obj: JsonObject, now: float) -> list[JsonValue]:
         """See `Printer`."""
         return self._cells(obj, now)
 
 
 def images(template: JsonObject) -> list[str]:
     """The names of the containers of a template, and their images."""
-    found = spec_of(template).get("containers") or ()
-    return [",".join(c.get(key, "") for c in found) for key in ("name", "image")]
+    containers = spec_of(template).get("containers") or ()
+    return [",".join(c.get(key, "") for c in containers) for key in ("name", "image")]
 
 
 def condition_of(obj: JsonObject, kind: str) -> JsonObject | None:
     """The condition of a type; None if the object does not have it."""
-    found: Sequence[JsonObject] = status_of(obj).get("conditions") or ()
-    return next((c for c in found if c.get("type") == kind), None)
+    conditions: Sequence[JsonObject] = status_of(obj).get("conditions") or ()
+    return next((c for c in conditions if c.get("type") == kind), None)
 
 
 # ------------------------------------------------------------------ services
 def load_balancers(obj: JsonObject) -> list[str]:
     """Where its load balancers are, each once."""
-    found = (status_of(obj).get("loadBalancer") or {}).get("ingress") or ()
-    return sorted({str(i.get("ip") or i.get("hostname")) for i in found if i.get("ip") or i.get("hostname")})
+    ingress = (status_of(obj).get("loadBalancer") or {}).get("ingress") or ()
+    return sorted({str(i.get("ip") or i.get("hostname")) for i in ingress if i.get("ip") or i.get("hostname")})
 
 
 def kind_printers(cells: Mapping[str, Cells]) -> dict[str, Printer]:

@@ -1,4 +1,4 @@
-"""Subresources that change one part of an object."""
+"""Subresources that update one part of an object."""
 
 from __future__ import annotations
 

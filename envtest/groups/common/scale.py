@@ -1,4 +1,7 @@
-"""The scale subresource: a small window on an object's replicas."""
+"""The scale subresource.
+
+Upstream: pkg/registry/apps/deployment/storage/storage.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -87,14 +90,14 @@ class ScaleStore:
                 raise api_errors.not_found(self.main.info, name)
             before = self._to_write(current)
             entries = current["metadata"].get("managedFields")
-            if shown := owners_of_scale(entries, self._replicas):
-                before["metadata"]["managedFields"] = shown
-            wanted = await transform(before)
-            replicas = (wanted.get("spec") or {}).get("replicas", 0)
-            self._check(wanted, name, replicas)
-            await validate(wanted, before)
+            if entries_of_scale := owners_of_scale(entries, self._replicas):
+                before["metadata"]["managedFields"] = entries_of_scale
+            desired = await transform(before)
+            replicas = (desired.get("spec") or {}).get("replicas", 0)
+            self._check(desired, name, replicas)
+            await validate(desired, before)
             obj: JsonObject = copy_tree(current)
-            meta = wanted["metadata"]
+            meta = desired["metadata"]
             obj["metadata"]["resourceVersion"] = meta.get("resourceVersion") or obj["metadata"]["resourceVersion"]
             if meta.get("uid"):
                 obj["metadata"]["uid"] = meta["uid"]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from envtest.codec.field_order import Arrange, arranger
-from envtest.data.resources import Row
+from envtest.data.resources import ServedResourceRow
 from envtest.data.schemas import types
 from envtest.groups.common.pod_spec import drop_disabled
 from opsdk.apimachinery import validation
@@ -75,7 +75,7 @@ _PATH_NAMES = frozenset({"roles", "rolebindings", "clusterroles", "clusterrolebi
 class GeneratedStrategy(HasStatusRules):
     """Rules that follow from the tables."""
 
-    def __init__(self, row: Row, *, has_status: bool) -> None:
+    def __init__(self, row: ServedResourceRow, *, has_status: bool) -> None:
         resource = row.info.resource
         self.info = row.info
         self.namespaced = row.info.namespaced
@@ -102,8 +102,8 @@ class GeneratedStrategy(HasStatusRules):
         """In the order of the server's own type."""
         if self._arrange is None:
             self._arrange = arranger(types().name_of(self.info.group, self.info.version, self.info.kind) or "")
-        made: JsonObject = self._arrange(obj)
-        return made
+        arranged: JsonObject = self._arrange(obj)
+        return arranged
 
     def initial_status(self, obj: JsonObject) -> JsonObject:
         """The status of a new object; what the client sent does not count."""
@@ -138,7 +138,7 @@ Prepare = Callable[[Context, JsonObject, JsonObject | None], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class KindRules:
     """What is wrong with an object of a kind.
 
     Attributes:
@@ -166,31 +166,31 @@ class Rules:
 
 
 class RuledStrategy(GeneratedStrategy):
-    """See `Rules`."""
+    """See `KindRules`."""
 
-    def __init__(self, row: Row, has_status: bool, rules: Rules) -> None:
+    def __init__(self, row: ServedResourceRow, has_status: bool, rules: KindRules) -> None:
         super().__init__(row, has_status=has_status)
         self._rules = rules
         self.selectable = rules.selectable
 
     def name_rule(self, name: str, *, prefix: bool = False) -> Sequence[str]:
-        """See `Rules`."""
+        """See `KindRules`."""
         return super().name_rule(name, prefix=prefix) if self._rules.name is None else self._rules.name(name)
 
     def initial_status(self, obj: JsonObject) -> JsonObject:
-        """See `Rules`."""
+        """See `KindRules`."""
         if self._rules.initial_status is None:
             return obj.get("status") or {}
-        made: JsonObject = copy_tree(self._rules.initial_status)
-        return made
+        status: JsonObject = copy_tree(self._rules.initial_status)
+        return status
 
     def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
-        """See `Rules`."""
+        """See `KindRules`."""
         super().prepare_for_create(context, obj)
         self._prepare(context, obj, None)
 
     def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
-        """See `Rules`."""
+        """See `KindRules`."""
         super().prepare_for_update(context, obj, old)
         self._prepare(context, obj, old)
 
@@ -199,36 +199,36 @@ class RuledStrategy(GeneratedStrategy):
             self._rules.prepare(context, obj, old)
 
     def generation_changed(self, obj: JsonObject, old: JsonObject) -> bool:
-        """See `Rules`."""
+        """See `KindRules`."""
         counted = self._rules.counted
         return super().generation_changed(obj, old) or (counted is not None and counted(obj) != counted(old))
 
     def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
-        """See `Rules`."""
+        """See `KindRules`."""
         return list(self._rules.new(obj))
 
     def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
-        """See `Rules`."""
+        """See `KindRules`."""
         return list(self._rules.new(obj) if self._rules.changed is None else self._rules.changed(obj, old))
 
     def validate_status(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
-        """See `Rules`."""
+        """See `KindRules`."""
         return list(self._rules.status(obj, old)) if self._rules.status is not None else ()
 
     def warnings(self, context: Context, obj: JsonObject, old: JsonObject | None) -> Sequence[str]:
-        """See `Rules`."""
+        """See `KindRules`."""
         return list(self._rules.warnings(obj, old)) if self._rules.warnings is not None else ()
 
     def unknown_field(self, key: str) -> ApiError:
-        """See `Rules`."""
+        """See `KindRules`."""
         wrong = self._rules.wrong_field
         return api_errors.bad_request(wrong.format(key)) if wrong else super().unknown_field(key)
 
 
-StrategyFactory = Callable[[Row, bool], GeneratedStrategy]
+StrategyFactory = Callable[[ServedResourceRow, bool], GeneratedStrategy]
 """Makes the strategy of a resource; the second argument says whether it has a status."""
 
 
-def ruled(rules: Rules) -> StrategyFactory:
+def ruled(rules: KindRules) -> StrategyFactory:
     """A strategy that is nothing but functions on objects."""
     return partial(RuledStrategy, rules=rules)

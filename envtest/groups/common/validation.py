@@ -1,17 +1,20 @@
-"""Rules that fields of many kinds obey, in the server's words. Each yields what is wrong."""
+"""Field rules of many kinds, with the server's messages. Each yields causes.
+
+Upstream: k8s.io/apimachinery/pkg/util/validation (v1.36)
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import ROUND_FLOOR
-from typing import Any, Final
+from typing import Final
 
 from opsdk.apimachinery import validation
 from opsdk.apimachinery.quantity import Quantity
 from opsdk.apiserver import api_errors
 from opsdk.errors import Cause
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 NOT_NEGATIVE: Final = "must be greater than or equal to 0"
 PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
@@ -83,16 +86,16 @@ def port_number(value: int, field: str) -> Iterator[Cause]:
 
 def port_name_problems(name: str) -> list[str]:
     """Why a port cannot be called so."""
-    found = ["must be no more than 15 characters"] if len(name) > 15 else []
+    problems = ["must be no more than 15 characters"] if len(name) > 15 else []
     if not re.fullmatch(r"[-a-z0-9]+", name):
-        found.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
+        problems.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
     if not re.search(r"[a-z]", name):
-        found.append("must contain at least one letter (a-z)")
+        problems.append("must contain at least one letter (a-z)")
     if "--" in name:
-        found.append("must not contain consecutive hyphens")
+        problems.append("must not contain consecutive hyphens")
     if name.startswith("-") or name.endswith("-"):
-        found.append("must not begin or end with a hyphen")
-    return found
+        problems.append("must not begin or end with a hyphen")
+    return problems
 
 
 def port_or_name(value: int | str, field: str) -> Iterator[Cause]:
@@ -126,16 +129,16 @@ def file_in_volume(path: str, field: str) -> Iterator[Cause]:
 
 def config_key_problems(key: str) -> list[str]:
     """Why a key of a ConfigMap or Secret cannot be that."""
-    found = ["must be no more than 253 characters"] if len(key.encode()) > 253 else []
+    problems = ["must be no more than 253 characters"] if len(key.encode()) > 253 else []
     if not re.fullmatch(r"[-._a-zA-Z0-9]+", key):
-        found.append(_CONFIG_KEY)
+        problems.append(_CONFIG_KEY)
     if key == ".":
-        found.append("must not be '.'")
+        problems.append("must not be '.'")
     elif key == "..":
-        found.append("must not be '..'")
+        problems.append("must not be '..'")
     elif key.startswith(".."):
-        found.append("must not start with '..'")
-    return found
+        problems.append("must not start with '..'")
+    return problems
 
 
 def header_name(name: str, field: str) -> Iterator[Cause]:
@@ -156,12 +159,12 @@ def basic_amount(amount: str, field: str) -> Iterator[Cause]:
     value = Quantity(amount).value
     if value < 0:
         # Half a byte below nothing is rounded away from it.
-        shown = int(value.to_integral_value(ROUND_FLOOR))
-        yield api_errors.invalid_value(field, shown, "must be a valid resource quantity")
+        rounded = int(value.to_integral_value(ROUND_FLOOR))
+        yield api_errors.invalid_value(field, rounded, "must be a valid resource quantity")
 
 
 # ------------------------------------------------------------------ numbers or percentages
-def number_or_percent(value: Any, field: str) -> Iterator[Cause]:
+def number_or_percent(value: JsonValue, field: str) -> Iterator[Cause]:
     """``3`` or ``25%``, not negative."""
     if isinstance(value, str):
         if not re.fullmatch(r"[0-9]+%", value):
@@ -174,13 +177,13 @@ def number_or_percent(value: Any, field: str) -> Iterator[Cause]:
         yield from not_negative(value, field)
 
 
-def at_most_all(value: Any, field: str) -> Iterator[Cause]:
+def at_most_all(value: JsonValue, field: str) -> Iterator[Cause]:
     """No more than 100%."""
     if isinstance(value, str) and re.fullmatch(r"[0-9]+%", value) and int(value[:-1]) > 100:
         yield api_errors.invalid_value(field, value, "must not be greater than 100%")
 
 
-def share(value: Any) -> int:
+def share(value: JsonValue) -> int:
     """A number, or the percentage as one; for comparing with zero."""
     if isinstance(value, int):
         return value

@@ -1,4 +1,7 @@
-"""Rules for what a server calls: URLs, Services, the versions of reviews."""
+"""Validation of webhook client configurations: URL, Service reference, review versions.
+
+Upstream: k8s.io/apiserver/pkg/util/webhook/validation.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -40,13 +43,13 @@ def _url(url: str, field: str) -> Iterator[Cause]:
     if not host:
         yield api_errors.invalid_value(field, host, f"host must be specified{_FORM}")
     user = parsed.netloc.rpartition("@")[0]
-    for found, what in (
+    for present, what in (
         (user, "user information is"),
         (parsed.fragment, "fragments are"),
         (parsed.query, "query parameters are"),
     ):
-        if found:
-            yield api_errors.invalid_value(field, found, f"{what} not permitted in the URL")
+        if present:
+            yield api_errors.invalid_value(field, present, f"{what} not permitted in the URL")
 
 
 def _service(service: JsonObject, field: str) -> Iterator[Cause]:
@@ -55,11 +58,11 @@ def _service(service: JsonObject, field: str) -> Iterator[Cause]:
             yield api_errors.required(f"{field}.{key}")
     port = service.get("port", 443)
     if not 1 <= port <= 65535:
-        why = "port is not valid: must be between 1 and 65535, inclusive"
-        yield api_errors.invalid_value(f"{field}.port", port, why)
+        reason = "port is not valid: must be between 1 and 65535, inclusive"
+        yield api_errors.invalid_value(f"{field}.port", port, reason)
     path = service.get("path")
     if path and path != "/":
-        yield from (api_errors.invalid_value(f"{field}.path", path, why) for why in _path_problems(path))
+        yield from (api_errors.invalid_value(f"{field}.path", path, reason) for reason in _path_problems(path))
 
 
 def _path_problems(path: str) -> Iterator[str]:
@@ -72,7 +75,7 @@ def _path_problems(path: str) -> Iterator[str]:
         if not step:
             yield f"segment[{index}] may not be empty"
         else:
-            yield from (f"segment[{index}]: {why}" for why in validation.dns_subdomain(step))
+            yield from (f"segment[{index}]: {reason}" for reason in validation.dns_subdomain(step))
 
 
 def validate_review_versions(
@@ -82,17 +85,17 @@ def validate_review_versions(
     if not versions:
         yield api_errors.required(field, missing)
         return
-    seen: set[str] = set()
+    unique: set[str] = set()
     for index, version in enumerate(versions):
-        if version in seen:
+        if version in unique:
             yield api_errors.invalid_value(f"{field}[{index}]", version, "duplicate version")
             continue
-        seen.add(version)
-        for why in validation.dns_1035_label(version):
-            yield api_errors.invalid_value(f"{field}[{index}]", version, why)
+        unique.add(version)
+        for reason in validation.dns_1035_label(version):
+            yield api_errors.invalid_value(f"{field}[{index}]", version, reason)
     if recognized and not has_known_version(versions):
-        why = f"must include at least one of {', '.join(_REVIEWS)}"
-        yield api_errors.invalid_value(field, list(versions), why)
+        reason = f"must include at least one of {', '.join(_REVIEWS)}"
+        yield api_errors.invalid_value(field, list(versions), reason)
 
 
 def has_known_version(versions: Sequence[str] | None) -> bool:

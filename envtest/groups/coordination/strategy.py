@@ -1,11 +1,14 @@
 # ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
-"""Leases: durations are positive; what only coordinated elections know is dropped, because they are off."""
+"""Leases; fields of disabled feature gates are dropped.
+
+Upstream: pkg/registry/coordination/lease (v1.36)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from envtest.data.resources import Row
+from envtest.data.resources import ServedResourceRow
 from envtest.groups.common.strategy import GeneratedStrategy, StrategyFactory
 from envtest.groups.coordination.validation import validate_lease
 from opsdk.apiserver.registry.context import Context
@@ -16,7 +19,7 @@ from opsdk.structured_merge.value import JsonObject
 class LeaseStrategy(GeneratedStrategy):
     """Durations are positive; what only coordinated elections know is dropped, because they are off."""
 
-    def __init__(self, row: Row, has_status: bool) -> None:
+    def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
 
     def prepare_for_create(self, context: Context, obj: JsonObject) -> None:

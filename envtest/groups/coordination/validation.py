@@ -1,4 +1,4 @@
-"""What is wrong with leases.
+"""Validation of leases.
 
 Upstream: pkg/apis/coordination/validation/validation.go (v1.36)
 """

@@ -29,30 +29,23 @@ def pod(obj: JsonObject) -> None:
     spec = obj.setdefault("spec", {})
     put(spec, enableServiceLinks=True)
     for container in containers(spec):
-        _requests_from_limits(container)
+        resources = container.get("resources") or {}
+        limits = resources.get("limits")
+        if limits:
+            requests = resources.setdefault("requests", {})
+            for name, amount in limits.items():
+                requests.setdefault(name, amount)
     _whole_requests(spec)
     if spec.get("hostNetwork"):
         _host_ports(spec)
     pod_spec(spec)
-    _addresses(obj.get("status") or {})
-
-
-def _addresses(status: JsonObject) -> None:
-    """The one address is the first of the many."""
+    # The one address is the first of the many.
+    status = obj.get("status") or {}
     one, many = status.get("podIP"), status.get("podIPs")
     if one and (not many or many[0].get("ip") != one):
         status["podIPs"] = [{"ip": one}]
     elif many and not one:
         status["podIP"] = many[0].get("ip", "")
-
-
-def _requests_from_limits(container: JsonObject) -> None:
-    resources = container.get("resources") or {}
-    limits = resources.get("limits")
-    if limits:
-        requests = resources.setdefault("requests", {})
-        for name, amount in limits.items():
-            requests.setdefault(name, amount)
 
 
 def _host_ports(spec: JsonObject) -> None:
@@ -89,24 +82,20 @@ def pod_spec(spec: JsonObject) -> None:
         securityContext={},
         schedulerName="default-scheduler",
     )
-    _mirror(spec)
+    # Two names for one field.
+    account = spec.get("serviceAccountName") or spec.get("serviceAccount")
+    if account:
+        spec["serviceAccountName"] = spec["serviceAccount"] = account
     for container in containers(spec):
         _container(container)
     for volume in spec.get("volumes") or ():
         _volume(volume)
 
 
-def _mirror(spec: JsonObject) -> None:
-    """Two names for one field."""
-    account = spec.get("serviceAccountName") or spec.get("serviceAccount")
-    if account:
-        spec["serviceAccountName"] = spec["serviceAccount"] = account
-
-
 def pull_policy(image: str) -> str:
     """Images that may change behind their name are pulled again."""
-    name, at, _ = image.partition("@")
-    if at:
+    name, separator, _ = image.partition("@")
+    if separator:
         return "IfNotPresent"
     _, _, tag = name.rpartition("/")[2].partition(":")
     return "Always" if tag in ("", "latest") else "IfNotPresent"
@@ -124,19 +113,16 @@ def _container(container: JsonObject) -> None:
         put(port, protocol="TCP")
     for key in _PROBES:
         if isinstance(container.get(key), dict):
-            _probe(container[key])
+            probe = container[key]
+            _http_get(probe)
+            if isinstance(probe.get("grpc"), dict):
+                put(probe["grpc"], service="")
+            put(probe, timeoutSeconds=1, periodSeconds=10, successThreshold=1, failureThreshold=3)
     for hook in (container.get("lifecycle") or {}).values():
         if isinstance(hook, dict):
             _http_get(hook)
     for variable in container.get("env") or ():
         _field_ref(variable.get("valueFrom") or {})
-
-
-def _probe(probe: JsonObject) -> None:
-    _http_get(probe)
-    if isinstance(probe.get("grpc"), dict):
-        put(probe["grpc"], service="")
-    put(probe, timeoutSeconds=1, periodSeconds=10, successThreshold=1, failureThreshold=3)
 
 
 def _http_get(handler: JsonObject) -> None:

@@ -1,4 +1,7 @@
-"""Fields of a new pod that follow from others. Changes objects in place."""
+"""Fields of a new pod that the server derives from other fields. Changes objects in place.
+
+Upstream: pkg/registry/core/pod/strategy.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -20,10 +23,10 @@ def merge_label_keys(obj: JsonObject) -> None:
     """Keys of labels become requirements with the values that the pod has."""
     spec, labels = obj["spec"], obj["metadata"].get("labels") or {}
     for kind in POD_AFFINITIES:
-        found = (spec.get("affinity") or {}).get(kind) or {}
-        for term in found.get(REQUIRED) or ():
+        terms = (spec.get("affinity") or {}).get(kind) or {}
+        for term in terms.get(REQUIRED) or ():
             _merge(term, labels)
-        for weighted in found.get(PREFERRED) or ():
+        for weighted in terms.get(PREFERRED) or ():
             _merge(weighted.get("podAffinityTerm") or {}, labels)
     for constraint in spec.get("topologySpreadConstraints") or ():
         _merge(constraint, labels)
@@ -33,14 +36,14 @@ def _merge(term: JsonObject, labels: JsonObject) -> None:
     selector = term.get("labelSelector")
     if selector is None:
         return
-    wanted = [
+    requirements = [
         {"key": key, "operator": operator, "values": [labels[key]]}
         for field, operator in _OPERATORS
         for key in term.get(field) or ()
         if key in labels
     ]
-    if wanted:
-        selector["matchExpressions"] = [*(selector.get("matchExpressions") or ()), *wanted]
+    if requirements:
+        selector["matchExpressions"] = [*(selector.get("matchExpressions") or ()), *requirements]
 
 
 # ------------------------------------------------------------------ profiles

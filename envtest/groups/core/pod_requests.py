@@ -1,4 +1,7 @@
-"""What all containers of a pod ask for together. Pure."""
+"""Total resource requests of a pod's containers. Pure.
+
+Upstream: k8s.io/component-helpers/resource/helpers.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -23,5 +26,5 @@ def requested(spec: JsonObject, name: str) -> Quantity:
 
 
 def _amount(container: JsonObject, name: str) -> Quantity:
-    found = ((container.get("resources") or {}).get("requests") or {}).get(name)
-    return _NOTHING if found is None else Quantity(found)
+    quantity = ((container.get("resources") or {}).get("requests") or {}).get(name)
+    return _NOTHING if quantity is None else Quantity(quantity)

@@ -1,4 +1,7 @@
-"""Ports of nodes for services: asked for, kept, or found."""
+"""Allocate node ports for Services.
+
+Upstream: pkg/registry/core/service/storage/alloc.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ _OUTSIDE: Final = (
 _TAKEN: Final = "provided port is already allocated"
 
 
-class Free(Protocol):
+class PortPool(Protocol):
     """Knows which ports are in use, and by whom."""
 
     @property
@@ -31,7 +34,7 @@ class Free(Protocol):
         ...
 
 
-class Ports:
+class ServicePortAllocation:
     """The ports of one service, while they are chosen; nothing is in use before the service is stored.
 
     Args:
@@ -39,7 +42,7 @@ class Ports:
         uid: whose these are.
     """
 
-    def __init__(self, free: Free, uid: str) -> None:
+    def __init__(self, free: PortPool, uid: str) -> None:
         self._free = free
         self._uid = uid
         self._chosen: set[int] = set()
@@ -61,37 +64,37 @@ class Ports:
     def new(self, ports: Sequence[JsonObject], *, wanted: bool) -> Iterator[Cause]:
         """Of a new service: ports of one number share one port of the nodes, whatever their protocols are."""
         shared: dict[int, int] = {}
-        asked = {port.get("port", 0): port["nodePort"] for port in reversed(ports) if port.get("nodePort")}
+        requested = {port.get("port", 0): port["nodePort"] for port in reversed(ports) if port.get("nodePort")}
         for index, port in enumerate(ports):
-            number, mine = port.get("port", 0), port.get("nodePort") or 0
-            if not mine and not wanted:
+            number, node_port = port.get("port", 0), port.get("nodePort") or 0
+            if not node_port and not wanted:
                 continue
-            known = shared.get(number, 0)
-            why = ""
-            if not known:
-                known = asked.get(number, 0)
-                why = self._take(known) if known else ""
-                known = known or self._find()
-                shared[number] = port["nodePort"] = known
-            elif not mine:
-                port["nodePort"] = known
-            elif mine != known:
-                why, known = self._take(mine), mine
-            if why:
-                yield api_errors.invalid_value(f"spec.ports[{index}].nodePort", known, why)
+            protocols = shared.get(number, 0)
+            reason = ""
+            if not protocols:
+                protocols = requested.get(number, 0)
+                reason = self._take(protocols) if protocols else ""
+                protocols = protocols or self._find()
+                shared[number] = port["nodePort"] = protocols
+            elif not node_port:
+                port["nodePort"] = protocols
+            elif node_port != protocols:
+                reason, protocols = self._take(node_port), node_port
+            if reason:
+                yield api_errors.invalid_value(f"spec.ports[{index}].nodePort", protocols, reason)
                 return
 
     def changed(self, ports: Sequence[JsonObject], *, wanted: bool) -> Iterator[Cause]:
         """Of a service that has some already: what is new is looked for."""
-        mine = {number for number, uid in self._free.ports.items() if uid == self._uid}
+        own_ports = {number for number, uid in self._free.ports.items() if uid == self._uid}
         for index, port in enumerate(ports):
             number = port.get("nodePort") or 0
             if not number and wanted:
                 port["nodePort"] = self._find()
-            elif number and number not in mine and number not in self._chosen:
-                why = self._take(number)
-                if why:
-                    yield api_errors.invalid_value(f"spec.ports[{index}].nodePort", number, why)
+            elif number and number not in own_ports and number not in self._chosen:
+                reason = self._take(number)
+                if reason:
+                    yield api_errors.invalid_value(f"spec.ports[{index}].nodePort", number, reason)
                     return
 
     def health(self, spec: JsonObject) -> None:
@@ -100,6 +103,6 @@ class Ports:
         if not number:
             spec["healthCheckNodePort"] = self._find()
             return
-        why = self._take(number)
-        if why:
-            raise api_errors.internal(f"failed to allocate requested HealthCheck NodePort {number}: {why}")
+        reason = self._take(number)
+        if reason:
+            raise api_errors.internal(f"failed to allocate requested HealthCheck NodePort {number}: {reason}")

@@ -6,7 +6,6 @@ Upstream: pkg/printers/internalversion/printers.go (v1.36)
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 from envtest.groups.common.printing import (
     NOTHING,
@@ -28,7 +27,7 @@ from envtest.groups.common.printing import (
     status_of,
 )
 from opsdk.apiserver.resources import Printer
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _ENDED = {
     "Succeeded": {
@@ -66,8 +65,8 @@ class _Tally:
 
 
 def _condition(status: JsonObject, kind: str) -> JsonObject:
-    found: Sequence[JsonObject] = status.get("conditions") or ()
-    return next((c for c in found if c.get("type") == kind), {})
+    conditions: Sequence[JsonObject] = status.get("conditions") or ()
+    return next((c for c in conditions if c.get("type") == kind), {})
 
 
 def _ended(ended: JsonObject) -> str:
@@ -107,24 +106,6 @@ def _initialize(pod: JsonObject, tally: _Tally, sidecars: _Tally, stays: frozens
     return False
 
 
-def _run(status: JsonObject, tally: _Tally) -> None:
-    """Go through the containers; the first that has something to say is heard."""
-    running = False
-    for container in reversed(status.get("containerStatuses") or ()):
-        tally.restarted(container)
-        state = container.get("state") or {}
-        waiting = (state.get("waiting") or {}).get("reason")
-        if waiting:
-            tally.reason = waiting
-        elif state.get("terminated") is not None:
-            tally.reason = _ended(state["terminated"])
-        elif container.get("ready") and state.get("running") is not None:
-            running = True
-            tally.ready += 1
-    if tally.reason == "Completed" and running:
-        tally.reason = "Running" if _condition(status, "Ready").get("status") == "True" else "NotReady"
-
-
 def _tally(pod: JsonObject, stays: frozenset[str]) -> _Tally:
     status = status_of(pod)
     gated = _condition(status, "PodScheduled").get("reason") == "SchedulingGated"
@@ -135,7 +116,21 @@ def _tally(pod: JsonObject, stays: frozenset[str]) -> _Tally:
     if not held_up or _condition(status, "Initialized").get("status") == "True":
         sidecars.reason, sidecars.ready = tally.reason, tally.ready
         tally = sidecars
-        _run(status, tally)
+        # Go through the containers; the first that has something to say is heard.
+        running = False
+        for container in reversed(status.get("containerStatuses") or ()):
+            tally.restarted(container)
+            state = container.get("state") or {}
+            waiting = (state.get("waiting") or {}).get("reason")
+            if waiting:
+                tally.reason = waiting
+            elif state.get("terminated") is not None:
+                tally.reason = _ended(state["terminated"])
+            elif container.get("ready") and state.get("running") is not None:
+                running = True
+                tally.ready += 1
+        if tally.reason == "Completed" and running:
+            tally.reason = "Running" if _condition(status, "Ready").get("status") == "True" else "NotReady"
     if meta_of(pod).get("deletionTimestamp"):
         if status.get("reason") == "NodeLost":
             tally.reason = "Unknown"
@@ -151,7 +146,7 @@ def _gates(pod: JsonObject) -> str:
     return f"{true}/{len(gates)}" if gates else NOTHING
 
 
-def _pod(obj: JsonObject, now: float) -> list[Any]:
+def _pod(obj: JsonObject, now: float) -> list[JsonValue]:
     spec, status = spec_of(obj), status_of(obj)
     inits: Sequence[JsonObject] = spec.get("initContainers") or ()
     stays = frozenset(c["name"] for c in inits if c.get("restartPolicy") == "Always")
@@ -174,12 +169,12 @@ def _pod_conditions(obj: JsonObject) -> Sequence[JsonObject]:
     return () if ended is None else (ended,)
 
 
-def _pod_template(obj: JsonObject, now: float) -> list[Any]:  # noqa: ARG001 - the shape of Cells
+def _pod_template(obj: JsonObject, now: float) -> list[JsonValue]:  # noqa: ARG001 - the shape of Cells
     template = obj.get("template") or {}
     return [name_of(obj), *images(template), label_selector(meta_of(template).get("labels"))]
 
 
-def replica_set(obj: JsonObject, now: float) -> list[Any]:
+def replica_set(obj: JsonObject, now: float) -> list[JsonValue]:
     """The cells of replica sets and replication controllers."""
     spec, status = spec_of(obj), status_of(obj)
     return [
@@ -194,19 +189,19 @@ def replica_set(obj: JsonObject, now: float) -> list[Any]:
 
 
 # ------------------------------------------------------------------ configuration
-def _namespace(obj: JsonObject, now: float) -> list[Any]:
+def _namespace(obj: JsonObject, now: float) -> list[JsonValue]:
     return [name_of(obj), status_of(obj).get("phase", ""), age(obj, now)]
 
 
-def _config_map(obj: JsonObject, now: float) -> list[Any]:
+def _config_map(obj: JsonObject, now: float) -> list[JsonValue]:
     return [name_of(obj), len(obj.get("data") or {}) + len(obj.get("binaryData") or {}), age(obj, now)]
 
 
-def _secret(obj: JsonObject, now: float) -> list[Any]:
+def _secret(obj: JsonObject, now: float) -> list[JsonValue]:
     return [name_of(obj), obj.get("type", ""), len(obj.get("data") or {}), age(obj, now)]
 
 
-def _service_account(obj: JsonObject, now: float) -> list[Any]:
+def _service_account(obj: JsonObject, now: float) -> list[JsonValue]:
     return [name_of(obj), len(obj.get("secrets") or []), age(obj, now)]
 
 
@@ -229,7 +224,7 @@ def _port(port: JsonObject) -> str:
     return f"{port.get('port')}{node}/{port.get('protocol')}"
 
 
-def _service(obj: JsonObject, now: float) -> list[Any]:
+def _service(obj: JsonObject, now: float) -> list[JsonValue]:
     spec = spec_of(obj)
     return [
         name_of(obj),
@@ -258,7 +253,7 @@ def _subset_places(obj: JsonObject) -> Iterator[str]:
             yield from (_host_port(a, port.get("port", 0)) for a in addresses)
 
 
-def _endpoints(obj: JsonObject, now: float) -> list[Any]:
+def _endpoints(obj: JsonObject, now: float) -> list[JsonValue]:
     places = joined(_subset_places(obj)) if obj.get("subsets") else NOTHING
     return [name_of(obj), places, age(obj, now)]
 
@@ -267,15 +262,7 @@ def _endpoints(obj: JsonObject, now: float) -> list[Any]:
 _ROLE = "node-role.kubernetes.io/"
 
 
-def _roles(obj: JsonObject) -> str:
-    found = set()
-    for key, value in (meta_of(obj).get("labels") or {}).items():
-        role = key.removeprefix(_ROLE) if key.startswith(_ROLE) else value if key == "kubernetes.io/role" else ""
-        found.add(role)
-    return ",".join(sorted(found - {""})) or NOTHING
-
-
-def _node(obj: JsonObject, now: float) -> list[Any]:
+def _node(obj: JsonObject, now: float) -> list[JsonValue]:
     status = status_of(obj)
     ready = condition_of(obj, "Ready")
     word = "Unknown" if ready is None else "Ready" if ready.get("status") == "True" else "NotReady"
@@ -286,10 +273,14 @@ def _node(obj: JsonObject, now: float) -> list[Any]:
     places: dict[str, str] = {}
     for address in status.get("addresses") or ():
         places.setdefault(address.get("type", ""), address.get("address", ""))
+    roles = set()
+    for key, value in (meta_of(obj).get("labels") or {}).items():
+        role = key.removeprefix(_ROLE) if key.startswith(_ROLE) else value if key == "kubernetes.io/role" else ""
+        roles.add(role)
     return [
         name_of(obj),
         word,
-        _roles(obj),
+        (",".join(sorted(roles - {""})) or NOTHING),
         age(obj, now),
         info.get("kubeletVersion", ""),
         *(places.get(kind) or NOTHING for kind in ("InternalIP", "ExternalIP")),
@@ -299,7 +290,7 @@ def _node(obj: JsonObject, now: float) -> list[Any]:
     ]
 
 
-def _component(obj: JsonObject, now: float) -> list[Any]:  # noqa: ARG001 - the shape of Cells
+def _component(obj: JsonObject, now: float) -> list[JsonValue]:  # noqa: ARG001 - the shape of Cells
     healthy = next((c for c in obj.get("conditions") or () if c.get("type") == "Healthy"), None)
     if healthy is None:
         return [name_of(obj), "Unknown", "", ""]
@@ -308,7 +299,7 @@ def _component(obj: JsonObject, now: float) -> list[Any]:  # noqa: ARG001 - the 
 
 
 # ------------------------------------------------------------------ events
-def event(obj: JsonObject, now: float) -> list[Any]:
+def event(obj: JsonObject, now: float) -> list[JsonValue]:
     """The cells of events of both APIs."""
     about = obj.get("involvedObject") or obj.get("regarding") or {}
     source = obj.get("source") or obj.get("deprecatedSource") or {}
@@ -336,13 +327,13 @@ def event(obj: JsonObject, now: float) -> list[Any]:
 
 
 # ------------------------------------------------------------------ amounts
-def _quota(obj: JsonObject, now: float) -> list[Any]:
+def _quota(obj: JsonObject, now: float) -> list[JsonValue]:
     status = status_of(obj)
     used: JsonObject = status.get("used") or {}
-    shown: dict[bool, list[str]] = {False: [], True: []}
+    columns: dict[bool, list[str]] = {False: [], True: []}
     for name, most in sorted((status.get("hard") or {}).items()):
-        shown[name.startswith("limits.")].append(f"{name}: {used.get(name, 0)}/{most}")
-    return [name_of(obj), ", ".join(shown[False]), ", ".join(shown[True]), age(obj, now)]
+        columns[name.startswith("limits.")].append(f"{name}: {used.get(name, 0)}/{most}")
+    return [name_of(obj), ", ".join(columns[False]), ", ".join(columns[True]), age(obj, now)]
 
 
 _MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
@@ -350,8 +341,8 @@ _OLD_CLASS = "volume.beta.kubernetes.io/storage-class"
 
 
 def _modes(modes: Iterable[str] | None) -> str:
-    found = set(modes or ())
-    return ",".join(short for long, short in _MODES.items() if long in found)
+    unique_modes = set(modes or ())
+    return ",".join(short for long, short in _MODES.items() if long in unique_modes)
 
 
 def _class(obj: JsonObject) -> str:
@@ -363,11 +354,11 @@ def _phase(obj: JsonObject) -> str:
     return "Terminating" if meta_of(obj).get("deletionTimestamp") else str(status_of(obj).get("phase", ""))
 
 
-def _maybe(value: Any) -> Any:
+def _maybe(value: JsonValue) -> JsonValue:
     return UNSET if value is None else value
 
 
-def _claim(obj: JsonObject, now: float) -> list[Any]:
+def _claim(obj: JsonObject, now: float) -> list[JsonValue]:
     spec, status = spec_of(obj), status_of(obj)
     volume = spec.get("volumeName") or ""
     return [
@@ -383,7 +374,7 @@ def _claim(obj: JsonObject, now: float) -> list[Any]:
     ]
 
 
-def _volume(obj: JsonObject, now: float) -> list[Any]:
+def _volume(obj: JsonObject, now: float) -> list[JsonValue]:
     spec = spec_of(obj)
     claim = spec.get("claimRef")
     return [

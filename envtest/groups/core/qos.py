@@ -1,4 +1,7 @@
-"""How well a pod is treated, by what it asks for. Pure."""
+"""The QoS class of a pod. Pure.
+
+Upstream: pkg/apis/core/helper/qos/qos.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -16,21 +19,21 @@ _COUNTED: Final = ("cpu", "memory")
 def qos_class(spec: JsonObject) -> str:
     """By whether requests of processor and memory equal limits; of the whole pod, where it says something."""
     parts = (spec,) if spec.get("resources") is not None else containers(spec)
-    asked, capped, everywhere = _totals([part.get("resources") or {} for part in parts])
-    if not asked and not capped:
+    requests, capped, everywhere = _totals([part.get("resources") or {} for part in parts])
+    if not requests and not capped:
         return "BestEffort"
-    return "Guaranteed" if everywhere and asked == capped else "Burstable"
+    return "Guaranteed" if everywhere and requests == capped else "Burstable"
 
 
 def _totals(found: Iterable[JsonObject]) -> tuple[dict[str, Decimal], dict[str, Decimal], bool]:
     """Sums of requests and of limits, and whether every part has limits of both."""
-    asked: dict[str, Decimal] = {}
+    requests: dict[str, Decimal] = {}
     capped: dict[str, Decimal] = {}
     everywhere = True
     for resources in found:
-        _add(asked, resources.get("requests") or {})
+        _add(requests, resources.get("requests") or {})
         everywhere &= _add(capped, resources.get("limits") or {}) == len(_COUNTED)
-    return asked, capped, everywhere
+    return requests, capped, everywhere
 
 
 def _add(total: dict[str, Decimal], amounts: Mapping[str, str]) -> int:

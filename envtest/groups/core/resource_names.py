@@ -1,4 +1,7 @@
-"""Names and amounts of resources, as limits and quotas know them. Pure."""
+"""Resource names and quantities in limits and quotas. Pure.
+
+Upstream: pkg/apis/core/helper/helpers.go (v1.36)
+"""
 
 from __future__ import annotations
 

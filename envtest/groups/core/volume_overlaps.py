@@ -1,4 +1,7 @@
-"""Files of one volume in each other's way. Pure."""
+"""Warnings about overlapping paths in volumes. Pure.
+
+Upstream: pkg/api/pod/warnings.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ def overlap_warnings(volumes: Iterable[JsonObject]) -> Iterator[str]:
 
 
 def _projected(sources: Iterable[JsonObject], start: str) -> Iterator[str]:
-    known: set[str] = set()
+    earlier: set[str] = set()
     for source in sources:
         if not source:
             yield f"{start} (Projected) has no sources provided"
@@ -30,8 +33,8 @@ def _projected(sources: Iterable[JsonObject], start: str) -> Iterator[str]:
         if paths:
             text = f"{start} (Projected {of}): overlapping paths"
             yield from _colliding(paths, text)
-            yield from _colliding(sorted([*set(paths), *known]), text)
-            known.update(paths)
+            yield from _colliding(sorted([*set(paths), *earlier]), text)
+            earlier.update(paths)
 
 
 def _source(source: JsonObject) -> tuple[list[str], str]:
@@ -52,10 +55,12 @@ def _paths(source: JsonObject) -> list[str]:
 
 
 def _colliding(paths: Iterable[str], text: str) -> Iterator[str]:
-    seen: list[str] = []
-    for path in (given.rstrip("/") for given in paths):
-        other = next((o for o in seen if o and path and (f"{o}/".startswith(path) or f"{path}/".startswith(o))), None)
+    previous: list[str] = []
+    for path in (mount_path.rstrip("/") for mount_path in paths):
+        other = next(
+            (o for o in previous if o and path and (f"{o}/".startswith(path) or f"{path}/".startswith(o))), None
+        )
         if other is not None:
             yield f'{text}: "{path}" with "{other}"'
-        if path not in seen:
-            seen.append(path)
+        if path not in previous:
+            previous.append(path)

@@ -1,4 +1,4 @@
-"""Warnings to makers of objects of the core group and of pod templates: allowed, and probably not meant.
+"""Warnings about objects of the core group and of pod templates: allowed, and probably not meant.
 
 Upstream: pkg/api/pod/warnings.go (v1.36)
 """
@@ -63,24 +63,25 @@ def pod_warnings(template: JsonObject, path: str = "") -> Iterator[str]:
     spec: JsonObject = template.get("spec") or {}
     notes: Mapping[str, str] = (template.get("metadata") or {}).get("annotations") or {}
     prefix = f"{path}." if path else ""
-    at = f"{prefix}spec"
-    yield from _node_warnings(spec, at)
+    root = f"{prefix}spec"
+    yield from _node_warnings(spec, root)
     for key, text in _OLD_ANNOTATIONS.items():
         if key in notes:
             yield f"{prefix}metadata.annotations[{key}]: {text}"
-    yield from _volume_warnings(spec.get("volumes") or (), f"{at}.volumes")
+    yield from _volume_warnings(spec.get("volumes") or (), f"{root}.volumes")
     yield from overlap_warnings(spec.get("volumes") or ())
-    yield from _repeated_warnings(spec, at)
-    yield from fraction_warnings(spec.get("overhead") or {}, f"{at}.overhead")
+    yield from _repeated_warnings(spec, root)
+    yield from fraction_warnings(spec.get("overhead") or {}, f"{root}.overhead")
     yield from _profile_warnings(spec, notes, prefix, template=bool(path))
-    yield from _port_warnings(spec, at)
+    yield from _port_warnings(spec, root)
     if (spec.get("terminationGracePeriodSeconds") or 0) < 0:
-        yield f"{at}.terminationGracePeriodSeconds: must be >= 0; negative values are invalid and will be treated as 1"
-    yield from _affinity_warnings(spec.get("affinity") or {}, f"{at}.affinity")
+        field = f"{root}.terminationGracePeriodSeconds"
+        yield f"{field}: must be >= 0; negative values are invalid and will be treated as 1"
+    yield from _affinity_warnings(spec.get("affinity") or {}, f"{root}.affinity")
     for index, server in enumerate((spec.get("dnsConfig") or {}).get("nameservers") or ()):
-        yield from address_warnings(server, f"{at}.dnsConfig.nameservers[{index}]")
+        yield from address_warnings(server, f"{root}.dnsConfig.nameservers[{index}]")
     for index, alias in enumerate(spec.get("hostAliases") or ()):
-        yield from address_warnings(alias.get("ip", ""), f"{at}.hostAliases[{index}].ip")
+        yield from address_warnings(alias.get("ip", ""), f"{root}.hostAliases[{index}].ip")
 
 
 # ------------------------------------------------------------------ where it runs
@@ -117,12 +118,12 @@ def term_warnings(term: JsonObject, at: str) -> Iterator[str]:
 
 def _affinity_warnings(affinity: JsonObject, at: str) -> Iterator[str]:
     for kind in ("podAffinity", "podAntiAffinity"):
-        found = affinity.get(kind) or {}
+        terms = affinity.get(kind) or {}
         for word, inner in (("required", ""), ("preferred", ".podAffinityTerm")):
             key = f"{word}DuringSchedulingIgnoredDuringExecution"
-            for index, term in enumerate(found.get(key) or ()):
-                named = (term.get("podAffinityTerm") or {}) if inner else term
-                if named.get("labelSelector") is None:
+            for index, term in enumerate(terms.get(key) or ()):
+                inner_term = (term.get("podAffinityTerm") or {}) if inner else term
+                if inner_term.get("labelSelector") is None:
                     yield f"{at}.{kind}.{key}[{index}]{inner}.labelSelector: {_NULL_SELECTOR}"
 
 
@@ -146,12 +147,12 @@ def storage_warnings(requests: Mapping[str, str], at: str) -> Iterator[str]:
 
 def _repeated_warnings(spec: JsonObject, at: str) -> Iterator[str]:
     for key, field in (("hostAliases", "ip"), ("imagePullSecrets", "name")):
-        seen: set[str] = set()
+        names: set[str] = set()
         for index, item in enumerate(spec.get(key) or ()):
             value = item.get(field, "")
-            if value in seen:
+            if value in names:
                 yield f"{at}.{key}[{index}].{field}: duplicate {field} {api_errors.quoted(value)}"
-            seen.add(value)
+            names.add(value)
     for index, secret in enumerate(spec.get("imagePullSecrets") or ()):
         if not secret.get("name"):
             yield f'{at}.imagePullSecrets[{index}].name: invalid empty name ""'
@@ -172,7 +173,7 @@ def _profile_warnings(spec: JsonObject, notes: Mapping[str, str], prefix: str, *
     key = "seccomp.security.alpha.kubernetes.io/pod"
     if key in notes and context.get("seccompProfile") is None:
         yield f"{prefix}metadata.annotations[{key}]: {_SECCOMP}"
-    for container, at in containers_at(spec, f"{prefix}spec"):
+    for container, container_path in containers_at(spec, f"{prefix}spec"):
         own, name = container.get("securityContext") or {}, container.get("name", "")
         key = f"container.seccomp.security.alpha.kubernetes.io/{name}"
         if key in notes and own.get("seccompProfile") is None:
@@ -183,28 +184,28 @@ def _profile_warnings(spec: JsonObject, notes: Mapping[str, str], prefix: str, *
         resources = container.get("resources") or {}
         for which in ("memory", "ephemeral-storage"):
             for kind in ("limits", "requests"):
-                yield from fraction_warnings(resources.get(kind) or {}, f"{at}.resources.{kind}", (which,))
-        yield from _environment_warnings(container.get("env") or (), f"{at}.env")
+                yield from fraction_warnings(resources.get(kind) or {}, f"{container_path}.resources.{kind}", (which,))
+        yield from _environment_warnings(container.get("env") or (), f"{container_path}.env")
 
 
 def _environment_warnings(variables: Sequence[JsonObject], at: str) -> Iterator[str]:
-    seen: set[str] = set()
+    names: set[str] = set()
     for index, variable in enumerate(variables):
         name, value = variable.get("name", ""), variable.get("value") or ""
         before = f"$({name})"
-        if name in seen and (variable.get("valueFrom") is not None or value == before or before not in value):
+        if name in names and (variable.get("valueFrom") is not None or value == before or before not in value):
             yield f'{at}[{index}]: hides previous definition of "{name}", which may be dropped when using apply'
-        seen.add(name)
+        names.add(name)
 
 
 def _port_warnings(spec: JsonObject, at: str) -> Iterator[str]:
-    seen: dict[tuple[int, str], list[tuple[JsonObject, str]]] = {}
+    ports: dict[tuple[int, str], list[tuple[JsonObject, str]]] = {}
     for container, path in containers_at(spec, at):
         for index, port in enumerate(container.get("ports") or ()):
             where = f"{path}.ports[{index}]"
             if port.get("hostIP") and not port.get("hostPort"):
                 yield f"{where}: hostIP set without hostPort: {_go_port(port)}"
-            others = seen.setdefault((port.get("containerPort", 0), port.get("protocol", "TCP")), [])
+            others = ports.setdefault((port.get("containerPort", 0), port.get("protocol", "TCP")), [])
             for other, there in others:
                 word = _clash(port, other)
                 if word:
@@ -224,7 +225,7 @@ def _clash(port: JsonObject, other: JsonObject) -> str:
 def _go_port(port: JsonObject) -> str:
     keys = (("Name", "name", ""), ("HostPort", "hostPort", 0), ("ContainerPort", "containerPort", 0),
             ("Protocol", "protocol", ""), ("HostIP", "hostIP", ""))  # fmt: skip
-    return "{" + " ".join(f"{shown}:{port.get(key, default)}" for shown, key, default in keys) + "}"
+    return "{" + " ".join(f"{label}:{port.get(key, default)}" for label, key, default in keys) + "}"
 
 
 _BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
@@ -337,10 +338,10 @@ def workload_warnings(
             return
     elif resource in _NAMED:
         yield from name_warnings(meta.get("name", ""))
-    found: JsonObject = obj
+    template: JsonObject = obj
     for key in path.split("."):
-        found = found.get(key) or {}
-    yield from pod_warnings(found, path)
+        template = template.get(key) or {}
+    yield from pod_warnings(template, path)
     if resource == "statefulsets" and ((obj.get("spec") or {}).get("revisionHistoryLimit") or 0) < 0:
         yield (
             "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended"

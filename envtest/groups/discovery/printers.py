@@ -1,20 +1,22 @@
-"""Columns of the group discovery.k8s.io."""
+"""Columns of the group discovery.k8s.io.
+
+Upstream: pkg/printers/internalversion/printers.go (v1.36)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from envtest.groups.common.printing import UNSET, age, joined, kind_printers, name_of
 from opsdk.apiserver.resources import Printer
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
-def _slice(obj: JsonObject, now: float) -> list[Any]:
+def _slice(obj: JsonObject, now: float) -> list[JsonValue]:
     ports = [str(p["port"] if p.get("port") is not None else p.get("name", "*")) for p in obj.get("ports") or ()]
     addresses = [a for e in obj.get("endpoints") or () for a in e.get("addresses") or ()]
-    shown = (joined(found) or UNSET for found in (ports, addresses))
-    return [name_of(obj), obj.get("addressType", ""), *shown, age(obj, now)]
+    text = (joined(items) or UNSET for items in (ports, addresses))
+    return [name_of(obj), obj.get("addressType", ""), *text, age(obj, now)]
 
 
 PRINTERS: Mapping[str, Printer] = kind_printers(

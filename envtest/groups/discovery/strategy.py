@@ -1,10 +1,13 @@
-"""Endpoint slices."""
+"""Endpoint slices.
+
+Upstream: pkg/registry/discovery (v1.36)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from envtest.groups.common.strategy import Rules, StrategyFactory, ruled
+from envtest.groups.common.strategy import KindRules, StrategyFactory, ruled
 from envtest.groups.discovery import validation
 from envtest.groups.discovery.warnings import slice_warnings
 from opsdk.apiserver.registry.context import Context
@@ -19,7 +22,7 @@ def forget_topology(context: Context, obj: JsonObject, old: JsonObject | None) -
 
 STRATEGIES: Mapping[str, StrategyFactory] = {
     "discovery.k8s.io/endpointslices": ruled(
-        Rules(
+        KindRules(
             new=validation.validate_endpoint_slice,
             changed=validation.validate_slice_update,
             warnings=slice_warnings,

@@ -1,4 +1,7 @@
-"""What is wrong with endpoint slices."""
+"""Validation of EndpointSlices.
+
+Upstream: pkg/apis/discovery/validation (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -31,25 +34,22 @@ def validate_endpoint_slice(obj: JsonObject) -> Iterator[Cause]:
     else:
         for index, endpoint in enumerate(endpoints):
             yield from _endpoint(endpoint, kind, f"endpoints[{index}]")
-    yield from _ports(obj.get("ports") or ())
-
-
-def _ports(ports: Sequence[JsonObject]) -> Iterator[Cause]:
+    ports = obj.get("ports") or ()
     if len(ports) > _MOST_PORTS:
         yield api_errors.too_many("ports", len(ports), _MOST_PORTS)
         return
-    seen: set[str] = set()
+    unique: set[str] = set()
     for index, port in enumerate(ports):
-        at, name = f"ports[{index}]", port.get("name") or ""
+        item_path, name = f"ports[{index}]", port.get("name") or ""
         if name:
-            yield from validation.label(name, f"{at}.name")
-        if name in seen:
-            yield api_errors.duplicate(f"{at}.name", name)
-        seen.add(name)
-        yield from validation.one_of(port.get("protocol"), validation.PROTOCOLS, f"{at}.protocol")
+            yield from validation.label(name, f"{item_path}.name")
+        if name in unique:
+            yield api_errors.duplicate(f"{item_path}.name", name)
+        unique.add(name)
+        yield from validation.one_of(port.get("protocol"), validation.PROTOCOLS, f"{item_path}.protocol")
         if port.get("appProtocol") is not None:
-            found = port["appProtocol"]
-            yield from validation.each(names.qualified_name(found), found, f"{at}.appProtocol")
+            protocol = port["appProtocol"]
+            yield from validation.each(names.qualified_name(protocol), protocol, f"{item_path}.appProtocol")
 
 
 def _endpoint(endpoint: JsonObject, kind: str, path: str) -> Iterator[Cause]:
@@ -77,24 +77,24 @@ def _hints(hints: Sequence[JsonObject], rule: Callable[[str], Sequence[str]], pa
     if len(hints) > _MOST_HINTS:
         yield api_errors.too_many(path, len(hints), _MOST_HINTS)
         return
-    seen: set[str] = set()
+    names: set[str] = set()
     for index, hint in enumerate(hints):
-        at, name = f"{path}[{index}].name", hint.get("name", "")
-        if name in seen:
-            yield api_errors.duplicate(at, name)
-        seen.add(name)
-        yield from validation.each(rule(name), name, at)
+        name_path, name = f"{path}[{index}].name", hint.get("name", "")
+        if name in names:
+            yield api_errors.duplicate(name_path, name)
+        names.add(name)
+        yield from validation.each(rule(name), name, name_path)
 
 
 def _address(address: str, kind: str, path: str) -> Iterator[Cause]:
     if kind == "FQDN":
         yield from _domain(address, path)
     elif kind in _KINDS:
-        found, wrong = read_address(address), list(ip_address(address, path))
+        parsed, wrong = read_address(address), list(ip_address(address, path))
         yield from wrong
-        if found is None:
+        if parsed is None:
             yield api_errors.invalid_value(path, address, "must be a valid IP address")
-        elif f"IPv{found.version}" != kind:
+        elif f"IPv{parsed.version}" != kind:
             yield api_errors.invalid_value(path, address, f"must be an {kind} address")
         if not wrong:
             yield from special_address(address, path)

@@ -1,4 +1,7 @@
-"""Warnings to makers of endpoint slices."""
+"""Warnings about endpoint slices.
+
+Upstream: pkg/registry/discovery/endpointslice/strategy.go (v1.36)
+"""
 
 from __future__ import annotations
 

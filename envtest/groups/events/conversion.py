@@ -28,12 +28,12 @@ class EventModel(TypedModel):
 
     def to_storage(self, obj: JsonObject) -> JsonObject:
         """From the new form, where this is the model of the new API."""
-        made = obj if obj.get("apiVersion") != _NEW else _renamed(obj, _OLD_OF_NEW, _STORED)
-        return {k: v for k, v in made.items() if v is not None}
+        stored = obj if obj.get("apiVersion") != _NEW else _renamed(obj, _OLD_OF_NEW, _STORED)
+        return {k: v for k, v in stored.items() if v is not None}
 
     def from_storage(self, obj: JsonObject) -> JsonObject:
         """With the empty parts that events always show."""
-        made = dict(obj)
+        converted = dict(obj)
         for key, empty in (
             ("source", {}),
             ("firstTimestamp", None),
@@ -43,14 +43,14 @@ class EventModel(TypedModel):
             ("reportingInstance", ""),
             ("involvedObject", {}),
         ):
-            made.setdefault(key, empty)
+            converted.setdefault(key, empty)
         arrange = arranger(self.name)
         if not self.name.startswith("io.k8s.api.events"):
-            return dict(arrange(made))
+            return dict(arrange(converted))
         for key in ("reportingComponent", "reportingInstance", "involvedObject"):
-            if not made[key]:
-                del made[key]
-        return dict(arrange(_renamed(made, _NEW_OF_OLD, _NEW)))
+            if not converted[key]:
+                del converted[key]
+        return dict(arrange(_renamed(converted, _NEW_OF_OLD, _NEW)))
 
 
 def in_version(obj: JsonObject, wanted: str) -> JsonObject:
@@ -59,9 +59,9 @@ def in_version(obj: JsonObject, wanted: str) -> JsonObject:
 
 
 def _renamed(obj: JsonObject, names: dict[str, str], version: str) -> JsonObject:
-    made = {names.get(key, key): value for key, value in obj.items()}
-    made["apiVersion"] = version
-    series = made.get("series")
+    renamed = {names.get(key, key): value for key, value in obj.items()}
+    renamed["apiVersion"] = version
+    series = renamed.get("series")
     if isinstance(series, dict):
-        made["series"] = dict(series)
-    return made
+        renamed["series"] = dict(series)
+    return renamed

@@ -1,4 +1,7 @@
-"""Columns of the group events.k8s.io."""
+"""Columns of the group events.k8s.io.
+
+Upstream: pkg/printers/internalversion/printers.go (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Kinds of the group events.k8s.io: its events are those of the core group."""
+"""Kinds of the group events.k8s.io: its events are those of the core group.
+
+Upstream: pkg/registry/core/event (v1.36)
+"""
 
 from __future__ import annotations
 

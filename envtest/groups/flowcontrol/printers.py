@@ -1,17 +1,19 @@
-"""Columns of the group flowcontrol.apiserver.k8s.io."""
+"""Columns of the group flowcontrol.apiserver.k8s.io.
+
+Upstream: pkg/printers/internalversion/printers.go (v1.36)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from envtest.groups.common.printing import NOTHING, KindPrinter, age, condition_of, kind_printers, name_of, spec_of
 from opsdk.apiserver.resources import Printer
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
 # ------------------------------------------------------------------ flow control
-def _flow_schema(obj: JsonObject, now: float) -> list[Any]:
+def _flow_schema(obj: JsonObject, now: float) -> list[JsonValue]:
     spec = spec_of(obj)
     return [
         name_of(obj),
@@ -27,7 +29,7 @@ def _precedence(obj: JsonObject) -> tuple[int, str]:
     return spec_of(obj).get("matchingPrecedence", 0), name_of(obj)
 
 
-def _priority_level(obj: JsonObject, now: float) -> list[Any]:
+def _priority_level(obj: JsonObject, now: float) -> list[JsonValue]:
     spec = spec_of(obj)
     limited = spec.get("limited") or {}
     queues = (limited.get("limitResponse") or {}).get("queuing") or {}

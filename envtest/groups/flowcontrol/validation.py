@@ -1,4 +1,7 @@
-"""What priority levels and flow schemas may be."""
+"""Validation of PriorityLevelConfigurations and FlowSchemas.
+
+Upstream: pkg/apis/flowcontrol/validation (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from envtest.codec.go_structs import Part, Shape, as_go
+from envtest.codec.go_structs import NullablePart, Shape, as_go
 from envtest.data.flowcontrol import fixed_flow
 from envtest.groups.common import validation
 from opsdk.apimachinery import validation as names
@@ -20,31 +23,36 @@ _VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch",
 _SHARES: Final = "must be a non-negative integer"
 _LEVEL: Final[Shape] = {
     "Type": "",
-    "Limited": Part(
+    "Limited": NullablePart(
         {
             "NominalConcurrencyShares": 0,
-            "LimitResponse": {"Type": "", "Queuing": Part({"Queues": 0, "HandSize": 0, "QueueLengthLimit": 0})},
+            "LimitResponse": {"Type": "", "Queuing": NullablePart({"Queues": 0, "HandSize": 0, "QueueLengthLimit": 0})},
             "LendablePercent": None,
             "BorrowingLimitPercent": None,
         }
     ),
-    "Exempt": Part({"NominalConcurrencyShares": None, "LendablePercent": None}),
+    "Exempt": NullablePart({"NominalConcurrencyShares": None, "LendablePercent": None}),
 }
 _METHOD: Final[Shape] = {"Type": ""}
-_NAMED: Final = Part({"Name": ""})
+_NAMED: Final = NullablePart({"Name": ""})
 _SCHEMA: Final[Shape] = {
     "PriorityLevelConfiguration": {"Name": ""},
     "MatchingPrecedence": 0,
-    "DistinguisherMethod": Part(_METHOD),
-    "Rules": Part(
+    "DistinguisherMethod": NullablePart(_METHOD),
+    "Rules": NullablePart(
         {
-            "Subjects": Part(
-                {"Kind": "", "User": _NAMED, "Group": _NAMED, "ServiceAccount": Part({"Namespace": "", "Name": ""})}
+            "Subjects": NullablePart(
+                {
+                    "Kind": "",
+                    "User": _NAMED,
+                    "Group": _NAMED,
+                    "ServiceAccount": NullablePart({"Namespace": "", "Name": ""}),
+                }
             ),
-            "ResourceRules": Part(
+            "ResourceRules": NullablePart(
                 {"Verbs": None, "APIGroups": None, "Resources": None, "ClusterScope": False, "Namespaces": None}
             ),
-            "NonResourceRules": Part({"Verbs": None, "NonResourceURLs": None}),
+            "NonResourceRules": NullablePart({"Verbs": None, "NonResourceURLs": None}),
         }
     ),
 }
@@ -54,25 +62,25 @@ _SUBJECTS: Final = {"Group": "group", "ServiceAccount": "serviceAccount", "User"
 def _fixed(obj: JsonObject, resource: str, shape: Shape) -> Iterator[Cause]:
     """What a server cannot do without stays as it is."""
     name = obj["metadata"].get("name", "")
-    wanted = fixed_flow(resource, name)
-    if wanted is None:
+    expected = fixed_flow(resource, name)
+    if expected is None:
         return
-    but, have, spec = "", as_go(shape, obj.get("spec") or {}), as_go(shape, wanted)
-    shown = have
+    but, have, spec = "", as_go(shape, obj.get("spec") or {}), as_go(shape, expected)
+    actual = have
     if name == "exempt" and resource != "flowschemas":
         but, have = " except the 'spec.exempt' field", {**have, "Exempt": spec["Exempt"]}
     if have != spec:
-        yield api_errors.invalid_value("spec", shown, f"spec of '{name}'{but} must equal the fixed value")
+        yield api_errors.invalid_value("spec", actual, f"spec of '{name}'{but} must equal the fixed value")
 
 
 def _status(obj: JsonObject) -> Iterator[Cause]:
-    seen: set[str] = set()
+    types: set[str] = set()
     for index, condition in enumerate((obj.get("status") or {}).get("conditions") or ()):
-        at, kind = f"status.conditions[{index}].type", condition.get("type") or ""
-        if kind in seen:
-            yield api_errors.duplicate(at, kind)
-        seen.add(kind)
-        yield from validation.needed(kind, at, "must not be empty")
+        type_path, kind = f"status.conditions[{index}].type", condition.get("type") or ""
+        if kind in types:
+            yield api_errors.duplicate(type_path, kind)
+        types.add(kind)
+        yield from validation.needed(kind, type_path, "must not be empty")
 
 
 def validate_flow_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:  # noqa: ARG001 - the shape of status rules
@@ -83,12 +91,8 @@ def validate_flow_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:  
 # ------------------------------------------------------------------ levels
 def validate_priority_level(obj: JsonObject) -> Iterator[Cause]:
     """A priority level."""
-    yield from _level(obj["metadata"].get("name", ""), obj.get("spec") or {})
-    yield from _fixed(obj, "prioritylevelconfigurations", _LEVEL)
-    yield from _status(obj)
-
-
-def _level(name: str, spec: JsonObject) -> Iterator[Cause]:
+    name = obj["metadata"].get("name", "")
+    spec = obj.get("spec") or {}
     kind = spec.get("type", "")
     if (name == "exempt") != (kind == "Exempt"):
         yield api_errors.invalid_value("spec.type", kind, "must be 'Exempt' if and only if `name` is 'exempt'")
@@ -97,7 +101,12 @@ def _level(name: str, spec: JsonObject) -> Iterator[Cause]:
     elif kind == "Exempt":
         if spec.get("limited") is not None:
             yield api_errors.not_allowed("spec.limited", "must be nil if the type is not Limited")
-        yield from _exempt(spec.get("exempt") or {}, "spec.exempt")
+        exempt = spec.get("exempt") or {}
+        path = "spec.exempt"
+        shares, lendable = exempt.get("nominalConcurrencyShares") or 0, exempt.get("lendablePercent") or 0
+        if shares < 0:
+            yield api_errors.invalid_value(f"{path}.nominalConcurrencyShares", shares, _SHARES)
+        yield from validation.in_range(lendable, 0, 100, f"{path}.lendablePercent")
     else:
         if spec.get("exempt") is not None:
             yield api_errors.not_allowed("spec.exempt", "must be nil if the type is Limited")
@@ -105,13 +114,8 @@ def _level(name: str, spec: JsonObject) -> Iterator[Cause]:
             yield api_errors.required("spec.limited", "must not be empty when type is Limited")
         else:
             yield from _limited(spec["limited"], "spec.limited")
-
-
-def _exempt(exempt: JsonObject, path: str) -> Iterator[Cause]:
-    shares, lendable = exempt.get("nominalConcurrencyShares") or 0, exempt.get("lendablePercent") or 0
-    if shares < 0:
-        yield api_errors.invalid_value(f"{path}.nominalConcurrencyShares", shares, _SHARES)
-    yield from validation.in_range(lendable, 0, 100, f"{path}.lendablePercent")
+    yield from _fixed(obj, "prioritylevelconfigurations", _LEVEL)
+    yield from _status(obj)
 
 
 def _limited(limited: JsonObject, path: str) -> Iterator[Cause]:
@@ -182,8 +186,8 @@ def validate_flow_schema(obj: JsonObject) -> Iterator[Cause]:
         yield api_errors.invalid_value("spec.matchingPrecedence", precedence, text)
     method = spec.get("distinguisherMethod")
     if method is not None and method.get("type") not in ("ByNamespace", "ByUser"):
-        shown = as_go(_METHOD, method)
-        yield api_errors.unsupported("spec.distinguisherMethod.type", shown, ("ByNamespace", "ByUser"))
+        rendered = as_go(_METHOD, method)
+        yield api_errors.unsupported("spec.distinguisherMethod.type", rendered, ("ByNamespace", "ByUser"))
     name = (spec.get("priorityLevelConfiguration") or {}).get("name", "")
     if not name:
         yield api_errors.required("spec.priorityLevelConfiguration.name", "must reference a priority level")
@@ -206,29 +210,29 @@ def _rule(rule: JsonObject, path: str) -> Iterator[Cause]:
     for index, inner in enumerate(rule.get("resourceRules") or ()):
         yield from _resource_rule(inner, f"{path}.resourceRules[{index}]")
     for index, inner in enumerate(rule.get("nonResourceRules") or ()):
-        at = f"{path}.nonResourceRules[{index}]"
-        yield from _verbs(inner.get("verbs") or (), f"{at}.verbs")
+        rule_path = f"{path}.nonResourceRules[{index}]"
+        yield from _verbs(inner.get("verbs") or (), f"{rule_path}.verbs")
         urls = inner.get("nonResourceURLs") or ()
         text = "nonResourceURLs must contain at least one value"
-        yield from _wild(urls, f"{at}.nonResourceURLs", text, "non-resource URLs")
+        yield from _wild(urls, f"{rule_path}.nonResourceURLs", text, "non-resource URLs")
         for number, url in enumerate(urls if "*" not in urls else ()):
-            yield from _url(url, f"{at}.nonResourceURLs[{number}]")
+            yield from _url(url, f"{rule_path}.nonResourceURLs[{number}]")
 
 
 def _url(url: str, path: str) -> Iterator[Cause]:
-    why = ""
+    reason = ""
     if not url:
-        why = "must not be empty"
+        reason = "must not be empty"
     elif not url.startswith("/"):
-        why = "must start with slash"
+        reason = "must start with slash"
     elif " " in url:
-        why = "must not contain white-space"
+        reason = "must not contain white-space"
     elif "//" in url:
-        why = "must not contain double slash"
+        reason = "must not contain double slash"
     elif url.count("*") > 1 or ("*" in url and not url.endswith("/*")):
-        why = "wildcard can only do suffix matching"
-    if why:
-        yield api_errors.invalid_value(path, url, why)
+        reason = "wildcard can only do suffix matching"
+    if reason:
+        yield api_errors.invalid_value(path, url, reason)
 
 
 def _subject(subject: JsonObject, path: str) -> Iterator[Cause]:
@@ -278,14 +282,14 @@ def _resource_rule(rule: JsonObject, path: str) -> Iterator[Cause]:
     for key, one, many in (("apiGroups", "api group", "api groups"), ("resources", "resource", "resources")):
         text = f"resource rules must supply at least one {one}"
         yield from _wild(rule.get(key) or (), f"{path}.{key}", text, many)
-    spaces, at = rule.get("namespaces") or (), f"{path}.namespaces"
+    spaces, namespaces_path = rule.get("namespaces") or (), f"{path}.namespaces"
     if not spaces and not rule.get("clusterScope"):
         text = "resource rules that are not cluster scoped must supply at least one namespace"
-        yield api_errors.required(at, text)
+        yield api_errors.required(namespaces_path, text)
     elif "*" in spaces:
         if len(spaces) > 1:
             text = "if '*' is present, must not specify other namespaces"
-            yield api_errors.invalid_value(at, list(spaces), text)
+            yield api_errors.invalid_value(namespaces_path, list(spaces), text)
     else:
         for name in spaces:
-            yield from validation.each(names.dns_label(name), name, at)
+            yield from validation.each(names.dns_label(name), name, namespaces_path)

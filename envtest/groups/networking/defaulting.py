@@ -1,4 +1,7 @@
-"""Defaults of the group networking.k8s.io. Each function fills in an object that the caller owns."""
+"""Defaults of the group networking.k8s.io. Each function fills in an object that the caller owns.
+
+Upstream: pkg/apis/networking/v1/defaults.go (v1.36)
+"""
 
 from __future__ import annotations
 

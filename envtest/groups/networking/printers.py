@@ -1,9 +1,11 @@
-"""Columns of the group networking.k8s.io."""
+"""Columns of the group networking.k8s.io.
+
+Upstream: pkg/printers/internalversion/printers.go (v1.36)
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 from envtest.groups.common.printing import (
     NOTHING,
@@ -16,23 +18,21 @@ from envtest.groups.common.printing import (
     spec_of,
 )
 from opsdk.apiserver.resources import Printer
-from opsdk.structured_merge.value import JsonObject
-
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 # ------------------------------------------------------------------ ingresses and the rest
-def _hosts(rules: Sequence[JsonObject]) -> str:
-    """The first three; where rules come after those, how many more than three there are, with a host or without."""
+
+
+def _ingress(obj: JsonObject, now: float) -> list[JsonValue]:
+    spec = spec_of(obj)
+    # The first three; where rules come after those, how many more than three there are, with a host or without.
+    rules = spec.get("rules") or ()
     places = [i for i, rule in enumerate(rules) if rule.get("host")][:3]
     more = f" + {len(rules) - 3} more..." if len(places) == 3 and places[-1] + 1 < len(rules) else ""
-    return (",".join(rules[i]["host"] for i in places) or "*") + more
-
-
-def _ingress(obj: JsonObject, now: float) -> list[Any]:
-    spec = spec_of(obj)
     return [
         name_of(obj),
         NOTHING if spec.get("ingressClassName") is None else spec["ingressClassName"],
-        _hosts(spec.get("rules") or ()),
+        ((",".join(rules[i]["host"] for i in places) or "*") + more),
         ",".join(load_balancers(obj)),
         "80, 443" if spec.get("tls") else "80",
         age(obj, now),
@@ -42,33 +42,33 @@ def _ingress(obj: JsonObject, now: float) -> list[Any]:
 _DEFAULT = "ingressclass.kubernetes.io/is-default-class"
 
 
-def _ingress_class(obj: JsonObject, now: float) -> list[Any]:
+def _ingress_class(obj: JsonObject, now: float) -> list[JsonValue]:
     spec = spec_of(obj)
     params = spec.get("parameters")
-    shown = NOTHING
+    text = NOTHING
     if params is not None:
         group = f".{params['apiGroup']}" if params.get("apiGroup") is not None else ""
-        shown = f"{params.get('kind', '')}{group}/{params.get('name', '')}"
+        text = f"{params.get('kind', '')}{group}/{params.get('name', '')}"
     noted = (meta_of(obj).get("annotations") or {}).get(_DEFAULT) == "true"
-    return [name_of(obj) + " (default)" * noted, spec.get("controller", ""), shown, age(obj, now)]
+    return [name_of(obj) + " (default)" * noted, spec.get("controller", ""), text, age(obj, now)]
 
 
-def _network_policy(obj: JsonObject, now: float) -> list[Any]:
+def _network_policy(obj: JsonObject, now: float) -> list[JsonValue]:
     return [name_of(obj), label_selector(spec_of(obj).get("podSelector")), age(obj, now)]
 
 
-def _range(obj: JsonObject, now: float) -> list[Any]:
+def _range(obj: JsonObject, now: float) -> list[JsonValue]:
     return [name_of(obj), ",".join(spec_of(obj).get("cidrs") or ()), age(obj, now)]
 
 
-def _address(obj: JsonObject, now: float) -> list[Any]:
+def _address(obj: JsonObject, now: float) -> list[JsonValue]:
     ref = spec_of(obj).get("parentRef")
-    shown = NOTHING
+    text = NOTHING
     if ref is not None:
         group = f".{ref['group']}" if ref.get("group") else ""
         parts = (f"{ref.get('resource', '')}{group}".lower(), ref.get("namespace"), ref.get("name", ""))
-        shown = "/".join(p for p in parts if p)
-    return [name_of(obj), shown, age(obj, now)]
+        text = "/".join(p for p in parts if p)
+    return [name_of(obj), text, age(obj, now)]
 
 
 PRINTERS: Mapping[str, Printer] = kind_printers(

@@ -1,4 +1,4 @@
-"""What is wrong with ingresses, ingress classes, network policies, IP addresses and service CIDRs.
+"""Validation of ingresses, ingress classes, network policies, IP addresses and service CIDRs.
 
 Upstream: pkg/apis/networking/validation/validation.go (v1.36)
 """
@@ -34,24 +34,22 @@ def validate_ingress_class(obj: JsonObject) -> Iterator[Cause]:
         yield api_errors.too_long("spec.controller", _MOST_CONTROLLER)
     yield from domain_path(controller, "spec.controller")
     if spec.get("parameters") is not None:
-        yield from _parameters(spec["parameters"], "spec.parameters")
-
-
-def _parameters(found: JsonObject, path: str) -> Iterator[Cause]:
-    yield from validate_typed_reference(found, path)
-    scope, namespace = found.get("scope"), found.get("namespace")
-    if scope is None:
-        yield api_errors.required(f"{path}.scope")
-        return
-    if scope not in ("Cluster", "Namespace"):
-        yield api_errors.unsupported(f"{path}.scope", scope, ("Cluster", "Namespace"))
-        return
-    if scope == "Cluster" and namespace is not None:
-        yield api_errors.not_allowed(f"{path}.namespace", "`parameters.scope` is set to 'Cluster'")
-    elif scope == "Namespace" and namespace is None:
-        yield api_errors.required(f"{path}.namespace", "`parameters.scope` is set to 'Namespace'")
-    elif namespace is not None:
-        yield from validation.label(namespace, f"{path}.namespace")
+        found = spec["parameters"]
+        path = "spec.parameters"
+        yield from validate_typed_reference(found, path)
+        scope, namespace = found.get("scope"), found.get("namespace")
+        if scope is None:
+            yield api_errors.required(f"{path}.scope")
+            return
+        if scope not in ("Cluster", "Namespace"):
+            yield api_errors.unsupported(f"{path}.scope", scope, ("Cluster", "Namespace"))
+            return
+        if scope == "Cluster" and namespace is not None:
+            yield api_errors.not_allowed(f"{path}.namespace", "`parameters.scope` is set to 'Cluster'")
+        elif scope == "Namespace" and namespace is None:
+            yield api_errors.required(f"{path}.namespace", "`parameters.scope` is set to 'Namespace'")
+        elif namespace is not None:
+            yield from validation.label(namespace, f"{path}.namespace")
 
 
 def validate_typed_reference(found: JsonObject, path: str) -> Iterator[Cause]:
@@ -80,10 +78,10 @@ def validate_ingress_class_update(obj: JsonObject, old: JsonObject) -> Iterator[
 def address_name(name: str) -> Sequence[str]:
     """Why an address is no name of an IPAddress."""
     try:
-        found = ipaddress.ip_address(name)
+        ip = ipaddress.ip_address(name)
     except ValueError:
         return [f"ParseAddr({api_errors.quoted(name)}): {_fault(name)}"]
-    return [] if str(found) == name else ["must be a canonical format IP address"]
+    return [] if str(ip) == name else ["must be a canonical format IP address"]
 
 
 def _fault(text: str) -> str:
@@ -97,7 +95,7 @@ def _fault(text: str) -> str:
 def _fault_of_four(text: str) -> str:
     """What is wrong with four numbers."""
     dots = digits = value = 0
-    for at, char in enumerate(text):
+    for index, char in enumerate(text):
         if char.isascii() and char.isdigit():
             if digits == 1 and value == 0:
                 return "IPv4 field has octet with leading zero"
@@ -105,9 +103,9 @@ def _fault_of_four(text: str) -> str:
             if value > 255:
                 return "IPv4 field has value >255"
         elif char != ".":
-            return f"unexpected character (at {api_errors.quoted(text[at:])})"
-        elif not digits or at == len(text) - 1:
-            return f"IPv4 field must have at least one digit (at {api_errors.quoted(text[at:])})"
+            return f"unexpected character (at {api_errors.quoted(text[index:])})"
+        elif not digits or index == len(text) - 1:
+            return f"IPv4 field must have at least one digit (at {api_errors.quoted(text[index:])})"
         elif dots == 3:
             return "IPv4 address too long"
         else:
@@ -156,8 +154,8 @@ def validate_blocks(obj: JsonObject) -> Iterator[Cause]:
 
 
 def _family(text: str) -> int:
-    found = read_block(text)
-    return 0 if found is None else found.version
+    network = read_block(text)
+    return 0 if network is None else network.version
 
 
 def validate_blocks_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
@@ -182,11 +180,11 @@ def validate_network_policy(obj: JsonObject) -> Iterator[Cause]:
     yield from check_label_selector(spec.get("podSelector") or {}, "spec.podSelector")
     for direction, peers in (("ingress", "from"), ("egress", "to")):
         for index, rule in enumerate(spec.get(direction) or ()):
-            at = f"spec.{direction}[{index}]"
+            rule_path = f"spec.{direction}[{index}]"
             for number, port in enumerate(rule.get("ports") or ()):
-                yield from _policy_port(port, f"{at}.ports[{number}]")
+                yield from _policy_port(port, f"{rule_path}.ports[{number}]")
             for number, peer in enumerate(rule.get(peers) or ()):
-                yield from _peer(peer, f"{at}.{peers}[{number}]")
+                yield from _peer(peer, f"{rule_path}.{peers}[{number}]")
     kinds = spec.get("policyTypes") or []
     if len(kinds) > 2:
         yield api_errors.invalid_value("spec.policyTypes", kinds, "may not specify more than two policyTypes")
@@ -220,10 +218,10 @@ def _peer(peer: JsonObject, path: str) -> Iterator[Cause]:
             yield from check_label_selector(peer[key], f"{path}.{key}")
     if peer.get("ipBlock") is not None:
         yield from _block(peer["ipBlock"], f"{path}.ipBlock")
-    given = [key for key in ("podSelector", "namespaceSelector", "ipBlock") if peer.get(key) is not None]
-    if not given:
+    fields = [key for key in ("podSelector", "namespaceSelector", "ipBlock") if peer.get(key) is not None]
+    if not fields:
         yield api_errors.required(path, "must specify a peer")
-    elif len(given) > 1 and "ipBlock" in given:
+    elif len(fields) > 1 and "ipBlock" in fields:
         yield api_errors.not_allowed(path, "may not specify both ipBlock and another peer")
 
 
@@ -237,13 +235,13 @@ def _block(block: JsonObject, path: str) -> Iterator[Cause]:
     if whole is None:
         return
     for index, inner in enumerate(block.get("except") or ()):
-        at, part = f"{path}.except[{index}]", read_block(inner)
-        yield from address_block(inner, at)
+        item_path, part = f"{path}.except[{index}]", read_block(inner)
+        yield from address_block(inner, item_path)
         if part is None:
             continue
         inside = part.version == whole.version and part.network.network_address in whole.network
         if not inside or part.network.prefixlen <= whole.network.prefixlen:
-            yield api_errors.invalid_value(at, inner, "must be a strict subset of `cidr`")
+            yield api_errors.invalid_value(item_path, inner, "must be a strict subset of `cidr`")
 
 
 # ------------------------------------------------------------------ ingresses
@@ -262,8 +260,8 @@ def validate_ingress(obj: JsonObject) -> Iterator[Cause]:
     """A new ingress."""
     spec = obj.get("spec") or {}
     yield from validate_ingress_spec(spec)
-    noted, named = (obj["metadata"].get("annotations") or {}).get(_CLASS), spec.get("ingressClassName")
-    if None not in (noted, named) and noted != named:
+    noted, class_name = (obj["metadata"].get("annotations") or {}).get(_CLASS), spec.get("ingressClassName")
+    if None not in (noted, class_name) and noted != class_name:
         text = "must match `ingressClassName` when both are specified"
         yield api_errors.invalid_value(f"annotations.{_CLASS}", noted, text)
 
@@ -341,32 +339,28 @@ def _backend(backend: JsonObject, path: str) -> Iterator[Cause]:
     elif resource is not None:
         yield from validate_typed_reference(resource, f"{path}.resource")
     elif service is not None:
-        yield from _service(service, path)
+        name, port = service.get("name", ""), service.get("port") or {}
+        if not name:
+            yield api_errors.required(f"{path}.service.name")
+        else:
+            yield from validation.label(name, f"{path}.service.name")
+        if port.get("name") and port.get("number"):
+            yield api_errors.invalid_value(path, "", "cannot set both port name & port number")
+        elif port.get("name"):
+            problems = validation.port_name_problems(port["name"])
+            yield from validation.each(problems, port["name"], f"{path}.service.port.name")
+        elif port.get("number"):
+            yield from validation.port_number(port["number"], f"{path}.service.port.number")
+        else:
+            yield api_errors.required(path, "port name or number is required")
     else:
         yield api_errors.invalid_value(path, "", "resource or service backend is required")
 
 
-def _service(service: JsonObject, path: str) -> Iterator[Cause]:
-    name, port = service.get("name", ""), service.get("port") or {}
-    if not name:
-        yield api_errors.required(f"{path}.service.name")
-    else:
-        yield from validation.label(name, f"{path}.service.name")
-    if port.get("name") and port.get("number"):
-        yield api_errors.invalid_value(path, "", "cannot set both port name & port number")
-    elif port.get("name"):
-        found = validation.port_name_problems(port["name"])
-        yield from validation.each(found, port["name"], f"{path}.service.port.name")
-    elif port.get("number"):
-        yield from validation.port_number(port["number"], f"{path}.service.port.number")
-    else:
-        yield api_errors.required(path, "port name or number is required")
-
-
 def validate_ingress_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:  # noqa: ARG001 - the shape of status rules
     """Where an ingress can be reached."""
-    found = ((obj.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
-    for index, point in enumerate(found):
+    ingress = ((obj.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
+    for index, point in enumerate(ingress):
         path = f"status.loadBalancer.ingress[{index}]"
         if point.get("ip"):
             yield from ip_address(point["ip"], f"{path}.ip")

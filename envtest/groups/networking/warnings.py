@@ -1,4 +1,7 @@
-"""Warnings to makers of objects of the group networking.k8s.io."""
+"""Warnings about objects of the group networking.k8s.io.
+
+Upstream: pkg/registry/networking (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -18,10 +21,10 @@ def network_policy_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator
     for direction, peers in (("ingress", "from"), ("egress", "to")):
         for index, rule in enumerate(spec.get(direction) or ()):
             for number, peer in enumerate(rule.get(peers) or ()):
-                block, at = peer.get("ipBlock") or {}, f"spec.{direction}[{index}].{peers}[{number}].ipBlock"
-                yield from block_warnings(block.get("cidr", ""), f"{at}.cidr")
+                block, block_path = peer.get("ipBlock") or {}, f"spec.{direction}[{index}].{peers}[{number}].ipBlock"
+                yield from block_warnings(block.get("cidr", ""), f"{block_path}.cidr")
                 for inner, part in enumerate(block.get("except") or ()):
-                    yield from block_warnings(part, f"{at}.except[{inner}]")
+                    yield from block_warnings(part, f"{block_path}.except[{inner}]")
 
 
 def ingress_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:

@@ -1,4 +1,7 @@
-"""What is wrong with runtime classes."""
+"""Validation of RuntimeClasses.
+
+Upstream: pkg/apis/node/validation (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Warnings to makers of runtime classes."""
+"""Warnings about runtime classes.
+
+Upstream: pkg/api/node/util.go (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -33,23 +33,23 @@ async def check_budgets(context: Context, budgets: GenericStore, pod: JsonObject
     """Take one disruption of the pod's budget; raise where there is none left."""
     labels = pod["metadata"].get("labels") or {}
     listed = await budgets.list(context, ListQuery())
-    found = [b for b in listed.items if selects((b.get("spec") or {}).get("selector") or {}, labels)]
-    if len(found) > 1:
+    matching = [b for b in listed.items if selects((b.get("spec") or {}).get("selector") or {}, labels)]
+    if len(matching) > 1:
         text = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
         raise ApiError(text, code=500, reason="InternalError")
-    if not found:
+    if not matching:
         return
 
-    name = found[0]["metadata"]["name"]
+    name = matching[0]["metadata"]["name"]
 
     async def spend(current: JsonObject | None) -> JsonObject:
-        before = current or found[0]
+        before = current or matching[0]
         budget: JsonObject = copy_tree(before)
         _spend(budget, pod["metadata"]["name"], context.timestamp())
         return record(before, budget, context.timestamp())
 
     if context.dry_run:
-        _spend(copy_tree(found[0]), pod["metadata"]["name"], context.timestamp())
+        _spend(copy_tree(matching[0]), pod["metadata"]["name"], context.timestamp())
         return
     await budgets.storage.guaranteed_update(budgets.key(context.namespace, name), spend)
 
@@ -67,32 +67,28 @@ def _spend(budget: JsonObject, pod: str, stamp: str) -> None:
     status["disruptionsAllowed"] = allowed - 1
     status["disruptedPods"] = {**(status.get("disruptedPods") or {}), pod: stamp}
     if allowed == 1:
-        _close(budget, status, stamp)
+        # The condition says that no more may go.
+        others = [c for c in status.get("conditions") or () if c.get("type") != "DisruptionAllowed"]
+        closed = {
+            "type": "DisruptionAllowed",
+            "status": "False",
+            "observedGeneration": status.get("observedGeneration", budget["metadata"].get("generation", 0)),
+            "lastTransitionTime": stamp,
+            "reason": "InsufficientPods",
+            "message": "",
+        }
+        status["conditions"] = [*others, closed]
 
 
 def _why(name: str, status: JsonObject) -> str:
     failed: JsonObject = next((c for c in status.get("conditions") or () if c.get("type") == "DisruptionAllowed"), {})
     if failed.get("status") == "False" and failed.get("reason") == "SyncFailed":
-        why = f"because it failed sync: {failed.get('message', '')}"
-        return f"The disruption budget {name} does not allow evicting pods currently {why}"
+        reason = f"because it failed sync: {failed.get('message', '')}"
+        return f"The disruption budget {name} does not allow evicting pods currently {reason}"
     healthy, desired = status.get("currentHealthy", 0), status.get("desiredHealthy", 0)
     if healthy <= desired:
         return f"The disruption budget {name} needs {desired} healthy pods and has {healthy} currently"
     return f"The disruption budget {name} does not allow evicting pods currently"
-
-
-def _close(budget: JsonObject, status: JsonObject, stamp: str) -> None:
-    """The condition says that no more may go."""
-    others = [c for c in status.get("conditions") or () if c.get("type") != "DisruptionAllowed"]
-    closed = {
-        "type": "DisruptionAllowed",
-        "status": "False",
-        "observedGeneration": status.get("observedGeneration", budget["metadata"].get("generation", 0)),
-        "lastTransitionTime": stamp,
-        "reason": "InsufficientPods",
-        "message": "",
-    }
-    status["conditions"] = [*others, closed]
 
 
 def _refused(text: str, *, wait: int = 0) -> TooManyRequestsError:
@@ -127,16 +123,18 @@ class EvictionStore:
         if options.get("dryRun"):
             context.dry_run = True
         if (pod.get("status") or {}).get("phase") not in ("Pending", "Succeeded", "Failed"):
-            await self._check_budgets(context, pod)
+            await check_budgets(context, self._budgets, pod, self._record)
         if not context.dry_run and not pod["metadata"].get("deletionTimestamp"):
             await self._tell(context, name)
-        asked = options.get("preconditions") or {}
-        wanted = DeleteRequestOptions(
+        preconditions = options.get("preconditions") or {}
+        delete_options = DeleteRequestOptions(
             grace=options.get("gracePeriodSeconds"),
             propagation=options.get("propagationPolicy") or "",
-            preconditions=StoragePreconditions(uid=asked.get("uid"), resource_version=asked.get("resourceVersion")),
+            preconditions=StoragePreconditions(
+                uid=preconditions.get("uid"), resource_version=preconditions.get("resourceVersion")
+            ),
         )
-        await self._pods.delete(context, name, wanted)
+        await self._pods.delete(context, name, delete_options)
         return dict(SUCCESS)
 
     async def _tell(self, context: Context, name: str) -> None:
@@ -157,6 +155,3 @@ class EvictionStore:
             return pod
 
         await store.update(context, name, mark)
-
-    async def _check_budgets(self, context: Context, pod: JsonObject) -> None:
-        await check_budgets(context, self._budgets, pod, self._record)

@@ -1,16 +1,19 @@
-"""Kinds of the group policy."""
+"""Kinds of the group policy.
+
+Upstream: pkg/registry/policy (v1.36)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from envtest.groups.common.strategy import Rules, StrategyFactory, ruled
+from envtest.groups.common.strategy import KindRules, StrategyFactory, ruled
 from envtest.groups.policy import validation
 from opsdk.apimachinery import validation as names
 
 STRATEGIES: Mapping[str, StrategyFactory] = {
     "policy/poddisruptionbudgets": ruled(
-        Rules(
+        KindRules(
             new=validation.validate_budget,
             status=validation.validate_budget_status,
             name=names.path_segment,

@@ -1,4 +1,7 @@
-"""What disruption budgets may be."""
+"""Validation of PodDisruptionBudgets.
+
+Upstream: pkg/apis/policy/validation (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -18,13 +21,13 @@ def validate_budget(obj: JsonObject) -> Iterator[Cause]:
     spec = obj.get("spec") or {}
     low, high = spec.get("minAvailable"), spec.get("maxUnavailable")
     if low is not None and high is not None:
-        shown = {
+        rendered = {
             "MinAvailable": low,
             "Selector": spec.get("selector"),
             "MaxUnavailable": high,
             "UnhealthyPodEvictionPolicy": spec.get("unhealthyPodEvictionPolicy"),
         }
-        yield api_errors.invalid_value("spec", shown, "minAvailable and maxUnavailable cannot be both set")
+        yield api_errors.invalid_value("spec", rendered, "minAvailable and maxUnavailable cannot be both set")
     for key, value in (("minAvailable", low), ("maxUnavailable", high)):
         if value is not None:
             yield from validation.number_or_percent(value, f"spec.{key}")

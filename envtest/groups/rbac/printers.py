@@ -1,16 +1,18 @@
-"""Columns of the group rbac.authorization.k8s.io."""
+"""Columns of the group rbac.authorization.k8s.io.
+
+Upstream: pkg/printers/internalversion/printers.go (v1.36)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from envtest.groups.common.printing import age, kind_printers, name_of
 from opsdk.apiserver.resources import Printer
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
-def _binding(obj: JsonObject, now: float) -> list[Any]:
+def _binding(obj: JsonObject, now: float) -> list[JsonValue]:
     role = obj.get("roleRef") or {}
     by_kind: dict[str, list[str]] = {"User": [], "Group": [], "ServiceAccount": []}
     for subject in obj.get("subjects") or ():

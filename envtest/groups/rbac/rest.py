@@ -1,4 +1,7 @@
-"""Nobody grants what they do not have: roles and bindings are checked before they are written."""
+"""Privilege escalation checks for roles and bindings.
+
+Upstream: pkg/registry/rbac (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -58,25 +61,23 @@ class GuardedStore(GenericStore):
         """See `Updater`."""
 
         async def guarded(current: JsonObject | None) -> JsonObject:
-            wanted = await transform(current)
-            await self._guard(context, name, wanted, current)
-            return wanted
+            desired = await transform(current)
+            await self._guard(context, name, desired, current)
+            return desired
 
         return await super().update(context, name, guarded, validate, force_create=force_create, uid=uid)
 
     async def _guard(self, context: Context, name: str, obj: JsonObject, old: JsonObject | None) -> None:
-        if MASTERS in context.user.groups or (old is not None and _only_gc_fields(obj, old)):
+        # Whether a write changes nothing but what the garbage collector changes.
+        if MASTERS in context.user.groups or (old is not None and (_rest(obj) == _rest(old))):
             return
         if "roleRef" in obj or self.info.resource.endswith("bindings"):
             await self._guard_binding(context, obj)
         elif not await self._may(context, "escalate", self.info.resource, name, context.namespace):
-            self._guard_role(context, obj, old)
-
-    def _guard_role(self, context: Context, obj: JsonObject, old: JsonObject | None) -> None:
-        self._covered(context, obj, [PolicyRule.of(r) for r in obj.get("rules") or ()])
-        # Who aggregates can gather anything.
-        if (_aggregates(obj) or _aggregates(old or {})) and self._lacks(context, _EVERYTHING):
-            raise self._refused(obj, "must have cluster-admin privileges to use the aggregationRule")
+            self._covered(context, obj, [PolicyRule.of(r) for r in obj.get("rules") or ()])
+            # Who aggregates can gather anything.
+            if (_aggregates(obj) or _aggregates(old or {})) and self._lacks(context, _EVERYTHING):
+                raise self._refused(obj, "must have cluster-admin privileges to use the aggregationRule")
 
     async def _guard_binding(self, context: Context, obj: JsonObject) -> None:
         ref = obj.get("roleRef") or {}
@@ -95,7 +96,7 @@ class GuardedStore(GenericStore):
         return self._rbac.policy
 
     async def _may(self, context: Context, verb: str, resource: str, name: str, namespace: str) -> bool:
-        asked = AuthorizerAttributes(
+        attributes = AuthorizerAttributes(
             user=context.user,
             verb=verb,
             group=GROUP,
@@ -104,16 +105,16 @@ class GuardedStore(GenericStore):
             name=name,
             namespace=namespace,
         )
-        return (await self._authorizer.authorize(asked)).allowed
+        return (await self._authorizer.authorize(attributes)).allowed
 
     def _lacks(self, context: Context, wanted: Sequence[PolicyRule]) -> str | None:
         owned, errors = self._policy.rules_for(context.user, context.namespace)
         return escalation(context.user, owned, wanted, errors)
 
     def _covered(self, context: Context, obj: JsonObject, wanted: Sequence[PolicyRule]) -> None:
-        why = self._lacks(context, wanted)
-        if why is not None:
-            raise self._refused(obj, why)
+        reason = self._lacks(context, wanted)
+        if reason is not None:
+            raise self._refused(obj, reason)
 
     def _refused(self, obj: JsonObject, why: str) -> ApiError:
         return api_errors.forbidden(self.info, (obj.get("metadata") or {}).get("name", ""), why)
@@ -121,11 +122,6 @@ class GuardedStore(GenericStore):
 
 def _aggregates(role: JsonObject) -> bool:
     return bool((role.get("aggregationRule") or {}).get("clusterRoleSelectors"))
-
-
-def _only_gc_fields(obj: JsonObject, old: JsonObject) -> bool:
-    """Whether a write changes nothing but what the garbage collector changes."""
-    return _rest(obj) == _rest(old)
 
 
 def _rest(obj: JsonObject) -> JsonObject:

@@ -1,11 +1,14 @@
 # ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
-"""Roles and bindings: their form. Who may do what is the authorizer's."""
+"""Roles and bindings: their form. Who may do what is the authorizer's.
+
+Upstream: pkg/registry/rbac (v1.36)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from envtest.data.resources import Row
+from envtest.data.resources import ServedResourceRow
 from envtest.groups.common.strategy import GeneratedStrategy, StrategyFactory
 from envtest.groups.rbac.validation import validate_role, validate_role_binding, validate_role_binding_update
 from opsdk.apiserver.registry.context import Context
@@ -16,7 +19,7 @@ from opsdk.structured_merge.value import JsonObject
 class RoleStrategy(GeneratedStrategy):
     """Rules name verbs, and groups and resources or paths."""
 
-    def __init__(self, row: Row, has_status: bool) -> None:
+    def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
 
     def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
@@ -27,7 +30,7 @@ class RoleStrategy(GeneratedStrategy):
 class BindingStrategy(GeneratedStrategy):
     """A role that stays, subjects that may change."""
 
-    def __init__(self, row: Row, has_status: bool) -> None:
+    def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
 
     def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:

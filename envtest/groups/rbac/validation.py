@@ -1,4 +1,4 @@
-"""What is wrong with roles and bindings.
+"""Validation of roles and bindings.
 
 Upstream: pkg/apis/rbac/validation/validation.go (v1.36)
 """
@@ -46,9 +46,9 @@ def _aggregation(rule: JsonObject) -> Iterator[Cause]:
     if not selectors:
         yield api_errors.required(field, "at least one clusterRoleSelector required if aggregationRule is non-nil")
     for index, selector in enumerate(selectors):
-        found = list(check_label_selector(selector, f"{field}[{index}]"))
-        yield from found
-        if found:
+        causes = list(check_label_selector(selector, f"{field}[{index}]"))
+        yield from causes
+        if causes:
             yield api_errors.invalid_value(f"{field}[{index}]", None, "invalid label selector.")
 
 
@@ -61,22 +61,7 @@ def _none_of(field: str, value: str, allowed: Sequence[str]) -> Cause:
 
 def validate_role_binding(obj: JsonObject, *, namespaced: bool) -> Iterator[Cause]:
     """The reference to the role, and each subject."""
-    yield from _role_ref(obj.get("roleRef") or {}, namespaced=namespaced)
-    for index, subject in enumerate(obj.get("subjects") or ()):
-        yield from _subject(f"subjects[{index}]", subject, namespaced=namespaced)
-
-
-def validate_role_binding_update(obj: JsonObject, old: JsonObject, *, namespaced: bool) -> Iterator[Cause]:
-    """The role stays."""
-    yield from validate_role_binding(obj, namespaced=namespaced)
-    if obj.get("roleRef") != old.get("roleRef"):
-        ref = obj.get("roleRef") or {}
-        shown = {key: ref.get(f"{key[0].lower()}{key[1:]}", "") for key in ("Kind", "Name")}
-        value = {"APIGroup": ref.get("apiGroup", ""), **shown}
-        yield api_errors.invalid_value("roleRef", value, "cannot change roleRef")
-
-
-def _role_ref(ref: JsonObject, *, namespaced: bool) -> Iterator[Cause]:
+    ref = obj.get("roleRef") or {}
     if ref.get("apiGroup") != _GROUP:
         yield _none_of("roleRef.apiGroup", ref.get("apiGroup", ""), [_GROUP])
     kinds = ["Role", "ClusterRole"] if namespaced else ["ClusterRole"]
@@ -87,19 +72,28 @@ def _role_ref(ref: JsonObject, *, namespaced: bool) -> Iterator[Cause]:
         yield api_errors.required("roleRef.name")
     for text in names.path_segment(name):
         yield api_errors.invalid_value("roleRef.name", name, text)
+    for index, subject in enumerate(obj.get("subjects") or ()):
+        field = f"subjects[{index}]"
+        kind = subject.get("kind", "")
+        if not subject.get("name"):
+            yield api_errors.required(f"{field}.name")
+        if kind == "ServiceAccount":
+            yield from _account(field, subject, namespaced=namespaced)
+        elif kind in ("User", "Group"):
+            if subject.get("apiGroup") != _GROUP:
+                yield _none_of(f"{field}.apiGroup", subject.get("apiGroup", ""), [_GROUP])
+        else:
+            yield _none_of(f"{field}.kind", kind, ["ServiceAccount", "User", "Group"])
 
 
-def _subject(field: str, subject: JsonObject, *, namespaced: bool) -> Iterator[Cause]:
-    kind = subject.get("kind", "")
-    if not subject.get("name"):
-        yield api_errors.required(f"{field}.name")
-    if kind == "ServiceAccount":
-        yield from _account(field, subject, namespaced=namespaced)
-    elif kind in ("User", "Group"):
-        if subject.get("apiGroup") != _GROUP:
-            yield _none_of(f"{field}.apiGroup", subject.get("apiGroup", ""), [_GROUP])
-    else:
-        yield _none_of(f"{field}.kind", kind, ["ServiceAccount", "User", "Group"])
+def validate_role_binding_update(obj: JsonObject, old: JsonObject, *, namespaced: bool) -> Iterator[Cause]:
+    """The role stays."""
+    yield from validate_role_binding(obj, namespaced=namespaced)
+    if obj.get("roleRef") != old.get("roleRef"):
+        ref = obj.get("roleRef") or {}
+        rendered = {key: ref.get(f"{key[0].lower()}{key[1:]}", "") for key in ("Kind", "Name")}
+        value = {"APIGroup": ref.get("apiGroup", ""), **rendered}
+        yield api_errors.invalid_value("roleRef", value, "cannot change roleRef")
 
 
 def _account(field: str, subject: JsonObject, *, namespaced: bool) -> Iterator[Cause]:

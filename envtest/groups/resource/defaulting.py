@@ -1,4 +1,7 @@
-"""Defaults of the group resource.k8s.io. Each function fills in an object that the caller owns."""
+"""Defaults of the group resource.k8s.io. Each function fills in an object that the caller owns.
+
+Upstream: pkg/apis/resource/v1/defaults.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -20,13 +23,13 @@ def device_claim_template(obj: JsonObject) -> None:
 
 def _devices(spec: JsonObject) -> None:
     for request in (spec.get("devices") or {}).get("requests") or ():
-        for wanted in (request.get("exactly"), *(request.get("firstAvailable") or ())):
-            if not isinstance(wanted, dict):
+        for device_request in (request.get("exactly"), *(request.get("firstAvailable") or ())):
+            if not isinstance(device_request, dict):
                 continue
-            put(wanted, allocationMode="ExactCount")
-            if wanted["allocationMode"] == "ExactCount":
-                put(wanted, count=1)
-            for toleration in wanted.get("tolerations") or ():
+            put(device_request, allocationMode="ExactCount")
+            if device_request["allocationMode"] == "ExactCount":
+                put(device_request, count=1)
+            for toleration in device_request.get("tolerations") or ():
                 put(toleration, operator="Equal")
 
 

@@ -1,4 +1,7 @@
-"""The expressions that choose devices: what they may refer to, and what is wrong with one."""
+"""CEL device selectors: their environment and validation.
+
+Upstream: k8s.io/dynamic-resource-allocation/cel/compile.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -34,9 +37,9 @@ def selector_problem(expression: str) -> str:
     """
     from opsdk.apiserver.expressions.admission import compile_typed, runtime_text  # noqa: PLC0415 - few servers see a device
 
-    found = compile_typed(_environment(), expression, ())
-    if isinstance(found, str):
-        return found
-    if found.type in (BOOL, DYN):
+    compiled = compile_typed(_environment(), expression, ())
+    if isinstance(compiled, str):
+        return compiled
+    if compiled.type in (BOOL, DYN):
         return ""
-    return f"must evaluate to bool or the unknown type, not {runtime_text(found.type)}"
+    return f"must evaluate to bool or the unknown type, not {runtime_text(compiled.type)}"

@@ -1,13 +1,15 @@
-"""Columns of the group resource.k8s.io."""
+"""Columns of the group resource.k8s.io.
+
+Upstream: pkg/printers/internalversion/printers.go (v1.36)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from envtest.groups.common.printing import UNSET, age, kind_printers, meta_of, name_of, spec_of, status_of
 from opsdk.apiserver.resources import Printer
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
 def _claim_states(obj: JsonObject) -> Iterator[str]:
@@ -23,17 +25,17 @@ def _claim_states(obj: JsonObject) -> Iterator[str]:
         yield "reserved"
 
 
-def _device_claim(obj: JsonObject, now: float) -> list[Any]:
+def _device_claim(obj: JsonObject, now: float) -> list[JsonValue]:
     return [name_of(obj), ",".join(_claim_states(obj)), age(obj, now)]
 
 
-def _device_slice(obj: JsonObject, now: float) -> list[Any]:
+def _device_slice(obj: JsonObject, now: float) -> list[JsonValue]:
     spec = spec_of(obj)
     pool = (spec.get("pool") or {}).get("name", "")
     return [name_of(obj), spec.get("nodeName") or UNSET, spec.get("driver", ""), pool, age(obj, now)]
 
 
-def _aged(obj: JsonObject, now: float) -> list[Any]:
+def _aged(obj: JsonObject, now: float) -> list[JsonValue]:
     return [name_of(obj), age(obj, now)]
 
 

@@ -1,8 +1,11 @@
-"""Who wants devices that others use already must be in a namespace for administrators."""
+"""ResourceClaims with admin access: the namespace needs the admin access label.
+
+Upstream: pkg/registry/resource/resourceclaim (v1.36)
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 from opsdk.apiserver import api_errors
@@ -35,7 +38,13 @@ class ClaimStore(GenericStore):
 
     async def create(self, context: Context, name: str, obj: JsonObject, validate: Validate = accept) -> JsonObject:
         """See `Creater`."""
-        index = _asks(_requests(obj))
+        # Which of the requests is the first that asks for it.
+        # What is asked for; templates have a claim's spec inside of theirs.
+        spec = obj.get("spec") or {}
+        devices: JsonObject = spec.get("devices") or (spec.get("spec") or {}).get("devices") or {}
+        requests = devices.get("requests") or ()
+        asking = (i for i, request in enumerate(requests) if (request.get("exactly") or {}).get("adminAccess"))
+        index = next(asking, None)
         if index is not None and self._labels(context.namespace).get(_LABEL) != "true":
             cause = api_errors.not_allowed(f"spec.devices.requests[{index}].adminAccess", _REFUSAL)
             raise api_errors.invalid(self.info.kind, GROUP, obj["metadata"].get("name", ""), [cause])
@@ -43,21 +52,8 @@ class ClaimStore(GenericStore):
 
     def _labels(self, namespace: str) -> Mapping[str, str]:
         try:
-            found = self.storage.get(self._stores["/namespaces"].key("", namespace))
+            namespace_object = self.storage.get(self._stores["/namespaces"].key("", namespace))
         except KeyNotFoundError:
             return {}
-        labels: Mapping[str, str] = found["metadata"].get("labels") or {}
+        labels: Mapping[str, str] = namespace_object["metadata"].get("labels") or {}
         return labels
-
-
-def _requests(obj: JsonObject) -> Sequence[JsonObject]:
-    """What is asked for; templates have a claim's spec inside of theirs."""
-    spec = obj.get("spec") or {}
-    devices: JsonObject = spec.get("devices") or (spec.get("spec") or {}).get("devices") or {}
-    return devices.get("requests") or ()
-
-
-def _asks(requests: Sequence[JsonObject]) -> int | None:
-    """Which of the requests is the first that asks for it."""
-    asking = (i for i, request in enumerate(requests) if (request.get("exactly") or {}).get("adminAccess"))
-    return next(asking, None)

@@ -1,11 +1,14 @@
-"""Kinds of the group resource.k8s.io."""
+"""Kinds of the group resource.k8s.io.
+
+Upstream: pkg/registry/resource (v1.36)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
 
-from envtest.groups.common.strategy import Rules, StrategyFactory, ruled
+from envtest.groups.common.strategy import KindRules, StrategyFactory, ruled
 from envtest.groups.resource import validation
 from opsdk.apiserver.registry.context import Context
 from opsdk.structured_merge.value import JsonObject
@@ -23,19 +26,19 @@ def _spec_field(key: str, obj: JsonObject) -> str:
 
 
 STRATEGIES: Mapping[str, StrategyFactory] = {
-    "resource.k8s.io/deviceclasses": ruled(Rules(new=validation.validate_device_class)),
+    "resource.k8s.io/deviceclasses": ruled(KindRules(new=validation.validate_device_class)),
     "resource.k8s.io/resourceclaims": ruled(
-        Rules(
+        KindRules(
             new=validation.validate_device_claim,
             changed=validation.validate_device_claim_update,
             status=validation.validate_claim_status,
         )
     ),
     "resource.k8s.io/resourceclaimtemplates": ruled(
-        Rules(new=validation.validate_claim_template, changed=validation.validate_claim_template_update)
+        KindRules(new=validation.validate_claim_template, changed=validation.validate_claim_template_update)
     ),
     "resource.k8s.io/resourceslices": ruled(
-        Rules(
+        KindRules(
             new=validation.validate_slice,
             changed=validation.validate_slice_update,
             prepare=stamp_taints,

@@ -1,4 +1,4 @@
-"""What is wrong with device classes, resource claims and resource slices (DRA).
+"""Validation of device classes, resource claims and resource slices (DRA).
 
 Upstream: pkg/apis/resource/validation/validation.go (v1.36)
 """
@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
-from envtest.codec.go_structs import Part, Shape, as_go
+from envtest.codec.go_structs import NullablePart, Shape, as_go
 from envtest.groups.common import validation
 from envtest.groups.common.conditions import validate_conditions
 from envtest.groups.core.resource_names import extended
@@ -19,7 +19,7 @@ from opsdk.apimachinery import validation as names
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry import metadata
 from opsdk.errors import Cause
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _MOST: Final = 32
 _MOST_ALTERNATIVES: Final = 8
@@ -36,18 +36,20 @@ _VALUES: Final = ("int", "bool", "string", "version")
 _TOLERATION: Final[Shape] = {"Key": "", "Operator": "", "Value": "", "Effect": "", "TolerationSeconds": None}
 _WISH: Final[Shape] = {
     "DeviceClassName": "",
-    "Selectors": Part({"CEL": Part({"Expression": ""})}),
+    "Selectors": NullablePart({"CEL": NullablePart({"Expression": ""})}),
     "AllocationMode": "",
     "Count": 0,
 }
-_AMOUNTS: Final = Part({"Requests": None})
-_ALTERNATIVE: Final[Shape] = {"Name": "", **_WISH, "Tolerations": Part(_TOLERATION), "Capacity": _AMOUNTS}
-_EXACT: Final[Shape] = {**_WISH, "AdminAccess": None, "Tolerations": Part(_TOLERATION), "Capacity": _AMOUNTS}
+_AMOUNTS: Final = NullablePart({"Requests": None})
+_ALTERNATIVE: Final[Shape] = {"Name": "", **_WISH, "Tolerations": NullablePart(_TOLERATION), "Capacity": _AMOUNTS}
+_EXACT: Final[Shape] = {**_WISH, "AdminAccess": None, "Tolerations": NullablePart(_TOLERATION), "Capacity": _AMOUNTS}
 _CLAIM: Final[Shape] = {
     "Devices": {
-        "Requests": Part({"Name": "", "Exactly": Part(_EXACT), "FirstAvailable": Part(_ALTERNATIVE)}),
-        "Constraints": Part({"Requests": None, "MatchAttribute": None, "DistinctAttribute": None}),
-        "Config": Part({"Requests": None, "Opaque": Part({"Driver": "", "Parameters": None})}),
+        "Requests": NullablePart(
+            {"Name": "", "Exactly": NullablePart(_EXACT), "FirstAvailable": NullablePart(_ALTERNATIVE)}
+        ),
+        "Constraints": NullablePart({"Requests": None, "MatchAttribute": None, "DistinctAttribute": None}),
+        "Config": NullablePart({"Requests": None, "Opaque": NullablePart({"Driver": "", "Parameters": None})}),
     }
 }
 _SEMVER: Final = re.compile(
@@ -59,27 +61,27 @@ _SEMVER: Final = re.compile(
 Check = Callable[[JsonObject, str], Iterator[Cause]]
 
 
-def all_of(found: Sequence[Any] | None, most: int, check: Check, path: str, key: str = "") -> Iterator[Cause]:
+def all_of(found: Sequence[JsonValue] | None, most: int, check: Check, path: str, key: str = "") -> Iterator[Cause]:
     """Every element, of which there may be so many; with `key`, no two alike in it."""
     items = found or ()
-    seen: set[Any] = set()
+    keys: set[JsonValue] = set()
     for index, item in enumerate(items):
         yield from check(item, f"{path}[{index}]")
         name = item.get(key) if key else None
-        if name and name in seen:
+        if name and name in keys:
             yield api_errors.duplicate(f"{path}[{index}].{key}", name)
-        seen.add(name)
+        keys.add(name)
     if len(items) > most:
         yield api_errors.too_many(path, len(items), most)
 
 
 def _one_of(found: JsonObject, keys: Sequence[str], path: str) -> Iterator[Cause]:
-    given = [key for key in keys if found.get(key)]
+    fields = [key for key in keys if found.get(key)]
     listed = ", ".join(f"`{key}`" for key in keys) if len(keys) > 2 else " or ".join(f"`{key}`" for key in keys)
     text = f"exactly one of {listed} is required"
-    if not given:
+    if not fields:
         yield api_errors.required(path, text)
-    elif len(given) > 1:
+    elif len(fields) > 1:
         yield api_errors.invalid_value(path, None, f"{text}, but multiple fields are set")
 
 
@@ -104,8 +106,8 @@ def _selector(selector: JsonObject, path: str) -> Iterator[Cause]:
         yield api_errors.too_long(f"{path}.cel.expression", _MOST_EXPRESSION)
     elif not expression:
         yield api_errors.required(f"{path}.cel.expression")
-    elif why := selector_problem(expression):
-        yield api_errors.invalid_value(f"{path}.cel.expression", expression, why)
+    elif problem := selector_problem(expression):
+        yield api_errors.invalid_value(f"{path}.cel.expression", expression, problem)
 
 
 def configuration(found: JsonObject, path: str) -> Iterator[Cause]:
@@ -115,13 +117,13 @@ def configuration(found: JsonObject, path: str) -> Iterator[Cause]:
         yield api_errors.required(f"{path}.opaque")
         return
     yield from driver_name(opaque.get("driver", ""), f"{path}.opaque.driver")
-    parameters, at = opaque.get("parameters"), f"{path}.opaque.parameters"
+    parameters, parameters_path = opaque.get("parameters"), f"{path}.opaque.parameters"
     if parameters is None:
-        yield api_errors.required(at)
+        yield api_errors.required(parameters_path)
     elif not isinstance(parameters, dict):
-        yield api_errors.invalid_value(at, "<value omitted>", "must be a valid JSON object")
+        yield api_errors.invalid_value(parameters_path, "<value omitted>", "must be a valid JSON object")
     elif len(api_errors.quoted(parameters)) > _MOST_PARAMETERS:
-        yield api_errors.too_long(at, _MOST_PARAMETERS)
+        yield api_errors.too_long(parameters_path, _MOST_PARAMETERS)
 
 
 def _toleration(found: JsonObject, path: str) -> Iterator[Cause]:
@@ -171,8 +173,8 @@ def validate_claim_template_update(obj: JsonObject, old: JsonObject) -> Iterator
     """What claims are made from stays."""
     if obj.get("spec") != old.get("spec"):
         spec = obj.get("spec") or {}
-        shown = {**(spec.get("metadata") or {}), "Spec": as_go(_CLAIM, spec.get("spec") or {})}
-        yield api_errors.invalid_value("spec", shown, "field is immutable")
+        rendered = {**(spec.get("metadata") or {}), "Spec": as_go(_CLAIM, spec.get("spec") or {})}
+        yield api_errors.invalid_value("spec", rendered, "field is immutable")
     yield from validate_claim_template(obj)
 
 
@@ -186,12 +188,14 @@ def validate_claim_template(obj: JsonObject) -> Iterator[Cause]:
 
 
 def _claim_spec(spec: JsonObject, path: str) -> Iterator[Cause]:
-    devices, at = spec.get("devices") or {}, f"{path}.devices"
+    devices, devices_path = spec.get("devices") or {}, f"{path}.devices"
     requests = devices.get("requests") or []
-    known = set(request_names(requests))
-    yield from all_of(requests, _MOST, _request, f"{at}.requests", "name")
-    yield from all_of(devices.get("constraints"), _MOST, lambda c, p: _constraint(c, p, known), f"{at}.constraints")
-    yield from all_of(devices.get("config"), _MOST, lambda c, p: _claim_config(c, p, known), f"{at}.config")
+    names = set(request_names(requests))
+    yield from all_of(requests, _MOST, _request, f"{devices_path}.requests", "name")
+    yield from all_of(
+        devices.get("constraints"), _MOST, lambda c, p: _constraint(c, p, names), f"{devices_path}.constraints"
+    )
+    yield from all_of(devices.get("config"), _MOST, lambda c, p: _claim_config(c, p, names), f"{devices_path}.config")
 
 
 def request_names(requests: Sequence[JsonObject]) -> Iterator[str]:
@@ -253,13 +257,13 @@ def request_reference(name: str, known: set[str], path: str) -> Iterator[Cause]:
 
 def request_references(found: Sequence[str] | None, known: set[str], path: str) -> Iterator[Cause]:
     """Names of requests, each once."""
-    seen: set[str] = set()
+    names: set[str] = set()
     for index, name in enumerate(found or ()):
-        at = f"{path}[{index}]"
-        yield from request_reference(name, known, at)
-        if name in seen:
-            yield api_errors.duplicate(at, name)
-        seen.add(name)
+        item_path = f"{path}[{index}]"
+        yield from request_reference(name, known, item_path)
+        if name in names:
+            yield api_errors.duplicate(item_path, name)
+        names.add(name)
     if len(found or ()) > _MOST:
         yield api_errors.too_many(path, len(found or ()), _MOST)
 
@@ -313,7 +317,14 @@ def validate_slice(obj: JsonObject) -> Iterator[Cause]:
     """What a node, or a network, has to offer."""
     spec = obj.get("spec") or {}
     yield from driver_name(spec.get("driver", ""), "spec.driver")
-    yield from _pool(spec.get("pool") or {}, "spec.pool")
+    pool = spec.get("pool") or {}
+    path = "spec.pool"
+    yield from pool_name(pool.get("name", ""), f"{path}.name")
+    count, generation = pool.get("resourceSliceCount", 0), pool.get("generation", 0)
+    if count <= 0:
+        yield api_errors.invalid_value(f"{path}.resourceSliceCount", count, "must be greater than zero")
+    if generation < 0:
+        yield api_errors.invalid_value(f"{path}.generation", generation, "must be greater than or equal to zero")
     if spec.get("nodeName") is not None:
         name = spec["nodeName"]
         if name:
@@ -342,31 +353,22 @@ def pool_name(name: str, path: str) -> Iterator[Cause]:
         yield from validation.each(names.dns_subdomain(part), part, path)
 
 
-def _pool(pool: JsonObject, path: str) -> Iterator[Cause]:
-    yield from pool_name(pool.get("name", ""), f"{path}.name")
-    count, generation = pool.get("resourceSliceCount", 0), pool.get("generation", 0)
-    if count <= 0:
-        yield api_errors.invalid_value(f"{path}.resourceSliceCount", count, "must be greater than zero")
-    if generation < 0:
-        yield api_errors.invalid_value(f"{path}.generation", generation, "must be greater than or equal to zero")
-
-
 def _device(device: JsonObject, path: str) -> Iterator[Cause]:
     yield from label_name(device.get("name", ""), f"{path}.name")
     attributes, capacity = device.get("attributes") or {}, device.get("capacity") or {}
     for name, value in sorted(attributes.items()):
-        at = f"{path}.attributes[{name}]"
-        yield from _qualified(name, at)
-        given = [key for key in _VALUES if value.get(key) is not None]
-        if not given:
-            yield api_errors.required(at, "exactly one value must be specified")
-        elif len(given) > 1:
-            yield api_errors.invalid_value(at, value, "exactly one value must be specified")
-        elif given[0] in ("string", "version") and len(value[given[0]]) > 64:
-            yield api_errors.too_long(f"{at}.{given[0]}", 64)
-        elif given[0] == "version" and not _SEMVER.fullmatch(value["version"]):
+        attribute_path = f"{path}.attributes[{name}]"
+        yield from _qualified(name, attribute_path)
+        fields = [key for key in _VALUES if value.get(key) is not None]
+        if not fields:
+            yield api_errors.required(attribute_path, "exactly one value must be specified")
+        elif len(fields) > 1:
+            yield api_errors.invalid_value(attribute_path, value, "exactly one value must be specified")
+        elif fields[0] in ("string", "version") and len(value[fields[0]]) > 64:
+            yield api_errors.too_long(f"{attribute_path}.{fields[0]}", 64)
+        elif fields[0] == "version" and not _SEMVER.fullmatch(value["version"]):
             text = "must be a string compatible with semver.org spec 2.0.0"
-            yield api_errors.invalid_value(f"{at}.version", value["version"], text)
+            yield api_errors.invalid_value(f"{attribute_path}.version", value["version"], text)
     for name, amount in sorted(capacity.items()):
         yield from _qualified(name, f"{path}.capacity[{name}]")
         if amount.get("requestPolicy") is not None and not device.get("allowMultipleAllocations"):
@@ -405,22 +407,32 @@ _SOURCES: Final = ("FromClaim", "FromClass")
 def validate_claim_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
     """Which devices there are for a claim, and for whom."""
     status, before = obj.get("status") or {}, old.get("status") or {}
-    known = set(request_names(((obj.get("spec") or {}).get("devices") or {}).get("requests") or []))
+    names = set(request_names(((obj.get("spec") or {}).get("devices") or {}).get("requests") or []))
     allocation, reserved = status.get("allocation"), status.get("reservedFor") or []
     yield from all_of(reserved, _MOST_RESERVED, _consumer, "status.reservedFor", "uid")
     yield from _devices(status.get("devices") or (), allocation or {})
     if reserved:
-        yield from _reserved(reserved, before.get("reservedFor") or [], allocation, deleted=_leaving(obj))
+        yield from _reserved(
+            reserved,
+            before.get("reservedFor") or [],
+            allocation,
+            deleted=bool(obj["metadata"].get("deletionTimestamp")),
+        )
     if allocation is None:
         return
     if before.get("allocation") is None:
-        yield from _allocation(allocation, "status.allocation", known)
+        path = "status.allocation"
+        devices, devices_path = allocation.get("devices") or {}, f"{path}.devices"
+        results = devices.get("results")
+        yield from all_of(results, _MOST_RESULTS, lambda r, p: _result(r, p, names), f"{devices_path}.results")
+        configurations = devices.get("config")
+        yield from all_of(
+            configurations, _MOST_CONFIGURATIONS, lambda c, p: _configuration(c, p, names), f"{devices_path}.config"
+        )
+        if allocation.get("nodeSelector") is not None:
+            yield from validate_node_selector(allocation["nodeSelector"], f"{path}.nodeSelector")
     elif allocation != before["allocation"]:
         yield api_errors.invalid_value("status.allocation", allocation, "field is immutable")
-
-
-def _leaving(obj: JsonObject) -> bool:
-    return bool(obj["metadata"].get("deletionTimestamp"))
 
 
 def _reserved(
@@ -436,16 +448,6 @@ def _reserved(
 def _consumer(consumer: JsonObject, path: str) -> Iterator[Cause]:
     for key in ("resource", "name", "uid"):
         yield from validation.needed(consumer.get(key), f"{path}.{key}")
-
-
-def _allocation(allocation: JsonObject, path: str, known: set[str]) -> Iterator[Cause]:
-    devices, at = allocation.get("devices") or {}, f"{path}.devices"
-    results = devices.get("results")
-    yield from all_of(results, _MOST_RESULTS, lambda r, p: _result(r, p, known), f"{at}.results")
-    found = devices.get("config")
-    yield from all_of(found, _MOST_CONFIGURATIONS, lambda c, p: _configuration(c, p, known), f"{at}.config")
-    if allocation.get("nodeSelector") is not None:
-        yield from validate_node_selector(allocation["nodeSelector"], f"{path}.nodeSelector")
 
 
 def _result(result: JsonObject, path: str, known: set[str]) -> Iterator[Cause]:
@@ -469,18 +471,18 @@ def _configuration(found: JsonObject, path: str, known: set[str]) -> Iterator[Ca
 def _devices(devices: Sequence[JsonObject], allocation: JsonObject) -> Iterator[Cause]:
     keys = ("driver", "pool", "device", "shareID")
     results = (allocation.get("devices") or {}).get("results") or ()
-    given = {tuple(result.get(key) or "" for key in keys) for result in results}
-    seen: set[tuple[str, ...]] = set()
+    allocated = {tuple(result.get(key) or "" for key in keys) for result in results}
+    unique: set[tuple[str, ...]] = set()
     for index, device in enumerate(devices):
-        at, key = f"status.devices[{index}]", tuple(device.get(key) or "" for key in keys)
-        yield from _place(device, at)
-        shown = {"Driver": key[0], "Pool": key[1], "Device": key[2], "ShareID": key[3]}
-        if key not in given:
-            yield api_errors.invalid_value(at, shown, "must be an allocated device in the claim")
+        item_path, key = f"status.devices[{index}]", tuple(device.get(key) or "" for key in keys)
+        yield from _place(device, item_path)
+        rendered = {"Driver": key[0], "Pool": key[1], "Device": key[2], "ShareID": key[3]}
+        if key not in allocated:
+            yield api_errors.invalid_value(item_path, rendered, "must be an allocated device in the claim")
         conditions = device.get("conditions") or ()
         if len(conditions) > _MOST_CONDITIONS:
-            yield api_errors.too_many(f"{at}.conditions", len(conditions), _MOST_CONDITIONS)
-        yield from validate_conditions(conditions, f"{at}.conditions")
-        if key in seen:
-            yield api_errors.duplicate(f"{at}.deviceID", shown)
-        seen.add(key)
+            yield api_errors.too_many(f"{item_path}.conditions", len(conditions), _MOST_CONDITIONS)
+        yield from validate_conditions(conditions, f"{item_path}.conditions")
+        if key in unique:
+            yield api_errors.duplicate(f"{item_path}.deviceID", rendered)
+        unique.add(key)

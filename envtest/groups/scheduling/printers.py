@@ -1,16 +1,18 @@
-"""Columns of the group scheduling.k8s.io."""
+"""Columns of the group scheduling.k8s.io.
+
+Upstream: pkg/printers/internalversion/printers.go (v1.36)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from envtest.groups.common.printing import age, kind_printers, name_of
 from opsdk.apiserver.resources import Printer
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
-def _priority(obj: JsonObject, now: float) -> list[Any]:
+def _priority(obj: JsonObject, now: float) -> list[JsonValue]:
     default, policy = bool(obj.get("globalDefault")), obj.get("preemptionPolicy", "")
     return [name_of(obj), obj.get("value", 0), default, age(obj, now), policy]
 

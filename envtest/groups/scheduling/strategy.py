@@ -1,11 +1,14 @@
 # ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
-"""Priority classes: two belong to the system, the others stay below a billion and never change their value."""
+"""Priority classes: two belong to the system, the others stay below a billion and never change their value.
+
+Upstream: pkg/registry/scheduling (v1.36)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from envtest.data.resources import Row
+from envtest.data.resources import ServedResourceRow
 from envtest.groups.common.strategy import GeneratedStrategy, StrategyFactory
 from envtest.groups.scheduling.system_classes import SYSTEM
 from envtest.groups.scheduling.validation import validate_priority_class, validate_priority_class_update
@@ -18,7 +21,7 @@ from opsdk.structured_merge.value import JsonObject
 class PriorityClassStrategy(GeneratedStrategy):
     """See the module."""
 
-    def __init__(self, row: Row, has_status: bool) -> None:
+    def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
 
     def generation_changed(self, obj: JsonObject, old: JsonObject) -> bool:

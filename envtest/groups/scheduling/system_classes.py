@@ -30,5 +30,9 @@ POLICIES: Final = ("PreemptLowerPriority", "Never")
 def system_classes() -> Iterator[JsonObject]:
     """The classes that a fresh cluster has."""
     for name, (value, description) in SYSTEM.items():
-        made: JsonObject = {"kind": "PriorityClass", "apiVersion": "scheduling.k8s.io/v1", "metadata": {"name": name}}
-        yield {**made, "value": value, "description": description, "preemptionPolicy": POLICIES[0]}
+        priority_class: JsonObject = {
+            "kind": "PriorityClass",
+            "apiVersion": "scheduling.k8s.io/v1",
+            "metadata": {"name": name},
+        }
+        yield {**priority_class, "value": value, "description": description, "preemptionPolicy": POLICIES[0]}

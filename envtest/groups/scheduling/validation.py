@@ -1,4 +1,7 @@
-"""What is wrong with priority classes."""
+"""Validation of PriorityClasses.
+
+Upstream: pkg/apis/scheduling/validation (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,9 @@ def validate_priority_class(obj: JsonObject) -> Iterator[Cause]:
     """Name, value, preemption policy."""
     name = obj["metadata"].get("name", "")
     if name.startswith(PREFIX):
-        why = _not_system(obj, name)
-        if why:
-            text = f"priority class names with '{PREFIX}' prefix are reserved for system use only. error: {why}"
+        reason = _not_system(obj, name)
+        if reason:
+            text = f"priority class names with '{PREFIX}' prefix are reserved for system use only. error: {reason}"
             yield api_errors.not_allowed("metadata.name", text)
     elif obj.get("value", 0) > HIGHEST:
         text = f"maximum allowed value of a user defined priority is {HIGHEST}"

@@ -1,13 +1,15 @@
-"""Columns of the group storage.k8s.io."""
+"""Columns of the group storage.k8s.io.
+
+Upstream: pkg/printers/internalversion/printers.go (v1.36)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from envtest.groups.common.printing import NOTHING, UNSET, age, kind_printers, meta_of, name_of, spec_of, status_of
 from opsdk.apiserver.resources import Printer
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
 def _is_default(obj: JsonObject, prefixes: Iterable[str]) -> bool:
@@ -15,7 +17,7 @@ def _is_default(obj: JsonObject, prefixes: Iterable[str]) -> bool:
     return any(notes.get(f"{prefix}.kubernetes.io/is-default-class") == "true" for prefix in prefixes)
 
 
-def _storage_class(obj: JsonObject, now: float) -> list[Any]:
+def _storage_class(obj: JsonObject, now: float) -> list[JsonValue]:
     default = " (default)" if _is_default(obj, ("storageclass", "storageclass.beta")) else ""
     return [
         name_of(obj) + default,
@@ -27,19 +29,19 @@ def _storage_class(obj: JsonObject, now: float) -> list[Any]:
     ]
 
 
-def _attributes_class(obj: JsonObject, now: float) -> list[Any]:
+def _attributes_class(obj: JsonObject, now: float) -> list[JsonValue]:
     default = " (default)" if _is_default(obj, ("storageclass", "storageclass.beta")) else ""
     return [name_of(obj) + default, obj.get("driverName", ""), age(obj, now)]
 
 
-def _attachment(obj: JsonObject, now: float) -> list[Any]:
+def _attachment(obj: JsonObject, now: float) -> list[JsonValue]:
     spec = spec_of(obj)
     volume = (spec.get("source") or {}).get("persistentVolumeName", "")
     attached = bool(status_of(obj).get("attached"))
     return [name_of(obj), spec.get("attacher", ""), volume, spec.get("nodeName", ""), attached, age(obj, now)]
 
 
-def _driver(obj: JsonObject, now: float) -> list[Any]:
+def _driver(obj: JsonObject, now: float) -> list[JsonValue]:
     spec = spec_of(obj)
     requests = spec.get("tokenRequests")
     return [
@@ -54,11 +56,11 @@ def _driver(obj: JsonObject, now: float) -> list[Any]:
     ]
 
 
-def _driver_node(obj: JsonObject, now: float) -> list[Any]:
+def _driver_node(obj: JsonObject, now: float) -> list[JsonValue]:
     return [name_of(obj), len(spec_of(obj).get("drivers") or ()), age(obj, now)]
 
 
-def _capacity(obj: JsonObject, now: float) -> list[Any]:  # noqa: ARG001 - the shape of Cells
+def _capacity(obj: JsonObject, now: float) -> list[JsonValue]:  # noqa: ARG001 - the shape of Cells
     return [name_of(obj), obj.get("storageClassName", ""), obj.get("capacity", UNSET)]
 
 

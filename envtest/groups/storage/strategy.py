@@ -1,11 +1,14 @@
-"""Kinds of the group storage.k8s.io."""
+"""Kinds of the group storage.k8s.io.
+
+Upstream: pkg/registry/storage (v1.36)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
 
-from envtest.groups.common.strategy import Rules, StrategyFactory, ruled
+from envtest.groups.common.strategy import KindRules, StrategyFactory, ruled
 from envtest.groups.storage import validation
 from envtest.groups.storage.warnings import class_warnings
 from opsdk.apimachinery import validation as names
@@ -29,16 +32,16 @@ def count_driver(context: Context, obj: JsonObject, old: JsonObject | None) -> N
 
 STRATEGIES: Mapping[str, StrategyFactory] = {
     "storage.k8s.io/storageclasses": ruled(
-        Rules(new=validation.validate_class, changed=validation.validate_class_update, warnings=class_warnings)
+        KindRules(new=validation.validate_class, changed=validation.validate_class_update, warnings=class_warnings)
     ),
     "storage.k8s.io/csistoragecapacities": ruled(
-        Rules(new=validation.validate_capacity, changed=validation.validate_capacity_update)
+        KindRules(new=validation.validate_capacity, changed=validation.validate_capacity_update)
     ),
     "storage.k8s.io/volumeattributesclasses": ruled(
-        Rules(new=validation.validate_attributes, changed=validation.validate_attributes_update)
+        KindRules(new=validation.validate_attributes, changed=validation.validate_attributes_update)
     ),
     "storage.k8s.io/csidrivers": ruled(
-        Rules(
+        KindRules(
             new=validation.validate_driver,
             changed=validation.validate_driver_update,
             prepare=count_driver,
@@ -46,10 +49,10 @@ STRATEGIES: Mapping[str, StrategyFactory] = {
         )
     ),
     "storage.k8s.io/csinodes": ruled(
-        Rules(new=validation.validate_driver_node, changed=validation.validate_driver_node_update)
+        KindRules(new=validation.validate_driver_node, changed=validation.validate_driver_node_update)
     ),
     "storage.k8s.io/volumeattachments": ruled(
-        Rules(
+        KindRules(
             new=validation.validate_attachment,
             changed=validation.validate_attachment_update,
             initial_status={"attached": False},

@@ -1,4 +1,4 @@
-"""What is wrong with storage classes, CSI drivers, CSI nodes, attachments and capacities.
+"""Validation of storage classes, CSI drivers, CSI nodes, attachments and capacities.
 
 Upstream: pkg/apis/storage/validation/validation.go (v1.36)
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from envtest.codec.go_structs import Part, Shape, as_go
+from envtest.codec.go_structs import NullablePart, Shape, as_go
 from envtest.groups.common import validation
 from envtest.groups.common.label_selectors import check_label_selector
 from opsdk.apimachinery import validation as names
@@ -25,7 +25,12 @@ _GROUP_POLICIES: Final = ("File", "None", "ReadWriteOnceWithFSType")
 _LIFECYCLES: Final = ("Ephemeral", "Persistent")
 _LEAST_PERIOD: Final = 10
 """Seconds between updates of how much a node can take, at least."""
-_NODE_DRIVER: Final[Shape] = {"Name": "", "NodeID": "", "TopologyKeys": None, "Allocatable": Part({"Count": None})}
+_NODE_DRIVER: Final[Shape] = {
+    "Name": "",
+    "NodeID": "",
+    "TopologyKeys": None,
+    "Allocatable": NullablePart({"Count": None}),
+}
 _ATTACHMENT: Final[Shape] = {
     "Attacher": "",
     "Source": {"PersistentVolumeName": None, "InlineVolumeSpec": None},
@@ -48,13 +53,13 @@ def validate_class(obj: JsonObject) -> Iterator[Cause]:
     yield from validation.one_of(obj.get("volumeBindingMode"), _MODES, "volumeBindingMode")
     terms: Sequence[JsonObject] = obj.get("allowedTopologies") or ()
     # The server compares each with as many empty ones as there are terms, too.
-    seen: list[Mapping[str, set[str]]] = [{}] * len(terms)
+    previous: list[Mapping[str, set[str]]] = [{}] * len(terms)
     for index, term in enumerate(terms):
-        at = f"allowedTopologies[{index}].matchLabelExpressions"
-        yield from _topology(term, at)
-        wanted = {e.get("key", ""): set(e.get("values") or ()) for e in term.get("matchLabelExpressions") or ()}
-        yield from (api_errors.duplicate(at, "") for other in seen if other == wanted)
-        seen.append(wanted)
+        expressions_path = f"allowedTopologies[{index}].matchLabelExpressions"
+        yield from _topology(term, expressions_path)
+        requirements = {e.get("key", ""): set(e.get("values") or ()) for e in term.get("matchLabelExpressions") or ()}
+        yield from (api_errors.duplicate(expressions_path, "") for other in previous if other == requirements)
+        previous.append(requirements)
 
 
 def _parameters(parameters: Mapping[str, str]) -> Iterator[Cause]:
@@ -68,18 +73,18 @@ def _parameters(parameters: Mapping[str, str]) -> Iterator[Cause]:
 
 
 def _topology(term: JsonObject, path: str) -> Iterator[Cause]:
-    seen: set[str] = set()
+    keys: set[str] = set()
     for index, expression in enumerate(term.get("matchLabelExpressions") or ()):
-        at, key, values = f"{path}[{index}]", expression.get("key", ""), expression.get("values") or []
+        item_path, key, values = f"{path}[{index}]", expression.get("key", ""), expression.get("values") or []
         if not values:
-            yield api_errors.required(f"{at}.values")
+            yield api_errors.required(f"{item_path}.values")
         for number, value in enumerate(values):
             if value in values[:number]:
-                yield api_errors.duplicate(f"{at}.values[{number}]", value)
-        yield from validation.each(names.qualified_name(key), key, f"{at}.key")
-        if key in seen:
-            yield api_errors.duplicate(f"{at}.key", key)
-        seen.add(key)
+                yield api_errors.duplicate(f"{item_path}.values[{number}]", value)
+        yield from validation.each(names.qualified_name(key), key, f"{item_path}.key")
+        if key in keys:
+            yield api_errors.duplicate(f"{item_path}.key", key)
+        keys.add(key)
 
 
 def validate_class_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
@@ -114,29 +119,29 @@ def validate_driver(obj: JsonObject) -> Iterator[Cause]:
     if period is not None and period < _LEAST_PERIOD:
         text = f"must be greater than or equal to {_LEAST_PERIOD}"
         yield api_errors.invalid_value("spec.nodeAllocatableUpdatePeriodSeconds", period, text)
-    given = spec.get("serviceAccountTokenInSecrets")
-    if given is not None and not spec.get("tokenRequests"):
+    in_secrets = spec.get("serviceAccountTokenInSecrets")
+    if in_secrets is not None and not spec.get("tokenRequests"):
         text = "may only be set when `tokenRequests` is set"
-        yield api_errors.invalid_value("spec.serviceAccountTokenInSecrets", given, text)
+        yield api_errors.invalid_value("spec.serviceAccountTokenInSecrets", in_secrets, text)
 
 
 def _tokens(requests: Sequence[JsonObject]) -> Iterator[Cause]:
-    seen: set[str] = set()
+    audiences: set[str] = set()
     for index, request in enumerate(requests):
-        at, audience = f"spec.tokenRequests[{index}]", request.get("audience", "")
-        if audience in seen:
-            yield api_errors.duplicate(f"{at}.audience", audience)
+        item_path, audience = f"spec.tokenRequests[{index}]", request.get("audience", "")
+        if audience in audiences:
+            yield api_errors.duplicate(f"{item_path}.audience", audience)
             continue
-        seen.add(audience)
+        audiences.add(audience)
         seconds = request.get("expirationSeconds")
         if seconds is None:
             continue
         if seconds < 600:
             text = "may not specify a duration less than 10 minutes"
-            yield api_errors.invalid_value(f"{at}.expirationSeconds", seconds, text)
+            yield api_errors.invalid_value(f"{item_path}.expirationSeconds", seconds, text)
         if seconds > 1 << 32:
             text = "may not specify a duration larger than 2^32 seconds"
-            yield api_errors.invalid_value(f"{at}.expirationSeconds", seconds, text)
+            yield api_errors.invalid_value(f"{item_path}.expirationSeconds", seconds, text)
 
 
 def validate_driver_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
@@ -149,20 +154,20 @@ def validate_driver_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
 
 def validate_driver_node(obj: JsonObject) -> Iterator[Cause]:
     """The drivers of a node."""
-    seen: set[str] = set()
+    names: set[str] = set()
     for index, driver in enumerate((obj.get("spec") or {}).get("drivers") or ()):
-        at, name, node = f"spec.drivers[{index}]", driver.get("name", ""), driver.get("nodeID", "")
-        yield from _driver(name, f"{at}.name")
+        item_path, name, node = f"spec.drivers[{index}]", driver.get("name", ""), driver.get("nodeID", "")
+        yield from _driver(name, f"{item_path}.name")
         if not node:
-            yield api_errors.required(f"{at}.nodeID")
+            yield api_errors.required(f"{item_path}.nodeID")
         elif len(node) > 256:
-            yield api_errors.invalid_value(f"{at}.nodeID", node, "must be 256 characters or less")
+            yield api_errors.invalid_value(f"{item_path}.nodeID", node, "must be 256 characters or less")
         count = (driver.get("allocatable") or {}).get("count")
-        yield from validation.not_negative(count, f"{at}.allocatable.count")
-        if name in seen:
-            yield api_errors.duplicate(f"{at}.name", name)
-        seen.add(name)
-        yield from _keys(driver.get("topologyKeys") or [], at)
+        yield from validation.not_negative(count, f"{item_path}.allocatable.count")
+        if name in names:
+            yield api_errors.duplicate(f"{item_path}.name", name)
+        names.add(name)
+        yield from _keys(driver.get("topologyKeys") or [], item_path)
 
 
 def _keys(keys: Sequence[str], path: str) -> Iterator[Cause]:
@@ -193,10 +198,10 @@ def validate_attachment(obj: JsonObject) -> Iterator[Cause]:
     spec: JsonObject = obj.get("spec") or {}
     yield from _driver(spec.get("attacher", ""), "spec.attacher")
     source = spec.get("source") or {}
-    found = [key for key in ("inlineVolumeSpec", "persistentVolumeName") if source.get(key) is not None]
-    if not found:
+    sources = [key for key in ("inlineVolumeSpec", "persistentVolumeName") if source.get(key) is not None]
+    if not sources:
         yield api_errors.required("spec.source", _ONE_SOURCE)
-    elif len(found) > 1:
+    elif len(sources) > 1:
         yield api_errors.not_allowed("spec.source", _ONE_SOURCE)
     yield from validation.subdomain(spec.get("nodeName", ""), "spec.nodeName")
     if source.get("persistentVolumeName") is not None:

@@ -1,4 +1,7 @@
-"""Warnings to makers of storage classes."""
+"""Warnings about storage classes.
+
+Upstream: pkg/api/storage/util.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -13,5 +16,5 @@ def class_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:  #
     for index, term in enumerate(obj.get("allowedTopologies") or ()):
         for number, expression in enumerate(term.get("matchLabelExpressions") or ()):
             if expression.get("key") in OLD_LABELS:
-                at = f"allowedTopologies[{index}].matchLabelExpressions[{number}].key"
-                yield f"{at}: {OLD_LABELS[expression['key']]}"
+                key_path = f"allowedTopologies[{index}].matchLabelExpressions[{number}].key"
+                yield f"{key_path}: {OLD_LABELS[expression['key']]}"

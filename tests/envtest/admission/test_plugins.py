@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from server_client import MERGE, Caller
 
-from envtest.admission.plugins import Choice
+from envtest.admission.plugins import PluginSelection
 from envtest.environment import Environment
 from opsdk.errors import ConfigError
 from opsdk.structured_merge.value import JsonObject
@@ -31,11 +31,11 @@ def claim(name: str, **spec: Any) -> JsonObject:
 def test_unknown_plugins_are_named() -> None:
     """A name that nobody knows, or that is switched both ways, is an error that says so."""
     with pytest.raises(ConfigError, match='disable-admission-plugins plugin "Nope" is unknown'):
-        Choice.of("", "Nope")
+        PluginSelection.of("", "Nope")
     with pytest.raises(ConfigError, match=r"\[Priority\] in enable-admission-plugins and disable-admission-plugins"):
-        Choice.of("Priority", "LimitRanger,Priority")
-    assert Choice.of("ServiceAccount").runs("ServiceAccount")
-    assert not Choice.of().runs("ServiceAccount")
+        PluginSelection.of("Priority", "LimitRanger,Priority")
+    assert PluginSelection.of("ServiceAccount").runs("ServiceAccount")
+    assert not PluginSelection.of().runs("ServiceAccount")
 
 
 async def test_a_plugin_that_is_off_does_nothing() -> None:

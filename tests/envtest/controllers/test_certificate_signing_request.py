@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from envtest.controllers.certificate_signing_request import Asked, refusal
+from envtest.controllers.certificate_signing_request import RequestedCertificate, refusal
 from envtest.environment import Environment
 from opsdk.structured_merge.value import JsonObject
 from tests.envtest.controllers.cluster import Kubectl, condition, settle
@@ -97,20 +97,32 @@ async def test_approves_nodes() -> None:
 @pytest.mark.parametrize(
     ("signer", "found", "usages", "fine"),
     [
-        (CLIENT, Asked("a"), ["client auth"], True),
-        (CLIENT, Asked("a"), ["digital signature"], False),
-        (KUBELET, Asked("system:node:n", ("system:nodes",)), ["client auth"], True),
-        (KUBELET, Asked("n", ("system:nodes",)), ["client auth"], False),
-        (KUBELET, Asked("system:node:n", ("system:nodes",), ("n",)), ["client auth"], False),
-        ("kubernetes.io/kubelet-serving", Asked("system:node:n", ("system:nodes",), ("n",)), ["server auth"], True),
-        ("kubernetes.io/kubelet-serving", Asked("system:node:n", ("system:nodes",)), ["server auth"], False),
+        (CLIENT, RequestedCertificate("a"), ["client auth"], True),
+        (CLIENT, RequestedCertificate("a"), ["digital signature"], False),
+        (KUBELET, RequestedCertificate("system:node:n", ("system:nodes",)), ["client auth"], True),
+        (KUBELET, RequestedCertificate("n", ("system:nodes",)), ["client auth"], False),
+        (KUBELET, RequestedCertificate("system:node:n", ("system:nodes",), ("n",)), ["client auth"], False),
+        (
+            "kubernetes.io/kubelet-serving",
+            RequestedCertificate("system:node:n", ("system:nodes",), ("n",)),
+            ["server auth"],
+            True,
+        ),
+        (
+            "kubernetes.io/kubelet-serving",
+            RequestedCertificate("system:node:n", ("system:nodes",)),
+            ["server auth"],
+            False,
+        ),
     ],
 )
-def test_signers(signer: str, found: Asked, usages: list[str], fine: bool) -> None:
+def test_signers(signer: str, found: RequestedCertificate, usages: list[str], fine: bool) -> None:
     """Each signer has its own rules for subjects, names and usages."""
     assert (refusal(signer, found, usages) == "") == fine
 
 
 def test_reads_requests() -> None:
     """Subject and names are read out of the request."""
-    assert Asked.read(asked("a", "g", "h", dns="x.example.com")) == Asked("a", ("g", "h"), ("x.example.com",))
+    assert RequestedCertificate.read(asked("a", "g", "h", dns="x.example.com")) == RequestedCertificate(
+        "a", ("g", "h"), ("x.example.com",)
+    )

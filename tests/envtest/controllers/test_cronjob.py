@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envtest.controllers.cronjob import Times, job_name, plan, started, times_of
+from envtest.controllers.cronjob import ZonedSchedule, job_name, plan, started, times_of
 from envtest.controllers.job import is_finished
 from envtest.controllers.objects import stamp
 from envtest.controllers.stages import Stage, State
@@ -46,7 +46,7 @@ def test_next_time_is_the_first_that_the_clock_shows(text: str, zone: str, day: 
     """The next time is the first minute whose reading on the zone's clock fits, also where the clock is set."""
     schedule, where = parse(text), ZoneInfo(zone)
     when = day + timedelta(seconds=seconds)
-    found = Times(schedule, where).after(when)
+    found = ZonedSchedule(schedule, where).after(when)
     assert found is not None
     assert found > when
     minute = when.replace(second=0, microsecond=0) + timedelta(minutes=1)
@@ -61,7 +61,7 @@ def test_next_time_is_the_first_that_the_clock_shows(text: str, zone: str, day: 
 @given(_SCHEDULES, st.integers(0, 10**6), st.integers(0, 3 * 10**5))
 def test_latest_is_the_last_that_has_come(text: str, start: int, passed: int) -> None:
     """No time lies between the latest that has come and now."""
-    times = Times(parse(text), ZoneInfo("UTC"))
+    times = ZonedSchedule(parse(text), ZoneInfo("UTC"))
     since = datetime(2024, 1, 1, tzinfo=UTC) + timedelta(seconds=start)
     now = since + timedelta(seconds=passed)
     found = times.latest(since, now)
@@ -73,7 +73,7 @@ def test_latest_is_the_last_that_has_come(text: str, start: int, passed: int) ->
 
 def test_periods_count_from_the_last_time() -> None:
     """``@every 90s`` means ninety seconds after the last time."""
-    times = Times(parse("@every 90s"), ZoneInfo("UTC"))
+    times = ZonedSchedule(parse("@every 90s"), ZoneInfo("UTC"))
     since = datetime(2024, 1, 1, tzinfo=UTC)
     assert times.latest(since, since + timedelta(seconds=200)) == since + timedelta(seconds=180)
     assert times.after(since) == since + timedelta(seconds=90)

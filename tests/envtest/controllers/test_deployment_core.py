@@ -52,7 +52,7 @@ class Run:
         mine, moves = controller.adoptions(self.deployment, self.sets, [])
         new, old = rollout.split(self.deployment, mine)
         running = sum(phase_of(p) not in ("Succeeded", "Failed") for s in old for p in self.pods if controlled_by(p, s))
-        made = controller.plan(controller.View(self.deployment, new, old, running, self.world.now))
+        made = controller.plan(controller.DeploymentView(self.deployment, new, old, running, self.world.now))
         writes = [*moves, *made.writes]
         self.world.run(writes)
         return bool(writes)

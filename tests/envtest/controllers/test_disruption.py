@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envtest.controllers.disruption import View, count, failed, needs_scale
+from envtest.controllers.disruption import DisruptionBudgetView, count, failed, needs_scale
 from envtest.controllers.objects import stamp
 from envtest.controllers.stages import Stage, State
 from envtest.environment import Environment
@@ -44,7 +44,9 @@ def test_never_allows_too_much(ready: int, others: int, scale: int, bound: int |
     """As many may go as there are healthy pods above what is wanted, and never more than there are."""
     spec = {"maxUnavailable": bound} if most else {"minAvailable": bound}
     obj = {**budget("b", **spec), "metadata": {"name": "b", "generation": 3}}
-    status, _ = count(View(obj, _pods(ready, others), {"owner": scale} if needs_scale(obj) else {}, NOW))
+    status, _ = count(
+        DisruptionBudgetView(obj, _pods(ready, others), {"owner": scale} if needs_scale(obj) else {}, NOW)
+    )
     assert status["observedGeneration"] == 3
     assert status["currentHealthy"] == ready
     assert 0 <= status["disruptionsAllowed"] <= ready
@@ -56,9 +58,9 @@ def test_never_allows_too_much(ready: int, others: int, scale: int, bound: int |
 def test_evicted_pods_count_as_gone_for_a_while() -> None:
     """A pod that was evicted does not count as healthy, until it is clear that it stays."""
     obj = {**budget("b", minAvailable=1), "status": {"disruptedPods": {"p0": stamp(NOW)}}}
-    status, again = count(View(obj, _pods(2, 0), {}, NOW + timedelta(seconds=20)))
+    status, again = count(DisruptionBudgetView(obj, _pods(2, 0), {}, NOW + timedelta(seconds=20)))
     assert (status["currentHealthy"], again) == (1, 100)
-    status, again = count(View(obj, _pods(2, 0), {}, NOW + timedelta(seconds=121)))
+    status, again = count(DisruptionBudgetView(obj, _pods(2, 0), {}, NOW + timedelta(seconds=121)))
     assert (status["currentHealthy"], again) == (2, None)
     assert "disruptedPods" not in status
 

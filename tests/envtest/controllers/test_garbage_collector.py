@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from envtest.controllers.owner_references import Owner, Verdict, judge
+from envtest.controllers.owner_references import OwnerState, Verdict, judge
 from envtest.environment import Environment
 from opsdk.errors import NotFoundError
 from opsdk.structured_merge.value import JsonObject
@@ -16,7 +16,7 @@ from tests.envtest.controllers.cluster import APPS, CORE, Kubectl, config_map, d
 NODES = "/api/v1/nodes"
 
 
-def owned(*states: Owner) -> tuple[JsonObject, dict[str, Owner]]:
+def owned(*states: OwnerState) -> tuple[JsonObject, dict[str, OwnerState]]:
     """An object with an owner in each state."""
     owners = [{"uid": str(number)} for number in range(len(states))]
     return {"metadata": {"uid": "me", "ownerReferences": owners}}, {str(n): s for n, s in enumerate(states)}
@@ -26,17 +26,17 @@ def owned(*states: Owner) -> tuple[JsonObject, dict[str, Owner]]:
     ("states", "dependents", "verdict"),
     [
         ([], False, Verdict.KEEP),
-        ([Owner.SOLID], False, Verdict.KEEP),
-        ([Owner.ABSENT], False, Verdict.COLLECT),
-        ([Owner.ABSENT, Owner.SOLID], False, Verdict.PRUNE),
-        ([Owner.WAITING, Owner.SOLID], False, Verdict.PRUNE),
-        ([Owner.ABSENT, Owner.UNKNOWN], False, Verdict.KEEP),
-        ([Owner.WAITING], False, Verdict.COLLECT),
-        ([Owner.WAITING], True, Verdict.COLLECT_FOREGROUND),
-        ([Owner.ABSENT], True, Verdict.COLLECT),
+        ([OwnerState.SOLID], False, Verdict.KEEP),
+        ([OwnerState.ABSENT], False, Verdict.COLLECT),
+        ([OwnerState.ABSENT, OwnerState.SOLID], False, Verdict.PRUNE),
+        ([OwnerState.WAITING, OwnerState.SOLID], False, Verdict.PRUNE),
+        ([OwnerState.ABSENT, OwnerState.UNKNOWN], False, Verdict.KEEP),
+        ([OwnerState.WAITING], False, Verdict.COLLECT),
+        ([OwnerState.WAITING], True, Verdict.COLLECT_FOREGROUND),
+        ([OwnerState.ABSENT], True, Verdict.COLLECT),
     ],
 )
-def test_judges(states: list[Owner], dependents: bool, verdict: Verdict) -> None:
+def test_judges(states: list[OwnerState], dependents: bool, verdict: Verdict) -> None:
     """An object goes when nobody owns it any more, and loses dead references while somebody does."""
     obj, looks = owned(*states)
     assert judge(obj, lambda ref: looks[ref["uid"]], has_dependents=dependents).verdict is verdict

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envtest.controllers import job_pods
-from envtest.controllers.job import Backoff, View, is_finished, plan
+from envtest.controllers.job import JobBackoff, JobView, is_finished, plan
 from envtest.controllers.job_pods import FINALIZER, INDEX, intervals, numbers_in, tracked
 from envtest.controllers.objects import conditions_of, deleting, is_active, is_true, phase_of
 from envtest.controllers.pod_control import claim
@@ -37,7 +37,7 @@ class Run:
     def __init__(self, **spec: Any) -> None:
         self.world = World()
         self.world.add(JOBS, job(**spec))
-        self.backoff = Backoff()
+        self.backoff = JobBackoff()
         self.fates: dict[str, str] = {}
         self.most = 0
 
@@ -53,7 +53,7 @@ class Run:
         """One step, perhaps ended in the middle; whether it wrote anything."""
         owned, loose = self.world.owned(PODS, self.job), self.world.loose(PODS)
         mine, moves = claim(self.job, owned, loose, finalizer=FINALIZER)
-        made = plan(View(self.job, mine, self.world.now, self.backoff))
+        made = plan(JobView(self.job, mine, self.world.now, self.backoff))
         writes = [*moves, *made.writes]
         for write in writes[:stop_after]:
             self.world.apply(write)
@@ -160,13 +160,13 @@ def test_each_pod_counts_once(
 
 def test_pauses_grow_and_end_with_success() -> None:
     """Each failure doubles the pause before the next pod, up to ten minutes; a success takes it back."""
-    backoff, pauses = Backoff(), []
+    backoff, pauses = JobBackoff(), []
     for _ in range(8):
         backoff = backoff.after([], [EPOCH])
         pauses.append(backoff.left(EPOCH))
     assert pauses == [10, 20, 40, 80, 160, 320, 600, 600]
     later = EPOCH + timedelta(seconds=5)
-    assert backoff.after([later], [EPOCH]) == Backoff()
+    assert backoff.after([later], [EPOCH]) == JobBackoff()
     assert backoff.after([EPOCH], [later]).failures == 1
 
 
@@ -384,7 +384,7 @@ def test_pause_of_an_index_is_waited_for() -> None:
     run.world.ready(run.pods[0])
     run.end(run.world.one(PODS, run.pods[0]["metadata"]["name"]), "Failed")
     run.calm()
-    made = plan(View(run.job, run.pods, run.world.now, run.backoff))
+    made = plan(JobView(run.job, run.pods, run.world.now, run.backoff))
     assert made.again == 10
 
 

@@ -12,7 +12,7 @@ from envtest.controllers import rollout
 from envtest.controllers.job import is_finished
 from envtest.controllers.job_pods import tracked
 from envtest.controllers.objects import controlled_by, deleting, is_active, is_ready
-from envtest.controllers.reflector import Event
+from envtest.controllers.reflector import StoreEvent
 from envtest.controllers.stages import Stage, State
 from envtest.controllers.writes import PODS
 from envtest.environment import Environment
@@ -242,7 +242,7 @@ class Watch:
         self.wrong: list[str] = []
         self.informers.on(PODS, self._changed)
 
-    def _changed(self, event: Event) -> None:
+    def _changed(self, event: StoreEvent) -> None:
         found = self.look(list(self.informers.all(PODS).values()))
         if found:
             self.wrong.append(found)

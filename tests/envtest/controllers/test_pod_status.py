@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from envtest.controllers.objects import condition_in, conditions_of, is_true
 from envtest.controllers.pod_status import (
-    Move,
+    PodTransition,
     ending,
     gates_passed,
     needs_refresh,
@@ -39,7 +39,7 @@ def pod(*, init: bool = False, sidecar: bool = False, gate: bool = False, **spec
 
 def moved(obj: JsonObject, to: State, **rest: Any) -> JsonObject:
     """The pod in another state."""
-    return {**obj, "status": status_in(obj, Move(to=to, now=NOW, ip="10.0.0.1", host="192.168.0.1", **rest))}
+    return {**obj, "status": status_in(obj, PodTransition(to=to, now=NOW, ip="10.0.0.1", host="192.168.0.1", **rest))}
 
 
 @given(
@@ -167,7 +167,7 @@ def test_how_deleted_pods_end() -> None:
     """Services end well, tasks badly, unless a rule says how; who is killed never ends well."""
     assert ending(pod(), None, killed=False) == (State.SUCCEEDED, 0)
     assert ending(pod(restartPolicy="Never"), None, killed=False) == (State.FAILED, 143)
-    told = Move(to=State.SUCCEEDED, now=NOW, code=0)
+    told = PodTransition(to=State.SUCCEEDED, now=NOW, code=0)
     assert ending(pod(restartPolicy="Never"), told, killed=False) == (State.SUCCEEDED, 0)
     assert ending(pod(), told, killed=True) == (State.FAILED, 137)
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from envtest.controllers.replicaset import first_to_go, plan
 from envtest.controllers.stages import Stage, State
-from envtest.controllers.writes import Create, Delete
+from envtest.controllers.writes import CreateWrite, DeleteWrite
 from envtest.environment import Environment
 from opsdk.structured_merge.value import JsonObject
 from tests.envtest.controllers.cluster import APPS, CORE, Kubectl, deployment, settle, template
@@ -32,8 +32,8 @@ def pod(name: str, app: str, *, phase: str = "Running", node: str = "n") -> Json
 def test_makes_what_is_missing() -> None:
     """Finished pods do not count; the rest is filled up to the wish."""
     made = plan(replica_set("a", 3), [pod("p", "a"), pod("q", "a", phase="Failed")], [], NOW)
-    assert sum(isinstance(w, Create) for w in made.writes) == 2
-    assert not any(isinstance(w, Delete) for w in made.writes)
+    assert sum(isinstance(w, CreateWrite) for w in made.writes) == 2
+    assert not any(isinstance(w, DeleteWrite) for w in made.writes)
 
 
 def test_deletes_the_least_missed() -> None:
@@ -41,7 +41,7 @@ def test_deletes_the_least_missed() -> None:
     pods = [pod("a", "a"), pod("b", "a", phase="Pending"), pod("c", "a", phase="Pending", node="")]
     assert [p["metadata"]["name"] for p in first_to_go(pods)] == ["c", "b", "a"]
     made = plan(replica_set("a", 1), pods, [], NOW)
-    assert [w.obj["metadata"]["name"] for w in made.writes if isinstance(w, Delete)] == ["c", "b"]
+    assert [w.obj["metadata"]["name"] for w in made.writes if isinstance(w, DeleteWrite)] == ["c", "b"]
 
 
 async def test_a_killed_pod_comes_back() -> None:

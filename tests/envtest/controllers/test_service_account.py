@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 
 from envtest.controllers.service_account import kept_token
-from envtest.controllers.writes import Delete, Update
+from envtest.controllers.writes import DeleteWrite, UpdateWrite
 from envtest.environment import Environment
 from opsdk.structured_merge.value import JsonObject
 from tests.envtest.controllers.cluster import CORE, Kubectl, settle
@@ -24,7 +24,7 @@ def secret(uid: str = "", **data: str) -> JsonObject:
 def test_a_secret_is_filled_once() -> None:
     """Without a token it gets one, with the certificate and the namespace; with one it stays as it is."""
     wanted = kept_token(secret(extra="eA=="), ACCOUNT, lambda claims: str(claims["sub"]), "CA")
-    assert isinstance(wanted, Update)
+    assert isinstance(wanted, UpdateWrite)
     data = {key: base64.b64decode(value).decode() for key, value in wanted.obj["data"].items()}
     token = "system:serviceaccount:ns:robot"
     assert data == {"extra": "x", "ca.crt": "CA", "namespace": "ns", "token": token}
@@ -35,7 +35,7 @@ def test_a_secret_is_filled_once() -> None:
 def test_a_secret_goes_with_its_account() -> None:
     """Without the account, or with another one of its name, the secret is deleted."""
     for of, account in ((secret(), None), (secret("old"), ACCOUNT)):
-        assert isinstance(kept_token(of, account, str, "CA"), Delete)
+        assert isinstance(kept_token(of, account, str, "CA"), DeleteWrite)
 
 
 async def test_the_kept_token_lets_the_account_in() -> None:

@@ -19,7 +19,7 @@ from envtest.controllers.writes import (
     REPLICA_SETS,
     REVISIONS,
     STATEFUL_SETS,
-    Create,
+    CreateWrite,
     Resource,
     Writes,
 )
@@ -158,7 +158,7 @@ def test_failure_is_shown_until_it_is_over() -> None:
     """Why pods cannot be made stands in the status, and goes when they are there."""
     run = ReplicaRun(replicas=1)
     made = replicaset.plan(run.owner, [], [], run.world.now, failed="quota exceeded")
-    assert not [w for w in made.writes if isinstance(w, Create)]
+    assert not [w for w in made.writes if isinstance(w, CreateWrite)]
     run.world.run(made.writes)
     [condition] = run.owner["status"]["conditions"]
     assert (condition["reason"], condition["message"]) == ("FailedCreate", "quota exceeded")
@@ -213,7 +213,9 @@ class StatefulRun(Run):
         mine, moves = claim(self.owner, self.world.owned(PODS, self.owner), [])
         kept = self.world.owned(REVISIONS, self.owner)
         claims = {c["metadata"]["name"]: c for c in self.world.all(CLAIMS)}
-        view = statefulset.View(self.owner, {statefulset.ordinal_of(p): p for p in mine}, kept, claims, self.world.now)
+        view = statefulset.StatefulSetView(
+            self.owner, {statefulset.ordinal_of(p): p for p in mine}, kept, claims, self.world.now
+        )
         return [*moves, *statefulset.plan(view).writes]
 
 
@@ -318,7 +320,7 @@ class DaemonRun(Run):
         for pod in sorted(mine, key=lambda p: (p["metadata"]["creationTimestamp"], p["metadata"]["name"])):
             by_node.setdefault(daemonset.node_of({**pod, "spec": {**pod["spec"], "nodeName": ""}}), []).append(pod)
         kept = self.world.owned(REVISIONS, self.owner)
-        view = daemonset.View(self.owner, by_node, self.nodes, kept, self.world.now)
+        view = daemonset.DaemonSetView(self.owner, by_node, self.nodes, kept, self.world.now)
         return [*moves, *daemonset.plan(view).writes]
 
 

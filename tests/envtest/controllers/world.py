@@ -8,7 +8,16 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from envtest.controllers.objects import stamp
-from envtest.controllers.writes import PODS, Create, Delete, Patch, PendingEvent, Resource, Update, Write
+from envtest.controllers.writes import (
+    PODS,
+    CreateWrite,
+    DeleteWrite,
+    PatchWrite,
+    PendingEvent,
+    Resource,
+    UpdateWrite,
+    Write,
+)
 from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.structured_merge.value import JsonObject
 
@@ -32,9 +41,9 @@ class World:
         if write.note is not None:
             self.notes.append(write.note)
         match write:
-            case Create(resource=resource, obj=obj):
+            case CreateWrite(resource=resource, obj=obj):
                 self.add(resource, obj)
-            case Update(resource=resource, obj=obj, subresource=sub):
+            case UpdateWrite(resource=resource, obj=obj, subresource=sub):
                 held = self._at(resource, obj)
                 assert held["metadata"]["resourceVersion"] == obj["metadata"]["resourceVersion"]
                 if sub == "status":
@@ -44,10 +53,10 @@ class World:
                     changed = {**copy_tree(obj), "status": held.get("status", {})}
                     changed["metadata"]["generation"] = grown
                     self._put(resource, changed)
-            case Patch(resource=resource, obj=obj, patch=patch):
+            case PatchWrite(resource=resource, obj=obj, patch=patch):
                 if self._key(resource, obj) in self.objects:
                     self._patch(resource, self._at(resource, obj), patch)
-            case Delete(resource=resource, obj=obj):
+            case DeleteWrite(resource=resource, obj=obj):
                 self.delete(resource, obj)
 
     def run(self, writes: Iterable[Write | PendingEvent]) -> None:

@@ -14,7 +14,7 @@ from unittest import SkipTest
 import pytest
 
 from envtest.external import clusters, kubectl
-from envtest.external.clusters import ExistingCluster, Kind, RealBinaries, apiserver_command, etcd_command
+from envtest.external.clusters import ExistingCluster, RealBinaries, TargetKind, apiserver_command, etcd_command
 from envtest.external.processes import Process, ProcessOptions
 from opsdk.api.core.v1 import Namespace
 from opsdk.cluster.cluster import Cluster
@@ -263,18 +263,18 @@ async def test_ports_that_clash_are_tried_again(tmp_path: Path) -> None:
 # ------------------------------------------------------------------ what is wanted
 async def test_the_environment_says_what_is_wanted() -> None:
     """The variables of Go's envtest."""
-    assert clusters.wanted({}) is Kind.EMBEDDED
-    assert clusters.wanted({"USE_EXISTING_CLUSTER": "true", "KUBEBUILDER_ASSETS": "/x"}) is Kind.EXISTING
-    assert clusters.wanted({"USE_EXISTING_CLUSTER": "false"}) is Kind.EMBEDDED
-    assert clusters.wanted({"KUBEBUILDER_ASSETS": "/x"}) is Kind.BINARIES
-    assert clusters.wanted({"TEST_ASSET_ETCD": "/x"}) is Kind.BINARIES
+    assert clusters.wanted({}) is TargetKind.EMBEDDED
+    assert clusters.wanted({"USE_EXISTING_CLUSTER": "true", "KUBEBUILDER_ASSETS": "/x"}) is TargetKind.EXISTING
+    assert clusters.wanted({"USE_EXISTING_CLUSTER": "false"}) is TargetKind.EMBEDDED
+    assert clusters.wanted({"KUBEBUILDER_ASSETS": "/x"}) is TargetKind.BINARIES
+    assert clusters.wanted({"TEST_ASSET_ETCD": "/x"}) is TargetKind.BINARIES
     own = {"KUBEBUILDER_ASSETS": "/x", "TEST_ASSET_KUBE_APISERVER": "/y/k"}
     assert clusters.asset("kube-apiserver", own) == Path("/y/k")
     assert clusters.asset("etcd", own) == Path("/x/etcd")
     assert clusters.asset("etcd", {}) == Path("/usr/local/kubebuilder/bin/etcd")
     assert kubectl.find({"TEST_ASSET_KUBECTL": "/y/kubectl", "PATH": ""}) == Path("/y/kubectl")
-    assert isinstance(clusters.target(Kind.EXISTING), ExistingCluster)
-    assert isinstance(clusters.target(Kind.BINARIES), RealBinaries)
+    assert isinstance(clusters.target(TargetKind.EXISTING), ExistingCluster)
+    assert isinstance(clusters.target(TargetKind.BINARIES), RealBinaries)
 
 
 async def test_timeouts_are_durations() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from envtest.data.resources import Row
+from envtest.data.resources import ServedResourceRow
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.errors import Cause
@@ -13,7 +13,7 @@ from opsdk.testing.clock import ManualClock
 from tests.envtest.groups.trees import kinds, known, model_of
 
 
-def row_of(resource: str) -> Row:
+def row_of(resource: str) -> ServedResourceRow:
     """A kind's row, by ``group/resource``."""
     group, _, name = resource.rpartition("/")
     return next(row for row in kinds() if (row.info.group, row.info.resource) == (group, name))

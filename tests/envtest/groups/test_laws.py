@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envtest.data.resources import Row
+from envtest.data.resources import ServedResourceRow
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.strategy import HasStatusRules
@@ -23,7 +23,7 @@ SEEDS = st.integers(0, 2**32 - 1)
 FEW = settings(max_examples=20, deadline=None)
 
 
-def context(row: Row) -> Context:
+def context(row: ServedResourceRow) -> Context:
     """A call to the kind."""
     return Context(namespace="default" if row.info.namespaced else "", clock=ManualClock())
 
@@ -31,7 +31,7 @@ def context(row: Row) -> Context:
 @KINDS
 @FEW
 @given(seed=SEEDS)
-def test_validation_never_fails(row: Row, seed: int) -> None:
+def test_validation_never_fails(row: ServedResourceRow, seed: int) -> None:
     """What decodes is right or wrong, in words; so are warnings, for new objects, changed ones and statuses."""
     strategy, call = known().strategy(row, has_status=True), context(row)
     obj, other = make(row, seed), make(row, seed + 1)
@@ -54,7 +54,7 @@ def test_validation_never_fails(row: Row, seed: int) -> None:
 @KINDS
 @FEW
 @given(seed=SEEDS)
-def test_an_object_is_no_change_of_itself(row: Row, seed: int) -> None:
+def test_an_object_is_no_change_of_itself(row: ServedResourceRow, seed: int) -> None:
     """What could be created can be written again as it is, and is wrong nowhere else than before."""
     strategy, call = known().strategy(row, has_status=True), context(row)
     obj = make(row, seed)
@@ -75,7 +75,7 @@ def test_an_object_is_no_change_of_itself(row: Row, seed: int) -> None:
 @KINDS
 @FEW
 @given(seed=SEEDS)
-def test_defaults_are_filled_in_once(row: Row, seed: int) -> None:
+def test_defaults_are_filled_in_once(row: ServedResourceRow, seed: int) -> None:
     """A second time changes nothing, nor does reading what was written."""
     obj = make(row, seed)
     model = model_of(row)
@@ -112,7 +112,7 @@ def _there(obj: Any, path: str) -> bool:
 @KINDS
 @FEW
 @given(seed=SEEDS)
-def test_what_is_wrong_is_there_or_missing_there(row: Row, seed: int) -> None:
+def test_what_is_wrong_is_there_or_missing_there(row: ServedResourceRow, seed: int) -> None:
     """Each error names a place in the object, or one where something should be."""
     strategy, call = known().strategy(row, has_status=True), context(row)
     obj = make(row, seed)

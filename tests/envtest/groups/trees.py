@@ -7,7 +7,7 @@ import random
 from functools import cache
 from typing import Any
 
-from envtest.data.resources import Row, rows
+from envtest.data.resources import ServedResourceRow, rows
 from envtest.data.schemas import types
 from envtest.groups.common.model import TypedModel, Typing
 from envtest.groups.registry import Catalogue, catalogue
@@ -117,21 +117,21 @@ def known() -> Catalogue:
     return catalogue()
 
 
-def kinds() -> list[Row]:
+def kinds() -> list[ServedResourceRow]:
     """Every kind that is stored."""
     stored = (row for row in rows() if not row.info.subresource and {"create", "update"} <= set(row.verbs))
     # Autoscalers are kept in their second version; the first one is made from that.
     return [row for row in stored if (row.info.group, row.info.version) != ("autoscaling", "v1")]
 
 
-def model_of(row: Row) -> TypedModel:
+def model_of(row: ServedResourceRow) -> TypedModel:
     """How its objects are read."""
     name = types().name_of(row.info.group, row.info.version, row.info.kind)
     assert name is not None
     return TypedModel(typing(), name, defaults=known().defaults_of(row))
 
 
-def make(row: Row, seed: int) -> JsonObject:
+def make(row: ServedResourceRow, seed: int) -> JsonObject:
     """An object as a client might send it, read and with its defaults."""
     rng = random.Random(seed)
     model = model_of(row)

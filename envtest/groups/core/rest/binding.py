@@ -1,4 +1,7 @@
-"""``bindings`` and ``pods/binding``."""
+"""``bindings`` and ``pods/binding``: assign a pod to a node.
+
+Upstream: pkg/registry/core/pod/storage/storage.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from opsdk.apiserver.registry.rest import Validate, accept
 from opsdk.apiserver.registry.store import GenericStore
 from opsdk.apiserver.registry.strategy import Strategy
 from opsdk.apiserver.serializer.deep_copy import copy_tree
-from opsdk.errors import Cause, ConflictError, Details
+from opsdk.errors import ConflictError, Details
 from opsdk.structured_merge.value import JsonObject
 
 
@@ -34,7 +37,12 @@ class BindingStore:
         name = name or meta.get("name", "")
         if not name:
             raise api_errors.bad_request("Name parameter required.")
-        for cause in _target_problems(target):
+        causes = []
+        if target.get("kind") not in (None, "", "Node"):
+            causes.append(api_errors.unsupported("target.kind", target["kind"], ("Node", "<empty>")))
+        if not target.get("name"):
+            causes.append(api_errors.required("target.name"))
+        for cause in causes:
             raise api_errors.plain(f"{cause.field}: {cause.message}")
 
         async def bind(current: JsonObject | None) -> JsonObject:
@@ -56,39 +64,30 @@ class BindingStore:
 
     @staticmethod
     def _check(pod: JsonObject, name: str) -> None:
-        why = ""
+        reason = ""
         if pod["metadata"].get("deletionTimestamp"):
-            why = f"pod {name} is being deleted, cannot be assigned to a host"
+            reason = f"pod {name} is being deleted, cannot be assigned to a host"
         elif pod["spec"].get("nodeName"):
-            why = f'pod {name} is already assigned to node "{pod["spec"]["nodeName"]}"'
+            reason = f'pod {name} is already assigned to node "{pod["spec"]["nodeName"]}"'
         elif pod["spec"].get("schedulingGates"):
-            why = f"pod {name} has non-empty .spec.schedulingGates"
-        if why:
-            text = f'Operation cannot be fulfilled on pods/binding "{name}": {why}'
+            reason = f"pod {name} has non-empty .spec.schedulingGates"
+        if reason:
+            text = f'Operation cannot be fulfilled on pods/binding "{name}": {reason}'
             raise ConflictError(text, details=Details(name=name, kind="pods/binding"))
-
-
-def _target_problems(target: JsonObject) -> list[Cause]:
-    found = []
-    if target.get("kind") not in (None, "", "Node"):
-        found.append(api_errors.unsupported("target.kind", target["kind"], ("Node", "<empty>")))
-    if not target.get("name"):
-        found.append(api_errors.required("target.name"))
-    return found
 
 
 def put_pod_condition(pod: JsonObject, context: Context, condition: JsonObject) -> None:
     """Set a condition in the pod's status; it begins now unless it was so before."""
     status = pod.setdefault("status", {})
     stamp = context.timestamp()
-    made = {"lastProbeTime": None, **condition, "lastTransitionTime": stamp}
-    kept = []
+    updated = {"lastProbeTime": None, **condition, "lastTransitionTime": stamp}
+    conditions = []
     for old in status.get("conditions") or []:
         if old.get("type") != condition["type"]:
-            kept.append(old)
+            conditions.append(old)
         elif old.get("status") == condition["status"]:
-            made["lastTransitionTime"] = old.get("lastTransitionTime") or stamp
-    status["conditions"] = [*kept, made]
+            updated["lastTransitionTime"] = old.get("lastTransitionTime") or stamp
+    status["conditions"] = [*conditions, updated]
 
 
 class UnvalidatedStrategy(Strategy):

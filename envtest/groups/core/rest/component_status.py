@@ -1,4 +1,7 @@
-"""Component statuses."""
+"""ComponentStatuses.
+
+Upstream: pkg/registry/core/componentstatus (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -28,19 +31,19 @@ class ComponentStatuses:
 
     async def get(self, context: Context, name: str) -> JsonObject:  # noqa: ARG002
         """See `Getter`."""
-        found = next((obj for obj in self._all() if obj["metadata"]["name"] == name), None)
-        if found is None:
+        component = next((obj for obj in self._all() if obj["metadata"]["name"] == name), None)
+        if component is None:
             # Named by its kind, unlike everything else.
             text = f'componentstatus "{name}" not found'
             raise NotFoundError(text, details=Details(name=name, kind="componentstatus"))
-        return found
+        return component
 
     async def list(self, context: Context, query: ListQuery) -> ListResult:  # noqa: ARG002
         """See `Lister`."""
-        wanted = query.selection
+        selection = query.selection
 
         def matches(name: str) -> bool:
-            return wanted.labels.matches({}) and wanted.fields.matches(
+            return selection.labels.matches({}) and selection.fields.matches(
                 lambda key: name if key == "metadata.name" else ""
             )
 

@@ -1,4 +1,7 @@
-"""The kubelet that would answer for a pod: there is none, and errors say so."""
+"""Errors for requests that need a kubelet when no responder is set.
+
+Upstream: pkg/registry/core/pod/strategy.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -14,20 +17,20 @@ from opsdk.structured_merge.value import JsonObject
 def choose_container(pod: JsonObject, wanted: str) -> str:
     """The container that is meant; a pod with several needs to be told."""
     spec, name = pod["spec"], pod["metadata"]["name"]
-    known: dict[str, list[str]] = {
+    containers: dict[str, list[str]] = {
         k: [c["name"] for c in spec.get(k) or ()] for k in ("initContainers", "containers", "ephemeralContainers")
     }
-    everybody = [c for names in known.values() for c in names]
+    everybody = [c for names in containers.values() for c in names]
     if wanted:
         if wanted not in everybody:
             raise api_errors.bad_request(f"container {wanted} is not valid for pod {name}")
         return wanted
     if len(everybody) == 1:
         return everybody[0]
-    first, *more = (f"[{' '.join(names)}]" for key, names in known.items() if names and key != "initContainers")
+    first, *more = (f"[{' '.join(names)}]" for key, names in containers.items() if names and key != "initContainers")
     text = f"a container name must be specified for pod {name}, choose one of: "
-    if known["initContainers"]:
-        first = f"[{' '.join([*known['initContainers'], *known['containers']])}]"
+    if containers["initContainers"]:
+        first = f"[{' '.join([*containers['initContainers'], *containers['containers']])}]"
     suffix = f" or one of the ephemeral containers: {more[0]}" if more else ""
     raise api_errors.bad_request(f"{text}{first}{suffix}")
 

@@ -1,4 +1,7 @@
-"""``pods/exec``, ``pods/attach``, ``pods/portforward``: over WebSockets or SPDY, to whatever plays the pod."""
+"""``pods/exec``, ``pods/attach``, ``pods/portforward`` over WebSockets or SPDY.
+
+Upstream: pkg/registry/core/pod/rest/subresources.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -36,15 +39,15 @@ class RunStore:
         query = request.query
         if self._kind == "portforward":
             ports = [int(port) for text in query.all("ports") for port in text.split(",") if port.isdigit()]
-            made: JsonObject = {"kind": "PodPortForwardOptions", "apiVersion": "v1"}
-            return {**made, "ports": ports} if ports else made
-        made = {"kind": "PodExecOptions" if self._kind == "exec" else "PodAttachOptions", "apiVersion": "v1"}
-        made.update({key: True for key in ("stdin", "stdout", "stderr", "tty") if _said(query, key)})
+            options: JsonObject = {"kind": "PodPortForwardOptions", "apiVersion": "v1"}
+            return {**options, "ports": ports} if ports else options
+        options = {"kind": "PodExecOptions" if self._kind == "exec" else "PodAttachOptions", "apiVersion": "v1"}
+        options.update({key: True for key in ("stdin", "stdout", "stderr", "tty") if _said(query, key)})
         if query.get("container"):
-            made["container"] = query.get("container")
+            options["container"] = query.get("container")
         if self._kind == "exec" and query.all("command"):
-            made["command"] = query.all("command")
-        return made
+            options["command"] = query.all("command")
+        return options
 
     async def connect(self, context: Context, name: str, path: str, request: HttpRequest) -> HttpResponse:  # noqa: ARG002
         """See `Connecter`."""
@@ -66,21 +69,21 @@ class RunStore:
 
     def _run(self, pod: JsonObject, container: str, request: HttpRequest) -> HttpResponse:
         query = request.query
-        said = {key: _said(query, key) for key in ("stdin", "stdout", "stderr", "tty")}
-        if not (said["stdin"] or said["stdout"] or said["stderr"]):
+        streams = {key: _said(query, key) for key in ("stdin", "stdout", "stderr", "tty")}
+        if not (streams["stdin"] or streams["stdout"] or streams["stderr"]):
             raise api_errors.bad_request("you must specify at least 1 of stdin, stdout, stderr")
-        if said["tty"]:
-            said["stderr"] = False
+        if streams["tty"]:
+            streams["stderr"] = False
         words = tuple(query.all("command")) if self._kind == "exec" else ()
-        wanted = Command(pod=pod, container=container, words=words, **said)
+        remote_command = Command(pod=pod, container=container, words=words, **streams)
         assert self._responders.run is not None
-        run = partial(self._responders.run, wanted)
+        run = partial(self._responders.run, remote_command)
         if wants_spdy(request):
-            return accept_command(request, run, said)
-        first = Channel.STDOUT if wanted.stdout else Channel.STDERR if wanted.stderr else Channel.ERROR
+            return accept_command(request, run, streams)
+        first = Channel.STDOUT if remote_command.stdout else Channel.STDERR if remote_command.stderr else Channel.ERROR
 
         async def begin(socket: WebSocket, protocol: str) -> None:
-            await command(WebSocketStream(socket, COMMANDS[protocol]), run, stdin=wanted.stdin, first=first)
+            await command(WebSocketStream(socket, COMMANDS[protocol]), run, stdin=remote_command.stdin, first=first)
 
         return accept_websocket(request, list(COMMANDS), begin)
 
@@ -96,13 +99,13 @@ class RunStore:
             else:
                 await ports(WebSocketStream(socket, PORTS[protocol]), run, numbers)
 
-        asked = request.header("sec-websocket-protocol")
-        numbers = [] if TUNNEL in asked else _port_numbers(request.query)
+        protocols = request.header("sec-websocket-protocol")
+        numbers = [] if TUNNEL in protocols else _port_numbers(request.query)
         return accept_websocket(request, [TUNNEL, *PORTS], begin)
 
 
 def _port_numbers(query: Query) -> list[int]:
-    texts = [text for given in query.all("ports") for text in given.split(",") if text]
+    texts = [text for value in query.all("ports") for text in value.split(",") if text]
     if not texts:
         raise api_errors.bad_request('query parameter "port" is required')
     for text in texts:

@@ -1,10 +1,12 @@
-"""``pods/log``."""
+"""``pods/log``.
+
+Upstream: pkg/registry/core/pod/rest/log.go (v1.36)
+"""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncGenerator, Iterator
-from typing import Any
 
 from envtest.groups.core.rest.kubelet import choose_container, far_away
 from envtest.groups.core.rest.responders import Responders
@@ -14,6 +16,7 @@ from opsdk.apiserver.registry.store import GenericStore
 from opsdk.errors import Cause
 from opsdk.http.server.request import HttpRequest, Query
 from opsdk.http.server.response import HttpResponse, StreamResponse
+from opsdk.structured_merge.value import JsonValue
 
 
 # ------------------------------------------------------------------ logs
@@ -37,30 +40,30 @@ class LogStore:
             return HttpResponse(204, [])
         if self._responders.logs is None:
             await far_away(self._nodes, context, pod, f"containerLogs/{context.namespace}/{name}/{container}")
-        written: Any = self._responders.logs(pod, container)
+        written: JsonValue = self._responders.logs(pod, container)
         headers = [("content-type", "text/plain")]
         if isinstance(written, AsyncGenerator):
             return StreamResponse(200, headers, chunks=written)
-        found = await written if inspect.isawaitable(written) else written
-        raw: bytes = found.encode() if isinstance(found, str) else found
+        content = await written if inspect.isawaitable(written) else written
+        raw: bytes = content.encode() if isinstance(content, str) else content
         return HttpResponse(200, headers, cut(raw, options))
 
 
 def log_options(query: Query, name: str) -> dict[str, int]:
     """The numbers among the options, checked."""
-    found: dict[str, int] = {}
+    options: dict[str, int] = {}
     for key in ("tailLines", "sinceSeconds", "limitBytes"):
         text = query.get(key)
         if not text:
             continue
         try:
-            found[key] = int(text)
+            options[key] = int(text)
         except ValueError:
             raise api_errors.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
-    causes = list(_log_problems(query, found))
+    causes = list(_log_problems(query, options))
     if causes:
         raise api_errors.invalid("PodLogOptions", "", name, causes)
-    return found
+    return options
 
 
 def _log_problems(query: Query, found: dict[str, int]) -> Iterator[Cause]:
@@ -83,7 +86,7 @@ def _log_problems(query: Query, found: dict[str, int]) -> Iterator[Cause]:
 def cut(raw: bytes, options: dict[str, int]) -> bytes:
     """The last lines, and so many bytes of them."""
     if "tailLines" in options:
-        wanted = options["tailLines"]
+        tail_lines = options["tailLines"]
         lines = raw.splitlines(keepends=True)
-        raw = b"".join(lines[-wanted:]) if wanted else b""
+        raw = b"".join(lines[-tail_lines:]) if tail_lines else b""
     return raw[: options["limitBytes"]] if "limitBytes" in options else raw

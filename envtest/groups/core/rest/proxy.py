@@ -1,10 +1,13 @@
-"""``proxy`` subresources of pods, services and nodes."""
+"""``proxy`` subresources of pods, services and nodes.
+
+Upstream: pkg/registry/core/pod/rest/subresources.go (v1.36)
+"""
 
 from __future__ import annotations
 
 import inspect
 
-from envtest.groups.core.rest.proxy_location import Target, node_place, pod_place, service_place, target_of
+from envtest.groups.core.rest.proxy_location import ProxyTarget, node_place, pod_place, service_place, target_of
 from envtest.groups.core.rest.responders import Responders
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.rest import ListQuery
@@ -34,9 +37,9 @@ class ProxyStore:
 
     def connect_options(self, path: str, request: HttpRequest) -> JsonObject:
         """See `ConnectHandler`."""
-        made: JsonObject = {"kind": f"{_KINDS[self._main.info.resource]}ProxyOptions", "apiVersion": "v1"}
-        shown = path or request.query.get("path")
-        return {**made, "path": shown} if shown else made
+        options: JsonObject = {"kind": f"{_KINDS[self._main.info.resource]}ProxyOptions", "apiVersion": "v1"}
+        target_path = path or request.query.get("path")
+        return {**options, "path": target_path} if target_path else options
 
     async def connect(self, context: Context, name: str, path: str, request: HttpRequest) -> HttpResponse:
         """See `Connecter`; `name` may be ``https:name:port``."""
@@ -48,7 +51,7 @@ class ProxyStore:
         where = await self._where(context, target, obj)
         raise ServiceUnavailableError(f"error trying to reach service: dial tcp {where}: connect: connection refused")
 
-    async def _where(self, context: Context, target: Target, obj: JsonObject) -> str:
+    async def _where(self, context: Context, target: ProxyTarget, obj: JsonObject) -> str:
         match self._main.info.resource:
             case "pods":
                 return pod_place(target, obj)

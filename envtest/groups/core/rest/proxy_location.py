@@ -1,4 +1,7 @@
-"""Where requests to ``proxy`` subresources go: what the names in their paths mean. Pure."""
+"""Resolve the backend of a ``proxy`` subresource request. Pure.
+
+Upstream: pkg/registry/core/pod/strategy.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ Asked = Callable[[str], JsonObject | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ProxyTarget:
     """``name``, ``name:port`` or ``scheme:name:port``."""
 
     text: str
@@ -31,7 +34,7 @@ class Target:
         return f"[{address}]:{chosen}" if ":" in address else f"{address}:{chosen}"
 
 
-def target_of(text: str, kind: str) -> Target:
+def target_of(text: str, kind: str) -> ProxyTarget:
     """Read a name; `BadRequestError` where it is none.
 
     >>> target_of("https:web:main", "service").port
@@ -47,19 +50,19 @@ def target_of(text: str, kind: str) -> Target:
             pass
     if not name or scheme not in ("", "http", "https"):
         raise api_errors.bad_request(f"invalid {kind} request {api_errors.quoted(text)}")
-    return Target(text, scheme, name, port)
+    return ProxyTarget(text, scheme, name, port)
 
 
-def pod_place(target: Target, pod: JsonObject) -> str:
+def pod_place(target: ProxyTarget, pod: JsonObject) -> str:
     """A pod, at the port that was asked for or at the first that it names."""
     address = str((pod.get("status") or {}).get("podIP") or "")
     if not _routable(address):
         raise api_errors.bad_request("address not allowed")
-    named = (c["ports"][0].get("containerPort", 0) for c in pod["spec"].get("containers") or () if c.get("ports"))
-    return target.at(address, next(named, ""))
+    ports = (c["ports"][0].get("containerPort", 0) for c in pod["spec"].get("containers") or () if c.get("ports"))
+    return target.at(address, next(ports, ""))
 
 
-def node_place(target: Target, node: JsonObject) -> str:
+def node_place(target: ProxyTarget, node: JsonObject) -> str:
     """A node's agent, or another port of the node."""
     addresses = (node.get("status") or {}).get("addresses") or []
     if not addresses:
@@ -67,21 +70,21 @@ def node_place(target: Target, node: JsonObject) -> str:
     return target.at(addresses[0].get("address", ""), AGENT_PORT)
 
 
-def service_place(target: Target, service: JsonObject, endpoints: JsonObject, pod_named: Asked) -> str:
+def service_place(target: ProxyTarget, service: JsonObject, endpoints: JsonObject, pod_named: Asked) -> str:
     """An address behind a service, which must be that of a pod in its namespace."""
     name = target.name
     nobody = ServiceUnavailableError(f"no endpoints available for service {api_errors.quoted(name)}")
     port = _port_name(target, service)
     if not endpoints.get("subsets"):
         raise nobody
-    found = next(_places(endpoints, port, pod_named), None)
-    if found is None:
+    place = next(_places(endpoints, port, pod_named), None)
+    if place is None:
         raise ServiceUnavailableError(f"no endpoints available for service {api_errors.quoted(target.text)}")
-    address, number = found
-    return Target(target.text, target.scheme, name, str(number)).at(address)
+    address, number = place
+    return ProxyTarget(target.text, target.scheme, name, str(number)).at(address)
 
 
-def _port_name(target: Target, service: JsonObject) -> str:
+def _port_name(target: ProxyTarget, service: JsonObject) -> str:
     """Ports that are asked for by number have a name in the service."""
     if not target.port.removeprefix("-").isdecimal():
         return target.port
@@ -99,8 +102,8 @@ def _places(endpoints: JsonObject, port: str, pod_named: Asked) -> Iterator[tupl
         for address in subset.get("addresses") or () if numbers else ():
             ref, ip = address.get("targetRef") or {}, address.get("ip", "")
             pod = pod_named(ref.get("name", "")) if ref.get("namespace") == namespace else None
-            known = [p.get("ip") for p in ((pod or {}).get("status") or {}).get("podIPs") or ()]
-            if ip in known:
+            addresses = [p.get("ip") for p in ((pod or {}).get("status") or {}).get("podIPs") or ()]
+            if ip in addresses:
                 yield ip, numbers[0]
 
 

@@ -1,4 +1,4 @@
-"""What a test says in place of pods, services and nodes."""
+"""Responders: test functions that answer exec, logs and proxy requests in place of pods and nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tokens of service accounts, by request: ``serviceaccounts/<name>/token``."""
+"""TokenRequests: ``serviceaccounts/<name>/token``.
+
+Upstream: pkg/registry/core/serviceaccount/storage/token.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.rest import Validate, accept
 from opsdk.apiserver.registry.store import GenericStore
 from opsdk.apiserver.registry.strategy import Strategy
-from opsdk.errors import ApiError, Cause, ConflictError, Details, NotFoundError
+from opsdk.errors import Cause, ConflictError, Details, NotFoundError
 from opsdk.structured_merge.value import JsonObject
 
 _GROUP, _KIND = "authentication.k8s.io", "TokenRequest"
@@ -52,25 +55,25 @@ class TokenRequests:
     async def create(self, context: Context, name: str, obj: JsonObject, validate: Validate = accept) -> JsonObject:
         """See `Creater`; nothing is kept."""
         meta, spec = dict(obj.get("metadata") or {}), dict(obj["spec"])
-        for key, wanted in (("name", name), ("namespace", context.namespace)):
+        for key, expected in (("name", name), ("namespace", context.namespace)):
             word = "service account"
-            if meta.get(key) and meta[key] != wanted:
+            if meta.get(key) and meta[key] != expected:
                 text = f"must match the {word} {key} if specified"
                 cause = api_errors.invalid_value(f"metadata.{key}", meta[key], text)
                 raise api_errors.invalid(_KIND, _GROUP, name, [cause])
         account = await self._store.get(context, name)
         spec["audiences"] = spec.get("audiences") or list(self._names.audiences)
         spec.setdefault("boundObjectRef", None)
-        found = account["metadata"]
-        meta.update(name=name, namespace=found["namespace"], uid=found.get("uid", ""))
+        metadata = account["metadata"]
+        meta.update(name=name, namespace=metadata["namespace"], uid=metadata.get("uid", ""))
         meta["creationTimestamp"] = context.timestamp()
-        made: JsonObject = {**obj, "metadata": meta, "spec": spec}
-        made.pop("status", None)
+        token_request: JsonObject = {**obj, "metadata": meta, "spec": spec}
+        token_request.pop("status", None)
         causes = check(spec)
         if causes:
             raise api_errors.invalid(_KIND, _GROUP, "", causes)
-        await validate(made, None)
-        return {**made, "status": self._issue(context, account, spec)}
+        await validate(token_request, None)
+        return {**token_request, "status": self._issue(context, account, spec)}
 
     def _issue(self, context: Context, account: JsonObject, spec: JsonObject) -> JsonObject:
         ref, seconds = spec["boundObjectRef"], int(spec["expirationSeconds"])
@@ -99,12 +102,18 @@ class TokenRequests:
         meta = account["metadata"]
         obj = self._find(resource, "" if resource == "nodes" else meta["namespace"], name)
         if obj is None:
-            raise _missing(resource, name)
+            raise NotFoundError(f'{resource} "{name}" not found', details=Details(name=name, kind=resource))
         node = None
         if resource == "pods":
             node = self._node_of(meta["name"], obj)
         if ref.get("uid") and ref["uid"] != obj["metadata"].get("uid"):
-            raise _other_uid(kind, name, ref["uid"])
+            uid = ref["uid"]
+            reason = (
+                f"the UID in the bound object reference ({uid}) does not match the UID in record."
+                " The object might have been deleted and then recreated"
+            )
+            text = f'Operation cannot be fulfilled on {kind} "{name}": {reason}'
+            raise ConflictError(text, details=Details(name=name, kind=kind))
         match resource:
             case "pods":
                 return BoundObject(pod=obj, node=node)
@@ -121,16 +130,3 @@ class TokenRequests:
             )
         name = spec.get("nodeName")
         return (self._find("nodes", "", name) or {"metadata": {"name": name}}) if name else None
-
-
-def _missing(resource: str, name: str) -> ApiError:
-    return NotFoundError(f'{resource} "{name}" not found', details=Details(name=name, kind=resource))
-
-
-def _other_uid(kind: str, name: str, uid: str) -> ApiError:
-    why = (
-        f"the UID in the bound object reference ({uid}) does not match the UID in record."
-        " The object might have been deleted and then recreated"
-    )
-    text = f'Operation cannot be fulfilled on {kind} "{name}": {why}'
-    return ConflictError(text, details=Details(name=name, kind=kind))

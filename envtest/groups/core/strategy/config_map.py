@@ -1,11 +1,14 @@
 # ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
-"""Config maps: keys, size, immutability."""
+"""Config maps: keys, size, immutability.
+
+Upstream: pkg/registry/core/configmap/strategy.go (v1.36)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from envtest.data.resources import Row
+from envtest.data.resources import ServedResourceRow
 from envtest.groups.common.strategy import GeneratedStrategy
 from envtest.groups.core.validation.config_map import validate_config_map, validate_immutable
 from opsdk.apiserver.registry.context import Context
@@ -16,7 +19,7 @@ from opsdk.structured_merge.value import JsonObject
 class ConfigMapStrategy(GeneratedStrategy):
     """Keys, size, immutability."""
 
-    def __init__(self, row: Row, has_status: bool) -> None:
+    def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
 
     def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:

@@ -1,29 +1,31 @@
 # ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
-"""Events: one set of objects, two APIs."""
+"""Events: one set of objects, two APIs.
+
+Upstream: pkg/registry/core/event/strategy.go (v1.36)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from envtest.data.resources import Row
+from envtest.data.resources import ServedResourceRow
 from envtest.groups.common.strategy import GeneratedStrategy
 from envtest.groups.core.validation.event import IMMUTABLE_FIELDS, validate_event, validate_new_event, validate_series
 from opsdk.apimachinery import validation
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
 from opsdk.errors import Cause
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
-def _involved(key: str) -> Any:
+def _involved(key: str) -> JsonValue:
     return lambda obj: str((obj.get("involvedObject") or {}).get(key, ""))
 
 
 class EventStrategy(GeneratedStrategy):
     """What must fit depends on the API that is used: the new one is strict."""
 
-    def __init__(self, row: Row, has_status: bool) -> None:
+    def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
         self._new = bool(row.info.group)
         involved = "regarding" if self._new else "involvedObject"
@@ -45,24 +47,24 @@ class EventStrategy(GeneratedStrategy):
 
     def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
         """New-style events say who, what and when; those of the new API have nothing of the old style."""
-        found = list(validate_event(obj, new=self._new))
+        causes = list(validate_event(obj, new=self._new))
         if self._new:
-            found.extend(validate_new_event(obj))
-        return found
+            causes.extend(validate_new_event(obj))
+        return causes
 
     def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """In the new API only the series may change."""
-        found = list(validate_event(obj, new=self._new))
+        causes = list(validate_event(obj, new=self._new))
         if not self._new:
-            return found
+            return causes
         if obj.get("series") != old.get("series"):
-            found.extend(validate_series(obj.get("series")))
-        found.extend(
-            api_errors.invalid_value(shown, _shown(obj.get(key)), "field is immutable")
-            for key, shown in IMMUTABLE_FIELDS
+            causes.extend(validate_series(obj.get("series")))
+        causes.extend(
+            api_errors.invalid_value(field_name, _shown(obj.get(key)), "field is immutable")
+            for key, field_name in IMMUTABLE_FIELDS
             if (obj.get(key) or None) != (old.get(key) or None)
         )
-        return found
+        return causes
 
 
 def _reporting(obj: JsonObject) -> str:
@@ -77,5 +79,5 @@ _OLD_SELECTABLE = {"reportingComponent": _reporting, "source": _source}
 _NEW_SELECTABLE = {"reportingController": _reporting}
 
 
-def _shown(value: Any) -> Any:
+def _shown(value: JsonValue) -> JsonValue:
     return "" if value is None else value

@@ -1,10 +1,10 @@
-"""Which strategy each kind of the core group has."""
+"""The strategy of each kind of the core group."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from envtest.groups.common.strategy import Rules, StrategyFactory, ruled
+from envtest.groups.common.strategy import KindRules, StrategyFactory, ruled
 from envtest.groups.core.strategy.config_map import ConfigMapStrategy
 from envtest.groups.core.strategy.event import EventStrategy
 from envtest.groups.core.strategy.limit_range import LimitRangeStrategy
@@ -45,7 +45,7 @@ STRATEGIES: Mapping[str, StrategyFactory] = {
     "/resourcequotas": ResourceQuotaStrategy,
     "/replicationcontrollers": ReplicationControllerStrategy,
     "/persistentvolumeclaims": ruled(
-        Rules(
+        KindRules(
             new=validate_claim,
             changed=validate_claim_update,
             status=validate_claim_status,
@@ -54,12 +54,14 @@ STRATEGIES: Mapping[str, StrategyFactory] = {
             prepare=lambda _context, obj, old: share_source(obj, old),
         )
     ),
-    "/serviceaccounts": ruled(Rules(new=_nothing, warnings=account_warnings)),
+    "/serviceaccounts": ruled(KindRules(new=_nothing, warnings=account_warnings)),
     "/podtemplates": ruled(
-        Rules(new=lambda obj: validate_pod_template(obj.get("template") or {}, "template"), warnings=template_warnings)
+        KindRules(
+            new=lambda obj: validate_pod_template(obj.get("template") or {}, "template"), warnings=template_warnings
+        )
     ),
     "/nodes": ruled(
-        Rules(
+        KindRules(
             warnings=node_warnings,
             new=validate_node,
             changed=validate_node_update,
@@ -70,6 +72,6 @@ STRATEGIES: Mapping[str, StrategyFactory] = {
             },
         )
     ),
-    "/endpoints": ruled(Rules(new=validate_endpoints)),
+    "/endpoints": ruled(KindRules(new=validate_endpoints)),
 }
 """By ``group/resource``."""

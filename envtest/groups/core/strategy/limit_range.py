@@ -1,11 +1,14 @@
 # ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
-"""Limit ranges: what pods, containers and claims may ask for."""
+"""Limit ranges: what pods, containers and claims may ask for.
+
+Upstream: pkg/registry/core/limitrange/strategy.go (v1.36)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from envtest.data.resources import Row
+from envtest.data.resources import ServedResourceRow
 from envtest.groups.common.strategy import GeneratedStrategy
 from envtest.groups.core.validation.limit_range import validate_limit_range
 from opsdk.apiserver.registry.context import Context
@@ -16,7 +19,7 @@ from opsdk.structured_merge.value import JsonObject
 class LimitRangeStrategy(GeneratedStrategy):
     """See the module."""
 
-    def __init__(self, row: Row, has_status: bool) -> None:
+    def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
 
     def prepare_for_create(self, context: Context, obj: JsonObject) -> None:

@@ -1,11 +1,14 @@
 # ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
-"""Namespaces: active until they are deleted, and gone when their own finalizers are."""
+"""Namespaces: active until they are deleted, and gone when their own finalizers are.
+
+Upstream: pkg/registry/core/namespace/strategy.go (v1.36)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from envtest.data.resources import Row
+from envtest.data.resources import ServedResourceRow
 from envtest.groups.common.strategy import GeneratedStrategy
 from envtest.groups.core.validation.namespace import validate_finalizers
 from opsdk.apimachinery import validation
@@ -20,7 +23,7 @@ _PROTECTED = ("default", "kube-system", "kube-public")
 class NamespaceStrategy(GeneratedStrategy):
     """Active until it is deleted; goes when its own finalizers are gone."""
 
-    def __init__(self, row: Row, has_status: bool) -> None:
+    def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
         self.selectable = {"status.phase": lambda obj: str((obj.get("status") or {}).get("phase", ""))}
 
@@ -79,7 +82,7 @@ class NamespaceStrategy(GeneratedStrategy):
 class NamespaceFinalizeStrategy(NamespaceStrategy):
     """Updates of ``namespaces/finalize``: only the finalizers of the spec."""
 
-    def __init__(self, row: Row) -> None:
+    def __init__(self, row: ServedResourceRow) -> None:
         super().__init__(row, has_status=False)
 
     @property
@@ -93,5 +96,7 @@ class NamespaceFinalizeStrategy(NamespaceStrategy):
 
     def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """Each finalizer is known, or has a domain."""
-        found = enumerate((obj.get("spec") or {}).get("finalizers") or ())
-        return [cause for index, name in found for cause in validate_finalizers((name,), f"spec.finalizers[{index}]")]
+        finalizers = enumerate((obj.get("spec") or {}).get("finalizers") or ())
+        return [
+            cause for index, name in finalizers for cause in validate_finalizers((name,), f"spec.finalizers[{index}]")
+        ]

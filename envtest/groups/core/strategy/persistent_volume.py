@@ -1,11 +1,14 @@
 # ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
-"""Persistent volumes: when their phase became what it is."""
+"""Persistent volumes: when their phase became what it is.
+
+Upstream: pkg/registry/core/persistentvolume/strategy.go (v1.36)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from envtest.data.resources import Row
+from envtest.data.resources import ServedResourceRow
 from envtest.groups.common.strategy import GeneratedStrategy
 from envtest.groups.core.validation.persistent_volume import (
     validate_persistent_volume,
@@ -22,7 +25,7 @@ _SINCE = "lastPhaseTransitionTime"
 class PersistentVolumeStrategy(GeneratedStrategy):
     """See the module."""
 
-    def __init__(self, row: Row, has_status: bool) -> None:
+    def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
 
     def prepare_for_create(self, context: Context, obj: JsonObject) -> None:

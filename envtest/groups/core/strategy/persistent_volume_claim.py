@@ -1,4 +1,7 @@
-"""Persistent volume claims: two fields for one source."""
+"""Persistent volume claims: two fields for one source.
+
+Upstream: pkg/registry/core/persistentvolumeclaim/strategy.go (v1.36)
+"""
 
 from __future__ import annotations
 

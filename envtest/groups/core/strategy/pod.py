@@ -1,12 +1,14 @@
 # ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
-"""Pods: validation, quality of service, graceful deletion."""
+"""Pods: validation, quality of service, graceful deletion.
+
+Upstream: pkg/registry/core/pod/strategy.go (v1.36)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from envtest.data.resources import Row
+from envtest.data.resources import ServedResourceRow
 from envtest.groups.common.pod_spec import drop_disabled
 from envtest.groups.common.strategy import GeneratedStrategy
 from envtest.groups.core.pod_preparation import merge_label_keys, sync_profiles
@@ -21,12 +23,12 @@ from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.rest import DeleteRequestOptions
 from opsdk.errors import Cause
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
-def _at(*path: str) -> Any:
+def _at(*path: str) -> JsonValue:
     def read(obj: JsonObject) -> str:
-        value: Any = obj
+        value: JsonValue = obj
         for part in path:
             value = (value or {}).get(part)
         return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
@@ -42,7 +44,7 @@ class PodStrategy(GeneratedStrategy):
 
     graceful = True
 
-    def __init__(self, row: Row, has_status: bool) -> None:
+    def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
         self.selectable = {
             "spec.nodeName": _at("spec", "nodeName"),
@@ -127,8 +129,8 @@ class PodStrategy(GeneratedStrategy):
         spec = obj.get("spec") or {}
         if not spec.get("nodeName") or (obj.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
             return 0
-        asked = options.grace if options.grace is not None else spec.get("terminationGracePeriodSeconds", 30)
-        return max(int(asked), 0) if asked >= 0 else 1
+        seconds = options.grace if options.grace is not None else spec.get("terminationGracePeriodSeconds", 30)
+        return max(int(seconds), 0) if seconds >= 0 else 1
 
 
 class _PartStrategy(PodStrategy):
@@ -167,7 +169,7 @@ class ResizeStrategy(_PartStrategy):
 
     def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """The spec, and that nothing else changes."""
-        why = refused(old)
-        if why:
-            return [api_errors.not_allowed("[]", why)]
+        reason = refused(old)
+        if reason:
+            return [api_errors.not_allowed("[]", reason)]
         return [*self._check(obj), *validate_resize(obj, old)]

@@ -1,10 +1,13 @@
-"""Replication controllers: replica sets whose selector is a plain map, and may change."""
+"""Replication controllers: replica sets whose selector is a plain map, and may change.
+
+Upstream: pkg/registry/core/replicationcontroller/strategy.go (v1.36)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from envtest.data.resources import Row
+from envtest.data.resources import ServedResourceRow
 from envtest.groups.core.strategy.workload import WorkloadStrategy
 from envtest.groups.core.validation.replication_controller import validate_replication_controller
 from opsdk.errors import Cause
@@ -17,7 +20,7 @@ class ReplicationControllerStrategy(WorkloadStrategy):
     immutable_selector = False
     shown_counts = ("replicas",)
 
-    def __init__(self, row: Row, has_status: bool) -> None:
+    def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
         self.selectable = {"status.replicas": lambda obj: str((obj.get("status") or {}).get("replicas", 0))}
 

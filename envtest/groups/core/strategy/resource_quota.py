@@ -1,11 +1,14 @@
 # ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
-"""Resource quotas: what a namespace may hold, and of which pods that is said."""
+"""Resource quotas: what a namespace may hold, and of which pods that is said.
+
+Upstream: pkg/registry/core/resourcequota/strategy.go (v1.36)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from envtest.data.resources import Row
+from envtest.data.resources import ServedResourceRow
 from envtest.groups.common.strategy import GeneratedStrategy
 from envtest.groups.core.validation.resource_quota import validate_amounts, validate_scope_selector, validate_scopes
 from opsdk.apiserver import api_errors
@@ -17,7 +20,7 @@ from opsdk.structured_merge.value import JsonObject
 class ResourceQuotaStrategy(GeneratedStrategy):
     """See the module."""
 
-    def __init__(self, row: Row, has_status: bool) -> None:
+    def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
 
     def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
@@ -31,11 +34,11 @@ class ResourceQuotaStrategy(GeneratedStrategy):
 
     def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """The scopes stay."""
-        found = list(self.validate(context, obj))
+        causes = list(self.validate(context, obj))
         scopes = (obj.get("spec") or {}).get("scopes") or []
         if set(scopes) != set((old.get("spec") or {}).get("scopes") or ()):
-            found.append(api_errors.invalid_value("spec.scopes", scopes or None, "field is immutable"))
-        return found
+            causes.append(api_errors.invalid_value("spec.scopes", scopes or None, "field is immutable"))
+        return causes
 
     def validate_status(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """Amounts, as in the spec."""

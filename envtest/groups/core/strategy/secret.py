@@ -1,12 +1,15 @@
 # ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
-"""Secrets: types with their keys; plain strings become data."""
+"""Secrets: types with their keys; plain strings become data.
+
+Upstream: pkg/registry/core/secret/strategy.go (v1.36)
+"""
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
 
-from envtest.data.resources import Row
+from envtest.data.resources import ServedResourceRow
 from envtest.groups.common import validation
 from envtest.groups.common.strategy import GeneratedStrategy
 from envtest.groups.core.validation.config_map import validate_immutable
@@ -19,7 +22,7 @@ from opsdk.structured_merge.value import JsonObject
 class SecretStrategy(GeneratedStrategy):
     """Types with their keys; plain strings become data."""
 
-    def __init__(self, row: Row, has_status: bool) -> None:
+    def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
         self.selectable = {"type": lambda obj: str(obj.get("type", ""))}
 

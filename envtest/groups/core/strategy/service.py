@@ -1,5 +1,8 @@
 # ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
-"""Services: addresses and node ports are allocated when they are created, released when they go."""
+"""Services: allocate cluster IPs and node ports on create, release them on delete.
+
+Upstream: pkg/registry/core/service/strategy.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,9 @@ import ipaddress
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from envtest.data.resources import Row
+from envtest.data.resources import ServedResourceRow
 from envtest.groups.common.strategy import GeneratedStrategy
-from envtest.groups.core.port_allocator import FIRST_NODE_PORT, LAST_NODE_PORT, Ports
+from envtest.groups.core.port_allocator import FIRST_NODE_PORT, LAST_NODE_PORT, ServicePortAllocation
 from envtest.groups.core.validation.service import (
     checked,
     externally_accessible,
@@ -37,7 +40,7 @@ _PORTS_LEFT_FREE = 86
 _NO_DUAL = "this cluster is not configured for dual-stack services"
 
 
-class Pool:
+class AddressPool:
     """Things that are handed out once; what is in use follows from the stored services."""
 
     def __init__(self) -> None:
@@ -150,9 +153,9 @@ class ServiceStrategy(GeneratedStrategy):
 
     addresses: GenericStore | None = None
 
-    def __init__(self, row: Row, has_status: bool) -> None:
+    def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
-        self.pool = Pool()
+        self.pool = AddressPool()
         self._automatic: set[str] = set()
         self.selectable = {
             "spec.clusterIP": lambda obj: str((obj.get("spec") or {}).get("clusterIP", "")),
@@ -207,34 +210,34 @@ class ServiceStrategy(GeneratedStrategy):
         if not spec.get("ipFamilyPolicy"):
             many = len(families) == 2 or len(spec.get("clusterIPs") or ()) == 2
             spec["ipFamilyPolicy"] = "RequireDualStack" if many else "SingleStack"
-        found = []
+        detected = []
         if spec["ipFamilyPolicy"] == "RequireDualStack":
-            found.append(api_errors.invalid_value("spec.ipFamilyPolicy", "RequireDualStack", _NO_DUAL))
-        found.extend(
+            detected.append(api_errors.invalid_value("spec.ipFamilyPolicy", "RequireDualStack", _NO_DUAL))
+        detected.extend(
             api_errors.invalid_value(f"spec.ipFamilies[{index}]", family, "not configured on this cluster")
             for index, family in enumerate(families)
             if family != "IPv4"
         )
-        self._refuse(obj, *found)
+        self._refuse(obj, *detected)
         spec.setdefault("ipFamilies", ["IPv4"])
 
     def _check_addresses(self, obj: JsonObject) -> None:
         uid = obj["metadata"].get("uid")
         for address in own_addresses(obj["spec"]):
-            why = ""
+            reason = ""
             if ipaddress.ip_address(address) not in self.pool.range:
-                why = "the provided network does not match the current range"
+                reason = "the provided network does not match the current range"
             elif self.pool.addresses.get(address, uid) != uid:
-                why = "provided IP is already allocated"
-            if why:
-                shown = obj["spec"]["clusterIPs"]
-                text = f"failed to allocate IP {address}: {why}"
-                self._refuse(obj, api_errors.invalid_value("spec.clusterIPs", shown, text))
+                reason = "provided IP is already allocated"
+            if reason:
+                addresses = obj["spec"]["clusterIPs"]
+                text = f"failed to allocate IP {address}: {reason}"
+                self._refuse(obj, api_errors.invalid_value("spec.clusterIPs", addresses, text))
 
     def _allocate_ports(self, obj: JsonObject, old: JsonObject | None) -> None:
         """Ports of nodes for those that want some, and one for questions about health."""
         spec, uid = obj["spec"], obj["metadata"].get("uid", "")
-        ports = Ports(self.pool, uid)
+        ports = ServicePortAllocation(self.pool, uid)
         if spec.get("type") in ("NodePort", "LoadBalancer"):
             allocate = ports.new if old is None else ports.changed
             self._refuse(obj, *allocate(spec.get("ports") or (), wanted=_wants_ports(spec)))
@@ -265,7 +268,14 @@ class ServiceStrategy(GeneratedStrategy):
                 if not moved and not spec.get(key) and before.get(key):
                     spec[key] = before[key]
         if _wants_ports(spec) and _wants_ports(before):
-            _keep_ports(spec, before)
+            # Ports keep their node ports by their names.
+            taken = set(used_ports(spec))
+            node_ports = {port.get("name", ""): port.get("nodePort") for port in before.get("ports") or ()}
+            for port in spec.get("ports") or ():
+                node_port = node_ports.get(port.get("name", ""))
+                if not port.get("nodePort") and node_port and node_port not in taken:
+                    port["nodePort"] = node_port
+                    taken.add(node_port)
         if checked(spec) and checked(before) and not spec.get("healthCheckNodePort"):
             spec["healthCheckNodePort"] = before.get("healthCheckNodePort", 0)
         self._allocate(obj)
@@ -315,7 +325,7 @@ class ServiceStrategy(GeneratedStrategy):
         for address in own_addresses(obj["spec"]):
             if address in known:
                 continue
-            made = {
+            status = {
                 "kind": "IPAddress",
                 "apiVersion": "networking.k8s.io/v1",
                 "metadata": {
@@ -331,7 +341,7 @@ class ServiceStrategy(GeneratedStrategy):
                 "spec": {"parentRef": {"resource": "services", "namespace": meta["namespace"], "name": meta["name"]}},
             }
             try:
-                self.addresses.storage.create(self.addresses.key("", address), made)
+                self.addresses.storage.create(self.addresses.key("", address), status)
             except KeyExistsError:
                 continue  # somebody made one by hand: it is theirs
 
@@ -386,14 +396,3 @@ def _same_health(spec: JsonObject, old: JsonObject) -> Iterator[Cause]:
     if port != old.get("healthCheckNodePort", 0):
         text = "cannot change healthCheckNodePort on loadBalancer service with externalTraffic=Local during update"
         yield api_errors.invalid_value("spec.healthCheckNodePort", port, text)
-
-
-def _keep_ports(spec: JsonObject, old: JsonObject) -> None:
-    """Ports keep their node ports by their names."""
-    taken = set(used_ports(spec))
-    known = {port.get("name", ""): port.get("nodePort") for port in old.get("ports") or ()}
-    for port in spec.get("ports") or ():
-        found = known.get(port.get("name", ""))
-        if not port.get("nodePort") and found and found not in taken:
-            port["nodePort"] = found
-            taken.add(found)

@@ -1,11 +1,11 @@
 # ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
-"""Kinds with a selector and a pod template that fit each other."""
+"""The base of kinds with a selector and a matching pod template."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from envtest.data.resources import Row
+from envtest.data.resources import ServedResourceRow
 from envtest.groups.common.strategy import GeneratedStrategy
 from envtest.groups.core.validation.replica_counts import validate_counts
 from envtest.groups.core.warnings import workload_warnings
@@ -26,7 +26,7 @@ class WorkloadStrategy(GeneratedStrategy):
     immutable_selector = True
     shown_counts: Sequence[str] = ()
 
-    def __init__(self, row: Row, has_status: bool) -> None:
+    def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
 
     def validate_spec(self, spec: JsonObject) -> Iterator[Cause]:
@@ -43,11 +43,11 @@ class WorkloadStrategy(GeneratedStrategy):
 
     def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """The selector stays."""
-        found = list(self.validate(context, obj))
+        causes = list(self.validate(context, obj))
         now, before = obj["spec"].get("selector"), old["spec"].get("selector")
         if self.immutable_selector and now != before:
-            found.append(api_errors.invalid_value("spec.selector", now, "field is immutable"))
-        return found
+            causes.append(api_errors.invalid_value("spec.selector", now, "field is immutable"))
+        return causes
 
     def validate_status(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """Counts."""

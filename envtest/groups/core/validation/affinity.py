@@ -1,4 +1,7 @@
-"""Where pods may run: affinity to nodes and to other pods, and how they spread."""
+"""Where pods may run: affinity to nodes and to other pods, and how they spread.
+
+Upstream: pkg/apis/core/validation/validation.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -28,17 +31,17 @@ def validate_affinity(affinity: JsonObject, path: str) -> Iterator[Cause]:
     if node.get(REQUIRED) is not None:
         yield from validate_node_selector(node[REQUIRED], f"{path}.nodeAffinity.{REQUIRED}")
     for index, term in enumerate(node.get(PREFERRED) or ()):
-        at = f"{path}.nodeAffinity.{PREFERRED}[{index}]"
-        yield from _weight(term, at)
-        yield from _node_term(term.get("preference") or {}, f"{at}.preference", values=False)
+        item_path = f"{path}.nodeAffinity.{PREFERRED}[{index}]"
+        yield from _weight(term, item_path)
+        yield from _node_term(term.get("preference") or {}, f"{item_path}.preference", values=False)
     for kind in POD_AFFINITIES:
-        found = affinity.get(kind) or {}
-        for index, term in enumerate(found.get(REQUIRED) or ()):
+        terms = affinity.get(kind) or {}
+        for index, term in enumerate(terms.get(REQUIRED) or ()):
             yield from _pod_term(term, f"{path}.{kind}.{REQUIRED}[{index}]")
-        for index, term in enumerate(found.get(PREFERRED) or ()):
-            at = f"{path}.{kind}.{PREFERRED}[{index}]"
-            yield from _weight(term, at)
-            yield from _pod_term(term.get("podAffinityTerm") or {}, f"{at}.podAffinityTerm")
+        for index, term in enumerate(terms.get(PREFERRED) or ()):
+            item_path = f"{path}.{kind}.{PREFERRED}[{index}]"
+            yield from _weight(term, item_path)
+            yield from _pod_term(term.get("podAffinityTerm") or {}, f"{item_path}.podAffinityTerm")
 
 
 def _weight(term: JsonObject, path: str) -> Iterator[Cause]:
@@ -58,11 +61,11 @@ def validate_node_selector(selector: JsonObject, path: str) -> Iterator[Cause]:
 def _node_term(term: JsonObject, path: str, *, values: bool) -> Iterator[Cause]:
     """One term; whether `values` must be those of labels depends on how much it matters."""
     for index, requirement in enumerate(term.get("matchExpressions") or ()):
-        at, key = f"{path}.matchExpressions[{index}]", requirement.get("key", "")
-        yield from _operator(requirement, at)
-        yield from validation.each(names.qualified_name(key), key, f"{at}.key")
+        item_path, key = f"{path}.matchExpressions[{index}]", requirement.get("key", "")
+        yield from _operator(requirement, item_path)
+        yield from validation.each(names.qualified_name(key), key, f"{item_path}.key")
         for number, value in enumerate(requirement.get("values") or () if values else ()):
-            yield from validation.each(names.label_value(value), value, f"{at}.values[{number}]")
+            yield from validation.each(names.label_value(value), value, f"{item_path}.values[{number}]")
     for index, requirement in enumerate(term.get("matchFields") or ()):
         yield from _field(requirement, f"{path}.matchFields[{index}]")
 
@@ -114,9 +117,9 @@ def _pod_term(term: JsonObject, path: str) -> Iterator[Cause]:
 
 def _label_keys(term: JsonObject, path: str) -> Iterator[Cause]:
     """Labels whose values are taken from the pod itself."""
-    found: dict[str, Sequence[str]] = {k: term.get(k) or [] for k in ("matchLabelKeys", "mismatchLabelKeys")}
+    label_keys: dict[str, Sequence[str]] = {k: term.get(k) or [] for k in ("matchLabelKeys", "mismatchLabelKeys")}
     causes = list[Cause]()
-    for name, keys in found.items():
+    for name, keys in label_keys.items():
         if keys and term.get("labelSelector") is None:
             causes.append(api_errors.not_allowed(f"{path}.{name}", _NO_SELECTOR))
             continue
@@ -125,8 +128,8 @@ def _label_keys(term: JsonObject, path: str) -> Iterator[Cause]:
     yield from causes
     if causes:
         return
-    for index, key in enumerate(found["matchLabelKeys"]):
-        if key in found["mismatchLabelKeys"]:
+    for index, key in enumerate(label_keys["matchLabelKeys"]):
+        if key in label_keys["mismatchLabelKeys"]:
             text = "exists in both matchLabelKeys and mismatchLabelKeys"
             yield api_errors.invalid_value(f"{path}.matchLabelKeys[{index}]", key, text)
 
@@ -136,22 +139,22 @@ def validate_spread(constraints: Sequence[JsonObject], path: str) -> Iterator[Ca
     """What is wrong with topology spread constraints."""
     pairs = [(c.get("topologyKey", ""), c.get("whenUnsatisfiable", "")) for c in constraints]
     for index, constraint in enumerate(constraints):
-        at, (key, when) = f"{path}[{index}]", pairs[index]
+        item_path, (key, when) = f"{path}[{index}]", pairs[index]
         skew = constraint.get("maxSkew") or 0
         if skew <= 0:
-            yield api_errors.invalid_value(f"{at}.maxSkew", skew, _POSITIVE)
+            yield api_errors.invalid_value(f"{item_path}.maxSkew", skew, _POSITIVE)
         if not key:
-            yield api_errors.required(f"{at}.topologyKey", "can not be empty")
+            yield api_errors.required(f"{item_path}.topologyKey", "can not be empty")
         else:
-            yield from validation.each(names.qualified_name(key), key, f"{at}.topologyKey")
+            yield from validation.each(names.qualified_name(key), key, f"{item_path}.topologyKey")
         if when not in _WHEN:
-            yield api_errors.unsupported(f"{at}.whenUnsatisfiable", when, _WHEN)
+            yield api_errors.unsupported(f"{item_path}.whenUnsatisfiable", when, _WHEN)
         # The first of two that are alike is the one that is named.
         if pairs[index] in pairs[index + 1 :]:
-            yield api_errors.duplicate(f"{at}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {when}}}")
-        yield from _domains(constraint, at)
-        yield from _spread_keys(constraint, at)
-        yield from check_label_selector(constraint.get("labelSelector") or {}, f"{at}.labelSelector")
+            yield api_errors.duplicate(f"{item_path}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {when}}}")
+        yield from _domains(constraint, item_path)
+        yield from _spread_keys(constraint, item_path)
+        yield from check_label_selector(constraint.get("labelSelector") or {}, f"{item_path}.labelSelector")
 
 
 def _domains(constraint: JsonObject, path: str) -> Iterator[Cause]:
@@ -168,8 +171,8 @@ def _domains(constraint: JsonObject, path: str) -> Iterator[Cause]:
 
 
 def _spread_keys(constraint: JsonObject, path: str) -> Iterator[Cause]:
-    keys, at = constraint.get("matchLabelKeys") or [], f"{path}.matchLabelKeys"
+    keys, keys_path = constraint.get("matchLabelKeys") or [], f"{path}.matchLabelKeys"
     if keys and constraint.get("labelSelector") is None:
-        yield api_errors.not_allowed(at, _NO_SELECTOR)
+        yield api_errors.not_allowed(keys_path, _NO_SELECTOR)
     for index, key in enumerate(keys):
-        yield from validation.each(names.qualified_name(key), key, f"{at}[{index}]")
+        yield from validation.each(names.qualified_name(key), key, f"{keys_path}[{index}]")

@@ -1,4 +1,7 @@
-"""What is wrong with the data of config maps and secrets."""
+"""Validation of the data of config maps and secrets.
+
+Upstream: pkg/apis/core/validation/validation.go (v1.36)
+"""
 
 from __future__ import annotations
 

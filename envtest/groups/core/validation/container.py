@@ -1,4 +1,7 @@
-"""What containers of pods may be: ports, environment, mounts, probes, resources."""
+"""What containers of pods may be: ports, environment, mounts, probes, resources.
+
+Upstream: pkg/apis/core/validation/validation.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -53,7 +56,7 @@ _HUGE = "hugepages-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class PodContext:
     """What a container finds in its pod.
 
     Attributes:
@@ -73,46 +76,46 @@ class Surroundings:
     host_users: bool = True
 
 
-def validate_containers(spec: JsonObject, path: str, around: Surroundings) -> Iterator[Cause]:
+def validate_containers(spec: JsonObject, path: str, around: PodContext) -> Iterator[Cause]:
     """The ordinary containers."""
-    found = spec.get("containers") or []
+    containers = spec.get("containers") or []
     where = f"{path}.containers"
-    if not found:
+    if not containers:
         yield api_errors.required(where)
         return
-    seen: set[str] = set()
-    for index, container in enumerate(found):
-        at = f"{where}[{index}]"
-        yield from _common(container, at, around)
-        if container.get("name", "") in seen:
-            yield api_errors.duplicate(f"{at}.name", container.get("name", ""))
-        seen.add(container.get("name", ""))
-        yield from _life(container, at, around)
-    yield from _host_ports(found, where)
+    names: set[str] = set()
+    for index, container in enumerate(containers):
+        item_path = f"{where}[{index}]"
+        yield from _common(container, item_path, around)
+        if container.get("name", "") in names:
+            yield api_errors.duplicate(f"{item_path}.name", container.get("name", ""))
+        names.add(container.get("name", ""))
+        yield from _life(container, item_path, around)
+    yield from _host_ports(containers, where)
 
 
-def validate_init_containers(spec: JsonObject, path: str, around: Surroundings) -> Iterator[Cause]:
+def validate_init_containers(spec: JsonObject, path: str, around: PodContext) -> Iterator[Cause]:
     """Containers that run first; those that stay are sidecars, and have lives of their own."""
-    seen = {c.get("name", "") for c in spec.get("containers") or ()}
+    names = {c.get("name", "") for c in spec.get("containers") or ()}
     for index, container in enumerate(spec.get("initContainers") or ()):
-        at, name = f"{path}.initContainers[{index}]", container.get("name", "")
-        yield from _common(container, at, around)
-        if name in seen:
-            yield api_errors.duplicate(f"{at}.name", name)
+        item_path, name = f"{path}.initContainers[{index}]", container.get("name", "")
+        yield from _common(container, item_path, around)
+        if name in names:
+            yield api_errors.duplicate(f"{item_path}.name", name)
         elif name:
-            seen.add(name)
+            names.add(name)
         yield from _host_ports([container], f"{path}.initContainers")
         if container.get("restartPolicy") == "Always":
-            yield from _life(container, at, around)
+            yield from _life(container, item_path, around)
             continue
         for key in ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe"):
             if container.get(key) is not None:
                 text = "may not be set for init containers without restartPolicy=Always"
-                yield api_errors.not_allowed(f"{at}.{key}", text)
+                yield api_errors.not_allowed(f"{item_path}.{key}", text)
         for policy in container.get("resizePolicy") or ():
             if policy.get("restartPolicy") == "RestartContainer":
                 text = "must be 'NotRequired' for init containers without restartPolicy=Always"
-                yield api_errors.invalid_value(f"{at}.resizePolicy", policy["restartPolicy"], text)
+                yield api_errors.invalid_value(f"{item_path}.resizePolicy", policy["restartPolicy"], text)
 
 
 _EPHEMERAL_ORDER = (
@@ -121,27 +124,27 @@ _EPHEMERAL_ORDER = (
 )  # fmt: skip
 
 
-def validate_ephemeral_containers(spec: JsonObject, path: str, around: Surroundings) -> Iterator[Cause]:
+def validate_ephemeral_containers(spec: JsonObject, path: str, around: PodContext) -> Iterator[Cause]:
     """Containers that were added for a look: they cannot do much."""
     others = {c.get("name", "") for key in ("containers", "initContainers") for c in spec.get(key) or ()}
-    seen = set(others)
+    names = set(others)
     for index, container in enumerate(spec.get("ephemeralContainers") or ()):
-        at = f"{path}.ephemeralContainers[{index}]"
-        yield from _common(container, at, around)
-        yield from validate_image(container, at)
+        item_path = f"{path}.ephemeralContainers[{index}]"
+        yield from _common(container, item_path, around)
+        yield from validate_image(container, item_path)
         name, target = container.get("name", ""), container.get("targetContainerName", "")
-        if name in seen:
-            yield api_errors.duplicate(f"{at}.name", name)
-        seen.add(name)
+        if name in names:
+            yield api_errors.duplicate(f"{item_path}.name", name)
+        names.add(name)
         if target and target not in others:
-            yield not_found(f"{at}.targetContainerName", target)
+            yield not_found(f"{item_path}.targetContainerName", target)
         for key in _EPHEMERAL_ORDER:
             if container.get(key):
-                yield api_errors.not_allowed(f"{at}.{key}", _NOT_EPHEMERAL)
+                yield api_errors.not_allowed(f"{item_path}.{key}", _NOT_EPHEMERAL)
         for number, mount in enumerate(container.get("volumeMounts") or ()):
             for key in ("subPath", "subPathExpr"):
                 if mount.get(key):
-                    yield api_errors.not_allowed(f"{at}.volumeMounts[{number}].{key}", _NOT_EPHEMERAL)
+                    yield api_errors.not_allowed(f"{item_path}.volumeMounts[{number}].{key}", _NOT_EPHEMERAL)
 
 
 def validate_image(container: JsonObject, path: str) -> Iterator[Cause]:
@@ -158,7 +161,7 @@ def not_found(path: str, name: str, why: str = "") -> Cause:
 
 
 # ------------------------------------------------------------------ one container
-def _common(container: JsonObject, path: str, around: Surroundings) -> Iterator[Cause]:
+def _common(container: JsonObject, path: str, around: PodContext) -> Iterator[Cause]:
     name = container.get("name", "")
     if not name:
         yield api_errors.required(f"{path}.name")
@@ -178,55 +181,55 @@ def _common(container: JsonObject, path: str, around: Surroundings) -> Iterator[
     yield from validation.one_of(container.get("imagePullPolicy"), _PULL, f"{path}.imagePullPolicy")
     yield from validate_resources(container.get("resources") or {}, f"{path}.resources", claims=around.claims)
     yield from _resizing(container.get("resizePolicy") or (), f"{path}.resizePolicy", around)
-    context, at = container.get("securityContext"), f"{path}.securityContext"
-    yield from validate_container_context(context, at, host_users=around.host_users)
+    context, context_path = container.get("securityContext"), f"{path}.securityContext"
+    yield from validate_container_context(context, context_path, host_users=around.host_users)
     yield from validate_restarts(container, path)
 
 
 def _ports(container: JsonObject, path: str) -> Iterator[Cause]:
-    seen: set[str] = set()
+    names: set[str] = set()
     for index, port in enumerate(container.get("ports") or ()):
-        at, name = f"{path}[{index}]", port.get("name", "")
+        item_path, name = f"{path}[{index}]", port.get("name", "")
         if name:
-            found = validation.port_name_problems(name)
-            yield from validation.each(found, name, f"{at}.name")
-            if not found and name in seen:
-                yield api_errors.duplicate(f"{at}.name", name)
-            if not found:
-                seen.add(name)
+            problems = validation.port_name_problems(name)
+            yield from validation.each(problems, name, f"{item_path}.name")
+            if not problems and name in names:
+                yield api_errors.duplicate(f"{item_path}.name", name)
+            if not problems:
+                names.add(name)
         number = port.get("containerPort") or 0
         if number:
-            yield from validation.port_number(number, f"{at}.containerPort")
+            yield from validation.port_number(number, f"{item_path}.containerPort")
         else:
-            yield api_errors.required(f"{at}.containerPort")
+            yield api_errors.required(f"{item_path}.containerPort")
         if port.get("hostPort"):
-            yield from validation.port_number(port["hostPort"], f"{at}.hostPort")
-        yield from validation.one_of(port.get("protocol"), validation.PROTOCOLS, f"{at}.protocol")
+            yield from validation.port_number(port["hostPort"], f"{item_path}.hostPort")
+        yield from validation.one_of(port.get("protocol"), validation.PROTOCOLS, f"{item_path}.protocol")
 
 
 def _host_ports(containers: Sequence[JsonObject], path: str) -> Iterator[Cause]:
-    seen: set[str] = set()
+    host_ports: set[str] = set()
     for index, container in enumerate(containers):
         for number, port in enumerate(container.get("ports") or ()):
             if not port.get("hostPort"):
                 continue
             text = f"{port.get('protocol', '')}/{port.get('hostIP', '')}/{port['hostPort']}"
-            if text in seen:
+            if text in host_ports:
                 yield api_errors.duplicate(f"{path}[{index}].ports[{number}].hostPort", text)
-            seen.add(text)
+            host_ports.add(text)
 
 
 # ------------------------------------------------------------------ environment
 def _environment(container: JsonObject, path: str) -> Iterator[Cause]:
     for index, variable in enumerate(container.get("env") or ()):
-        at, name = f"{path}[{index}]", variable.get("name", "")
+        item_path, name = f"{path}[{index}]", variable.get("name", "")
         if not name:
-            yield api_errors.required(f"{at}.name")
+            yield api_errors.required(f"{item_path}.name")
         elif _odd_name(name):
-            yield api_errors.invalid_value(f"{at}.name", name, _ENV_NAME)
+            yield api_errors.invalid_value(f"{item_path}.name", name, _ENV_NAME)
         source = variable.get("valueFrom")
         if source is not None:
-            yield from _value_from(source, variable.get("value", ""), f"{at}.valueFrom")
+            yield from _value_from(source, variable.get("value", ""), f"{item_path}.valueFrom")
 
 
 def _value_from(source: JsonObject, value: str, path: str) -> Iterator[Cause]:
@@ -237,11 +240,13 @@ def _value_from(source: JsonObject, value: str, path: str) -> Iterator[Cause]:
     for key in ("configMapKeyRef", "secretKeyRef"):
         if source.get(key) is not None:
             yield from validation.needed(source[key].get("name"), f"{path}.{key}.name")
-            wanted = source[key].get("key", "")
-            if not wanted:
+            selected_key = source[key].get("key", "")
+            if not selected_key:
                 yield api_errors.required(f"{path}.{key}.key")
             else:
-                yield from validation.each(validation.config_key_problems(wanted), wanted, f"{path}.{key}.key")
+                yield from validation.each(
+                    validation.config_key_problems(selected_key), selected_key, f"{path}.{key}.key"
+                )
     if source.get("fileKeyRef") is not None:
         yield from _file_key(source["fileKeyRef"], f"{path}.fileKeyRef")
     count = len([key for key, part in source.items() if part is not None])
@@ -283,24 +288,20 @@ def validate_field_ref(ref: JsonObject, path: str, allowed: Sequence[str]) -> It
         text = f"error converting fieldPath: unsupported pod version: {ref['apiVersion']}"
         yield api_errors.invalid_value(f"{path}.fieldPath", target, text)
     else:
-        yield from _field_path(target, path, allowed)
-
-
-def _field_path(target: str, path: str, allowed: Sequence[str]) -> Iterator[Cause]:
-    base, bracket, key = target.partition("['")
-    if bracket and key.endswith("']"):
-        key = key.removesuffix("']")
-        if base not in ("metadata.annotations", "metadata.labels"):
-            text = f"error converting fieldPath: field label does not support subscript: {target}"
+        base, bracket, key = target.partition("['")
+        if bracket and key.endswith("']"):
+            key = key.removesuffix("']")
+            if base not in ("metadata.annotations", "metadata.labels"):
+                text = f"error converting fieldPath: field label does not support subscript: {target}"
+                yield api_errors.invalid_value(f"{path}.fieldPath", target, text)
+                return
+            rendered = key.lower() if base == "metadata.annotations" else key
+            yield from validation.each(names.qualified_name(rendered), key, path)
+        elif target not in _KNOWN_FIELDS:
+            text = f"error converting fieldPath: field label not supported: {target}"
             yield api_errors.invalid_value(f"{path}.fieldPath", target, text)
-            return
-        shown = key.lower() if base == "metadata.annotations" else key
-        yield from validation.each(names.qualified_name(shown), key, path)
-    elif target not in _KNOWN_FIELDS:
-        text = f"error converting fieldPath: field label not supported: {target}"
-        yield api_errors.invalid_value(f"{path}.fieldPath", target, text)
-    elif (shown := "spec.nodeName" if target == "spec.host" else target) not in allowed:
-        yield api_errors.unsupported(f"{path}.fieldPath", shown, allowed)
+        elif (rendered := "spec.nodeName" if target == "spec.host" else target) not in allowed:
+            yield api_errors.unsupported(f"{path}.fieldPath", rendered, allowed)
 
 
 def validate_resource_ref(ref: JsonObject, path: str, *, in_volume: bool) -> Iterator[Cause]:
@@ -318,21 +319,21 @@ def validate_resource_ref(ref: JsonObject, path: str, *, in_volume: bool) -> Ite
 def _divisor(resource: str, divisor: str, path: str) -> Iterator[Cause]:
     """The unit in which an amount is told."""
     kind = resource.partition(".")[2]
-    found = next((rule for start, rule in _DIVISORS.items() if kind.startswith(start)), None)
-    if divisor != "0" and found is not None and divisor not in found[0]:
-        units = (" and " if len(found[0]) == 2 else ", ").join(found[0])
-        text = f"only divisor's values {units} are supported with the {found[1]} resource"
+    divisors = next((rule for start, rule in _DIVISORS.items() if kind.startswith(start)), None)
+    if divisor != "0" and divisors is not None and divisor not in divisors[0]:
+        units = (" and " if len(divisors[0]) == 2 else ", ").join(divisors[0])
+        text = f"only divisor's values {units} are supported with the {divisors[1]} resource"
         yield api_errors.invalid_value(path, resource, text)
 
 
 def _environment_from(container: JsonObject, path: str) -> Iterator[Cause]:
     for index, source in enumerate(container.get("envFrom") or ()):
-        at, prefix = f"{path}[{index}]", source.get("prefix", "")
+        item_path, prefix = f"{path}[{index}]", source.get("prefix", "")
         if _odd_name(prefix):
-            yield api_errors.invalid_value(f"{at}.prefix", prefix, _ENV_NAME)
+            yield api_errors.invalid_value(f"{item_path}.prefix", prefix, _ENV_NAME)
         refs = [key for key in ("configMapRef", "secretRef") if source.get(key) is not None]
         for key in refs:
-            yield from validation.needed(source[key].get("name"), f"{at}.{key}.name")
+            yield from validation.needed(source[key].get("name"), f"{item_path}.{key}.name")
         if not refs:
             yield api_errors.invalid_value(path, "", "must specify one of: `configMapRef` or `secretRef`")
         elif len(refs) > 1:
@@ -341,26 +342,26 @@ def _environment_from(container: JsonObject, path: str) -> Iterator[Cause]:
 
 # ------------------------------------------------------------------ mounts
 def _mounts(container: JsonObject, path: str, volumes: Mapping[str, JsonObject]) -> Iterator[Cause]:
-    seen: set[str] = set()
+    paths: set[str] = set()
     devices = container.get("volumeDevices") or []
     for index, mount in enumerate(container.get("volumeMounts") or ()):
-        at, name, target = f"{path}[{index}]", mount.get("name", ""), mount.get("mountPath", "")
-        yield from validation.needed(name, f"{at}.name")
+        item_path, name, target = f"{path}[{index}]", mount.get("name", ""), mount.get("mountPath", "")
+        yield from validation.needed(name, f"{item_path}.name")
         if name not in volumes:
-            yield not_found(f"{at}.name", name)
-        yield from validation.needed(target, f"{at}.mountPath")
-        if target in seen:
-            yield api_errors.invalid_value(f"{at}.mountPath", target, "must be unique")
-        seen.add(target)
+            yield not_found(f"{item_path}.name", name)
+        yield from validation.needed(target, f"{item_path}.mountPath")
+        if target in paths:
+            yield api_errors.invalid_value(f"{item_path}.mountPath", target, "must be unique")
+        paths.add(target)
         if any(d.get("name") == name for d in devices):
-            yield api_errors.invalid_value(f"{at}.name", name, "must not already exist in volumeDevices")
+            yield api_errors.invalid_value(f"{item_path}.name", name, "must not already exist in volumeDevices")
         if any(d.get("devicePath") == target for d in devices):
             text = "must not already exist as a path in volumeDevices"
-            yield api_errors.invalid_value(f"{at}.mountPath", target, text)
+            yield api_errors.invalid_value(f"{item_path}.mountPath", target, text)
         # Some messages do not say which of the mounts it is.
-        yield from _sub_paths(mount, path, at)
+        yield from _sub_paths(mount, path, item_path)
         yield from _propagation(mount.get("mountPropagation"), container, f"{path}.mountPropagation")
-        yield from _read_only(mount, f"{at}.recursiveReadOnly")
+        yield from _read_only(mount, f"{item_path}.recursiveReadOnly")
 
 
 def _sub_paths(mount: JsonObject, path: str, at: str) -> Iterator[Cause]:
@@ -399,23 +400,23 @@ def _devices(container: JsonObject, path: str, volumes: Mapping[str, JsonObject]
     seen_names: set[str] = set()
     seen_paths: set[str] = set()
     for index, device in enumerate(container.get("volumeDevices") or ()):
-        at, name, target = f"{path}[{index}]", device.get("name", ""), device.get("devicePath", "")
-        yield from validation.needed(name, f"{at}.name")
+        item_path, name, target = f"{path}[{index}]", device.get("name", ""), device.get("devicePath", "")
+        yield from validation.needed(name, f"{item_path}.name")
         if name in seen_names:
-            yield api_errors.invalid_value(f"{at}.name", name, "must be unique")
+            yield api_errors.invalid_value(f"{item_path}.name", name, "must be unique")
         if name not in volumes:
-            yield not_found(f"{at}.name", name)
+            yield not_found(f"{item_path}.name", name)
         elif not {"persistentVolumeClaim", "ephemeral"} & set(volumes[name]):
             text = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"
-            yield api_errors.invalid_value(f"{at}.name", name, text)
-        yield from validation.needed(target, f"{at}.devicePath")
+            yield api_errors.invalid_value(f"{item_path}.name", name, text)
+        yield from validation.needed(target, f"{item_path}.devicePath")
         if target in seen_paths:
-            yield api_errors.invalid_value(f"{at}.devicePath", target, "must be unique")
+            yield api_errors.invalid_value(f"{item_path}.devicePath", target, "must be unique")
         if ".." in target.split("/"):
-            yield api_errors.invalid_value(f"{at}.devicePath", target, "can not contain backsteps ('..')")
+            yield api_errors.invalid_value(f"{item_path}.devicePath", target, "can not contain backsteps ('..')")
         else:
             seen_paths.add(target)
-        yield from _mounted(container, name, target, at)
+        yield from _mounted(container, name, target, item_path)
         seen_names.add(name)
 
 
@@ -430,11 +431,11 @@ def _mounted(container: JsonObject, name: str, target: str, path: str) -> Iterat
 
 
 # ------------------------------------------------------------------ probes and hooks
-def _life(container: JsonObject, path: str, around: Surroundings) -> Iterator[Cause]:
+def _life(container: JsonObject, path: str, around: PodContext) -> Iterator[Cause]:
     for hook in ("postStart", "preStop"):
-        found = (container.get("lifecycle") or {}).get(hook)
-        if found is not None:
-            yield from _handler(found, f"{path}.lifecycle.{hook}", around)
+        handler = (container.get("lifecycle") or {}).get(hook)
+        if handler is not None:
+            yield from _handler(handler, f"{path}.lifecycle.{hook}", around)
     for key in ("livenessProbe", "readinessProbe", "startupProbe"):
         probe = container.get(key)
         if probe is None:
@@ -449,7 +450,7 @@ def _life(container: JsonObject, path: str, around: Surroundings) -> Iterator[Ca
             yield api_errors.invalid_value(f"{path}.{key}.successThreshold", probe["successThreshold"], "must be 1")
 
 
-def _probe(probe: JsonObject, path: str, around: Surroundings) -> Iterator[Cause]:
+def _probe(probe: JsonObject, path: str, around: PodContext) -> Iterator[Cause]:
     yield from _handler(probe, path, around)
     for key in ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"):
         yield from validation.not_negative(probe.get(key), f"{path}.{key}")
@@ -458,17 +459,17 @@ def _probe(probe: JsonObject, path: str, around: Surroundings) -> Iterator[Cause
         yield api_errors.invalid_value(f"{path}.terminationGracePeriodSeconds", grace, "must be greater than 0")
 
 
-def _handler(handler: JsonObject, path: str, around: Surroundings) -> Iterator[Cause]:
-    found = [key for key in _HANDLERS if handler.get(key) is not None]
-    if not found:
+def _handler(handler: JsonObject, path: str, around: PodContext) -> Iterator[Cause]:
+    handlers = [key for key in _HANDLERS if handler.get(key) is not None]
+    if not handlers:
         yield api_errors.required(path, "must specify a handler type")
         return
-    yield from _action(found[0], handler[found[0]], f"{path}.{found[0]}", around)
-    for key in found[1:]:
+    yield from _action(handlers[0], handler[handlers[0]], f"{path}.{handlers[0]}", around)
+    for key in handlers[1:]:
         yield api_errors.not_allowed(f"{path}.{key}", "may not specify more than 1 handler type")
 
 
-def _action(key: str, action: JsonObject, path: str, around: Surroundings) -> Iterator[Cause]:
+def _action(key: str, action: JsonObject, path: str, around: PodContext) -> Iterator[Cause]:
     match key:
         case "exec":
             yield from validation.needed(action.get("command"), f"{path}.command")
@@ -532,28 +533,28 @@ def _within(name: str, amount: str, limit: str, path: str) -> Iterator[Cause]:
 
 def _claimed(found: Sequence[JsonObject], path: str, claims: Sequence[str]) -> Iterator[Cause]:
     """Claims to devices are those of the pod."""
-    seen: set[tuple[str, str]] = set()
+    pairs: set[tuple[str, str]] = set()
     for index, claim in enumerate(found):
-        at, name = f"{path}[{index}]", claim.get("name", "")
+        item_path, name = f"{path}[{index}]", claim.get("name", "")
         if not name:
-            yield api_errors.required(at)
+            yield api_errors.required(item_path)
             continue
-        if (name, claim.get("request", "")) in seen:
-            yield api_errors.duplicate(at, name)
-        seen.add((name, claim.get("request", "")))
+        if (name, claim.get("request", "")) in pairs:
+            yield api_errors.duplicate(item_path, name)
+        pairs.add((name, claim.get("request", "")))
         if name not in claims:
             listed = f": {', '.join(sorted(claims))}" if claims else " which is empty"
-            yield not_found(at, name, f"must be one of the names in pod.spec.resourceClaims{listed}")
+            yield not_found(item_path, name, f"must be one of the names in pod.spec.resourceClaims{listed}")
 
 
-def _resizing(policies: Sequence[JsonObject], path: str, around: Surroundings) -> Iterator[Cause]:
+def _resizing(policies: Sequence[JsonObject], path: str, around: PodContext) -> Iterator[Cause]:
     """What becomes of a container when it gets more, or less."""
-    seen: set[str] = set()
+    names: set[str] = set()
     for index, policy in enumerate(policies):
         name, restart = policy.get("resourceName", ""), policy.get("restartPolicy", "")
-        if name in seen:
+        if name in names:
             yield api_errors.duplicate(f"{path}[{index}]", name)
-        seen.add(name)
+        names.add(name)
         yield from validation.one_of(name, ("cpu", "memory"), path)
         yield from validation.one_of(restart, ("NotRequired", "RestartContainer"), path)
         if around.restart == "Never" and restart != "NotRequired":

@@ -1,4 +1,7 @@
-"""When a container is started again, where it says so itself."""
+"""When a container is started again, where it says so itself.
+
+Upstream: pkg/apis/core/validation/validation.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -18,18 +21,18 @@ _MOST_CODES: Final = 255
 
 def validate_restarts(container: JsonObject, path: str) -> Iterator[Cause]:
     """A container's own policy, and the exit codes that go before it."""
-    policy, found = container.get("restartPolicy"), container.get("restartPolicyRules") or []
+    policy, rules = container.get("restartPolicy"), container.get("restartPolicyRules") or []
     if policy is None:
-        if found:
+        if rules:
             text = "must specify restartPolicy when restart rules are used"
             yield api_errors.required(f"{path}.restartPolicy", text)
     elif policy not in _POLICIES:
         yield api_errors.unsupported(f"{path}.restartPolicy", policy, _POLICIES)
-    at = f"{path}.restartPolicyRules"
-    if len(found) > _MOST_RULES:
-        yield api_errors.too_many(at, len(found), _MOST_RULES)
-    for index, rule in enumerate(found):
-        yield from _rule(rule, f"{at}[{index}]")
+    rules_path = f"{path}.restartPolicyRules"
+    if len(rules) > _MOST_RULES:
+        yield api_errors.too_many(rules_path, len(rules), _MOST_RULES)
+    for index, rule in enumerate(rules):
+        yield from _rule(rule, f"{rules_path}[{index}]")
 
 
 def _rule(rule: JsonObject, path: str) -> Iterator[Cause]:

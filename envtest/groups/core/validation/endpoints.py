@@ -1,4 +1,7 @@
-"""What is wrong with endpoints."""
+"""Validation of endpoints.
+
+Upstream: pkg/apis/core/validation/validation.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -15,30 +18,27 @@ from opsdk.structured_merge.value import JsonObject
 def validate_endpoints(obj: JsonObject) -> Iterator[Cause]:
     """Old-style endpoints."""
     for index, subset in enumerate(obj.get("subsets") or ()):
-        at = f"subsets[{index}]"
+        item_path = f"subsets[{index}]"
         if not subset.get("addresses") and not subset.get("notReadyAddresses"):
-            yield api_errors.required(at, "must specify `addresses` or `notReadyAddresses`")
+            yield api_errors.required(item_path, "must specify `addresses` or `notReadyAddresses`")
         for key in ("addresses", "notReadyAddresses"):
             for number, address in enumerate(subset.get(key) or ()):
-                yield from _endpoint(address, f"{at}.{key}[{number}]")
+                path = f"{item_path}.{key}[{number}]"
+                text = address.get("ip", "")
+                if not text:
+                    yield api_errors.required(f"{path}.ip")
+                else:
+                    causes = list(special_address(text, f"{path}.ip"))
+                    yield from causes
+                    if list(ip_address(text, "")):
+                        yield api_errors.invalid_value(f"{path}.ip", text, "must be a valid IP address")
+                if address.get("hostname"):
+                    yield from validation.label(address["hostname"], f"{path}.hostname")
+                if address.get("nodeName") is not None:
+                    yield from validation.subdomain(address["nodeName"], f"{path}.nodeName")
         ports = subset.get("ports") or ()
         for number, port in enumerate(ports):
-            yield from _endpoint_port(port, f"{at}.ports[{number}]", alone=len(ports) == 1)
-
-
-def _endpoint(address: JsonObject, path: str) -> Iterator[Cause]:
-    text = address.get("ip", "")
-    if not text:
-        yield api_errors.required(f"{path}.ip")
-    else:
-        found = list(special_address(text, f"{path}.ip"))
-        yield from found
-        if list(ip_address(text, "")):
-            yield api_errors.invalid_value(f"{path}.ip", text, "must be a valid IP address")
-    if address.get("hostname"):
-        yield from validation.label(address["hostname"], f"{path}.hostname")
-    if address.get("nodeName") is not None:
-        yield from validation.subdomain(address["nodeName"], f"{path}.nodeName")
+            yield from _endpoint_port(port, f"{item_path}.ports[{number}]", alone=len(ports) == 1)
 
 
 def _endpoint_port(port: JsonObject, path: str, *, alone: bool) -> Iterator[Cause]:

@@ -1,4 +1,4 @@
-"""What is wrong with events, in the core API and in events.k8s.io.
+"""Validation of events, in the core API and in events.k8s.io.
 
 Upstream: pkg/apis/core/validation/events.go (v1.36)
 """
@@ -11,11 +11,6 @@ from opsdk.apimachinery import validation
 from opsdk.apiserver import api_errors
 from opsdk.errors import Cause
 from opsdk.structured_merge.value import JsonObject
-
-
-def _reporting(obj: JsonObject) -> str:
-    return str(obj.get("reportingComponent", ""))
-
 
 _LIMITED = (
     ("reportingInstance", "repotingIntance", 128),
@@ -54,22 +49,20 @@ def validate_event(obj: JsonObject, *, new: bool) -> Iterator[Cause]:
         return
     if not involved and namespace not in ("default", "kube-system"):
         yield mismatch
-    yield from _who(_reporting(obj), "reportingController" if new else "reportingComponent")
-    for key, shown, limit in _LIMITED:
-        value = obj.get(key) or ""
-        if not value:
-            yield api_errors.required(key)
-        if len(value.encode()) > limit:
-            yield api_errors.invalid_value(shown, "", f"can have at most {limit} characters")
-    if len((obj.get("message") or "").encode()) > _NOTE_LIMIT:
-        yield api_errors.invalid_value("message", "", f"can have at most {_NOTE_LIMIT} characters")
-
-
-def _who(component: str, where: str) -> Iterator[Cause]:
+    component = str(obj.get("reportingComponent", ""))
+    where = "reportingController" if new else "reportingComponent"
     if not component:
         yield api_errors.required(where)
     for text in validation.qualified_name(component):
         yield api_errors.invalid_value(where, component, text)
+    for key, label, limit in _LIMITED:
+        value = obj.get(key) or ""
+        if not value:
+            yield api_errors.required(key)
+        if len(value.encode()) > limit:
+            yield api_errors.invalid_value(label, "", f"can have at most {limit} characters")
+    if len((obj.get("message") or "").encode()) > _NOTE_LIMIT:
+        yield api_errors.invalid_value("message", "", f"can have at most {_NOTE_LIMIT} characters")
 
 
 def validate_new_event(obj: JsonObject) -> Iterator[Cause]:

@@ -1,4 +1,7 @@
-"""What is wrong with limit ranges."""
+"""Validation of limit ranges.
+
+Upstream: pkg/apis/core/validation/validation.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -21,23 +24,20 @@ _RATIO: Final = "maxLimitRequestRatio"
 
 def validate_limit_range(obj: JsonObject) -> Iterator[Cause]:
     """Each limit."""
-    seen = set[str]()
+    types = set[str]()
     for index, limit in enumerate((obj.get("spec") or {}).get("limits") or ()):
-        yield from _limit(limit, f"spec.limits[{index}]", seen)
-
-
-def _limit(limit: JsonObject, path: str, seen: set[str]) -> Iterator[Cause]:
-    kind = limit.get("type", "")
-    wrong = names.qualified_name(kind)
-    yield from validation.each(wrong, kind, f"{path}.type")
-    if not wrong and "/" not in kind and kind not in _TYPES:
-        yield api_errors.invalid_value(f"{path}.type", kind, "must be a standard limit type or fully qualified")
-    if kind in seen:
-        yield api_errors.duplicate(f"{path}.type", kind)
-    seen.add(kind)
-    yield from _names(limit, path)
-    for key in sorted({name for part in _parts(kind) for name in limit.get(part) or {}}):
-        yield from _ordered(_Amounts(limit, key, kind), path, key)
+        path = f"spec.limits[{index}]"
+        kind = limit.get("type", "")
+        wrong = names.qualified_name(kind)
+        yield from validation.each(wrong, kind, f"{path}.type")
+        if not wrong and "/" not in kind and kind not in _TYPES:
+            yield api_errors.invalid_value(f"{path}.type", kind, "must be a standard limit type or fully qualified")
+        if kind in types:
+            yield api_errors.duplicate(f"{path}.type", kind)
+        types.add(kind)
+        yield from _names(limit, path)
+        for key in sorted({name for part in _parts(kind) for name in limit.get(part) or {}}):
+            yield from _ordered(_Amounts(limit, key, kind), path, key)
 
 
 def _parts(kind: str) -> Sequence[str]:
@@ -65,8 +65,8 @@ class _Amounts:
     """What a limit says about one resource."""
 
     def __init__(self, limit: JsonObject, name: str, kind: str) -> None:
-        given: Mapping[str, str | None] = {part: (limit.get(part) or {}).get(name) for part in _parts(kind)}
-        self.found = {part: Quantity(text) for part, text in given.items() if text is not None}
+        texts: Mapping[str, str | None] = {part: (limit.get(part) or {}).get(name) for part in _parts(kind)}
+        self.found = {part: Quantity(text) for part, text in texts.items() if text is not None}
 
     def above(self, low: str, high: str) -> tuple[Quantity, Quantity] | None:
         """Both, where what should be lower is higher."""
@@ -87,16 +87,16 @@ _ORDER: Final = (
 
 
 def _ordered(amounts: _Amounts, path: str, name: str) -> Iterator[Cause]:
-    found = amounts.found
-    for low, high, named, shown, low_word, high_word in _ORDER:
+    quantities = amounts.found
+    for low, high, low_name, rendered, low_word, high_word in _ORDER:
         wrong = amounts.above(low, high)
         if wrong is not None:
             text = f"{low_word} value {wrong[0]} is greater than {high_word} value {wrong[1]}"
-            yield api_errors.invalid_value(f"{path}.{named}[{name}]", str(found[shown]), text)
-    if _RATIO in found:
-        yield from _ratio(found, f"{path}.{_RATIO}[{name}]")
-    if not resource_names.overcommitted(name) and set(_DEFAULTS) <= found.keys():
-        default, request = found["default"], found["defaultRequest"]
+            yield api_errors.invalid_value(f"{path}.{low_name}[{name}]", str(quantities[rendered]), text)
+    if _RATIO in quantities:
+        yield from _ratio(quantities, f"{path}.{_RATIO}[{name}]")
+    if not resource_names.overcommitted(name) and set(_DEFAULTS) <= quantities.keys():
+        default, request = quantities["default"], quantities["defaultRequest"]
         if default != request:
             text = f"default value {default} must equal to defaultRequest value {request} in {name}"
             yield api_errors.invalid_value(f"{path}.defaultRequest[{name}]", str(request), text)

@@ -1,4 +1,7 @@
-"""What is wrong with namespaces: finalizers of their spec."""
+"""Validation of namespaces: finalizers of their spec.
+
+Upstream: pkg/apis/core/validation/validation.go (v1.36)
+"""
 
 from __future__ import annotations
 

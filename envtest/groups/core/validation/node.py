@@ -1,4 +1,7 @@
-"""What nodes may be."""
+"""What nodes may be.
+
+Upstream: pkg/apis/core/validation/validation.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -21,11 +24,9 @@ def validate_node(obj: JsonObject) -> Iterator[Cause]:
     spec = obj.get("spec") or {}
     yield from _taints(spec.get("taints") or ())
     yield from _amounts(obj.get("status") or {})
-    yield from _blocks(spec.get("podCIDRs") or [], "spec.podCIDRs")
-
-
-def _blocks(found: Sequence[str], path: str) -> Iterator[Cause]:
-    """Where its pods get their addresses from: one block of each family."""
+    # Where its pods get their addresses from: one block of each family.
+    found = spec.get("podCIDRs") or []
+    path = "spec.podCIDRs"
     wrong = False
     for index, text in enumerate(found):
         for cause in block(text, f"{path}[{index}]"):
@@ -42,19 +43,24 @@ def _blocks(found: Sequence[str], path: str) -> Iterator[Cause]:
 
 
 def _taints(taints: Sequence[JsonObject]) -> Iterator[Cause]:
-    seen: set[tuple[str, str]] = set()
+    keys: set[tuple[str, str]] = set()
     for index, taint in enumerate(taints):
-        at, key, effect = f"metadata.taints[{index}]", taint.get("key", ""), taint.get("effect", "")
-        yield from validation.each(names.qualified_name(key), key, f"{at}.key")
-        found = names.label_value(taint.get("value", ""))
-        if found:
-            yield api_errors.invalid_value(f"{at}.value", taint["value"], ";".join(found))
-        yield from validation.one_of(effect, _EFFECTS, f"{at}.effect")
-        if (key, effect) in seen:
-            shown = {"Key": key, "Value": taint.get("value", ""), "Effect": effect, "TimeAdded": taint.get("timeAdded")}
-            text = f"Duplicate value: {api_errors.quoted(shown)}: taints must be unique by key and effect pair"
-            yield Cause(reason="FieldValueDuplicate", message=text, field=at)
-        seen.add((key, effect))
+        item_path, key, effect = f"metadata.taints[{index}]", taint.get("key", ""), taint.get("effect", "")
+        yield from validation.each(names.qualified_name(key), key, f"{item_path}.key")
+        problems = names.label_value(taint.get("value", ""))
+        if problems:
+            yield api_errors.invalid_value(f"{item_path}.value", taint["value"], ";".join(problems))
+        yield from validation.one_of(effect, _EFFECTS, f"{item_path}.effect")
+        if (key, effect) in keys:
+            rendered = {
+                "Key": key,
+                "Value": taint.get("value", ""),
+                "Effect": effect,
+                "TimeAdded": taint.get("timeAdded"),
+            }
+            text = f"Duplicate value: {api_errors.quoted(rendered)}: taints must be unique by key and effect pair"
+            yield Cause(reason="FieldValueDuplicate", message=text, field=item_path)
+        keys.add((key, effect))
 
 
 def _amounts(status: JsonObject) -> Iterator[Cause]:
@@ -73,12 +79,12 @@ def validate_node_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
     """Amounts and addresses, and everything else that is looked at whenever a node changes."""
     status, spec, before = obj.get("status") or {}, obj.get("spec") or {}, old.get("spec") or {}
     yield from _amounts(status)
-    seen: list[JsonObject] = []
+    addresses_before: list[JsonObject] = []
     for index, address in enumerate(status.get("addresses") or ()):
-        if address in seen:
-            shown = {"Type": address.get("type", ""), "Address": address.get("address", "")}
-            yield api_errors.duplicate(f"status.addresses[{index}]", shown)
-        seen.append(address)
+        if address in addresses_before:
+            rendered = {"Type": address.get("type", ""), "Address": address.get("address", "")}
+            yield api_errors.duplicate(f"status.addresses[{index}]", rendered)
+        addresses_before.append(address)
     if before.get("podCIDRs") and spec.get("podCIDRs") != before["podCIDRs"]:
         text = 'node updates may not change podCIDR except from "" to valid'
         yield api_errors.not_allowed("spec.podCIDRs", text)

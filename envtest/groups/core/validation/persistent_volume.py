@@ -1,4 +1,7 @@
-"""Persistent volumes: what is wrong with them."""
+"""Persistent volumes: what is wrong with them.
+
+Upstream: pkg/apis/core/validation/validation.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -43,22 +46,7 @@ def validate_persistent_volume(obj: JsonObject) -> Iterator[Cause]:
     if not spec.get("accessModes"):
         yield api_errors.required("spec.accessModes")
     yield from validate_access(spec.get("accessModes") or (), "spec.accessModes")
-    yield from _capacity(spec.get("capacity") or {})
-    if spec.get("persistentVolumeReclaimPolicy"):
-        policy = spec["persistentVolumeReclaimPolicy"]
-        yield from validation.one_of(policy, _RECLAIM, "spec.persistentVolumeReclaimPolicy")
-    yield from _affinity(spec.get("nodeAffinity"))
-    yield from volume_sources.each_of(spec, _ORDER, _CHECKS, "spec")
-    if spec.get("local") is not None and spec.get("nodeAffinity") is None:
-        yield api_errors.required("metadata.annotations", "Local volume requires node affinity")
-    yield from _recycled(spec)
-    if spec.get("storageClassName"):
-        yield from validation.subdomain(spec["storageClassName"], "spec.storageClassName")
-    yield from validate_mode(spec, "spec")
-    yield from _attributes(spec)
-
-
-def _capacity(capacity: JsonObject) -> Iterator[Cause]:
+    capacity = spec.get("capacity") or {}
     if not capacity:
         yield api_errors.required("spec.capacity")
     if capacity.keys() != {"storage"}:
@@ -66,6 +54,21 @@ def _capacity(capacity: JsonObject) -> Iterator[Cause]:
     for name, amount in sorted(capacity.items()):
         yield from validation.basic_amount(amount, f"spec.capacity[{name}]")
         yield from validation.positive_amount(amount, f"spec.capacity[{name}]")
+    if spec.get("persistentVolumeReclaimPolicy"):
+        policy = spec["persistentVolumeReclaimPolicy"]
+        yield from validation.one_of(policy, _RECLAIM, "spec.persistentVolumeReclaimPolicy")
+    yield from _affinity(spec.get("nodeAffinity"))
+    yield from volume_sources.each_of(spec, _ORDER, _CHECKS, "spec")
+    if spec.get("local") is not None and spec.get("nodeAffinity") is None:
+        yield api_errors.required("metadata.annotations", "Local volume requires node affinity")
+    recycled = spec.get("persistentVolumeReclaimPolicy") == "Recycle"
+    if recycled and posixpath.normpath((spec.get("hostPath") or {}).get("path") or ".") == "/":
+        text = "may not be 'recycle' for a hostPath mount of '/'"
+        yield api_errors.not_allowed("spec.persistentVolumeReclaimPolicy", text)
+    if spec.get("storageClassName"):
+        yield from validation.subdomain(spec["storageClassName"], "spec.storageClassName")
+    yield from validate_mode(spec, "spec")
+    yield from _attributes(spec)
 
 
 def _affinity(affinity: JsonObject | None) -> Iterator[Cause]:
@@ -75,13 +78,6 @@ def _affinity(affinity: JsonObject | None) -> Iterator[Cause]:
         yield api_errors.required("spec.nodeAffinity.required", "must specify required node constraints")
     else:
         yield from validate_node_selector(affinity["required"], "spec.nodeAffinity.required")
-
-
-def _recycled(spec: JsonObject) -> Iterator[Cause]:
-    recycled = spec.get("persistentVolumeReclaimPolicy") == "Recycle"
-    if recycled and posixpath.normpath((spec.get("hostPath") or {}).get("path") or ".") == "/":
-        text = "may not be 'recycle' for a hostPath mount of '/'"
-        yield api_errors.not_allowed("spec.persistentVolumeReclaimPolicy", text)
 
 
 def _attributes(spec: JsonObject) -> Iterator[Cause]:

@@ -1,4 +1,7 @@
-"""What is wrong with persistent volume claims."""
+"""Validation of persistent volume claims.
+
+Upstream: pkg/apis/core/validation/validation.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -67,22 +70,20 @@ def validate_claim_spec(spec: JsonObject, path: str) -> Iterator[Cause]:
     for key in ("dataSource", "dataSourceRef"):
         if spec.get(key) is not None:
             yield from _source(spec[key], f"{path}.{key}")
-    yield from _same_source(spec, path)
+    old, new = spec.get("dataSource"), spec.get("dataSourceRef")
+    if old is not None and new is not None:
+        references = (
+            {key: reference.get(key) or "" for key in ("apiGroup", "kind", "name")} for reference in (old, new)
+        )
+        if next(references) != next(references):
+            yield api_errors.invalid_value(path, {}, "must match dataSourceRef")
     if spec.get("volumeAttributesClassName"):
         yield from validation.subdomain(spec["volumeAttributesClassName"], f"{path}.volumeAttributesClassName")
 
 
-def _same_source(spec: JsonObject, path: str) -> Iterator[Cause]:
-    old, new = spec.get("dataSource"), spec.get("dataSourceRef")
-    if old is not None and new is not None:
-        shown = ({key: found.get(key) or "" for key in ("apiGroup", "kind", "name")} for found in (old, new))
-        if next(shown) != next(shown):
-            yield api_errors.invalid_value(path, {}, "must match dataSourceRef")
-
-
 def _requested(spec: JsonObject) -> str | None:
-    found: str | None = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
-    return found
+    storage: str | None = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
+    return storage
 
 
 def _source(source: JsonObject, path: str) -> Iterator[Cause]:
@@ -108,8 +109,8 @@ def validate_claim_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
         yield api_errors.not_allowed("spec", f"{_IMMUTABLE}\n{difference(CLAIM_SPEC, was, now)}")
     new_size, old_size = _requested(spec), _requested(before)
     if new_size is not None and old_size is not None and Quantity(new_size) < Quantity(old_size):
-        given = ((old.get("status") or {}).get("capacity") or {}).get("storage", "0")
-        if Quantity(new_size) <= Quantity(given):
+        capacity = ((old.get("status") or {}).get("capacity") or {}).get("storage", "0")
+        if Quantity(new_size) <= Quantity(capacity):
             text = "field can not be less than status.capacity"
             yield api_errors.not_allowed("spec.resources.requests.storage", text)
     yield from validation.unchanged(spec, before, "volumeMode", "volumeMode")
@@ -157,7 +158,13 @@ def _munged(obj: JsonObject, old: JsonObject) -> tuple[JsonObject, JsonObject]:
     if _upgraded(obj, old) or (before.get("storageClassName") is None and not noted):
         spec.pop("storageClassName", None)
     if (old.get("status") or {}).get("phase") == "Bound":
-        _take_over(spec, before)
+        # What may change of bound claims.
+        size = _requested(before)
+        requests = (spec.get("resources") or {}).get("requests")
+        if requests and size is not None:
+            requests["storage"] = size
+        if spec.get("volumeAttributesClassName") is not None:
+            spec["volumeAttributesClassName"] = before.get("volumeAttributesClassName")
     return _there(spec), _there(before)
 
 
@@ -166,16 +173,6 @@ def _upgraded(obj: JsonObject, old: JsonObject) -> bool:
     notes, noted = (o["metadata"].get("annotations") or {} for o in (obj, old))
     now, before = ((o.get("spec") or {}).get("storageClassName") for o in (obj, old))
     return _ANNOTATION in noted and _ANNOTATION not in notes and before is None and now == noted[_ANNOTATION]
-
-
-def _take_over(spec: JsonObject, before: JsonObject) -> None:
-    """What may change of bound claims."""
-    size = _requested(before)
-    requests = (spec.get("resources") or {}).get("requests")
-    if requests and size is not None:
-        requests["storage"] = size
-    if spec.get("volumeAttributesClassName") is not None:
-        spec["volumeAttributesClassName"] = before.get("volumeAttributesClassName")
 
 
 def _there(spec: JsonObject) -> JsonObject:

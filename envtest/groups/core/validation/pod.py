@@ -1,4 +1,7 @@
-"""What pod specs may be, in pods and in templates; what their makers should know."""
+"""What pod specs may be, in pods and in templates; what their makers should know.
+
+Upstream: pkg/apis/core/validation/validation.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from envtest.groups.common import validation
 from envtest.groups.common.ip_addresses import ip_address
 from envtest.groups.core.validation.affinity import validate_affinity, validate_spread
 from envtest.groups.core.validation.container import (
-    Surroundings,
+    PodContext,
     validate_containers,
     validate_ephemeral_containers,
     validate_image,
@@ -63,9 +66,9 @@ def validate_pod_spec(spec: JsonObject, path: str, name: str = "") -> Iterator[C
     yield from validate_system(spec, path)
 
 
-def _surroundings(spec: JsonObject, volumes: Mapping[str, JsonObject]) -> Surroundings:
+def _surroundings(spec: JsonObject, volumes: Mapping[str, JsonObject]) -> PodContext:
     grace: int | None = spec.get("terminationGracePeriodSeconds")
-    return Surroundings(
+    return PodContext(
         volumes=volumes,
         claims=[claim.get("name", "") for claim in spec.get("resourceClaims") or ()],
         grace=30 if grace is None else grace,
@@ -88,8 +91,10 @@ def validate_own_pod(spec: JsonObject) -> Iterator[Cause]:
         for index, volume in enumerate(spec.get("volumes") or ()):
             for number, source in enumerate((volume.get("projected") or {}).get("sources") or ()):
                 if source.get("serviceAccountToken") is not None:
-                    at = f"spec.volumes[{index}].projected.sources[{number}].serviceAccountToken"
-                    yield api_errors.not_allowed(at, "must not be specified when serviceAccountName is not set")
+                    source_path = f"spec.volumes[{index}].projected.sources[{number}].serviceAccountToken"
+                    yield api_errors.not_allowed(
+                        source_path, "must not be specified when serviceAccountName is not set"
+                    )
     for key in ("containers", "initContainers"):
         for index, container in enumerate(spec.get(key) or ()):
             yield from validate_image(container, f"spec.{key}[{index}]")
@@ -138,9 +143,9 @@ def _host_network(spec: JsonObject, path: str, *, pod: bool) -> Iterator[Cause]:
             for number, port in enumerate(container.get("ports") or ()):
                 theirs = port.get("hostPort") or 0
                 if (pod or theirs) and theirs != port.get("containerPort", 0):
-                    at = f"{path}.{key}[{index}].ports[{number}].hostPort"
+                    port_path = f"{path}.{key}[{index}].ports[{number}].hostPort"
                     text = "must match `containerPort` when `hostNetwork` is true"
-                    yield api_errors.invalid_value(at, theirs, text)
+                    yield api_errors.invalid_value(port_path, theirs, text)
 
 
 def _dns_config(spec: JsonObject, path: str) -> Iterator[Cause]:
@@ -179,37 +184,37 @@ def _gates(spec: JsonObject, path: str) -> Iterator[Cause]:
     for index, gate in enumerate(spec.get("readinessGates") or ()):
         kind = gate.get("conditionType", "")
         yield from validation.each(names.qualified_name(kind), kind, f"{path}.readinessGates[{index}].conditionType")
-    seen: set[str] = set()
+    unique: set[str] = set()
     for index, gate in enumerate(spec.get("schedulingGates") or ()):
         name = gate.get("name", "")
         yield from validation.each(names.qualified_name(name), name, f"{path}.schedulingGates[{index}]")
-        if name in seen:
+        if name in unique:
             yield api_errors.duplicate(f"{path}.schedulingGates[{index}]", name)
-        seen.add(name)
+        unique.add(name)
 
 
 def validate_tolerations(tolerations: Sequence[JsonObject], path: str) -> Iterator[Cause]:
     """What is wrong with tolerations."""
     for index, toleration in enumerate(tolerations):
-        at, key, value = f"{path}[{index}]", toleration.get("key", ""), toleration.get("value", "")
+        item_path, key, value = f"{path}[{index}]", toleration.get("key", ""), toleration.get("value", "")
         operator, effect = toleration.get("operator", ""), toleration.get("effect", "")
         if key:
-            yield from validation.each(names.qualified_name(key), key, f"{at}.key")
+            yield from validation.each(names.qualified_name(key), key, f"{item_path}.key")
         elif operator != "Exists":
             text = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
-            yield api_errors.invalid_value(f"{at}.operator", operator, text)
+            yield api_errors.invalid_value(f"{item_path}.operator", operator, text)
         if toleration.get("tolerationSeconds") is not None and effect != "NoExecute":
             text = "effect must be 'NoExecute' when `tolerationSeconds` is set"
-            yield api_errors.invalid_value(f"{at}.effect", effect, text)
+            yield api_errors.invalid_value(f"{item_path}.effect", effect, text)
         if operator in ("", "Equal"):
-            found = names.label_value(value)
-            if found:
-                yield api_errors.invalid_value(f"{at}.operator", value, ";".join(found))
+            problems = names.label_value(value)
+            if problems:
+                yield api_errors.invalid_value(f"{item_path}.operator", value, ";".join(problems))
         elif operator == "Exists":
             if value:
                 text = "value must be empty when `operator` is 'Exists'"
-                yield api_errors.invalid_value(f"{at}.operator", value, text)
+                yield api_errors.invalid_value(f"{item_path}.operator", value, text)
         else:
-            yield api_errors.unsupported(f"{at}.operator", operator, ("Equal", "Exists"))
+            yield api_errors.unsupported(f"{item_path}.operator", operator, ("Equal", "Exists"))
         if effect and effect not in _EFFECTS:
-            yield api_errors.unsupported(f"{at}.effect", effect, _EFFECTS)
+            yield api_errors.unsupported(f"{item_path}.effect", effect, _EFFECTS)

@@ -1,4 +1,7 @@
-"""Annotations that mean something to pods: mirrors, costs of deletion, profiles of the kernel's two guards."""
+"""Annotations that mean something to pods: mirrors, costs of deletion, profiles of the kernel's two guards.
+
+Upstream: pkg/apis/core/validation/validation.go (v1.36)
+"""
 
 from __future__ import annotations
 

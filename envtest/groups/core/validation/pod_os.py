@@ -1,4 +1,7 @@
-"""What a pod's operating system forbids, and what being apart from the node's users does."""
+"""What a pod's operating system forbids, and what being apart from the node's users does.
+
+Upstream: pkg/apis/core/validation/validation.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -44,9 +47,9 @@ def validate_system(spec: JsonObject, path: str) -> Iterator[Cause]:
 def _linux(spec: JsonObject, path: str) -> Iterator[Cause]:
     if (spec.get("securityContext") or {}).get("windowsOptions") is not None:
         yield api_errors.not_allowed(f"{path}.securityContext.windowsOptions", _NOT_LINUX)
-    for container, at in containers_at(spec, path):
+    for container, container_path in containers_at(spec, path):
         if (container.get("securityContext") or {}).get("windowsOptions") is not None:
-            yield api_errors.not_allowed(f"{at}.securityContext.windowsOptions", _NOT_LINUX)
+            yield api_errors.not_allowed(f"{container_path}.securityContext.windowsOptions", _NOT_LINUX)
 
 
 def _windows(spec: JsonObject, path: str) -> Iterator[Cause]:
@@ -58,36 +61,36 @@ def _windows(spec: JsonObject, path: str) -> Iterator[Cause]:
                 yield api_errors.not_allowed(f"{path}.{key}", _NOT_WINDOWS)
         elif context.get(key) not in (None, [], {}):
             yield api_errors.not_allowed(f"{path}.securityContext.{key}", _NOT_WINDOWS)
-    for container, at in containers_at(spec, path):
+    for container, container_path in containers_at(spec, path):
         own = container.get("securityContext") or {}
         for key in _CONTEXT:
             if own.get(key) is not None:
-                yield api_errors.not_allowed(f"{at}.securityContext.{key}", _NOT_WINDOWS)
+                yield api_errors.not_allowed(f"{container_path}.securityContext.{key}", _NOT_WINDOWS)
 
 
 def validate_host_users(spec: JsonObject, path: str) -> Iterator[Cause]:
     """Who has users of its own shares nothing else with the node."""
     if spec.get("hostUsers") is not False:
         return
-    for key, shown in (("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")):
+    for key, label in (("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")):
         if spec.get(key):
-            yield api_errors.not_allowed(f"{path}.{shown}", _USERS)
-    for container, at in containers_at(spec, path):
+            yield api_errors.not_allowed(f"{path}.{label}", _USERS)
+    for container, container_path in containers_at(spec, path):
         if container.get("volumeDevices"):
-            yield api_errors.not_allowed(f"{at}.volumeDevices", _USERS)
+            yield api_errors.not_allowed(f"{container_path}.volumeDevices", _USERS)
 
 
 def validate_host_process(spec: JsonObject, path: str) -> Iterator[Cause]:
     """Either all containers are processes of a Windows node or none is."""
     whole = _host_process(spec)
-    found = list(containers_at(spec, path))
-    given = [(_host_process(container), at) for container, at in found]
-    for own, at in given:
+    containers = list(containers_at(spec, path))
+    flags = [(_host_process(container), container_path) for container, container_path in containers]
+    for own, container_path in flags:
         if whole is not None and own is not None and own != whole:
             text = f"pod hostProcess value must be identical if both are specified, was {str(whole).lower()}"
-            yield api_errors.invalid_value(f"{at}.securityContext.windowsOptions.hostProcess", own, text)
-    count = sum(bool(whole if own is None else own) for own, _ in given)
-    if count and count != len(given):
+            yield api_errors.invalid_value(f"{container_path}.securityContext.windowsOptions.hostProcess", own, text)
+    count = sum(bool(whole if own is None else own) for own, _ in flags)
+    if count and count != len(flags):
         text = "If pod contains any hostProcess containers then all containers must be HostProcess containers"
         yield api_errors.invalid_value(path, "", text)
     if count and not spec.get("hostNetwork"):
@@ -97,5 +100,5 @@ def validate_host_process(spec: JsonObject, path: str) -> Iterator[Cause]:
 
 def _host_process(part: JsonObject) -> bool | None:
     options = (part.get("securityContext") or {}).get("windowsOptions") or {}
-    found: bool | None = options.get("hostProcess")
-    return found
+    host_process: bool | None = options.get("hostProcess")
+    return host_process

@@ -1,15 +1,18 @@
-"""Pods that get more, or less, while they run."""
+"""Pods that get more, or less, while they run.
+
+Upstream: pkg/apis/core/validation/validation.go (v1.36)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from envtest.groups.core.qos import qos_class
 from envtest.groups.core.validation.pod_annotations import MIRROR
 from opsdk.apiserver import api_errors
 from opsdk.errors import Cause
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _LISTS: Final = ("containers", "initContainers")
 _ORDER: Final = "may not be renamed or reordered on resize"
@@ -18,14 +21,14 @@ _CHANGEABLE: Final = ("cpu", "memory")
 
 def resized(spec: JsonObject, old: JsonObject) -> JsonObject:
     """The containers of the new spec, which are those of the old one but for their amounts."""
-    made: JsonObject = {}
+    result: JsonObject = {}
     for key in _LISTS:
         before = {c.get("name"): c for c in old.get(key) or ()}
         if spec.get(key):
-            made[key] = [_merged(container, before.get(container.get("name"))) for container in spec[key]]
+            result[key] = [_merged(container, before.get(container.get("name"))) for container in spec[key]]
     if old.get("resources") is not None or spec.get("resources") is not None:
-        made["resources"] = spec.get("resources")
-    return made
+        result["resources"] = spec.get("resources")
+    return result
 
 
 def _merged(container: JsonObject, old: JsonObject | None) -> JsonObject:
@@ -52,7 +55,18 @@ def validate_resize(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
     wrong = list(_ordered(spec, before))
     yield from wrong
     if not wrong:
-        yield from _kept(spec, before)
+        # What was asked for may be less, and not nothing.
+        for kind in ("requests", "limits"):
+            if any(name not in _amounts(spec, kind) for name in _amounts(before, kind)):
+                where = f"spec.resources.{kind}"
+                yield api_errors.not_allowed(where, f"pod-level resource {kind} cannot be removed")
+        for key in _LISTS:
+            for index, was in enumerate(before.get(key) or ()):
+                for kind in ("requests", "limits"):
+                    now = _amounts(spec[key][index], kind)
+                    if any(name not in now for name in _amounts(was, kind)):
+                        where = f"spec.{key}[{index}].resources.{kind}"
+                        yield api_errors.not_allowed(where, f"resource {kind} cannot be removed")
         yield from _others(spec, before)
 
 
@@ -74,24 +88,9 @@ def _ordered(spec: JsonObject, old: JsonObject) -> Iterator[Cause]:
                 yield api_errors.not_allowed(f"spec.{key}[{index}].name", f"{key} {_ORDER}")
 
 
-def _amounts(container: JsonObject, kind: str) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = (container.get("resources") or {}).get(kind) or {}
-    return found
-
-
-def _kept(spec: JsonObject, old: JsonObject) -> Iterator[Cause]:
-    """What was asked for may be less, and not nothing."""
-    for kind in ("requests", "limits"):
-        if any(name not in _amounts(spec, kind) for name in _amounts(old, kind)):
-            where = f"spec.resources.{kind}"
-            yield api_errors.not_allowed(where, f"pod-level resource {kind} cannot be removed")
-    for key in _LISTS:
-        for index, was in enumerate(old.get(key) or ()):
-            for kind in ("requests", "limits"):
-                now = _amounts(spec[key][index], kind)
-                if any(name not in now for name in _amounts(was, kind)):
-                    where = f"spec.{key}[{index}].resources.{kind}"
-                    yield api_errors.not_allowed(where, f"resource {kind} cannot be removed")
+def _amounts(container: JsonObject, kind: str) -> Mapping[str, JsonValue]:
+    quantities: Mapping[str, JsonValue] = (container.get("resources") or {}).get(kind) or {}
+    return quantities
 
 
 def _others(spec: JsonObject, old: JsonObject) -> Iterator[Cause]:
@@ -105,7 +104,7 @@ def _others(spec: JsonObject, old: JsonObject) -> Iterator[Cause]:
 def _fixed(container: JsonObject) -> JsonObject:
     """The resources that stay."""
     resources = container.get("resources") or {}
-    made: JsonObject = {k: v for k, v in resources.items() if k not in ("requests", "limits")}
+    resources_rest: JsonObject = {k: v for k, v in resources.items() if k not in ("requests", "limits")}
     for kind in ("requests", "limits"):
-        made[kind] = {n: a for n, a in _amounts(container, kind).items() if n not in _CHANGEABLE}
-    return made
+        resources_rest[kind] = {n: a for n, a in _amounts(container, kind).items() if n not in _CHANGEABLE}
+    return resources_rest

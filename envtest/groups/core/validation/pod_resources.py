@@ -1,4 +1,7 @@
-"""What a pod asks for as a whole, and its claims to devices."""
+"""What a pod asks for as a whole, and its claims to devices.
+
+Upstream: pkg/apis/core/validation/validation.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -20,11 +23,11 @@ _WHOLE: Final = ("cpu", "memory")
 # ------------------------------------------------------------------ claims
 def validate_claims(claims: Sequence[JsonObject], path: str, pod: str) -> Iterator[Cause]:
     """Claims to devices; `pod` is the name of the pod, if it has one already."""
-    seen: set[str] = set()
+    names: set[str] = set()
     for index, claim in enumerate(claims):
-        at = f"{path}[{index}]"
-        yield from _claim_name(claim, f"{at}.name", pod, seen)
-        yield from _claim_source(claim, at)
+        item_path = f"{path}[{index}]"
+        yield from _claim_name(claim, f"{item_path}.name", pod, names)
+        yield from _claim_source(claim, item_path)
 
 
 def _claim_name(claim: JsonObject, path: str, pod: str, seen: set[str]) -> Iterator[Cause]:
@@ -43,14 +46,14 @@ def _claim_name(claim: JsonObject, path: str, pod: str, seen: set[str]) -> Itera
 
 
 def _claim_source(claim: JsonObject, path: str) -> Iterator[Cause]:
-    given, template = claim.get("resourceClaimName"), claim.get("resourceClaimTemplateName")
-    shown = {"Name": claim.get("name", ""), "ResourceClaimName": given, "ResourceClaimTemplateName": template}
-    if given is not None and template is not None:
+    claim_name, template = claim.get("resourceClaimName"), claim.get("resourceClaimTemplateName")
+    rendered = {"Name": claim.get("name", ""), "ResourceClaimName": claim_name, "ResourceClaimTemplateName": template}
+    if claim_name is not None and template is not None:
         text = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
-        yield api_errors.invalid_value(path, shown, text)
-    if given is None and template is None:
+        yield api_errors.invalid_value(path, rendered, text)
+    if claim_name is None and template is None:
         text = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
-        yield api_errors.invalid_value(path, shown, text)
+        yield api_errors.invalid_value(path, rendered, text)
     for key in ("resourceClaimName", "resourceClaimTemplateName"):
         if claim.get(key) is not None:
             yield from validation.subdomain(claim[key], f"{path}.{key}")
@@ -59,20 +62,20 @@ def _claim_source(claim: JsonObject, path: str) -> Iterator[Cause]:
 # ------------------------------------------------------------------ the pod as a whole
 def validate_pod_resources(spec: JsonObject, path: str) -> Iterator[Cause]:
     """Requests and limits of a pod: no less than what its containers ask for together."""
-    resources, at = spec.get("resources"), f"{path}.resources"
+    resources, resources_path = spec.get("resources"), f"{path}.resources"
     if resources is None:
         return
     for index, _ in enumerate(resources.get("claims") or ()):
-        yield api_errors.not_allowed(f"{at}.claims[{index}]", "may not be set for Resources at pod-level")
+        yield api_errors.not_allowed(f"{resources_path}.claims[{index}]", "may not be set for Resources at pod-level")
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     for kind, amounts in (("limits", limits), ("requests", requests)):
         for name, amount in sorted(amounts.items()):
-            yield from _amount(name, amount, f"{at}.{kind}[{name}]")
+            yield from _amount(name, amount, f"{resources_path}.{kind}[{name}]")
     for name, amount in sorted(requests.items()):
         limit = limits.get(name)
         if limit is not None and Quantity(amount) > Quantity(limit):
             text = f"must be less than or equal to {name} limit of {limit}"
-            yield api_errors.invalid_value(f"{at}.requests", amount, text)
+            yield api_errors.invalid_value(f"{resources_path}.requests", amount, text)
     yield from _consistent(spec, path)
 
 

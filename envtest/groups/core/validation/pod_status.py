@@ -1,17 +1,20 @@
-"""What the status of a pod may say."""
+"""What the status of a pod may say.
+
+Upstream: pkg/apis/core/validation/validation.go (v1.36)
+"""
 
 from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 from envtest.groups.common import validation
 from envtest.groups.common.ip_addresses import ip_address, read_address
 from opsdk.apimachinery import validation as names
 from opsdk.apiserver import api_errors
 from opsdk.errors import Cause
-from opsdk.structured_merge.value import JsonObject
+from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _OWN_CONDITIONS: Final = frozenset({"PodScheduled", "Ready", "Initialized"})
 
@@ -29,15 +32,7 @@ def validate_pod_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
         yield from validation.subdomain(node, "status.nominatedNodeName")
     if before.get("qosClass", "") != status.get("qosClass", ""):
         yield api_errors.invalid_value("status.qosClass", status.get("qosClass", ""), "field is immutable")
-    yield from _ended(status, before, spec)
-    yield from _claims(status.get("resourceClaimStatuses") or (), spec, "status.resourceClaimStatuses")
-    yield from _addresses([part.get("ip", "") for part in status.get("podIPs") or ()], "status.podIPs")
-    yield from _host(status)
-
-
-# ------------------------------------------------------------------ containers
-def _ended(status: JsonObject, before: JsonObject, spec: JsonObject) -> Iterator[Cause]:
-    """What has ended for good does not run again."""
+    # What has ended for good does not run again.
     policy = spec.get("restartPolicy", "")
     sidecars = {c["name"] for c in spec.get("initContainers") or () if c.get("restartPolicy") == "Always"}
     for key, always, stays in (
@@ -47,13 +42,22 @@ def _ended(status: JsonObject, before: JsonObject, spec: JsonObject) -> Iterator
     ):
         if always != "Always":
             yield from _transitions(status.get(key), before.get(key), f"status.{key}", always, stays)
+    yield from _claims(status.get("resourceClaimStatuses") or (), spec, "status.resourceClaimStatuses")
+    yield from _addresses([part.get("ip", "") for part in status.get("podIPs") or ()], "status.podIPs")
+    addresses = [part.get("ip", "") for part in status.get("hostIPs") or ()]
+    if addresses and addresses[0] != status.get("hostIP", ""):
+        yield api_errors.invalid_value("status.hostIPs[0].ip", addresses[0], "must be equal to `hostIP`")
+    yield from _addresses(addresses, "status.hostIPs")
 
 
-def _transitions(now: Any, before: Any, path: str, policy: str, stays: set[str]) -> Iterator[Cause]:
-    found = {s.get("name"): s for s in now or ()}
+# ------------------------------------------------------------------ containers
+
+
+def _transitions(now: JsonValue, before: JsonValue, path: str, policy: str, stays: set[str]) -> Iterator[Cause]:
+    statuses = {s.get("name"): s for s in now or ()}
     for index, status in enumerate(before or ()):
         ended = (status.get("state") or {}).get("terminated")
-        new = found.get(status.get("name"))
+        new = statuses.get(status.get("name"))
         if ended is None or new is None or status.get("name") in stays:
             continue
         if ended.get("exitCode", 0) != 0 and policy == "OnFailure":
@@ -64,26 +68,21 @@ def _transitions(now: Any, before: Any, path: str, policy: str, stays: set[str])
 
 
 def _claims(statuses: Sequence[JsonObject], spec: JsonObject, path: str) -> Iterator[Cause]:
-    known = {claim.get("name") for claim in spec.get("resourceClaims") or ()}
-    seen: set[str] = set()
+    names = {claim.get("name") for claim in spec.get("resourceClaims") or ()}
+    unique: set[str] = set()
     for index, status in enumerate(statuses):
-        at, name = f"{path}[{index}]", status.get("name", "")
-        if name not in known:
+        item_path, name = f"{path}[{index}]", status.get("name", "")
+        if name not in names:
             text = "must match the name of an entry in `spec.resourceClaims`"
-            yield api_errors.invalid_value(f"{at}.name", name, text)
-        if name in seen:
-            yield api_errors.duplicate(f"{at}.name", name)
-        seen.add(name)
+            yield api_errors.invalid_value(f"{item_path}.name", name, text)
+        if name in unique:
+            yield api_errors.duplicate(f"{item_path}.name", name)
+        unique.add(name)
         if status.get("resourceClaimName") is not None:
-            yield from validation.subdomain(status["resourceClaimName"], f"{at}.resourceClaimName")
+            yield from validation.subdomain(status["resourceClaimName"], f"{item_path}.resourceClaimName")
 
 
 # ------------------------------------------------------------------ addresses
-def _host(status: JsonObject) -> Iterator[Cause]:
-    found = [part.get("ip", "") for part in status.get("hostIPs") or ()]
-    if found and found[0] != status.get("hostIP", ""):
-        yield api_errors.invalid_value("status.hostIPs[0].ip", found[0], "must be equal to `hostIP`")
-    yield from _addresses(found, "status.hostIPs")
 
 
 def _addresses(found: Sequence[str], path: str) -> Iterator[Cause]:

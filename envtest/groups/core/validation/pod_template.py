@@ -1,4 +1,7 @@
-"""What is wrong with pod templates, and with the selectors that have to fit them."""
+"""Validation of pod templates, and with the selectors that have to fit them.
+
+Upstream: pkg/apis/core/validation/validation.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,8 @@ MISMATCH = "`selector` does not match template `labels`"
 
 def template_labels(spec: JsonObject) -> JsonObject:
     """The labels of the pods to be."""
-    found: JsonObject = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
-    return found
+    labels: JsonObject = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
+    return labels
 
 
 # ------------------------------------------------------------------ templates

@@ -1,4 +1,7 @@
-"""What may change of a pod once it is there, by itself and by its debugging containers."""
+"""What may change of a pod once it is there, by itself and by its debugging containers.
+
+Upstream: pkg/apis/core/validation/validation.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -76,23 +79,23 @@ def _only_removed(now: Sequence[JsonObject], before: Sequence[JsonObject]) -> It
 
 def _munged(spec: JsonObject, old: JsonObject) -> JsonObject:
     """A copy in which the parts that may change are as they were."""
-    made: JsonObject = copy_tree(spec)
+    munged: JsonObject = copy_tree(spec)
     for key in ("containers", "initContainers"):
-        for container, was in zip(made.get(key) or (), old.get(key) or (), strict=True):
+        for container, was in zip(munged.get(key) or (), old.get(key) or (), strict=True):
             container["image"] = was.get("image")
     for key in ("activeDeadlineSeconds", "tolerations", "schedulingGates"):
-        made[key] = old.get(key)
+        munged[key] = old.get(key)
     if (old.get("terminationGracePeriodSeconds") or 0) < 0 and spec.get("terminationGracePeriodSeconds") == 1:
-        made["terminationGracePeriodSeconds"] = old["terminationGracePeriodSeconds"]
-    return made
+        munged["terminationGracePeriodSeconds"] = old["terminationGracePeriodSeconds"]
+    return munged
 
 
 def _there(spec: JsonObject) -> JsonObject:
-    made = {key: value for key, value in spec.items() if value not in (None, [], {})}
+    present = {key: value for key, value in spec.items() if value not in (None, [], {})}
     for key in ("containers", "initContainers"):
-        if key in made:
-            made[key] = [{k: v for k, v in container.items() if v is not None} for container in made[key]]
-    return made
+        if key in present:
+            present[key] = [{k: v for k, v in container.items() if v is not None} for container in present[key]]
+    return present
 
 
 # ------------------------------------------------------------------ pods that wait behind a gate
@@ -104,10 +107,10 @@ def _narrowed(spec: JsonObject, old: JsonObject) -> Iterator[Cause]:
     spec["nodeSelector"] = before
     affinity, was = spec.get("affinity") or {}, old.get("affinity") or {}
     yield from _narrowed_nodes(affinity.get("nodeAffinity") or {}, was.get("nodeAffinity") or {})
-    kept = {**{k: v for k, v in affinity.items() if k != "nodeAffinity"}}
+    preserved = {**{k: v for k, v in affinity.items() if k != "nodeAffinity"}}
     if was.get("nodeAffinity") is not None:
-        kept["nodeAffinity"] = was["nodeAffinity"]
-    spec["affinity"] = kept or None
+        preserved["nodeAffinity"] = was["nodeAffinity"]
+    spec["affinity"] = preserved or None
 
 
 def _narrowed_nodes(now: JsonObject, before: JsonObject) -> Iterator[Cause]:

@@ -1,4 +1,7 @@
-"""What is wrong with the counts in the status of workloads."""
+"""Validation of the counts in the status of workloads.
+
+Upstream: pkg/apis/core/validation/validation.go (v1.36)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What is wrong with replication controllers."""
+"""Validation of replication controllers.
+
+Upstream: pkg/apis/core/validation/validation.go (v1.36)
+"""
 
 from __future__ import annotations
 

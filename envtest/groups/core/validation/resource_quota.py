@@ -1,4 +1,7 @@
-"""What is wrong with resource quotas."""
+"""Validation of resource quotas.
+
+Upstream: pkg/apis/core/validation/validation.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -67,25 +70,29 @@ def validate_scope_selector(spec: JsonObject) -> Iterator[Cause]:
     selector, path = spec.get("scopeSelector"), "spec.scopeSelector.matchExpressions"
     if selector is None:
         return
-    wanted = selector.get("matchExpressions") or []
-    for requirement in wanted:
+    expressions = selector.get("matchExpressions") or []
+    for requirement in expressions:
         scope = requirement.get("scopeName", "")
         if scope not in SCOPES:
             yield api_errors.invalid_value(f"{path}.scopeName", scope, "unsupported scope")
         for _ in range(_foreign(scope, spec)):
-            yield api_errors.invalid_value(path, _shown(wanted), "unsupported scope applied to resource")
+            # A selector as messages show it: with the names that the server has for the fields.
+            yield api_errors.invalid_value(
+                path,
+                {
+                    "MatchExpressions": [
+                        {
+                            "ScopeName": r.get("scopeName", ""),
+                            "Operator": r.get("operator", ""),
+                            "Values": r.get("values"),
+                        }
+                        for r in expressions
+                    ]
+                },
+                "unsupported scope applied to resource",
+            )
         yield from _operator(requirement, path)
-    yield from _conflicts({r.get("scopeName", "") for r in wanted}, spec.get("scopes") or (), path)
-
-
-def _shown(wanted: Sequence[JsonObject]) -> JsonObject:
-    """A selector as messages show it: with the names that the server has for the fields."""
-    return {
-        "MatchExpressions": [
-            {"ScopeName": r.get("scopeName", ""), "Operator": r.get("operator", ""), "Values": r.get("values")}
-            for r in wanted
-        ]
-    }
+    yield from _conflicts({r.get("scopeName", "") for r in expressions}, spec.get("scopes") or (), path)
 
 
 def _operator(requirement: JsonObject, path: str) -> Iterator[Cause]:

@@ -1,4 +1,7 @@
-"""What is wrong with secrets."""
+"""Validation of secrets.
+
+Upstream: pkg/apis/core/validation/validation.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -46,13 +49,13 @@ def _docker_config(kind: str, data: Mapping[str, str]) -> Iterator[Cause]:
     if key not in data:
         return
     raw = base64.b64decode(data[key] or "")
-    why = ""
+    reason = ""
     try:
         read = json.loads(raw)
     except ValueError:
-        why = first_fault(raw) or "unexpected end of JSON input"
+        reason = first_fault(raw) or "unexpected end of JSON input"
     else:
         if read is not None and not isinstance(read, dict):
-            why = f"json: cannot unmarshal {json_kind(read)} into Go value of type map[string]interface {{}}"
-    if why:
-        yield api_errors.invalid_value(f"data[{key}]", "<secret contents redacted>", why)
+            reason = f"json: cannot unmarshal {json_kind(read)} into Go value of type map[string]interface {{}}"
+    if reason:
+        yield api_errors.invalid_value(f"data[{key}]", "<secret contents redacted>", reason)

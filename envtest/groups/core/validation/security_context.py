@@ -1,4 +1,7 @@
-"""What pods may say of users, profiles and namespaces of their processes."""
+"""What pods may say of users, profiles and namespaces of their processes.
+
+Upstream: pkg/apis/core/validation/validation.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -32,18 +35,18 @@ _NET_BIOS: Final = r'[^\\/:\*\?"<>|\.][^\\/:\*\?"<>|]{0,14}'
 # ------------------------------------------------------------------ pods
 def validate_pod_context(spec: JsonObject, path: str) -> Iterator[Cause]:
     """The security context of a pod, and what goes with it."""
-    context, at = spec.get("securityContext") or {}, f"{path}.securityContext"
-    yield from _ids(context, at, ("fsGroup", "runAsUser", "runAsGroup"))
-    yield from _word(context, "supplementalGroupsPolicy", ("Merge", "Strict"), at)
+    context, context_path = spec.get("securityContext") or {}, f"{path}.securityContext"
+    yield from _ids(context, context_path, ("fsGroup", "runAsUser", "runAsGroup"))
+    yield from _word(context, "supplementalGroupsPolicy", ("Merge", "Strict"), context_path)
     if spec.get("hostPID") and spec.get("shareProcessNamespace"):
         text = "ShareProcessNamespace and HostPID cannot both be enabled"
-        yield api_errors.invalid_value(f"{at}.shareProcessNamespace", True, text)
-    yield from _sysctls(context.get("sysctls") or (), f"{at}.sysctls", spec)
-    yield from _word(context, "fsGroupChangePolicy", ("Always", "OnRootMismatch"), at)
-    yield from _seccomp(context.get("seccompProfile"), f"{at}.seccompProfile")
-    yield from _windows_options(context.get("windowsOptions"), f"{at}.windowsOptions")
-    yield from _apparmor(context.get("appArmorProfile"), f"{at}.appArmorProfile")
-    yield from _word(context, "seLinuxChangePolicy", ("MountOption", "Recursive"), at)
+        yield api_errors.invalid_value(f"{context_path}.shareProcessNamespace", True, text)
+    yield from _sysctls(context.get("sysctls") or (), f"{context_path}.sysctls", spec)
+    yield from _word(context, "fsGroupChangePolicy", ("Always", "OnRootMismatch"), context_path)
+    yield from _seccomp(context.get("seccompProfile"), f"{context_path}.seccompProfile")
+    yield from _windows_options(context.get("windowsOptions"), f"{context_path}.windowsOptions")
+    yield from _apparmor(context.get("appArmorProfile"), f"{context_path}.appArmorProfile")
+    yield from _word(context, "seLinuxChangePolicy", ("MountOption", "Recursive"), context_path)
 
 
 def _word(tree: JsonObject, key: str, allowed: Sequence[str], path: str) -> Iterator[Cause]:
@@ -61,25 +64,21 @@ def _ids(context: JsonObject, path: str, keys: Sequence[str]) -> Iterator[Cause]
 
 
 def _sysctls(found: Sequence[JsonObject], path: str, spec: JsonObject) -> Iterator[Cause]:
-    seen: set[str] = set()
+    names: set[str] = set()
     for index, item in enumerate(found):
-        at, name = f"{path}[{index}].name", item.get("name", "")
+        name_path, name = f"{path}[{index}].name", item.get("name", "")
         if not name:
-            yield api_errors.required(at)
+            yield api_errors.required(name_path)
         elif len(name) > 253 or not re.fullmatch(_SYSCTL, name):
             text = f"must have at most 253 characters and match regex {_SYSCTL}"
-            yield api_errors.invalid_value(at, name, text)
-        elif name in seen:
-            yield api_errors.duplicate(at, name)
-        yield from _shared(name, at, spec)
-        seen.add(name)
-
-
-def _shared(name: str, path: str, spec: JsonObject) -> Iterator[Cause]:
-    """The node's own settings are not for pods."""
-    for key, prefixes in _HOST_SYSCTLS.items():
-        if spec.get(key) and name.replace("/", ".").startswith(prefixes):
-            yield api_errors.invalid_value(path, name, f"may not be specified when '{key}' is true")
+            yield api_errors.invalid_value(name_path, name, text)
+        elif name in names:
+            yield api_errors.duplicate(name_path, name)
+        # The node's own settings are not for pods.
+        for key, prefixes in _HOST_SYSCTLS.items():
+            if spec.get(key) and name.replace("/", ".").startswith(prefixes):
+                yield api_errors.invalid_value(name_path, name, f"may not be specified when '{key}' is true")
+        names.add(name)
 
 
 # ------------------------------------------------------------------ containers
@@ -115,27 +114,35 @@ def _escalation(context: JsonObject, path: str) -> Iterator[Cause]:
 def _seccomp(profile: JsonObject | None, path: str) -> Iterator[Cause]:
     if profile is None:
         return
-    kind, local, at = profile.get("type", ""), profile.get("localhostProfile"), f"{path}.localhostProfile"
+    kind, local, local_path = profile.get("type", ""), profile.get("localhostProfile"), f"{path}.localhostProfile"
     yield from _kind(kind, f"{path}.type", "seccompProfile")
     if kind != "Localhost":
         if local is not None:
-            shown = {"Type": kind, "LocalhostProfile": local}
-            yield api_errors.invalid_value(at, shown, "can only be set when seccomp type is Localhost")
+            rendered = {"Type": kind, "LocalhostProfile": local}
+            yield api_errors.invalid_value(local_path, rendered, "can only be set when seccomp type is Localhost")
     elif local is None:
-        yield api_errors.required(at, "must be set when seccomp type is Localhost")
+        yield api_errors.required(local_path, "must be set when seccomp type is Localhost")
     else:
-        yield from validation.inside(local, at)
+        yield from validation.inside(local, local_path)
 
 
 def _apparmor(profile: JsonObject | None, path: str) -> Iterator[Cause]:
     if profile is None:
         return
-    kind, local, at = profile.get("type", ""), profile.get("localhostProfile"), f"{path}.localhostProfile"
+    kind, local, local_path = profile.get("type", ""), profile.get("localhostProfile"), f"{path}.localhostProfile"
     yield from _kind(kind, f"{path}.type", "appArmorProfile")
     if kind == "Localhost":
-        yield from _local(local, at)
+        if local is None:
+            yield api_errors.required(local_path, "must be set when AppArmor type is Localhost")
+            return
+        if local != local.strip():
+            yield api_errors.invalid_value(local_path, local, "must not be padded with whitespace")
+        elif not local:
+            yield api_errors.required(local_path, "must be set when AppArmor type is Localhost")
+        if len(local) > _MOST_LOCAL:
+            yield api_errors.too_long(local_path, _MOST_LOCAL)
     elif kind in _KINDS and local is not None:
-        yield api_errors.invalid_value(at, local, "can only be set when AppArmor type is Localhost")
+        yield api_errors.invalid_value(local_path, local, "can only be set when AppArmor type is Localhost")
 
 
 def _kind(kind: str, path: str, key: str) -> Iterator[Cause]:
@@ -143,18 +150,6 @@ def _kind(kind: str, path: str, key: str) -> Iterator[Cause]:
         yield api_errors.required(path, f"type is required when {key} is set")
     elif kind not in _KINDS:
         yield api_errors.unsupported(path, kind, _KINDS)
-
-
-def _local(local: str | None, path: str) -> Iterator[Cause]:
-    if local is None:
-        yield api_errors.required(path, "must be set when AppArmor type is Localhost")
-        return
-    if local != local.strip():
-        yield api_errors.invalid_value(path, local, "must not be padded with whitespace")
-    elif not local:
-        yield api_errors.required(path, "must be set when AppArmor type is Localhost")
-    if len(local) > _MOST_LOCAL:
-        yield api_errors.too_long(path, _MOST_LOCAL)
 
 
 # ------------------------------------------------------------------ Windows
@@ -182,21 +177,15 @@ def _user_problems(text: str) -> Iterator[str]:
         yield " cannot contain more than one backslash"
     else:
         domain, backslash, user = text.rpartition("\\")
-        if backslash and not _is_domain(domain):
+        if backslash and not (
+            len(domain) <= _MOST_DOMAIN and any(re.fullmatch(form, domain) for form in (_NET_BIOS, _DNS))
+        ):
             yield "'s Domain doesn't match the NetBIOS nor the DNS format"
-        yield from _account_problems(user)
-
-
-def _is_domain(domain: str) -> bool:
-    return len(domain) <= _MOST_DOMAIN and any(re.fullmatch(form, domain) for form in (_NET_BIOS, _DNS))
-
-
-def _account_problems(user: str) -> Iterator[str]:
-    if not user:
-        yield "'s User cannot be empty"
-    elif len(user) > _MOST_USER:
-        yield f"'s User length must not be longer than {_MOST_USER} characters"
-    if user and not user.strip(". "):
-        yield "'s User cannot contain only periods or spaces"
-    if re.search(r'["/\\:;|=,+*?<>@\[\]]', user):
-        yield "'s User cannot contain the following characters: \"/\\:;|=,+*?<>@[]"
+        if not user:
+            yield "'s User cannot be empty"
+        elif len(user) > _MOST_USER:
+            yield f"'s User length must not be longer than {_MOST_USER} characters"
+        if user and not user.strip(". "):
+            yield "'s User cannot contain only periods or spaces"
+        if re.search(r'["/\\:;|=,+*?<>@\[\]]', user):
+            yield "'s User cannot contain the following characters: \"/\\:;|=,+*?<>@[]"

@@ -1,4 +1,7 @@
-"""What services may be, apart from what is allocated for them."""
+"""What services may be, apart from what is allocated for them.
+
+Upstream: pkg/apis/core/validation/validation.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -47,9 +50,9 @@ def validate_service(obj: JsonObject) -> Iterator[Cause]:
     if not ports and not is_headless(spec) and kind != "ExternalName":
         yield api_errors.required("spec.ports")
     yield from _by_type(spec, kind)
-    seen: set[str] = set()
+    names: set[str] = set()
     for index, port in enumerate(ports):
-        yield from _port(port, f"spec.ports[{index}]", seen, alone=len(ports) == 1)
+        yield from _port(port, f"spec.ports[{index}]", names, alone=len(ports) == 1)
     yield from validation.labels(spec.get("selector") or {}, "spec.selector")
     yield from validation.one_of(spec.get("sessionAffinity"), ("ClientIP", "None"), "spec.sessionAffinity")
     yield from _affinity(spec)
@@ -150,14 +153,14 @@ def _addresses(addresses: Sequence[str], families: Sequence[str]) -> Iterator[Ca
         yield api_errors.invalid_value("spec.clusterIPs", addresses, "may only hold up to 2 values")
     if wrong or "None" in addresses:
         return
-    found = [f"IPv{ipaddress.ip_address(address).version}" for address in addresses]
-    if len(addresses) > 1 and len(set(found)) < len(found):
+    families_of = [f"IPv{ipaddress.ip_address(address).version}" for address in addresses]
+    if len(addresses) > 1 and len(set(families_of)) < len(families_of):
         text = "may specify no more than one IP for each IP family"
         yield api_errors.invalid_value("spec.clusterIPs", addresses, text)
         return
-    for index, (family, wanted) in enumerate(zip(found, families, strict=False)):
-        if family != wanted:
-            text = f"expected an {wanted} value as indicated by `ipFamilies[{index}]`"
+    for index, (family, expected) in enumerate(zip(families_of, families, strict=False)):
+        if family != expected:
+            text = f"expected an {expected} value as indicated by `ipFamilies[{index}]`"
             yield api_errors.invalid_value(f"spec.clusterIPs[{index}]", addresses[index], text)
 
 
@@ -177,8 +180,8 @@ def _duplicates(ports: Sequence[JsonObject], kind: str) -> Iterator[Cause]:
     for index, port in enumerate(ports):
         key = (port.get("protocol", ""), port.get("port", 0))
         if key in keys:
-            shown = {"Name": "", "Protocol": key[0], "AppProtocol": None, "Port": key[1]}
-            yield api_errors.duplicate(f"spec.ports[{index}]", {**shown, "TargetPort": 0, "NodePort": 0})
+            rendered = {"Name": "", "Protocol": key[0], "AppProtocol": None, "Port": key[1]}
+            yield api_errors.duplicate(f"spec.ports[{index}]", {**rendered, "TargetPort": 0, "NodePort": 0})
         keys.add(key)
 
 
@@ -195,16 +198,16 @@ def _balancer(obj: JsonObject) -> Iterator[Cause]:
 
 def _ranges(obj: JsonObject, *, balanced: bool) -> Iterator[Cause]:
     """Who may come: in the spec, or else in the annotation that was there before."""
-    found, path = obj["spec"].get("loadBalancerSourceRanges") or (), "spec.LoadBalancerSourceRanges"
+    ranges, path = obj["spec"].get("loadBalancerSourceRanges") or (), "spec.LoadBalancerSourceRanges"
     notes: dict[str, str] = obj["metadata"].get("annotations") or {}
-    if not found and _RANGES not in notes:
+    if not ranges and _RANGES not in notes:
         return
-    text = "" if found else notes[_RANGES].strip()
-    if not found:
+    text = "" if ranges else notes[_RANGES].strip()
+    if not ranges:
         path = f"metadata.annotations[{_RANGES}]"
     if not balanced:
         yield api_errors.not_allowed(path, _ONLY_BALANCED)
-    for index, part in enumerate(found):
+    for index, part in enumerate(ranges):
         yield from block(part.strip(), f"{path}[{index}]")
     for part in text.split(",") if text else ():
         yield from block(part.strip(), path)
@@ -227,7 +230,15 @@ def _traffic(spec: JsonObject) -> Iterator[Cause]:
     elif outside:
         text = "may only be set for externally-accessible services"
         yield api_errors.invalid_value("spec.externalTrafficPolicy", outside, text)
-    yield from _health(spec)
+    port, path = spec.get("healthCheckNodePort") or 0, "spec.healthCheckNodePort"
+    if checked(spec):
+        if not port:
+            yield api_errors.required(path)
+        else:
+            yield from validation.port_number(port, path)
+    elif port:
+        text = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
+        yield api_errors.invalid_value(path, port, text)
     inside = spec.get("internalTrafficPolicy")
     if inside is None:
         if spec.get("type") in ("NodePort", "LoadBalancer", "ClusterIP"):
@@ -244,18 +255,6 @@ def checked(spec: JsonObject) -> bool:
     return spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
 
 
-def _health(spec: JsonObject) -> Iterator[Cause]:
-    port, path = spec.get("healthCheckNodePort") or 0, "spec.healthCheckNodePort"
-    if checked(spec):
-        if not port:
-            yield api_errors.required(path)
-        else:
-            yield from validation.port_number(port, path)
-    elif port:
-        text = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
-        yield api_errors.invalid_value(path, port, text)
-
-
 def validate_change(spec: JsonObject, old: JsonObject) -> Iterator[Cause]:
     """What stays once it is set: the first address and its family, and the class of a balancer."""
     if "ExternalName" not in (spec.get("type"), old.get("type")):
@@ -264,8 +263,8 @@ def validate_change(spec: JsonObject, old: JsonObject) -> Iterator[Cause]:
         yield from _kept(spec, old, "ipFamilies", "ipFamily")
     both = spec.get("type") == old.get("type") == "LoadBalancer"
     if both and spec.get("loadBalancerClass") != old.get("loadBalancerClass"):
-        shown = spec.get("loadBalancerClass")
-        yield api_errors.invalid_value("spec.loadBalancerClass", shown, _SET)
+        current = spec.get("loadBalancerClass")
+        yield api_errors.invalid_value("spec.loadBalancerClass", current, _SET)
     yield from _class(spec)
 
 
@@ -290,13 +289,13 @@ def _kept(spec: JsonObject, old: JsonObject, key: str, word: str) -> Iterator[Ca
 
 def validate_status(obj: JsonObject) -> Iterator[Cause]:
     """What a balancer says of itself."""
-    found = ((obj.get("status") or {}).get("loadBalancer") or {}).get("ingress") or []
+    ingress = ((obj.get("status") or {}).get("loadBalancer") or {}).get("ingress") or []
     if (obj.get("spec") or {}).get("type") != "LoadBalancer":
-        if found:
+        if ingress:
             text = "may only be used when `spec.type` is 'LoadBalancer'"
             yield api_errors.not_allowed("status.loadBalancer.ingress", text)
         return
-    for index, point in enumerate(found):
+    for index, point in enumerate(ingress):
         path = f"status.loadBalancer.ingress[{index}]"
         if point.get("ip"):
             yield from ip_address(point["ip"], f"{path}.ip")

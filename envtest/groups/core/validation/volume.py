@@ -1,4 +1,7 @@
-"""What volumes of pods may be."""
+"""What volumes of pods may be.
+
+Upstream: pkg/apis/core/validation/validation.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -37,24 +40,24 @@ def validate_volumes(
     """The volumes that are right, by name, and what is wrong with the others; `pod` is the name of the pod, if any."""
     good: dict[str, JsonObject] = {}
     causes: list[Cause] = []
-    made = {f"{pod}-{v.get('name', '')}" for v in volumes if pod and v.get("ephemeral") is not None}
+    claim_names = {f"{pod}-{v.get('name', '')}" for v in volumes if pod and v.get("ephemeral") is not None}
     for index, volume in enumerate(volumes):
-        at, name = f"{path}[{index}]", volume.get("name", "")
-        found = [*_source(volume, at, pod)]
+        item_path, name = f"{path}[{index}]", volume.get("name", "")
+        problems = [*_source(volume, item_path, pod)]
         if not name:
-            found.append(api_errors.required(f"{at}.name"))
+            problems.append(api_errors.required(f"{item_path}.name"))
         else:
-            found.extend(validation.label(name, f"{at}.name"))
+            problems.extend(validation.label(name, f"{item_path}.name"))
         if name in good:
-            found.append(api_errors.duplicate(f"{at}.name", name))
-        if found:
-            causes.extend(found)
+            problems.append(api_errors.duplicate(f"{item_path}.name", name))
+        if problems:
+            causes.extend(problems)
         else:
             good[name] = volume
         claim = (volume.get("persistentVolumeClaim") or {}).get("claimName", "")
-        if claim in made:
+        if claim in claim_names:
             text = "must not reference a PVC that gets created for an ephemeral volume"
-            causes.append(api_errors.invalid_value(f"{at}.persistentVolumeClaim.claimName", claim, text))
+            causes.append(api_errors.invalid_value(f"{item_path}.persistentVolumeClaim.claimName", claim, text))
     return good, causes
 
 
@@ -71,8 +74,8 @@ def _source(volume: JsonObject, path: str, pod: str) -> Iterator[Cause]:
         yield api_errors.invalid_value(f"{path}.name", name, text)
     if first == "ephemeral" and pod and name:
         claim = f"{pod}-{name}"
-        for why in names.dns_subdomain(claim):
-            yield api_errors.invalid_value(f"{path}.name", name, f"PVC name {api_errors.quoted(claim)}: {why}")
+        for reason in names.dns_subdomain(claim):
+            yield api_errors.invalid_value(f"{path}.name", name, f"PVC name {api_errors.quoted(claim)}: {reason}")
 
 
 # ------------------------------------------------------------------ files
@@ -148,12 +151,12 @@ def _projected(source: JsonObject, path: str) -> Iterator[Cause]:
     yield from _mode(source.get("defaultMode"), f"{path}.defaultMode")
     taken = _Paths(path)
     for index, part in enumerate(source.get("sources") or ()):
-        at = f"{path}.sources[{index}]"
+        item_path = f"{path}.sources[{index}]"
         for key, check in _PROJECTIONS.items():
             if part.get(key) is not None:
-                yield from check(part[key], f"{at}.{key}", taken)
+                yield from check(part[key], f"{item_path}.{key}", taken)
         if sum(part.get(key) is not None for key in _PROJECTIONS) > 1:
-            yield api_errors.not_allowed(at, "may not specify more than 1 volume type per source")
+            yield api_errors.not_allowed(item_path, "may not specify more than 1 volume type per source")
 
 
 def _projected_keys(source: JsonObject, path: str, taken: _Paths) -> Iterator[Cause]:
@@ -193,17 +196,17 @@ _PROJECTIONS: Final = {
 
 # ------------------------------------------------------------------ the rest
 def _ephemeral(source: JsonObject, path: str) -> Iterator[Cause]:
-    template, at = source.get("volumeClaimTemplate"), f"{path}.volumeClaimTemplate"
+    template, template_path = source.get("volumeClaimTemplate"), f"{path}.volumeClaimTemplate"
     if template is None:
-        yield api_errors.required(at)
+        yield api_errors.required(template_path)
         return
     meta = template.get("metadata") or {}
-    yield from metadata.annotation_causes(meta.get("annotations") or {}, f"{at}.metadata.annotations")
-    yield from metadata.labels(meta.get("labels") or {}, f"{at}.metadata.labels")
+    yield from metadata.annotation_causes(meta.get("annotations") or {}, f"{template_path}.metadata.annotations")
+    yield from metadata.labels(meta.get("labels") or {}, f"{template_path}.metadata.labels")
     for key in _CLAIM_METADATA:
         if meta.get(key):
-            yield api_errors.not_allowed(f"{at}.metadata.{key}", "cannot be set for an ephemeral volume")
-    yield from validate_claim_spec(template.get("spec") or {}, f"{at}.spec")
+            yield api_errors.not_allowed(f"{template_path}.metadata.{key}", "cannot be set for an ephemeral volume")
+    yield from validate_claim_spec(template.get("spec") or {}, f"{template_path}.spec")
 
 
 def _empty(source: JsonObject, path: str) -> Iterator[Cause]:

@@ -1,4 +1,7 @@
-"""Where the files of a volume come from: what each kind of source must say, in pods and in persistent volumes."""
+"""Where the files of a volume come from: what each kind of source must say, in pods and in persistent volumes.
+
+Upstream: pkg/apis/core/validation/validation.go (v1.36)
+"""
 
 from __future__ import annotations
 
@@ -32,12 +35,12 @@ _BOTH_FLOCKERS: Final = "datasetName and datasetUUID can not be specified simult
 
 def each_of(sources: JsonObject, order: Sequence[str], checks: Mapping[str, Check], path: str) -> Iterator[Cause]:
     """One source and no more; the first in `order` is the one that counts."""
-    found = [key for key in order if sources.get(key) is not None]
-    if not found:
+    keys = [key for key in order if sources.get(key) is not None]
+    if not keys:
         yield api_errors.required(path, "must specify a volume type")
         return
-    yield from checks[found[0]](sources[found[0]], f"{path}.{found[0]}")
-    for key in found[1:]:
+    yield from checks[keys[0]](sources[keys[0]], f"{path}.{keys[0]}")
+    for key in keys[1:]:
         yield api_errors.not_allowed(f"{path}.{key}", "may not specify more than 1 volume type")
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from server_client import MERGE, Caller
 
 from envtest.admission.pod_security.checks import violations
-from envtest.admission.pod_security.levels import LATEST, PREFIX, Demand, policy_of
+from envtest.admission.pod_security.levels import LATEST, PREFIX, LevelVersion, policy_of
 from envtest.admission.pod_security.plugin import pod_warnings
 from envtest.environment import Environment
 from opsdk.structured_merge.value import JsonObject
@@ -61,17 +61,17 @@ GOOD: JsonObject = {
 @given(SPECS, st.sampled_from((0, 8, 18, 19, 22, 25, 31, 34, LATEST)))
 def test_each_level_contains_the_stricter_ones(spec: JsonObject, minor: int) -> None:
     """What restricted allows baseline allows too, and privileged allows everything."""
-    assert not violations(Demand("privileged", minor), {}, spec)
-    if not violations(Demand("restricted", minor), {}, spec):
-        assert not violations(Demand("baseline", minor), {}, spec)
+    assert not violations(LevelVersion("privileged", minor), {}, spec)
+    if not violations(LevelVersion("restricted", minor), {}, spec):
+        assert not violations(LevelVersion("baseline", minor), {}, spec)
 
 
 @given(SPECS)
 def test_a_pod_is_as_bad_as_its_containers(spec: JsonObject) -> None:
     """Fewer containers never break more."""
     few = {**spec, "containers": spec["containers"][:1]}
-    whole = {v.reason for v in violations(Demand("restricted"), {}, spec)}
-    assert {v.reason for v in violations(Demand("restricted"), {}, few)} <= whole
+    whole = {v.reason for v in violations(LevelVersion("restricted"), {}, spec)}
+    assert {v.reason for v in violations(LevelVersion("restricted"), {}, few)} <= whole
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_a_pod_is_as_bad_as_its_containers(spec: JsonObject) -> None:
 )
 def test_sentences_of_the_baseline(spec: JsonObject, text: str) -> None:
     """Each check says who does what."""
-    assert [str(v) for v in violations(Demand("baseline"), {}, spec)] == [text]
+    assert [str(v) for v in violations(LevelVersion("baseline"), {}, spec)] == [text]
 
 
 def test_sentences_of_the_restricted_level() -> None:
@@ -115,7 +115,7 @@ def test_sentences_of_the_restricted_level() -> None:
         "volumes": [{"name": "v", "hostPath": {}}, {"name": "w", "nfs": {}}],
         "containers": [{"name": "a", "securityContext": {**GOOD, "runAsUser": 0, "capabilities": {"add": ["CHOWN"]}}}],
     }
-    assert [str(v) for v in violations(Demand("restricted"), {}, spec)] == [
+    assert [str(v) for v in violations(LevelVersion("restricted"), {}, spec)] == [
         (
             'unrestricted capabilities (container "a" must set securityContext.capabilities.drop=["ALL"];'
             ' container "a" must not include "CHOWN" in securityContext.capabilities.add)'
@@ -146,7 +146,7 @@ def test_pods_that_break_the_same_are_told_together() -> None:
     pods = [{"metadata": {"name": n}, "spec": {"hostPID": True}} for n in "abc"]
     pods.append({"metadata": {"name": "d"}, "spec": {"hostIPC": True, "hostPID": True, "volumes": []}})
     pods.append({"metadata": {"name": "e"}, "spec": {"volumes": [{"name": "v", "hostPath": {}}]}})
-    assert list(pod_warnings("ns", Demand("baseline"), pods)) == [
+    assert list(pod_warnings("ns", LevelVersion("baseline"), pods)) == [
         'existing pods in namespace "ns" violate the new PodSecurity enforce level "baseline:latest"',
         "a (and 3 other pods): host namespaces",
         "e: hostPath volumes",

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envtest.groups.core.port_allocator import FIRST_NODE_PORT, Ports
-from envtest.groups.core.strategy.service import Pool
+from envtest.groups.core.port_allocator import FIRST_NODE_PORT, ServicePortAllocation
+from envtest.groups.core.strategy.service import AddressPool
 from opsdk.errors import ApiError
 from opsdk.structured_merge.value import JsonObject
 from tests.envtest.groups.kindkit import changed, read, wrong
@@ -27,10 +27,10 @@ PORTS = st.lists(
 @given(ports=PORTS, taken=st.sets(st.sampled_from((30000, 30001)), max_size=2))
 def test_new_ports(ports: list[JsonObject], taken: set[int]) -> None:
     """Either one cannot be had, or all have one that nobody else has: one for each number, unless somebody asked."""
-    pool = Pool()
+    pool = AddressPool()
     pool.ports = dict.fromkeys(taken, "other")
     asked = {port["nodePort"] for port in ports if "nodePort" in port}
-    found = list(Ports(pool, "me").new(ports, wanted=True))
+    found = list(ServicePortAllocation(pool, "me").new(ports, wanted=True))
     if found:
         assert len(found) == 1
         assert asked
@@ -46,37 +46,37 @@ def test_new_ports(ports: list[JsonObject], taken: set[int]) -> None:
 def test_one_port_for_all_protocols() -> None:
     """Names are asked for by two protocols, at one port of the nodes."""
     ports: list[JsonObject] = [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}, {"port": 80}]
-    assert not list(Ports(Pool(), "me").new(ports, wanted=True))
+    assert not list(ServicePortAllocation(AddressPool(), "me").new(ports, wanted=True))
     assert ports[0]["nodePort"] == ports[1]["nodePort"] != ports[2]["nodePort"]
 
 
 def test_ports_that_nobody_wants() -> None:
     """Only those that were asked for are taken."""
     ports: list[JsonObject] = [{"port": 53}, {"port": 80, "nodePort": 30080}]
-    assert not list(Ports(Pool(), "me").new(ports, wanted=False))
+    assert not list(ServicePortAllocation(AddressPool(), "me").new(ports, wanted=False))
     assert ports == [{"port": 53}, {"port": 80, "nodePort": 30080}]
 
 
 def test_changed_ports() -> None:
     """What it has is its own; what is new must be free, or is found."""
-    pool = Pool()
+    pool = AddressPool()
     pool.ports = {30000: "me", 30001: "other"}
     ports: list[JsonObject] = [{"nodePort": 30000}, {}]
-    assert not list(Ports(pool, "me").changed(ports, wanted=True))
+    assert not list(ServicePortAllocation(pool, "me").changed(ports, wanted=True))
     assert ports[1]["nodePort"] not in (30000, 30001)
-    [cause] = Ports(pool, "me").changed([{"nodePort": 30000}, {"nodePort": 30001}], wanted=True)
+    [cause] = ServicePortAllocation(pool, "me").changed([{"nodePort": 30000}, {"nodePort": 30001}], wanted=True)
     assert cause.field == "spec.ports[1].nodePort"
 
 
 def test_ports_for_questions_about_health() -> None:
     """One is found, or the one that was asked for is taken, if it is free."""
-    pool = Pool()
+    pool = AddressPool()
     pool.ports = {30001: "other"}
     spec: JsonObject = {}
-    Ports(pool, "me").health(spec)
+    ServicePortAllocation(pool, "me").health(spec)
     assert spec["healthCheckNodePort"] >= FIRST_NODE_PORT
     with pytest.raises(ApiError, match="failed to allocate requested HealthCheck NodePort 30001"):
-        Ports(pool, "me").health({"healthCheckNodePort": 30001})
+        ServicePortAllocation(pool, "me").health({"healthCheckNodePort": 30001})
 
 
 SERVICE: JsonObject = {"spec": {"selector": {"a": "b"}, "ports": [{"port": 80}]}}
