@@ -34,11 +34,12 @@ $(STAMP): pyproject.toml
 test: $(STAMP) ## run every test, on all cores
 	$(BIN)/python -m pytest -q -n auto --dist worksteal --durations=20 $(ARGS)
 
-lint: $(STAMP) ## ruff (all rules), the floors, and whether generated files are as generated
+lint: $(STAMP) ## ruff (all rules), the floors, generated files, and the limits of tools/house.py
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-cache
 	$(GENERATE) --check
+	$(BIN)/python tools/house.py --check
 
 generate: $(STAMP) ## make all tables and typed kinds anew; OPENAPI=FOLDER, KUBERNETES=CHECKOUT
 	$(GENERATE)

@@ -61,6 +61,7 @@ class Measure:
 
     Attributes:
         limit: the largest figure allowed; None where the figure is only printed.
+        goal: where the figure should go, if the limit is not there yet.
         scale: turns the number of findings into the figure.
     """
 
@@ -69,6 +70,7 @@ class Measure:
     count: Callable[[House], list[Finding]]
     scale: Callable[[House, int], float] = lambda _, findings: findings
     unit: str = ""
+    goal: float | None = None
 
 
 @dataclass
@@ -286,7 +288,8 @@ MEASURES = (
     ),
     Measure(
         name="private helpers",
-        limit=33,
+        limit=38,
+        goal=33,
         count=private_helpers,
         scale=lambda house, findings: 100 * findings / house.functions,
         unit=" % of all functions",
@@ -323,6 +326,7 @@ def main() -> int:
         exceeded = measure.limit is not None and figure > measure.limit
         over += exceeded
         limit = "" if measure.limit is None else f" (at most {measure.limit:g})"
+        limit += "" if measure.goal is None else f" (goal: {measure.goal:g})"
         print(f"{'!' if exceeded else ' '} {measure.name}: {figure:.4g}{measure.unit}{limit}")
         if arguments.list and arguments.list in measure.name:
             for finding in findings:

@@ -111,7 +111,7 @@ def test_names_read_and_print() -> None:
     assert GroupVersion.parse("v1") == GroupVersion("", "v1")
     assert GroupVersion("apps", "v1").kind("Deployment") == Deployment.gvk
     for wrong in ("", "/", "a/b/c", "/v1", "apps/"):
-        with pytest.raises(UsageError, match="no apiVersion"):
+        with pytest.raises(UsageError, match="not an apiVersion"):
             GroupVersion.parse(wrong)
     assert str(GroupKind("apps", "Deployment")) == "Deployment.apps"
     assert str(GroupKind("", "Pod")) == "Pod"
@@ -125,7 +125,7 @@ def test_names_read_and_print() -> None:
 def test_who_does_not_say_what_it_is() -> None:
     """An object without apiVersion or kind is refused where its kind matters."""
     for nameless in (Unstructured(), Unstructured("v1"), PartialObjectMetadata(kind="Pod")):
-        with pytest.raises(UsageError, match="no apiVersion and kind"):
+        with pytest.raises(UsageError, match="no api_version or kind"):
             gvk_of(nameless)
     assert key_of(Unstructured(metadata=ObjectMeta(name="a", namespace="b"))) == ObjectKey("b", "a")
 
