@@ -36,19 +36,19 @@ class SignerPermission(Plugin):
         self._authorizer = authorizer
         self._path, self._verb = path, verb
 
-    async def validate(self, review: Attributes) -> None:
+    async def validate(self, attributes: Attributes) -> None:
         """See the class."""
-        if not writes(review, self._path, "UPDATE") or not self._means(review):
+        if not writes(attributes, self._path, "UPDATE") or not self._means(attributes):
             return
-        signer = _signer(review.old)
+        signer = _signer(attributes.old)
         wildcard = f"{signer.rpartition('/')[0]}/*"
-        if not (await self._may(review, signer) or await self._may(review, wildcard)):
-            raise refused(review, f'user not permitted to {self._verb} requests with signerName "{signer}"')
+        if not (await self._may(attributes, signer) or await self._may(attributes, wildcard)):
+            raise refused(attributes, f'user not permitted to {self._verb} requests with signerName "{signer}"')
 
-    def _means(self, review: Attributes) -> bool:
+    def _means(self, attributes: Attributes) -> bool:
         if self._verb != "sign":
             return True
-        new, old = ((obj or {}).get("status") or {} for obj in (review.obj, review.old))
+        new, old = ((obj or {}).get("status") or {} for obj in (attributes.obj, attributes.old))
         return any(new.get(key) != old.get(key) for key in ("certificate", "conditions"))
 
     async def _may(self, review: Attributes, name: str) -> bool:
@@ -71,13 +71,13 @@ def signing(authorizer: Authorizer) -> SignerPermission:
 class CertificateSubjectRestriction(Plugin):
     """Nobody asks for a certificate that may do everything."""
 
-    async def validate(self, review: Attributes) -> None:
+    async def validate(self, attributes: Attributes) -> None:
         """New requests for certificates of clients."""
-        if not writes(review, _REQUESTS, "CREATE") or _signer(review.obj) != _CLIENTS:
+        if not writes(attributes, _REQUESTS, "CREATE") or _signer(attributes.obj) != _CLIENTS:
             return
         try:
-            groups = request_organizations(((review.obj or {}).get("spec") or {}).get("request", ""))
+            groups = request_organizations(((attributes.obj or {}).get("spec") or {}).get("request", ""))
         except ValueError as error:
-            raise refused(review, f"failed to parse CSR: {error}") from None
+            raise refused(attributes, f"failed to parse CSR: {error}") from None
         if MASTERS in groups:
-            raise refused(review, f"use of {_CLIENTS} signer with {MASTERS} group is not allowed")
+            raise refused(attributes, f"use of {_CLIENTS} signer with {MASTERS} group is not allowed")

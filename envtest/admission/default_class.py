@@ -34,19 +34,19 @@ class DefaultClass(Plugin):
         self._classes = classes
         self._path, self._field, self._old, self._marks = path, field, old, marks
 
-    async def mutate(self, review: Attributes) -> None:
+    async def mutate(self, attributes: Attributes) -> None:
         """See the class."""
-        if not writes(review, self._path, "CREATE") or review.obj is None:
+        if not writes(attributes, self._path, "CREATE") or attributes.obj is None:
             return
-        spec = review.obj.get("spec") or {}
-        if spec.get(self._field) is not None or self._old in (review.obj["metadata"].get("annotations") or {}):
+        spec = attributes.obj.get("spec") or {}
+        if spec.get(self._field) is not None or self._old in (attributes.obj["metadata"].get("annotations") or {}):
             return
         # The newest; of several as new, the first by name.
         marked = [c["metadata"] for c in self._classes.of() if self._is_default(c["metadata"])]
         newest = max((m["creationTimestamp"] for m in marked), default=None)
         name = next((str(m["name"]) for m in marked if m["creationTimestamp"] == newest), None)
         if name is not None:
-            review.obj = {**review.obj, "spec": {**spec, self._field: name}}
+            attributes.obj = {**attributes.obj, "spec": {**spec, self._field: name}}
 
     def _is_default(self, meta: JsonObject) -> bool:
         annotations = meta.get("annotations") or {}

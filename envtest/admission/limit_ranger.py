@@ -27,25 +27,25 @@ class LimitRanger(Plugin):
     def __init__(self, ranges: ObjectCache) -> None:
         self._ranges = ranges
 
-    async def mutate(self, review: Attributes) -> None:
+    async def mutate(self, attributes: Attributes) -> None:
         """New pods get the defaults."""
-        if not writes(review, "pods", "CREATE") or review.obj is None:
+        if not writes(attributes, "pods", "CREATE") or attributes.obj is None:
             return
-        for limit_range in self._ranges.of(review.namespace):
-            review.obj = with_defaults(review.obj, limit_range)
+        for limit_range in self._ranges.of(attributes.namespace):
+            attributes.obj = with_defaults(attributes.obj, limit_range)
 
-    async def validate(self, review: Attributes) -> None:
+    async def validate(self, attributes: Attributes) -> None:
         """Pods when they are made or resized, claims whenever they are written."""
-        pod = writes(review, "pods", "CREATE") or writes(review, "pods/resize", "UPDATE")
-        if not pod and not writes(review, "persistentvolumeclaims", "CREATE", "UPDATE"):
+        pod = writes(attributes, "pods", "CREATE") or writes(attributes, "pods/resize", "UPDATE")
+        if not pod and not writes(attributes, "persistentvolumeclaims", "CREATE", "UPDATE"):
             return
-        if review.obj is None or ((review.old or {}).get("metadata") or {}).get("deletionTimestamp"):
+        if attributes.obj is None or ((attributes.old or {}).get("metadata") or {}).get("deletionTimestamp"):
             return
         check = pod_problems if pod else claim_problems
-        for limit_range in self._ranges.of(review.namespace):
-            violations = [text for limit in _limits(limit_range) for text in check(limit, review.obj)]
+        for limit_range in self._ranges.of(attributes.namespace):
+            violations = [text for limit in _limits(limit_range) for text in check(limit, attributes.obj)]
             if violations:
-                raise refused(review, together(violations))
+                raise refused(attributes, together(violations))
 
 
 def _limits(limit_range: JsonObject) -> Iterator[JsonObject]:

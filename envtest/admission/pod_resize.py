@@ -27,59 +27,59 @@ class _OnNode(Plugin):
     def __init__(self, nodes: ObjectCache) -> None:
         self._nodes = nodes
 
-    def _node(self, review: Attributes) -> JsonObject:
-        name = _spec(review.obj)["nodeName"]
+    def _node(self, attributes: Attributes) -> JsonObject:
+        name = _spec(attributes.obj)["nodeName"]
         node = self._nodes.get(name)
         if node is None:
-            raise refused(review, f'node "{name}" not found')
+            raise refused(attributes, f'node "{name}" not found')
         return node
 
 
 class PodResizeValidator(_OnNode):
     """The node must run Linux, and have as much as the pod asks for."""
 
-    async def validate(self, review: Attributes) -> None:
+    async def validate(self, attributes: Attributes) -> None:
         """See the class."""
-        if not _resizes(review):
+        if not _resizes(attributes):
             return
-        node = self._node(review)
-        lacking = "; ".join(_lacking(review.obj or {}, node))
+        node = self._node(attributes)
+        lacking = "; ".join(_lacking(attributes.obj or {}, node))
         if lacking:
             text = f"Node didn't have enough allocatable resources: {lacking}"
-            raise refused(review, text, causes=(Cause(reason="NodeCapacity"),))
+            raise refused(attributes, text, causes=(Cause(reason="NodeCapacity"),))
         system = (node["metadata"].get("labels") or {}).get(_OS, "")
         if system != "linux":
             name = node["metadata"]["name"]
             text = f'pod resize is only supported on linux nodes, node "{name}" is "{system}"'
-            raise refused(review, text, causes=(Cause(reason="UnsupportedPlatform"),))
+            raise refused(attributes, text, causes=(Cause(reason="UnsupportedPlatform"),))
 
 
 class NodeDeclaredFeatureValidator(_OnNode):
     """What is asked for must be among the features that the node declares."""
 
-    async def validate(self, review: Attributes) -> None:
+    async def validate(self, attributes: Attributes) -> None:
         """See the class."""
-        needed = list(_features(_spec(review.obj), _spec(review.old))) if _resizes(review) else []
+        needed = list(_features(_spec(attributes.obj), _spec(attributes.old))) if _resizes(attributes) else []
         if not needed:
             return
-        node = self._node(review)
+        node = self._node(attributes)
         missing = [f for f in needed if f not in ((node.get("status") or {}).get("declaredFeatures") or ())]
         if missing:
             name = node["metadata"]["name"]
             text = f'pod update requires features {", ".join(missing)} which are not available on node "{name}"'
-            raise refused(review, text)
+            raise refused(attributes, text)
 
 
 def _spec(obj: JsonObject | None) -> JsonObject:
     return (obj or {}).get("spec") or {}
 
 
-def _resizes(review: Attributes) -> bool:
+def _resizes(attributes: Attributes) -> bool:
     """Whether something changes of a pod that has its place."""
-    if not writes(review, "pods/resize", "UPDATE"):
+    if not writes(attributes, "pods/resize", "UPDATE"):
         return False
-    spec = _spec(review.obj)
-    return bool(spec.get("nodeName")) and spec != _spec(review.old)
+    spec = _spec(attributes.obj)
+    return bool(spec.get("nodeName")) and spec != _spec(attributes.old)
 
 
 def _lacking(pod: JsonObject, node: JsonObject) -> Iterator[str]:

@@ -21,23 +21,26 @@ class PodTopologyLabels(Plugin):
     def __init__(self, nodes: ObjectCache) -> None:
         self._nodes = nodes
 
-    async def mutate(self, review: Attributes) -> None:
+    async def mutate(self, attributes: Attributes) -> None:
         """Bindings, and pods that are made on a node."""
-        name = _node(review)
+        name = _node(attributes)
         node = self._nodes.get(name) if name else None
-        if node is None or review.obj is None:
+        if node is None or attributes.obj is None:
             return
         node_labels = node["metadata"].get("labels") or {}
         labels = {key: node_labels[key] for key in _LABELS if key in node_labels}
         if labels:
-            meta = review.obj["metadata"]
-            review.obj = {**review.obj, "metadata": {**meta, "labels": {**(meta.get("labels") or {}), **labels}}}
+            meta = attributes.obj["metadata"]
+            attributes.obj = {
+                **attributes.obj,
+                "metadata": {**meta, "labels": {**(meta.get("labels") or {}), **labels}},
+            }
 
 
-def _node(review: Attributes) -> str:
+def _node(attributes: Attributes) -> str:
     """The node that a pod goes to."""
-    obj: JsonObject = review.obj or {}
-    if writes(review, "pods/binding", "CREATE"):
+    obj: JsonObject = attributes.obj or {}
+    if writes(attributes, "pods/binding", "CREATE"):
         target = obj.get("target") or {}
         return str(target.get("name", "")) if target.get("kind") in (None, "", "Node") else ""
-    return str((obj.get("spec") or {}).get("nodeName") or "") if writes(review, "pods", "CREATE") else ""
+    return str((obj.get("spec") or {}).get("nodeName") or "") if writes(attributes, "pods", "CREATE") else ""

@@ -22,52 +22,52 @@ class Priority(Plugin):
     def __init__(self, classes: ObjectCache) -> None:
         self._classes = classes
 
-    async def mutate(self, review: Attributes) -> None:
+    async def mutate(self, attributes: Attributes) -> None:
         """Pods."""
-        if writes(review, "pods", "CREATE"):
-            self._new(review)
-        elif writes(review, "pods", "UPDATE"):
+        if writes(attributes, "pods", "CREATE"):
+            self._new(attributes)
+        elif writes(attributes, "pods", "UPDATE"):
             # What was computed when the pod was made comes back where it was left out.
-            obj, old = review.obj or {}, (review.old or {}).get("spec") or {}
+            obj, old = attributes.obj or {}, (attributes.old or {}).get("spec") or {}
             spec = obj.get("spec") or {}
             lost = {
                 k: old[k] for k in ("priority", "preemptionPolicy") if spec.get(k) is None and old.get(k) is not None
             }
             if lost:
-                review.obj = {**obj, "spec": {**spec, **lost}}
+                attributes.obj = {**obj, "spec": {**spec, **lost}}
 
-    async def validate(self, review: Attributes) -> None:
+    async def validate(self, attributes: Attributes) -> None:
         """Priority classes."""
-        if not writes(review, _CLASSES, "CREATE", "UPDATE"):
+        if not writes(attributes, _CLASSES, "CREATE", "UPDATE"):
             return
-        obj, other = review.obj or {}, self._default()
+        obj, other = attributes.obj or {}, self._default()
         if not obj.get("globalDefault") or other is None:
             return
         name = other["metadata"]["name"]
-        if review.operation == "CREATE" or name != obj["metadata"]["name"]:
-            raise refused(review, f"PriorityClass {name} is already marked as default. Only one default can exist")
+        if attributes.operation == "CREATE" or name != obj["metadata"]["name"]:
+            raise refused(attributes, f"PriorityClass {name} is already marked as default. Only one default can exist")
 
     def _default(self) -> JsonObject | None:
         marked = [c for c in self._classes.of() if c.get("globalDefault")]
         return min(marked, key=lambda c: int(c.get("value", 0)), default=None)
 
-    def _new(self, review: Attributes) -> None:
-        obj = review.obj or {}
+    def _new(self, attributes: Attributes) -> None:
+        obj = attributes.obj or {}
         spec: JsonObject = dict(obj.get("spec") or {})
         name = spec.get("priorityClassName", "")
         if name:
             priority_class = self._classes.get(name)
             if priority_class is None:
-                raise refused(review, f"no PriorityClass with name {name} was found")
+                raise refused(attributes, f"no PriorityClass with name {name} was found")
         else:
             priority_class = self._default() or _NEVER_MIND
             if "metadata" in priority_class:
                 spec["priorityClassName"] = priority_class["metadata"]["name"]
-        _agree(review, spec, priority_class)
-        review.obj = {**obj, "spec": spec}
+        _agree(attributes, spec, priority_class)
+        attributes.obj = {**obj, "spec": spec}
 
 
-def _agree(review: Attributes, spec: JsonObject, found: JsonObject) -> None:
+def _agree(attributes: Attributes, spec: JsonObject, found: JsonObject) -> None:
     """Set what the class says; what was said already must be the same."""
     value, actual = found.get("value", 0), spec.get("priority")
     if actual is not None and actual != value:
@@ -75,7 +75,7 @@ def _agree(review: Attributes, spec: JsonObject, found: JsonObject) -> None:
             f"the integer value of priority ({actual}) must not be provided in pod spec; priority admission controller"
             f" computed {value} from the given PriorityClass name"
         )
-        raise refused(review, text)
+        raise refused(attributes, text)
     spec["priority"] = value
     policy, actual = found.get("preemptionPolicy"), spec.get("preemptionPolicy")
     if policy is None:
@@ -85,5 +85,5 @@ def _agree(review: Attributes, spec: JsonObject, found: JsonObject) -> None:
             f"the string value of PreemptionPolicy ({actual}) must not be provided in pod spec; priority admission"
             f" controller computed {policy} from the given PriorityClass name"
         )
-        raise refused(review, text)
+        raise refused(attributes, text)
     spec["preemptionPolicy"] = policy

@@ -23,41 +23,44 @@ class RuntimeClass(Plugin):
     def __init__(self, classes: ObjectCache) -> None:
         self._classes = classes
 
-    async def mutate(self, review: Attributes) -> None:
+    async def mutate(self, attributes: Attributes) -> None:
         """New pods."""
-        runtime_class = self._class(review)
-        if runtime_class is None or review.obj is None:
+        runtime_class = self._class(attributes)
+        if runtime_class is None or attributes.obj is None:
             return
-        spec = dict(review.obj["spec"])
+        spec = dict(attributes.obj["spec"])
         overhead = runtime_class.get("overhead")
         if overhead is not None:
             if spec.get("overhead") is not None and not _same(spec["overhead"], _fixed(overhead)):
-                raise refused(review, _DIFFERS)
+                raise refused(attributes, _DIFFERS)
             spec["overhead"] = _fixed(overhead)
         if runtime_class.get("scheduling") is not None:
-            _place(review, spec, runtime_class["scheduling"])
-        review.obj = {**review.obj, "spec": spec}
+            _place(attributes, spec, runtime_class["scheduling"])
+        attributes.obj = {**attributes.obj, "spec": spec}
 
-    async def validate(self, review: Attributes) -> None:
+    async def validate(self, attributes: Attributes) -> None:
         """The overhead is the runtime's."""
-        if not writes(review, "pods", "CREATE"):
+        if not writes(attributes, "pods", "CREATE"):
             return
-        runtime_class, declared = self._class(review), ((review.obj or {}).get("spec") or {}).get("overhead") or {}
+        runtime_class, declared = (
+            self._class(attributes),
+            ((attributes.obj or {}).get("spec") or {}).get("overhead") or {},
+        )
         overhead = (runtime_class or {}).get("overhead")
         if overhead is not None and not _same(declared, _fixed(overhead)):
-            raise refused(review, _DIFFERS)
+            raise refused(attributes, _DIFFERS)
         if overhead is None and declared:
-            raise refused(review, _ALONE)
+            raise refused(attributes, _ALONE)
 
-    def _class(self, review: Attributes) -> JsonObject | None:
-        if not writes(review, "pods", "CREATE"):
+    def _class(self, attributes: Attributes) -> JsonObject | None:
+        if not writes(attributes, "pods", "CREATE"):
             return None
-        name = ((review.obj or {}).get("spec") or {}).get("runtimeClassName")
+        name = ((attributes.obj or {}).get("spec") or {}).get("runtimeClassName")
         if name is None:
             return None
         runtime_class = self._classes.get(name)
         if runtime_class is None:
-            raise refused(review, f'pod rejected: RuntimeClass "{name}" not found')
+            raise refused(attributes, f'pod rejected: RuntimeClass "{name}" not found')
         return runtime_class
 
 
@@ -70,12 +73,12 @@ def _same(one: JsonObject, other: JsonObject) -> bool:
     return one.keys() == other.keys() and all(Quantity(one[k]) == Quantity(other[k]) for k in one)
 
 
-def _place(review: Attributes, spec: JsonObject, scheduling: JsonObject) -> None:
+def _place(attributes: Attributes, spec: JsonObject, scheduling: JsonObject) -> None:
     selector = dict(spec.get("nodeSelector") or {})
     for key, value in sorted((scheduling.get("nodeSelector") or {}).items()):
         if selector.get(key, value) != value:
             text = f"conflict: runtimeClass.scheduling.nodeSelector[{key}] = {value};"
-            raise refused(review, f"{text} pod.spec.nodeSelector[{key}] = {selector[key]}")
+            raise refused(attributes, f"{text} pod.spec.nodeSelector[{key}] = {selector[key]}")
         selector[key] = value
     tolerations = merged(spec.get("tolerations") or (), scheduling.get("tolerations") or ())
     for key, defaults in (("nodeSelector", selector), ("tolerations", tolerations)):

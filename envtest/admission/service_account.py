@@ -29,20 +29,20 @@ class ServiceAccount(Plugin):
     def __init__(self, accounts: ObjectCache) -> None:
         self._accounts = accounts
 
-    async def mutate(self, review: Attributes) -> None:
+    async def mutate(self, attributes: Attributes) -> None:
         """New pods, but those that a node shows."""
-        if not writes(review, "pods", "CREATE") or review.obj is None or _mirrored(review.obj):
+        if not writes(attributes, "pods", "CREATE") or attributes.obj is None or _mirrored(attributes.obj):
             return
-        pod: JsonObject = copy_tree(review.obj)
+        pod: JsonObject = copy_tree(attributes.obj)
         spec: JsonObject = pod["spec"]
         spec["serviceAccountName"] = spec["serviceAccount"] = spec.get("serviceAccountName") or _DEFAULT
-        account = self._account(review, spec)
+        account = self._account(attributes, spec)
         # Whether containers get the token: the pod says so, else the account.
         automount: JsonValue = spec.get("automountServiceAccountToken")
         if (account.get("automountServiceAccountToken") if automount is None else automount) is not False:
             volumes = spec.get("volumes") or []
             there = next((str(v["name"]) for v in volumes if v["name"].startswith(_PREFIX)), "")
-            name = there or generated_name(_PREFIX, review.call.context().rng)
+            name = there or generated_name(_PREFIX, attributes.call.context().rng)
             needed = False
             for key in ("initContainers", "containers"):
                 for container in spec.get(key) or ():
@@ -55,28 +55,28 @@ class ServiceAccount(Plugin):
         secrets = account.get("imagePullSecrets")
         if secrets and not spec.get("imagePullSecrets"):
             spec["imagePullSecrets"] = copy_tree(secrets)
-        review.obj = pod
+        attributes.obj = pod
 
-    async def validate(self, review: Attributes) -> None:
+    async def validate(self, attributes: Attributes) -> None:
         """The account is there; what a node shows has none."""
-        if not writes(review, "pods", "CREATE") or review.obj is None:
+        if not writes(attributes, "pods", "CREATE") or attributes.obj is None:
             return
-        spec = review.obj["spec"]
-        if not _mirrored(review.obj):
-            self._account(review, spec)
+        spec = attributes.obj["spec"]
+        if not _mirrored(attributes.obj):
+            self._account(attributes, spec)
         elif spec.get("serviceAccountName"):
-            raise refused(review, "a mirror pod may not reference service accounts")
+            raise refused(attributes, "a mirror pod may not reference service accounts")
         elif any(_tokens(volume) for volume in spec.get("volumes") or ()):
-            raise refused(review, "a mirror pod may not use service account token volume projections")
+            raise refused(attributes, "a mirror pod may not use service account token volume projections")
 
-    def _account(self, review: Attributes, spec: JsonObject) -> JsonObject:
+    def _account(self, attributes: Attributes, spec: JsonObject) -> JsonObject:
         name = spec.get("serviceAccountName") or ""
         if not name:
-            raise refused(review, f"no service account specified for pod {review.namespace}/{review.name}")
-        account = self._accounts.get(name, review.namespace)
+            raise refused(attributes, f"no service account specified for pod {attributes.namespace}/{attributes.name}")
+        account = self._accounts.get(name, attributes.namespace)
         if account is None:
-            where = f"{review.namespace}/{name}"
-            raise refused(review, f'error looking up service account {where}: serviceaccount "{name}" not found')
+            where = f"{attributes.namespace}/{name}"
+            raise refused(attributes, f'error looking up service account {where}: serviceaccount "{name}" not found')
         return account
 
 

@@ -26,16 +26,16 @@ _FINALIZERS: Final[Mapping[str, str]] = {
 class StorageObjectInUseProtection(Plugin):
     """What is in use stays: a finalizer from the start."""
 
-    async def mutate(self, review: Attributes) -> None:
+    async def mutate(self, attributes: Attributes) -> None:
         """New claims, volumes and classes of their attributes."""
-        info = review.served.info
+        info = attributes.served.info
         finalizer = _FINALIZERS.get(f"{info.group}/{info.path}" if info.group else info.path)
-        if finalizer is None or review.operation != "CREATE" or review.obj is None:
+        if finalizer is None or attributes.operation != "CREATE" or attributes.obj is None:
             return
-        meta = review.obj["metadata"]
+        meta = attributes.obj["metadata"]
         finalizers = meta.get("finalizers") or []
         if finalizer not in finalizers:
-            review.obj = {**review.obj, "metadata": {**meta, "finalizers": [*finalizers, finalizer]}}
+            attributes.obj = {**attributes.obj, "metadata": {**meta, "finalizers": [*finalizers, finalizer]}}
 
 
 def class_of(claim: JsonObject) -> str:
@@ -58,19 +58,19 @@ class PersistentVolumeClaimResize(Plugin):
     def __init__(self, classes: ObjectCache) -> None:
         self._classes = classes
 
-    async def validate(self, review: Attributes) -> None:
+    async def validate(self, attributes: Attributes) -> None:
         """Changed claims."""
-        if not writes(review, "persistentvolumeclaims", "UPDATE"):
+        if not writes(attributes, "persistentvolumeclaims", "UPDATE"):
             return
-        obj, old = review.obj or {}, review.old or {}
+        obj, old = attributes.obj or {}, attributes.old or {}
         if size_of(obj) <= size_of(old):
             return
         if (old.get("status") or {}).get("phase") != "Bound":
-            raise refused(review, "Only bound persistent volume claims can be expanded")
+            raise refused(attributes, "Only bound persistent volume claims can be expanded")
         storage_class = self._classes.get(class_of(obj)) if class_of(obj) == class_of(old) else None
         if storage_class is None or not storage_class.get("allowVolumeExpansion"):
             text = (
                 "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must"
                 " support resize"
             )
-            raise refused(review, text)
+            raise refused(attributes, text)

@@ -20,11 +20,11 @@ _PATIENCE: Final = 300
 class DefaultTolerationSeconds(Plugin):
     """Nodes that are away for a short while keep their pods."""
 
-    async def mutate(self, review: Attributes) -> None:
+    async def mutate(self, attributes: Attributes) -> None:
         """New pods and changed ones."""
-        if not writes(review, "pods", "CREATE", "UPDATE") or review.obj is None:
+        if not writes(attributes, "pods", "CREATE", "UPDATE") or attributes.obj is None:
             return
-        spec = review.obj.get("spec") or {}
+        spec = attributes.obj.get("spec") or {}
         tolerations = spec.get("tolerations") or []
         missing = [
             {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _PATIENCE}
@@ -34,21 +34,21 @@ class DefaultTolerationSeconds(Plugin):
             )
         ]
         if missing:
-            review.obj = {**review.obj, "spec": {**spec, "tolerations": [*tolerations, *missing]}}
+            attributes.obj = {**attributes.obj, "spec": {**spec, "tolerations": [*tolerations, *missing]}}
 
 
 class TaintNodesByCondition(Plugin):
     """Nodes get no pods before they are ready."""
 
-    async def mutate(self, review: Attributes) -> None:
+    async def mutate(self, attributes: Attributes) -> None:
         """New nodes."""
-        if not writes(review, "nodes", "CREATE") or review.obj is None:
+        if not writes(attributes, "nodes", "CREATE") or attributes.obj is None:
             return
-        spec = review.obj.get("spec") or {}
+        spec = attributes.obj.get("spec") or {}
         taints = spec.get("taints") or []
         if not any(t.get("key") == _NOT_READY and t.get("effect") == "NoSchedule" for t in taints):
             taint = {"key": _NOT_READY, "effect": "NoSchedule"}
-            review.obj = {**review.obj, "spec": {**spec, "taints": [*taints, taint]}}
+            attributes.obj = {**attributes.obj, "spec": {**spec, "taints": [*taints, taint]}}
 
 
 # ------------------------------------------------------------------ merging

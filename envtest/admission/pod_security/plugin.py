@@ -45,13 +45,13 @@ class PodSecurity(Plugin):
         self._namespace = namespace
         self._pods = pods
 
-    async def validate(self, review: Attributes) -> None:
+    async def validate(self, attributes: Attributes) -> None:
         """Namespaces, pods, and what makes pods."""
-        info = review.served.info
-        if review.operation not in ("CREATE", "UPDATE") or review.obj is None:
+        info = attributes.served.info
+        if attributes.operation not in ("CREATE", "UPDATE") or attributes.obj is None:
             return
-        if writes(review, "namespaces", "CREATE", "UPDATE"):
-            obj, old = review.obj or {}, review.old
+        if writes(attributes, "namespaces", "CREATE", "UPDATE"):
+            obj, old = attributes.obj or {}, attributes.old
             name = obj["metadata"].get("name", "")
             policy, wrong = policy_of(obj["metadata"].get("labels"))
             before, wrong_before = policy_of(None if old is None else old["metadata"].get("labels"))
@@ -60,36 +60,36 @@ class PodSecurity(Plugin):
             if old is None or not _stricter(policy.enforce, before.enforce):
                 return
             for text in pod_warnings(name, policy.enforce, self._pods(name)):
-                review.warn(text)
+                attributes.warn(text)
         elif info.resource == "pods" and not info.group and info.subresource in ("", "ephemeralcontainers", "resize"):
             # Whether an update changes what could be judged.
-            if review.old is None or bool(_judged(review.obj) != _judged(review.old)):
-                self._check_pod(review, review.obj, enforce=True)
+            if attributes.old is None or bool(_judged(attributes.obj) != _judged(attributes.old)):
+                self._check_pod(attributes, attributes.obj, enforce=True)
         else:
             path = _TEMPLATES.get(f"{info.group}/{info.path}" if info.group else info.path)
-            template = _at(review.obj, path) if path is not None else None
+            template = _at(attributes.obj, path) if path is not None else None
             if template is not None:
-                self._check_pod(review, template, enforce=False)
+                self._check_pod(attributes, template, enforce=False)
 
     # -------------------------------------------------------------- pods
-    def _check_pod(self, review: Attributes, pod: JsonObject, *, enforce: bool) -> None:
-        namespace_object = self._namespace(review.namespace)
+    def _check_pod(self, attributes: Attributes, pod: JsonObject, *, enforce: bool) -> None:
+        namespace_object = self._namespace(attributes.namespace)
         policy = policy_of((namespace_object or {"metadata": {}})["metadata"].get("labels"))[0]
         if enforce:
-            review.call.annotate(f"{PREFIX}enforce-policy", str(policy.enforce))
+            attributes.call.annotate(f"{PREFIX}enforce-policy", str(policy.enforce))
         if policy.lenient:
             return
         meta, spec = pod.get("metadata") or {}, pod.get("spec") or {}
         violated = violations(policy.audit, meta, spec)
         if violated:
-            review.call.annotate(f"{PREFIX}audit-violations", _would_violate(policy.audit, violated))
+            attributes.call.annotate(f"{PREFIX}audit-violations", _would_violate(policy.audit, violated))
         violated = violations(policy.enforce, meta, spec) if enforce else []
         if violated:
             reason = f'violates PodSecurity "{policy.enforce}": {", ".join(map(str, violated))}'
-            raise api_errors.forbidden(review.served.info, review.name, reason)
+            raise api_errors.forbidden(attributes.served.info, attributes.name, reason)
         violated = violations(policy.warn, meta, spec)
         if violated:
-            review.warn(_would_violate(policy.warn, violated))
+            attributes.warn(_would_violate(policy.warn, violated))
 
     # -------------------------------------------------------------- namespaces
 
