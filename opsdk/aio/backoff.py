@@ -1,4 +1,4 @@
-"""Exponential backoff without I/O: the caller passes the time and the random seed.
+"""Exponential backoff without I/O: the caller passes the time.
 
 Upstream: k8s.io/apimachinery/pkg/util/wait/backoff.go (v1.36)
 """
@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
+
+from opsdk.aio.randomness import loop_random
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,9 +29,9 @@ class Backoff:
     jitter: float = 1.0
     reset_after: float = 120.0
 
-    def start(self, seed: int | None = None) -> BackoffState:
-        """Return a new state. The same `seed` gives the same jitter."""
-        return BackoffState(policy=self, rng=random.Random(seed))  # noqa: S311 - jitter, not a secret
+    def start(self, rng: random.Random | None = None) -> BackoffState:
+        """Return a new state. `rng` draws the jitter; default: the running loop's `loop_random`."""
+        return BackoffState(policy=self, rng=rng or loop_random())
 
 
 @dataclass(slots=True)

@@ -7,10 +7,15 @@ starts a task and another call ends it. With `TaskOwner`, no task outlives its o
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
 from typing import TypeVar
 
+from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.closing import Closing
+from opsdk.aio.waiting import wait_ended
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -21,14 +26,29 @@ class TaskOwner(Closing):
     When a task raises, `on_error` is called once with the task's name and the exception. Without `on_error`, `aclose`
     raises the first exception. Cancellation is not an error.
 
+    Args:
+        name: prefix of the tasks' names.
+        on_error: see above.
+        clock: source of time.
+        grace: seconds that `aclose` waits for tasks that ignore their cancellation.
+
     >>> async def main():
     ...     async with TaskOwner("example") as tasks:
     ...         tasks.start(asyncio.sleep(0), name="nap")
     >>> asyncio.run(main())
     """
 
-    def __init__(self, name: str, *, on_error: Callable[[str, BaseException], None] | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        on_error: Callable[[str, BaseException], None] | None = None,
+        clock: Clock = LOOP_CLOCK,
+        grace: float = 5.0,
+    ) -> None:
         self.name = name
+        self._clock = clock
+        self._grace = grace
         self._on_error = on_error
         self._tasks: set[asyncio.Task[object]] = set()
         self._failed: BaseException | None = None
@@ -63,16 +83,25 @@ class TaskOwner(Closing):
     async def aclose(self) -> None:
         """Cancel every task and wait until each has ended. Idempotent.
 
+        A task that ignores its cancellation is cancelled again each second. After `grace` seconds it is left behind,
+        and logged with its name: user code must not keep the process from ending.
+
         If the caller is cancelled, the wait still finishes; the cancellation is raised afterwards.
         """
         self._closed = True
-        interrupted: asyncio.CancelledError | None = None
         current = asyncio.current_task()
+        deadline = self._clock.now() + self._grace
+        interrupted: asyncio.CancelledError | None = None
         while pending := [t for t in self._tasks if t is not current]:
+            remaining = deadline - self._clock.now()
+            if remaining <= 0:
+                names = ", ".join(sorted(task.get_name() for task in pending))
+                log.error("%s: still running %g s after their cancellation: %s", self.name, self._grace, names)
+                break
             for task in pending:
                 task.cancel()
             try:
-                await asyncio.wait(pending)
+                await wait_ended(pending, min(remaining, 1.0), self._clock)
             except asyncio.CancelledError as error:
                 interrupted = error
         if interrupted is not None:

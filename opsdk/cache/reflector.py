@@ -15,6 +15,7 @@ Upstream: k8s.io/client-go/tools/cache/reflector.go (v1.36)
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -117,7 +118,7 @@ class Reflector:
         self.last_error: OpsdkError | None = None
         self.synced = False
         self._page_size = page_size
-        self._backoff: BackoffState = (backoff or Backoff()).start(seed)
+        self._backoff: BackoffState = (backoff or Backoff()).start(None if seed is None else random.Random(seed))  # noqa: S311 - jitter, not a secret
         self._pages: list[StoreEntry] = []
         self._problems: list[Problem] = []
         self._short_watches = 0

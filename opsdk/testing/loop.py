@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import random
 import selectors
 from collections.abc import Callable
 from concurrent.futures import Executor
@@ -70,6 +71,12 @@ class _JumpingSelector(selectors.BaseSelector):
 class VirtualLoop(asyncio.SelectorEventLoop):
     """A selector loop in virtual time. Its time starts at zero, its wall clock at 2026-01-01.
 
+    Args:
+        seed: of `random`. The same seed, the same run.
+
+    Attributes:
+        random: every random number that opsdk draws on this loop, see `opsdk.aio.randomness`.
+
     >>> async def main():
     ...     await asyncio.sleep(86_400)
     ...     return asyncio.get_running_loop().time()
@@ -78,7 +85,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     86400.0
     """
 
-    def __init__(self) -> None:
+    def __init__(self, seed: int = 0) -> None:
+        self.random = random.Random(seed)  # noqa: S311 - repeatable on purpose
         self._jumping = _JumpingSelector()
         super().__init__(self._jumping)
         self._jumping.deadlocked = self._describe
