@@ -29,9 +29,9 @@ from opsdk.builder.controller_builder import ControllerBuilder as ControllerBuil
 from opsdk.builder.controller_builder import WatchSpec as WatchSpec
 from opsdk.builder.operator import Operator as Operator
 from opsdk.builder.operator import OperatorOptions as OperatorOptions
-from opsdk.cache.cache import ByObject as ByObject
 from opsdk.cache.cache import Cache as Cache
-from opsdk.cache.cache import CacheOptions as CacheOptions
+from opsdk.cache.options import ByObject as ByObject
+from opsdk.cache.options import CacheOptions as CacheOptions
 from opsdk.client.client import Client as Client
 from opsdk.client.scheme import default_scheme as default_scheme
 from opsdk.cluster.cluster import Cluster as Cluster

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from opsdk.aio.backoff import Backoff, BackoffState
 from opsdk.aio.clock import Clock
 from opsdk.aio.tasks import TaskOwner
+from opsdk.aio.timeout import timeout
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.errors import UsageError
 from opsdk.event.event import AnyEvent, EventType
@@ -24,11 +25,17 @@ from opsdk.handlers import EventHandler, Mapped
 from opsdk.predicates import PredicateFunc
 from opsdk.queue.core import LOW_PRIORITY
 from opsdk.queue.work_queue import WorkQueue
+from opsdk.telemetry.failures import FunctionFailures
 
 log = logging.getLogger(__name__)
 
 # Delays of retries: short at first, then five minutes.
 _RETRY = Backoff(base=0.1, factor=2.0, cap=300.0, jitter=0.1, reset_after=0)
+# Seconds after which an async handler's call is overtaken by other objects' calls, and after which it is a failure.
+_SLOW = 5.0
+_MAP_TIMEOUT = 60.0
+# Calls beside each other, once calls are slow.
+_MAX_CONCURRENT = 16
 # Pending events of one object while its handler fails. Above this, events in the middle are dropped.
 _MAX_PENDING = 64
 # Failures of one event while newer ones succeed (about half a minute) before it is dropped.
@@ -63,7 +70,7 @@ class _PendingRetries:
 
 
 class EventDispatcher:
-    """Feeds one queue with the requests for events, in the order of the events."""
+    """Feeds one queue with the requests for events, in the order of each object's events."""
 
     def __init__(self, name: str, handler: EventHandler, predicates: Sequence[PredicateFunc], clock: Clock) -> None:
         self.name = name
@@ -73,9 +80,12 @@ class EventDispatcher:
         """Counters: event, dropped, predicate_error, handler_error, given_up."""
         self._clock = clock
         self._queue: WorkQueue[Request] | None = None
-        self._tasks = TaskOwner(f"source {name}", on_error=self._on_crash)
+        self.failures = FunctionFailures(f"source {name}", clock)
+        """The predicates and handlers that raise."""
+        self._tasks = TaskOwner(f"source {name}", on_error=self._on_crash, clock=clock)
         self._waiting: deque[tuple[Awaitable[Mapped], AnyEvent]] = deque()
-        self._drainer: asyncio.Task[None] | None = None
+        self._in_flight: set[ObjectKey] = set()
+        self._drainers: set[asyncio.Task[None]] = set()
         self._pending_retries: dict[ObjectKey, _PendingRetries] = {}
         self._closed = False
 
@@ -100,22 +110,25 @@ class EventDispatcher:
                 self._enqueue(_as_requests(mapped), event)
                 self._record_success(event)
                 return
-        except Exception as error:  # noqa: BLE001 - a user function may raise anything
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - a user function may raise anything
             self._schedule_retry(event, error)
             return
-        # Awaited one after the other, so that a burst of events is not a burst of requests to the server.
+        # Awaited one after the other, so that a burst of events is not a burst of requests to the server. A call that
+        # takes long is overtaken by other objects' calls: one that hangs must not stop them.
         self._waiting.append((mapped, event))
-        if self._drainer is None:
-            self._drainer = self._tasks.start(self._drain(), name="map")
+        if not self._drainers:
+            self._start_drainer()
 
     def _passes(self, event: AnyEvent) -> bool:
         try:
-            return all(test(event) for test in self.predicates)
-        except Exception:
+            passes = all(test(event) for test in self.predicates)
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - a user function may raise anything
             # A superfluous event is harmless, a lost one is not.
             self.counts["predicate_error"] += 1
-            log.exception("a predicate of source %s raised at %s: the event passes", self.name, event.view)
+            self.failures.failed("a predicate, whose event passes,", event.view.key, error)
             return True
+        self.failures.succeeded("a predicate, whose event passes,", event.view.key)
+        return passes
 
     def _enqueue(self, found: Sequence[Request], event: AnyEvent) -> None:
         assert self._queue is not None
@@ -125,26 +138,50 @@ class EventDispatcher:
 
     def _record_success(self, event: AnyEvent) -> None:
         """The handler succeeded for a new event, so pending older events are not blocked by an outage."""
+        self.failures.succeeded(repr(self.handler), event.view.key)
         if (retries := self._pending_retries.get(event.view.key)) is not None:
             if retries.last_success is None:
                 retries.waits.reset()
             retries.last_success = event
 
+    def _start_drainer(self) -> None:
+        if self._waiting and len(self._drainers) < _MAX_CONCURRENT:
+            self._drainers.add(self._tasks.start(self._drain(), name="map"))
+
     async def _drain(self) -> None:
         try:
-            while self._waiting:
-                mapped, event = self._waiting.popleft()
+            while (item := self._next_waiting()) is not None:
+                mapped, event = item
+                self._in_flight.add(event.view.key)
+                overtake = self._clock.call_later(_SLOW, self._start_drainer)
                 try:
-                    self._enqueue(_as_requests(await mapped), event)
-                    self._record_success(event)
-                except asyncio.CancelledError as error:
-                    if _is_cancelled():
-                        raise
-                    self._schedule_retry(event, error)  # the handler raised a CancelledError of its own
-                except Exception as error:  # noqa: BLE001 - as in dispatch
-                    self._schedule_retry(event, error)
+                    await self._finish(mapped, event)
+                finally:
+                    overtake.cancel()
+                    self._in_flight.discard(event.view.key)
         finally:
-            self._drainer = None
+            self._drainers.discard(asyncio.current_task())
+
+    def _next_waiting(self) -> tuple[Awaitable[Mapped], AnyEvent] | None:
+        """Return the first event whose object has no earlier one in flight."""
+        for number, item in enumerate(self._waiting):
+            if item[1].view.key not in self._in_flight:
+                del self._waiting[number]
+                return item
+        return None
+
+    async def _finish(self, mapped: Awaitable[Mapped], event: AnyEvent) -> None:
+        try:
+            async with timeout(self._clock, _MAP_TIMEOUT):
+                requests = await mapped
+            self._enqueue(_as_requests(requests), event)
+            self._record_success(event)
+        except asyncio.CancelledError as error:
+            if _is_cancelled():
+                raise
+            self._schedule_retry(event, error)  # the handler raised a CancelledError of its own
+        except Exception as error:  # noqa: BLE001 - as in dispatch
+            self._schedule_retry(event, error)
 
     # -------------------------------------------------------------- failed events
     def _schedule_retry(self, event: AnyEvent, error: BaseException) -> None:
@@ -163,7 +200,7 @@ class EventDispatcher:
 
     def _report_failure(self, event: AnyEvent, error: BaseException) -> None:
         self.counts["handler_error"] += 1
-        log.error("the handler of source %s raised at %s; it is retried", self.name, event.view, exc_info=error)
+        self.failures.failed(repr(self.handler), event.view.key, error)
 
     async def _retry(self, key: ObjectKey, retries: _PendingRetries) -> None:
         while retries.events:
@@ -204,8 +241,11 @@ class EventDispatcher:
 
     async def _try(self, event: AnyEvent) -> bool:
         try:
-            mapped = self.handler.requests(event)
-            self._enqueue(_as_requests(await mapped if isinstance(mapped, Awaitable) else mapped), event)
+            async with timeout(self._clock, _MAP_TIMEOUT):
+                mapped = self.handler.requests(event)
+                requests = await mapped if isinstance(mapped, Awaitable) else mapped
+            self._enqueue(_as_requests(requests), event)
+            self.failures.succeeded(repr(self.handler), event.view.key)
         except asyncio.CancelledError as error:
             if _is_cancelled():
                 raise
@@ -219,8 +259,8 @@ class EventDispatcher:
     # -------------------------------------------------------------- closing
     async def wait_mapped(self) -> None:
         """Return when every event so far is mapped, or waits for a retry."""
-        while self._drainer is not None:
-            await asyncio.wait([self._drainer])
+        while self._drainers:
+            await asyncio.wait(tuple(self._drainers))
 
     async def aclose(self) -> None:
         """Handle no more events. Idempotent."""

@@ -36,7 +36,8 @@
     │   ├── CacheNotStartedError
     │   ├── NotCachedError
     │   ├── UnknownNamespaceError
-    │   └── CacheSyncError            the initial list did not finish in time
+    │   ├── CacheSyncError            the initial list did not finish in time
+    │   └── StaleCacheError           the cache heard nothing for longer than the read allows
     ├── CelError                  a Common Expression Language expression fails
     │   ├── CelCompileError           parse or type error, with its position
     │   └── CelEvaluationError        evaluation error, such as a missing key
@@ -397,6 +398,12 @@ class UnknownNamespaceError(CacheError):
 
 class CacheSyncError(CacheError):
     """An informer did not sync in time. ``__cause__`` holds its last list or watch error."""
+
+    retryable = True
+
+
+class StaleCacheError(CacheError):
+    """The cache heard nothing from the server for longer than ``max_staleness``: retry, or pass ``uncached=True``."""
 
     retryable = True
 

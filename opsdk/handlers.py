@@ -15,7 +15,7 @@ from opsdk.apimachinery.gvk import GroupKind, GroupVersion
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject
 from opsdk.apimachinery.rest_mapper import RestMapper
-from opsdk.cache.store import OwnerRef
+from opsdk.cache.entry import OwnerRef
 from opsdk.errors import UsageError
 from opsdk.event.event import AnyEvent, Event
 from opsdk.event.request import Request
@@ -123,7 +123,7 @@ class EnqueueRequestsFromMapFunc(Generic[T]):
         views = [view for view in (event.old, event.new) if view is not None]
         if event.resync:  # old and new are the same object
             views = views[-1:]
-        if _is_async(self.function):
+        if is_async(self.function):
             return self._wait([view.object for view in views])
         requests: dict[Request, None] = {}
         for view in views:
@@ -145,7 +145,7 @@ class EnqueueRequestsFromMapFunc(Generic[T]):
         return f"EnqueueRequestsFromMapFunc({getattr(self.function, '__qualname__', self.function)})"
 
 
-def _is_async(function: Any) -> bool:
+def is_async(function: Any) -> bool:
     """Whether a call returns an awaitable, also for an object with an async ``__call__`` and for a partial."""
     while isinstance(function, functools.partial):
         function = function.func

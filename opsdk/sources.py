@@ -14,6 +14,7 @@ from typing import Protocol
 from opsdk.aio.backoff import Backoff
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.tasks import TaskOwner
+from opsdk.aio.timeout import timeout as clock_timeout
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject
 from opsdk.cache.cache import Cache, CachedKind, KindRegistration
@@ -24,6 +25,7 @@ from opsdk.event.request import Request
 from opsdk.handlers import EventHandler
 from opsdk.predicates import PredicateFunc
 from opsdk.queue.work_queue import WorkQueue
+from opsdk.telemetry.failures import FunctionFailures
 
 log = logging.getLogger(__name__)
 
@@ -75,11 +77,16 @@ class KindSource:
         self.cache = cache
         self._clock = clock
         self._dispatcher = EventDispatcher(str(self.kind.gvk), handler, predicates, clock)
-        self._tasks = TaskOwner(f"source {self.kind.gvk}", on_error=self._on_crash)
+        self._tasks = TaskOwner(f"source {self.kind.gvk}", on_error=self._on_crash, clock=clock)
         self._registration: KindRegistration | None = None
         self._cached: CachedKind | None = None
         self._attached = asyncio.Event()
         self._problem: BaseException | None = None
+
+    @property
+    def failures(self) -> FunctionFailures:
+        """The predicates and handlers that raise."""
+        return self._dispatcher.failures
 
     @property
     def counts(self) -> Counter[str]:
@@ -97,7 +104,7 @@ class KindSource:
         while True:
             try:
                 await self._dispatcher.handler.prepare(self.cache.mapper)
-                self._cached = await self.cache.informer_for(self.kind)
+                self._cached = await self.cache.informer_for(self.kind, pin=False)
                 break
             except UsageError as error:  # a retry does not help
                 self._problem = error
@@ -123,11 +130,12 @@ class KindSource:
     async def wait_synced(self, timeout: float) -> None:  # noqa: ASYNC109 - the error says why
         """Return when the handler has mapped every object of the initial list.
 
-        Raises `CacheSyncError` with the kind and the last problem: not served, forbidden, unreachable.
+        Raises `CacheSyncError` with the kind and the last problem: not served, forbidden, unreachable. A later call
+        waits on.
         """
         deadline = self._clock.now() + timeout
         try:
-            async with asyncio.timeout(timeout):
+            async with clock_timeout(self._clock, timeout):
                 await self._attached.wait()
         except TimeoutError:
             raise CacheSyncError(
@@ -136,9 +144,11 @@ class KindSource:
         if self._problem is not None:
             raise self._problem
         assert self._cached is not None
+        assert self._registration is not None
         await self._cached.wait_synced(max(deadline - self._clock.now(), 0.001))
         try:
-            async with asyncio.timeout(max(deadline - self._clock.now(), 0.001)):
+            async with clock_timeout(self._clock, max(deadline - self._clock.now(), 0.001)):
+                await self._registration.wait_synced()
                 await self._dispatcher.wait_mapped()
         except TimeoutError:
             raise CacheSyncError(
@@ -146,14 +156,23 @@ class KindSource:
                 "check that it returns"
             ) from None
 
+    def problem(self) -> str:
+        """Return why the source does not follow its kind now, or an empty string."""
+        if self._cached is None:
+            return f"no informer for {self.kind.gvk}: {self._problem or 'looking it up'}"
+        unready = [str(health) for health in self._cached.health() if not health.ready]
+        return "; ".join(unready)
+
     async def aclose(self) -> None:
-        """Remove the handler. Idempotent."""
+        """Remove the handler; informers that nobody else uses stop. Idempotent."""
         if self._registration is not None:
             self._registration.remove()
         try:
             await self._tasks.aclose()
         finally:
             await self._dispatcher.aclose()
+            if self._cached is not None:
+                await self.cache.release(self._cached)
 
     def __repr__(self) -> str:
         return f"<KindSource {self.kind.gvk} -> {self._dispatcher.handler!r}>"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Self
 
@@ -149,11 +149,19 @@ class Selector:
         return ",".join(str(r) for r in self.requirements)
 
 
+EVERYTHING = Selector()
+"""Selects objects whatever their labels."""
+
+
 def as_selector(selector: str | Mapping[str, str] | LabelSelector | Selector | None) -> Selector:
-    """Return a Selector for any form that callers may pass. None matches every object."""
+    """Return a Selector for any form that callers may pass.
+
+    None matches no object, as a nil selector of Kubernetes: a selector that happens to be unset must not select, or
+    delete, everything. Leave the argument out, or pass `EVERYTHING`, to select every object.
+    """
     match selector:
         case None:
-            return Selector()
+            return Selector.none()
         case Selector():
             return selector
         case str():
@@ -280,6 +288,8 @@ class FieldSelector:
     """
 
     requirements: tuple[FieldRequirement, ...] = ()
+    nothing: bool = False
+    """True for a selector that matches no object."""
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -302,7 +312,7 @@ class FieldSelector:
 
     def matches(self, value_of: Callable[[str], str]) -> bool:
         """Whether the selector matches. `value_of` returns the value of a field, empty if the object has none."""
-        return all((value_of(r.field) == r.value) != r.negated for r in self.requirements)
+        return not self.nothing and all((value_of(r.field) == r.value) != r.negated for r in self.requirements)
 
     def exact(self, field: str) -> str | None:
         """Return the value that `field` must equal, or None if the selector does not require one."""
@@ -310,17 +320,21 @@ class FieldSelector:
 
     def without(self, field: str) -> FieldSelector:
         """Return the selector without exact requirements on `field`."""
-        return FieldSelector(tuple(r for r in self.requirements if r.field != field or r.negated))
+        return replace(self, requirements=tuple(r for r in self.requirements if r.field != field or r.negated))
 
     def __str__(self) -> str:
         return ",".join(str(r) for r in self.requirements)
 
 
+ANY_FIELDS = FieldSelector()
+"""Selects objects whatever their fields."""
+
+
 def as_field_selector(selector: str | Mapping[str, str] | FieldSelector | None) -> FieldSelector:
-    """Return a FieldSelector for any form that callers may pass. None matches every object."""
+    """Return a FieldSelector for any form that callers may pass. None matches no object, as in `as_selector`."""
     match selector:
         case None:
-            return FieldSelector()
+            return FieldSelector(nothing=True)
         case FieldSelector():
             return selector
         case str():

@@ -15,7 +15,7 @@ from opsdk.apimachinery.object import AnyObject
 from opsdk.cache.cache import Cache
 from opsdk.controller.controller import Controller, ControllerOptions
 from opsdk.controller.reconcile import ReconcileFunction, Reconciler, as_reconciler
-from opsdk.errors import UsageError
+from opsdk.errors import ApiError, CacheError, TransportError, UsageError
 from opsdk.handlers import (
     EnqueueRequestForObject,
     EnqueueRequestForOwner,
@@ -23,6 +23,7 @@ from opsdk.handlers import (
     EventHandler,
     MapFunction,
 )
+from opsdk.manager.health import Check
 from opsdk.manager.manager import Manager
 from opsdk.predicates import PredicateFunc
 from opsdk.sources import EventSource, KindSource
@@ -83,6 +84,8 @@ class ControllerBuilder:
         self._sources: list[EventSource] = []
         self._filters: tuple[PredicateFunc, ...] = ()
         self._reconciler: Reconciler | None = None
+        self.built = False
+        """Whether `build` or `complete` was called: a controller that is only declared does nothing."""
 
     def for_(self, kind: KindLike[AnyObject], *, predicates: Sequence[PredicateFunc] = ()) -> Self:
         """Set the reconciled kind. Raises `UsageError` on a second call."""
@@ -134,11 +137,16 @@ class ControllerBuilder:
         self._reconciler = as_reconciler(reconciler)
         return self
 
+    def __repr__(self) -> str:
+        kind = self._kind.name if self._kind is not None else "no kind"
+        return f"<ControllerBuilder {self._name or kind}>"
+
     # -------------------------------------------------------------- building
     def build(self) -> Controller:
         """Return the controller, without adding it to a manager. Raises `UsageError` if something is missing."""
         self._check()
         assert self._reconciler is not None
+        self.built = True
         name = self._name or (self._kind.name.lower() if self._kind is not None else "")
         return Controller(
             name,
@@ -157,6 +165,8 @@ class ControllerBuilder:
         controller = self.build()
         self._manager.claim_name(controller.name)
         self._manager.add(controller)
+        self._manager.readyz.add(f"controller-{controller.name}", _sources_check(controller))
+        self._manager.readyz.add(f"user-functions-{controller.name}", _functions_check(controller))
         return controller
 
     def _check(self) -> None:
@@ -190,3 +200,31 @@ class ControllerBuilder:
         self, kind: Kind[AnyObject], handler: EventHandler, predicates: tuple[PredicateFunc, ...]
     ) -> EventSource:
         return KindSource(self._cache, kind, handler, predicates=(*self._filters, *predicates), clock=self._clock)
+
+
+def _sources_check(controller: Controller) -> Check:
+    """Return a readiness check: every source of the controller follows its kind."""
+
+    async def check() -> None:
+        if problems := controller.problems():
+            raise CacheError("; ".join(problems))
+
+    return check
+
+
+def _functions_check(controller: Controller) -> Check:
+    """Return a readiness check: no predicate or handler raises.
+
+    A handler that fails because the server does is no defect of the user's function.
+    """
+
+    async def check() -> None:
+        failing = [
+            failure
+            for failure in controller.failing_functions()
+            if not isinstance(failure.last_error, ApiError | TransportError | CacheError)
+        ]
+        if failing:
+            raise CacheError("; ".join(map(str, failing)))
+
+    return check

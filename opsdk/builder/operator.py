@@ -23,6 +23,7 @@ from opsdk.client.scheme import default_scheme
 from opsdk.cluster.cluster import Cluster, ClusterOptions
 from opsdk.controller.controller import ControllerOptions
 from opsdk.errors import CacheError, UsageError
+from opsdk.handlers import is_async
 from opsdk.leader_election.leader_election_record import LeaderElectionOptions
 from opsdk.leader_election.leader_elector import LeaderElector, default_identity
 from opsdk.manager.manager import Manager, ManagerOptions, Phase
@@ -101,6 +102,8 @@ class Operator:
         self.options = options or OperatorOptions()
         self.scheme = scheme or default_scheme()
         self._builders: list[Callable[[Operator], ControllerBuilder]] = []
+        self._made: list[ControllerBuilder] = []
+        self._clock: Clock = LOOP_CLOCK
         self._setups: list[Callable[[Operator], Any]] = []
         self._cluster: Cluster | None = None
         self._manager: Manager | None = None
@@ -143,7 +146,14 @@ class Operator:
         return declare
 
     def setup(self, function: F) -> F:
-        """Decorator: `function(operator)` is called before the start, to add indices, checks or runnables."""
+        """Decorator: `function(operator)` is called before the start, to add indices, checks or runnables.
+
+        Raises `UsageError` for an ``async`` function: nothing runs yet. Add a runnable for work with ``await``.
+        """
+        if is_async(function):
+            raise UsageError(
+                f"{function.__qualname__} is async: a setup function is a plain def; add a runnable instead"
+            )
         self._setups.append(function)
         return function
 
@@ -151,13 +161,16 @@ class Operator:
         self, kind: KindLike[AnyObject], *, name: str = "", options: ControllerOptions | None = None
     ) -> ControllerBuilder:
         """Return a builder for a controller of `kind`. Call it in a `setup` function, or after `prepare`."""
-        return ControllerBuilder(
+        builder = ControllerBuilder(
             self.cluster.cache,
             manager=self.manager,
             name=name,
             options=options or self.options.controller,
             hook=self.manager.hook,
+            clock=self._clock,
         ).for_(kind)
+        self._made.append(builder)
+        return builder
 
     # -------------------------------------------------------------- access
     @property
@@ -194,18 +207,28 @@ class Operator:
     def prepare(self, config: Config, *, hooks: Sequence[TelemetryHook] = (), clock: Clock = LOOP_CLOCK) -> Manager:
         """Create the cluster, the manager and every controller, and return the manager. `start` and `run` call it."""
         o = self.options
+        self._clock = clock
         cluster_options = replace(o.cluster, name=self.name, field_owner=o.cluster.field_owner or self.name)
         manager = self._manager = Manager(o.manager, hooks=hooks, clock=clock)
         self._cluster = Cluster(config, cluster_options, scheme=self.scheme, clock=clock, hook=manager.hook)
         self._applier = Applier(self._cluster.client, field_owner=self.name)
         manager.add(self._cluster, phase=Phase.CACHES)
         manager.add_readyz_check("caches-synced", self._check_caches)
+        manager.add_readyz_check("user-functions", self._check_functions)
         if o.leader_election:
             manager.use_election(self._leader_elector(config, clock))
         for setup in self._setups:
             setup(self)
         for plan in self._builders:
             plan(self).complete()
+        for builder in self._made:
+            if not builder.built:
+                raise UsageError(f"{builder!r} was declared but not completed: call complete() at its end")
+        if not self._made and not self._setups:
+            raise UsageError(
+                f"operator {self.name} has nothing to run: declare a reconciler with @operator.reconciler(Kind), or "
+                "add runnables in a function with @operator.setup"
+            )
         return manager
 
     async def start(self, config: Config, *, hooks: Sequence[TelemetryHook] = (), clock: Clock = LOOP_CLOCK) -> None:
@@ -259,10 +282,13 @@ class Operator:
         return LeaderElector(Client(direct), options, clock=clock, hook=self.manager.hook)
 
     async def _check_caches(self) -> None:
-        for kind in self.cluster.cache.kinds():
-            for informer in kind.informers.values():
-                if not informer.has_synced:
-                    raise CacheError(f"{informer.name} has not synced: {informer.last_error or 'listing'}")
+        if unready := [str(health) for health in self.cluster.cache.health() if not health.ready]:
+            raise CacheError("; ".join(unready))
+
+    async def _check_functions(self) -> None:
+        failing = [f"{h.name}: {text}" for h in self.cluster.cache.health() for text in h.failing_functions]
+        if failing:
+            raise CacheError("; ".join(failing))
 
     def register(self, *kinds: type[TypedObject]) -> None:
         """Add classes to the operator's scheme."""

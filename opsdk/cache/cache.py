@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import TypeVar
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
@@ -19,10 +18,11 @@ from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata
 from opsdk.apimachinery.rest_mapper import RestMapper, RestMapping
 from opsdk.apimachinery.scheme import Scheme
-from opsdk.apimachinery.selectors import FieldSelector, Selector
-from opsdk.cache.informer import Handler, HandlerRegistration, Informer
+from opsdk.cache.entry import Indexer, StoreEntry
+from opsdk.cache.health import InformerHealth
+from opsdk.cache.informer import Handler, HandlerRegistration, Informer, InformerOptions
 from opsdk.cache.list_watch import ListerWatcher
-from opsdk.cache.store import Indexer, InformerStore, StoreEntry
+from opsdk.cache.options import ALL_NAMESPACES, CacheOptions, CacheScope, scopes
 from opsdk.errors import CacheError, CacheNotStartedError, NotCachedError, UnknownNamespaceError, UsageError
 from opsdk.structured_merge.value import JsonObject
 
@@ -30,71 +30,8 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=AnyObject)
 
-ALL_NAMESPACES = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ByObject:
-    """Cache options for one kind. None inherits the value of `CacheOptions`.
-
-    Attributes:
-        namespaces: cache only these namespaces.
-        label_selector: cache only matching objects.
-        field_selector: cache only matching objects; the server must support the fields.
-        transform: changes an object's JSON tree before it is stored, for example to drop unused fields. It must be
-            idempotent, and keep name, namespace, uid and resourceVersion.
-        resync: seconds between resyncs of handlers.
-    """
-
-    namespaces: tuple[str, ...] | None = None
-    label_selector: Selector | None = None
-    field_selector: FieldSelector | None = None
-    transform: Transform | None = None
-    resync: float | None = None
-
-
-Transform = Callable[[JsonObject], JsonObject]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CacheOptions:
-    """Options of a `Cache`.
-
-    Attributes:
-        namespaces: cache only these namespaces; empty for all. Cluster-scoped kinds are always cached.
-        label_selector: for kinds without their own.
-        field_selector: for kinds without their own.
-        transform: for kinds without their own.
-        by_kind: options of single kinds.
-        resync: seconds between resyncs, with 10 % jitter. The default is controller-runtime's ten hours; a resync
-            guards
-            against handler bugs, not against missed events.
-        reader_fail_on_missing_informer: raise `NotCachedError` on reads of kinds without an informer, instead of
-            starting
-            a cluster-wide informer.
-        page_size: objects per page of a list.
-    """
-
-    namespaces: tuple[str, ...] = ()
-    label_selector: Selector = Selector()
-    field_selector: FieldSelector = FieldSelector()
-    transform: Transform | None = None
-    by_kind: Mapping[GroupVersionKind, ByObject] = field(default_factory=dict)
-    resync: float = 36_000.0
-    reader_fail_on_missing_informer: bool = False
-    page_size: int = 500
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CacheScope:
-    """The scope of one list and watch."""
-
-    gvk: GroupVersionKind
-    namespace: str
-    label_selector: Selector
-    field_selector: FieldSelector
-    metadata_only: bool
-    transform: Transform | None
+# The kind of the objects in a watch of metadata.
+_METADATA = GroupVersionKind("meta.k8s.io", "v1", "PartialObjectMetadata")
 
 
 ListWatchFactory = Callable[[RestMapping, CacheScope], ListerWatcher]
@@ -109,52 +46,56 @@ class CachedKind:
         self.informers = dict(informers)
         self.metadata_only = metadata_only
 
+        self.pinned = False
+        """True for a kind that was asked for by a read or by `Cache.informer_for`: it outlives its handlers."""
+
     @property
     def has_synced(self) -> bool:
         """Whether every informer has its initial list."""
         return all(i.has_synced for i in self.informers.values())
 
-    async def wait_synced(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - the error says why
-        """Return when every informer has its initial list.
+    @property
+    def used(self) -> bool:
+        """Whether somebody needs the informers."""
+        return self.pinned or any(informer.handlers for informer in self.informers.values())
 
-        Raises `CacheSyncError` with the cause after `timeout` seconds; None waits without limit.
-        """
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self._wait(i, timeout)) for i in self.informers.values()]
-        for task in tasks:
-            if (error := task.result()) is not None:
-                raise error
+    async def wait_synced(self, timeout: float | None = None, *, fail_fast: bool = False) -> None:  # noqa: ASYNC109 - the error says why
+        """Return when every informer has its initial list. Arguments and errors as `Informer.wait_synced`."""
+        waits = (informer.wait_synced(timeout, fail_fast=fail_fast) for informer in self.informers.values())
+        # Not a task group: it wraps exceptions, and callers expect the plain error.
+        for result in await asyncio.gather(*waits, return_exceptions=True):
+            if isinstance(result, BaseException):
+                raise result
 
-    @staticmethod
-    async def _wait(informer: Informer, timeout: float | None) -> CacheError | None:  # noqa: ASYNC109
-        # Returned, not raised: a task group wraps exceptions, and callers expect the plain error.
-        try:
-            await informer.wait_synced(timeout)
-        except CacheError as error:
-            return error
-        return None
+    def health(self) -> list[InformerHealth]:
+        """Return the health of each informer now."""
+        return [informer.health() for informer in self.informers.values()]
 
     def add_handler(self, handler: Handler, *, resync: bool = False) -> KindRegistration:
         """Add a handler to every informer. It first gets the existing objects as ADDED."""
         return KindRegistration([i.add_handler(handler, resync=resync) for i in self.informers.values()])
 
-    def stores(self, namespace: str) -> list[InformerStore]:
-        """Return the stores for a namespace (empty: all). Raises `UnknownNamespaceError` if it is not cached."""
-        if ALL_NAMESPACES in self.informers:
-            return [self.informers[ALL_NAMESPACES].store]
-        if not namespace:
-            return [i.store for i in self.informers.values()]
-        if namespace not in self.informers:
+    def informers_of(self, namespace: str) -> list[Informer]:
+        """Return the informers that may hold objects of a namespace (empty: all)."""
+        if not namespace or not self.mapping.namespaced:
+            return list(self.informers.values())
+        informer = self.informers.get(namespace) or self.informers.get(ALL_NAMESPACES)
+        return [informer] if informer is not None else []
+
+    def select(self, namespace: str) -> list[Informer]:
+        """Return the informers for reads of a namespace (empty: all). Raises `UnknownNamespaceError` without any."""
+        informers = self.informers_of(namespace)
+        if not informers:
             cached = ", ".join(sorted(self.informers))
             raise UnknownNamespaceError(
                 f"unable to read {self.gvk.kind} in {namespace}: unknown namespace for the cache (it has {cached})"
             )
-        return [self.informers[namespace].store]
+        return informers
 
     def entries(self, namespace: str = "") -> Iterable[StoreEntry]:
         """Iterate over the cached entries, in no particular order."""
-        for store in self.stores(namespace):
-            yield from store.entries(namespace)
+        for informer in self.select(namespace):
+            yield from informer.store.entries(namespace)
 
     def __repr__(self) -> str:
         form = " (metadata only)" if self.metadata_only else ""
@@ -172,8 +113,13 @@ class KindRegistration:
         """Whether the handler has received every initial object."""
         return all(r.has_synced for r in self._registrations)
 
+    async def wait_synced(self) -> None:
+        """Return when the handler has received every initial object, or is removed."""
+        for registration in self._registrations:
+            await registration.wait_synced()
+
     def remove(self) -> None:
-        """Remove the handler. Idempotent."""
+        """Remove the handler. Idempotent. `Cache.release` then stops informers that nobody else uses."""
         for registration in self._registrations:
             registration.remove()
 
@@ -237,11 +183,18 @@ class Cache:
             await self.aclose()
 
     async def wait_ready(self) -> None:
-        """Return when the cache runs and every existing informer has its initial list."""
+        """Return when the cache runs and every existing informer has its initial list, or is denied it.
+
+        A kind that cannot be listed does not hold up the others: its health and its readers say why.
+        """
         await self._started.wait()
         self.check_running()
         for kind in tuple(self._kinds.values()):
-            await kind.wait_synced()
+            try:
+                await kind.wait_synced(self.options.sync_timeout, fail_fast=True)
+            except CacheError as error:
+                log.error("the cache starts without %s: %s", kind.gvk, error)  # noqa: TRY400 - it says what to do
+            self.check_running()
 
     async def aclose(self) -> None:
         """Stop every informer. Idempotent."""
@@ -252,12 +205,15 @@ class Cache:
         await finish(_close(informers), name="cache/close informers")
 
     # -------------------------------------------------------------- kinds
-    async def informer_for(self, kind: KindLike[AnyObject], *, implicitly: bool = False) -> CachedKind:
+    async def informer_for(
+        self, kind: KindLike[AnyObject], *, implicitly: bool = False, pin: bool = True
+    ) -> CachedKind:
         """Return the informers of a kind, created on first use. Does not wait for the initial list.
 
         Args:
             kind: the kind.
             implicitly: the call comes from a read; see `CacheOptions.reader_fail_on_missing_informer`.
+            pin: keep informers that this call creates until `remove_informer`; else until `release` finds no handler.
 
         Raises:
             NoMatchError: the server does not serve the kind.
@@ -275,6 +231,7 @@ class Cache:
                 return cached
             mapping = await self.mapper.mapping_for(token.gvk)
             cached_kind = self._make(mapping, metadata_only=metadata_only)
+            cached_kind.pinned = pin
             self._kinds[token.gvk, metadata_only] = cached_kind
         if implicitly:
             log.info(
@@ -297,42 +254,42 @@ class Cache:
         for informer in removed.informers.values() if removed else ():
             await informer.aclose()
 
+    async def release(self, kind: CachedKind) -> None:
+        """Stop the informers of a kind if nobody uses them any more."""
+        if not kind.used and self._kinds.get((kind.gvk, kind.metadata_only)) is kind:
+            del self._kinds[kind.gvk, kind.metadata_only]
+            log.info("nobody watches %s any more: its informer stops", kind.gvk)
+            await _close(kind.informers.values())
+
+    def health(self) -> list[InformerHealth]:
+        """Return the health of every informer now."""
+        return [health for kind in self._kinds.values() for health in kind.health()]
+
     def kinds(self) -> list[CachedKind]:
         """Return everything that is cached now."""
         return list(self._kinds.values())
 
     def _make(self, mapping: RestMapping, *, metadata_only: bool) -> CachedKind:
-        own = self.options.by_kind.get(mapping.gvk, ByObject())
-        namespaces = own.namespaces if own.namespaces is not None else self.options.namespaces
-        if not mapping.namespaced:
-            if own.namespaces:
-                raise UsageError(f"{mapping.gvk} is cluster-scoped: its cache options cannot name namespaces")
-            namespaces = ()
-        informers = {
-            namespace: self._informer(mapping, own, namespace, metadata_only=metadata_only)
-            for namespace in namespaces or (ALL_NAMESPACES,)
-        }
+        planned = scopes(self.options, mapping, metadata_only=metadata_only)
+        informers = {namespace: self._informer(mapping, scope) for namespace, scope in planned.items()}
         return CachedKind(mapping, informers, metadata_only=metadata_only)
 
-    def _informer(self, mapping: RestMapping, own: ByObject, namespace: str, *, metadata_only: bool) -> Informer:
-        fields = own.field_selector if own.field_selector is not None else self.options.field_selector
-        # A field selector for one namespace becomes a namespaced list, which needs fewer permissions.
-        pinned = fields.exact("metadata.namespace") if mapping.namespaced and not namespace else None
-        scope = CacheScope(
-            gvk=mapping.gvk,
-            namespace=namespace or pinned or "",
-            label_selector=own.label_selector if own.label_selector is not None else self.options.label_selector,
-            field_selector=fields.without("metadata.namespace") if pinned else fields,
-            metadata_only=metadata_only,
-            transform=own.transform or self.options.transform,
+    def _informer(self, mapping: RestMapping, scope: CacheScope) -> Informer:
+        o = self.options
+        options = InformerOptions(
+            page_size=o.page_size,
+            watch_list=o.watch_list,
+            resync=scope.resync,
+            stale_after=o.stale_after,
+            expected=_METADATA if scope.metadata_only else scope.gvk,
+            transform=scope.transform,
+            namespace=scope.namespace,
+            label_selector=scope.label_selector,
+            field_selector=scope.field_selector,
         )
-        informer = Informer(
-            self._source(mapping, scope),
-            page_size=self.options.page_size,
-            resync=self.options.resync if own.resync is None else own.resync,
-            clock=self._clock,
-        )
-        for name, indexer in self._indexers.get(mapping.gvk, {}).items():
+        informer = Informer(self._source(mapping, scope), options, clock=self._clock)
+        # Index functions read whole objects.
+        for name, indexer in self._indexers.get(mapping.gvk, {}).items() if not scope.metadata_only else ():
             informer.add_index(name, indexer)
         return informer
 

@@ -1,5 +1,8 @@
 """An informer: one store, one list and watch loop, and any number of handlers.
 
+The loop ends only with the informer. An unexpected error is logged, shows in `Informer.health`, and leads to a new
+list.
+
 Upstream: k8s.io/client-go/tools/cache/shared_informer.go (v1.36)
 """
 
@@ -7,39 +10,159 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
-from collections import Counter
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from dataclasses import dataclass
 from typing import Self
 
 from opsdk.aio.backoff import Backoff
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.closing import Closing
+from opsdk.aio.randomness import loop_random
 from opsdk.aio.tasks import TaskOwner
-from opsdk.cache.list_watch import ListerWatcher
-from opsdk.cache.reflector import Action, ListPage, Reflector, ReflectorStep, Wait, WatchFrom
-from opsdk.cache.store import Delta, DeltaType, Indexer, InformerStore
-from opsdk.errors import CacheError, CacheSyncError, ForbiddenError, OpsdkError, UsageError
+from opsdk.aio.timeout import ClockTimeout, ClockTimeoutError
+from opsdk.aio.timeout import timeout as clock_timeout
+from opsdk.apimachinery.codec import peek_key
+from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
+from opsdk.apimachinery.selectors import FieldSelector, Selector
+from opsdk.cache.entry import Indexer, Problem, Transform
+from opsdk.cache.health import InformerHealth, InformerState
+from opsdk.cache.list_watch import ListerWatcher, RawEvent
+from opsdk.cache.reflector import Action, ListPage, Reflector, ReflectorState, ReflectorStep, Wait, WatchFrom
+from opsdk.cache.store import Delta, DeltaType, InformerStore
+from opsdk.errors import (
+    CacheError,
+    CacheSyncError,
+    ForbiddenError,
+    MethodNotAllowedError,
+    NotFoundError,
+    OpsdkError,
+    UnauthorizedError,
+    UsageError,
+)
+from opsdk.telemetry.failures import FunctionFailures
 
 log = logging.getLogger(__name__)
 
 Handler = Callable[[Delta], None]
 """Called for every delta, in order, from the event loop. It must not block."""
 
+# Bytes of objects after which a loop over many objects lets other tasks run: 5 to 10 ms of decoding and user functions.
+_SLICE_BYTES = 128 * 1024
+# What an object costs besides its bytes.
+_SLICE_OBJECT = 512
+# Seconds without progress after which a streaming list is given up.
+_WATCH_LIST_PATIENCE = 10.0
+# Errors that only an administrator can end: readers hear of them at once.
+_DENIALS = (ForbiddenError, UnauthorizedError, NotFoundError, MethodNotAllowedError)
+
 
 class HandlerRegistration:
-    """The registration of a handler at an informer."""
+    """The registration of a handler at an informer.
+
+    Deltas are delivered in order. Many at once are delivered in slices, between which other tasks run.
+    """
 
     def __init__(self, informer: Informer, handler: Handler, *, resync: bool) -> None:
         self._informer = informer
         self.handler = handler
         self.resync = resync
-        self.has_synced = False
+        self._backlog: deque[Delta] = deque()
+        self._removed = False
+        self._initial = True
+        self._initial_left: int | None = None
+        self._synced: asyncio.Future[None] | None = None
+
+    @property
+    def has_synced(self) -> bool:
         """Whether the handler has received every object of the initial list."""
+        return not self._initial
+
+    async def wait_synced(self) -> None:
+        """Return when the handler has received every object of the initial list, or is removed."""
+        while self._initial and not self._removed:
+            if self._synced is None:
+                self._synced = asyncio.get_running_loop().create_future()
+            await asyncio.wait([self._synced])
+
+    def deliver(self, deltas: Iterable[Delta]) -> None:
+        """Call the handler for each delta, after those that still wait."""
+        waiting = bool(self._backlog)
+        self._backlog.extend(deltas)
+        if not waiting and self._deliver_slice():
+            self._informer.start_task(self._drain(), name="deliver")
+
+    def complete_initial(self) -> None:
+        """All deltas of the initial list were passed to `deliver`."""
+        self._initial_left = len(self._backlog)
+        if not self._backlog:
+            self._finish_initial()
 
     def remove(self) -> None:
         """Remove the handler. Idempotent."""
+        self._removed = True
+        self._backlog.clear()
+        self._wake()
         self._informer.remove_handler(self)
+
+    async def _drain(self) -> None:
+        while self._backlog:
+            await asyncio.sleep(0)
+            self._deliver_slice()
+
+    def _deliver_slice(self) -> bool:
+        """Deliver one slice. Returns whether deltas are left."""
+        cost = 0
+        while self._backlog and cost < _SLICE_BYTES:
+            delta = self._backlog[0]
+            cost += len(delta.entry.data) + _SLICE_OBJECT
+            self._informer.call_handler(self.handler, delta)
+            if not self._backlog:  # the handler removed itself
+                break
+            self._backlog.popleft()
+            if self._initial_left is not None:
+                self._initial_left -= 1
+                if not self._initial_left:
+                    self._initial_left = None
+                    self._finish_initial()
+        return bool(self._backlog)
+
+    def _finish_initial(self) -> None:
+        self._initial = False
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._synced is not None and not self._synced.done():
+            self._synced.set_result(None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InformerOptions:
+    """Options of an `Informer`. Times are in seconds.
+
+    Attributes:
+        page_size: objects per page of a list.
+        watch_list: use streaming lists; the informer falls back to pages where the server has none.
+        resync: time between resyncs for handlers that request them, with 10 % jitter; 0 for never.
+        stale_after: time without a watch until the health is `InformerState.STALE`.
+        backoff: delays after failures.
+        expected: the kind of the objects; events with another kind are skipped.
+        transform: changes each object before it is stored.
+        namespace: the namespace of `source`; own writes in others are ignored.
+        label_selector: of `source`: own writes that it does not select are not visible.
+        field_selector: of `source`. Own writes are evaluated by name and namespace only.
+    """
+
+    page_size: int = 500
+    watch_list: bool = False
+    resync: float = 0.0
+    stale_after: float = 60.0
+    backoff: Backoff = Backoff()
+    expected: GroupVersionKind | None = None
+    transform: Transform | None = None
+    namespace: str = ""
+    label_selector: Selector = Selector()
+    field_selector: FieldSelector = FieldSelector()
 
 
 class Informer(Closing):
@@ -47,36 +170,33 @@ class Informer(Closing):
 
     Args:
         source: lists and watches.
-        page_size: objects per page of a list.
-        resync: seconds between resyncs for handlers that request them, with 10 % jitter; 0 for never.
+        options: see `InformerOptions`.
         clock: source of time.
-        backoff: delays after failures.
-        seed: makes jitter repeatable.
     """
 
     def __init__(
-        self,
-        source: ListerWatcher,
-        *,
-        page_size: int = 500,
-        resync: float = 0.0,
-        clock: Clock = LOOP_CLOCK,
-        backoff: Backoff | None = None,
-        seed: int | None = None,
+        self, source: ListerWatcher, options: InformerOptions | None = None, *, clock: Clock = LOOP_CLOCK
     ) -> None:
+        o = self.options = options or InformerOptions()
         self.name = source.describe()
-        self.store = InformerStore()
-        self.reflector = Reflector(self.store, page_size=page_size, backoff=backoff, seed=seed)
+        self.store = InformerStore(transform=o.transform, selector=o.label_selector)
+        self.reflector = Reflector(
+            self.store, page_size=o.page_size, watch_list=o.watch_list, backoff=o.backoff, expected=o.expected
+        )
         self.counts: Counter[str] = Counter()
-        """Counters: list, watch, event, error, undecodable, handler_error."""
+        """Counters: list, watch, event, error, undecodable, function_error, handler_error."""
         self._source = source
         self._clock = clock
-        self._resync = resync * random.Random(seed).uniform(0.9, 1.1)  # noqa: S311 - jitter, not a secret
+        self._failures = FunctionFailures(self.name, clock)
         self._registrations: list[HandlerRegistration] = []
-        self._tasks = TaskOwner(f"informer {self.name}", on_error=self._on_crash)
+        self._tasks = TaskOwner(f"informer {self.name}", on_error=self._on_crash, clock=clock)
         self._started = False
-        self._synced = asyncio.Event()
-        self._crash: BaseException | None = None
+        self._closed = False
+        self._synced = False
+        self._waiters: list[asyncio.Future[None]] = []
+        self._new_indices: dict[str, asyncio.Task[None]] = {}
+        self._contact_at: float | None = None
+        self._watch_lost_at: float | None = None
 
     # -------------------------------------------------------------- life cycle
     def start(self) -> None:
@@ -84,8 +204,9 @@ class Informer(Closing):
         if self._started:
             raise UsageError(f"the informer for {self.name} is started already")
         self._started = True
+        self._watch_lost_at = self._clock.now()
         self._tasks.start(self._run(), name="reflect")
-        if self._resync:
+        if self.options.resync:
             self._tasks.start(self._resync_handlers(), name="resync")
 
     @property
@@ -96,32 +217,80 @@ class Informer(Closing):
     @property
     def has_synced(self) -> bool:
         """Whether the initial list is in the store."""
-        return self._synced.is_set()
+        return self._synced
 
     @property
     def last_error(self) -> OpsdkError | None:
         """The error that the informer recovers from, or None."""
         return self.reflector.last_error
 
-    async def wait_synced(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - the error says why
+    def health(self) -> InformerHealth:
+        """Return the health now."""
+        now = self._clock.now()
+        lost = 0.0 if self.reflector.connected or self._watch_lost_at is None else now - self._watch_lost_at
+        if self._closed or not self._started:
+            state = InformerState.STOPPED
+        elif not self._synced:
+            state = InformerState.SYNCING
+        else:
+            state = InformerState.STALE if lost > self.options.stale_after else InformerState.CURRENT
+        failing = self.store.failing()
+        return InformerHealth(
+            name=self.name,
+            state=state,
+            seconds_since_contact=None if self._contact_at is None else now - self._contact_at,
+            seconds_without_watch=lost,
+            last_error=self.last_error,
+            failing_functions=tuple(f"{name} fails for {len(keys)} objects" for name, keys in failing.items() if keys),
+            objects=len(self.store),
+        )
+
+    async def wait_synced(self, timeout: float | None = None, *, fail_fast: bool = False) -> None:  # noqa: ASYNC109 - the error says why
         """Return when the initial list is in the store.
 
-        Raises `CacheSyncError` after `timeout` seconds (None: no limit); its cause is the last list or watch error.
+        Args:
+            timeout: seconds; None for no limit.
+            fail_fast: raise as soon as the server denies the list, instead of waiting for an administrator.
+
+        Raises:
+            CacheSyncError: the time has passed, or the list is denied; its cause is the last error.
+            CacheError: the informer was closed.
         """
         try:
-            async with asyncio.timeout(timeout):
-                await self._synced.wait()
+            async with clock_timeout(self._clock, timeout):
+                while not self._synced and not self._closed:
+                    if fail_fast and isinstance(self.last_error, _DENIALS):
+                        raise CacheSyncError(f"{self.name} cannot be listed: {self.last_error}") from self.last_error
+                    await self._changed()
         except TimeoutError:
             detail = f": {self.last_error}" if self.last_error else f" (state: {self.reflector.state.value})"
             raise CacheSyncError(
                 f"timed out after {timeout or 0:g} s waiting for the list of {self.name}{detail}"
             ) from self.last_error
-        if self._crash is not None:
-            raise CacheError(f"the informer for {self.name} has ended: {self._crash!r}") from self._crash
+        if not self._synced:
+            raise CacheError(f"the informer for {self.name} was closed before its list was complete")
+
+    async def _changed(self) -> None:
+        """Return after the next list, failure or close."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        try:
+            await waiter
+        finally:
+            if waiter in self._waiters:
+                self._waiters.remove(waiter)
+
+    def _notify(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
 
     async def aclose(self) -> None:
-        """Stop watching. Handlers are not called any more. Idempotent."""
+        """Stop watching. Handlers are not called any more; waiting readers get a `CacheError`. Idempotent."""
+        self._closed = True
         self._registrations.clear()
+        self._notify()
         await self._tasks.aclose()
 
     async def __aenter__(self) -> Self:
@@ -130,13 +299,18 @@ class Informer(Closing):
 
     # -------------------------------------------------------------- handlers
     def add_handler(self, handler: Handler, *, resync: bool = False) -> HandlerRegistration:
-        """Call `handler` for every delta from now on. It first gets the existing objects as ADDED."""
+        """Call `handler` for every delta from now on. It first gets the existing objects as ADDED.
+
+        Many existing objects are delivered in slices, before any later delta; `HandlerRegistration.has_synced` tells
+        when all are.
+        """
         registration = HandlerRegistration(self, handler, resync=resync)
         self._registrations.append(registration)
-        if self.has_synced:
-            for entry in self.store.entries():
-                self._call_handler(registration, Delta(change=DeltaType.ADDED, new=entry, initial=True))
-            registration.has_synced = True
+        if not self._synced:
+            return registration
+        entries = self.store.entries(own_writes=False)
+        registration.deliver(Delta(change=DeltaType.ADDED, new=entry, initial=True) for entry in entries)
+        registration.complete_initial()
         return registration
 
     def remove_handler(self, registration: HandlerRegistration) -> None:
@@ -144,102 +318,239 @@ class Informer(Closing):
         if registration in self._registrations:
             self._registrations.remove(registration)
 
-    def add_index(self, name: str, indexer: Indexer) -> None:
-        """Add an index. Objects that cannot be indexed are logged, counted, and left out of the index."""
-        for key, error in self.store.add_index(name, indexer):
-            self._undecodable(str(key), error)
+    @property
+    def handlers(self) -> int:
+        """The number of registered handlers."""
+        return len(self._registrations)
 
-    def _call_handler(self, registration: HandlerRegistration, delta: Delta) -> None:
+    def call_handler(self, handler: Handler, delta: Delta) -> None:
+        """Call a handler. An error is counted and logged, and stops neither other handlers nor the watch."""
         try:
-            registration.handler(delta)
-        except Exception:
-            # A failing handler must not stop other handlers or the watch.
+            handler(delta)
+        except Exception as error:  # noqa: BLE001 - a handler may raise anything
             self.counts["handler_error"] += 1
-            log.exception("a handler for %s raised at %s of %s", self.name, delta.change.value, delta.entry.key)
+            self._failures.failed(f"the handler {handler!r} of {delta.change.value}", delta.entry.key, error)
+
+    def start_task(self, coro: Coroutine[object, None, None], *, name: str) -> None:
+        """Run `coro` until the informer is closed."""
+        self._tasks.start(coro, name=name)
+
+    # -------------------------------------------------------------- indices
+    def add_index(self, name: str, indexer: Indexer) -> None:
+        """Add an index. Existing objects are indexed in slices; see `wait_index`. Raises `UsageError` if it exists.
+
+        An object that the function raises for stays readable, and is left out of the index.
+        """
+        self.store.add_index(name, indexer)
+        if self._index_slice(name, keys := deque(self.store.keys())):
+            self._new_indices[name] = self._tasks.start(self._index_rest(name, keys), name=f"index {name}")
+
+    def _index_slice(self, name: str, keys: deque[ObjectKey]) -> bool:
+        """Index some objects. Returns whether keys are left."""
+        cost = 0
+        while keys and cost < _SLICE_BYTES:
+            cost += self.store.index_entry(keys.popleft(), name) + _SLICE_OBJECT
+        self._report(self.store.take_problems())
+        return bool(keys)
+
+    async def _index_rest(self, name: str, keys: deque[ObjectKey]) -> None:
+        while keys:
+            await asyncio.sleep(0)
+            self._index_slice(name, keys)
+        del self._new_indices[name]
+
+    async def wait_index(self, name: str) -> None:
+        """Return when every object is in the index of this name."""
+        if (task := self._new_indices.get(name)) is not None:
+            await asyncio.wait([task])
+
+    # -------------------------------------------------------------- own writes
+    def write(self, data: bytes, *, sole_change: bool = False) -> None:
+        """Record the result of an own write, or a fresh read of the server, for reads.
+
+        Args:
+            data: the whole object as JSON.
+            sole_change: the object's resource version is surely this write's: no other change can have it.
+        """
+        entry = self.store.make_entry(data)
+        self._report(self.store.take_problems())
+        fields = {"metadata.name": entry.key.name, "metadata.namespace": entry.key.namespace}
+        for requirement in self.options.field_selector.requirements:
+            value = fields.get(requirement.field)
+            unknown = value is None and entry.key not in self.store
+            if unknown or (value is not None and (value == requirement.value) is requirement.negated):
+                return
+        if self.options.namespace and self.options.namespace != entry.key.namespace:
+            return
+        self.store.write(entry)
+        if sole_change:
+            self.store.own.expect_echo(entry.key, entry.resource_version)
+
+    async def read_unknown(self, key: ObjectKey | None = None) -> None:
+        """Read what own writes left unknown: the object of `key`, or everything. Raises `OpsdkError`."""
+        own = self.store.own
+        if own.unknown_list:
+            await self._read_all()
+        for unknown in (key,) if key is not None else tuple(own.unknown):
+            if unknown not in own.unknown:
+                continue
+            before = self.store.get(unknown)
+            try:
+                self.write(await self._source.get(unknown))
+            except NotFoundError:
+                if before is not None:
+                    own.record_deleted(unknown, before.uid)
+            own.unknown.pop(unknown, None)
+
+    async def _read_all(self) -> None:
+        before = list(self.store.entries())
+        self.store.own.unknown_list = False
+        found: set[ObjectKey] = set()
+        token = ""
+        try:
+            while True:
+                items, meta = await self._source.list_page(continue_token=token, limit=self.options.page_size)
+                for item in items:
+                    self.write(item)
+                    found.add(peek_key(item))
+                if not (token := meta.continue_token):
+                    break
+        except BaseException:
+            self.store.own.unknown_list = True
+            raise
+        for entry in before:
+            if entry.key not in found:
+                self.store.own.record_deleted(entry.key, entry.uid)
 
     # -------------------------------------------------------------- the loop
     async def _run(self) -> None:
         action: Action = self.reflector.start()
         while True:
-            match action:
-                case Wait():
-                    await self._clock.sleep(action.seconds)
-                    action = self.reflector.after_wait(action.then)
-                case ListPage():
-                    action = await self._list(action)
-                case WatchFrom():
-                    action = await self._watch(action)
+            try:
+                match action:
+                    case Wait():
+                        await self._clock.sleep(action.seconds)
+                        action = self.reflector.after_wait(action.then)
+                    case ListPage():
+                        action = await self._list(action)
+                    case WatchFrom():
+                        action = await self._watch(action)
+            except Exception as error:
+                # A defect. Whatever it is, the informer must not end: nobody would notice.
+                log.exception("the informer for %s goes on after an unexpected error", self.name)
+                action = self._next(self.reflector.on_unexpected_error(error, now=self._clock.now()))
 
     async def _list(self, page: ListPage) -> Action:
         self.counts["list"] += 1
         try:
-            items, meta = await self._source.list_page(
-                resource_version=page.resource_version, continue_token=page.continue_token, limit=page.limit
-            )
+            items, meta = await self._source.list_page(continue_token=page.continue_token, limit=page.limit)
         except OpsdkError as error:
             self._failed("list", error)
             return self._next(self.reflector.on_list_error(error, page=page, now=self._clock.now()))
-        outcome = self.reflector.on_page(items, meta)
-        action = self._next(outcome)
-        if outcome.synced and not self._synced.is_set():
-            for registration in self._registrations:
-                registration.has_synced = True
-            self._synced.set()
-        return action
+        begin, cost = 0, 0
+        for number, item in enumerate(items):
+            cost += len(item) + _SLICE_OBJECT
+            if cost >= _SLICE_BYTES:
+                self.reflector.on_items(items[begin : number + 1])
+                begin, cost = number + 1, 0
+                await asyncio.sleep(0)
+        self.reflector.on_items(items[begin:])
+        return self._next(self.reflector.on_page(meta))
 
     async def _watch(self, start: WatchFrom) -> Action:
-        self.counts["watch"] += 1
+        self.counts["list" if start.initial_events else "watch"] += 1
+        self.reflector.on_watch_start()
+        patience = _WATCH_LIST_PATIENCE if start.initial_events else None
         try:
-            async with self._source.watch(resource_version=start.resource_version) as events:
+            async with (
+                clock_timeout(self._clock, patience) as running,
+                self._source.watch(
+                    resource_version=start.resource_version, initial_events=start.initial_events
+                ) as events,
+            ):
                 self.reflector.on_watch_open(self._clock.now())
-                async for event in events:
-                    self.counts["event"] += 1
-                    outcome = self.reflector.on_event(event.type, event.data, now=self._clock.now())
-                    if outcome.next is not None:
-                        self._failed("watch", self.reflector.last_error)
-                    self._take(outcome)
-                    if outcome.next is not None:
-                        return outcome.next
+                if (action := await self._read(events, running)) is not None:
+                    return action
+        except ClockTimeoutError:
+            return self._next(self.reflector.on_list_timeout(now=self._clock.now()))
         except OpsdkError as error:
             self._failed("watch", error)
             return self._next(self.reflector.on_watch_error(error, now=self._clock.now()))
         return self._next(self.reflector.on_watch_closed(now=self._clock.now()))
 
-    def _next(self, outcome: ReflectorStep) -> Action:
-        self._take(outcome)
-        assert outcome.next is not None
-        return outcome.next
+    async def _read(self, events: AsyncIterator[RawEvent], running: ClockTimeout) -> Action | None:
+        """Read events until the stream ends. Returns the next action, if an event decides it."""
+        cost = 0
+        async for event in events:
+            self.counts["event"] += 1
+            self._contact_at = self._clock.now()
+            listing = self.reflector.state is ReflectorState.LISTING
+            step = self.reflector.on_event(event.type, event.data, now=self._contact_at)
+            if listing:
+                running.restart(None if step.synced else _WATCH_LIST_PATIENCE)
+            if step.next is not None:
+                self._failed("watch", self.reflector.last_error)
+                return self._next(step)
+            self._take(step)
+            # One chunk of the stream may hold thousands of events.
+            cost += len(event.data) + _SLICE_OBJECT
+            if cost >= _SLICE_BYTES:
+                cost = 0
+                await asyncio.sleep(0)
+        return None
 
-    def _take(self, outcome: ReflectorStep) -> None:
-        for problem in outcome.problems:
-            self._undecodable(str(problem.key), problem.error)
-        for delta in outcome.deltas:
-            for registration in tuple(self._registrations):
-                self._call_handler(registration, delta)
+    def _next(self, step: ReflectorStep) -> Action:
+        self._take(step)
+        assert step.next is not None
+        return step.next
+
+    def _take(self, step: ReflectorStep) -> None:
+        if self.reflector.connected or step.synced:
+            self._watch_lost_at = None
+        elif self._watch_lost_at is None:
+            self._watch_lost_at = self._clock.now()
+        self._report(step.problems)
+        for registration in tuple(self._registrations):
+            registration.deliver(step.deltas)
+        if step.synced:
+            self._contact_at = self._clock.now()
+            if not self._synced:
+                self._synced = True
+                for registration in self._registrations:
+                    registration.complete_initial()
+            self._notify()
 
     async def _resync_handlers(self) -> None:
+        period = self.options.resync * loop_random().uniform(0.9, 1.1)
         while True:
-            await self._clock.sleep(self._resync)
-            registrations = [r for r in self._registrations if r.resync]
-            for entry in self.store.entries() if registrations else ():
+            await self._clock.sleep(period)
+            if registrations := [r for r in self._registrations if r.resync]:
+                entries = list(self.store.entries(own_writes=False))
                 for registration in registrations:
-                    self._call_handler(registration, Delta(change=DeltaType.UPDATED, old=entry, new=entry, resync=True))
+                    registration.deliver(
+                        Delta(change=DeltaType.UPDATED, old=entry, new=entry, resync=True) for entry in entries
+                    )
 
     # -------------------------------------------------------------- errors
     def _failed(self, verb: str, error: OpsdkError | None) -> None:
         self.counts["error"] += 1
+        self._notify()
         # Missing permissions need an administrator; other errors usually recover.
         level = logging.ERROR if isinstance(error, ForbiddenError) else logging.WARNING
         log.log(level, "cannot %s %s: %s", verb, self.name, error)
 
-    def _undecodable(self, key: str, error: OpsdkError) -> None:
-        self.counts["undecodable"] += 1
-        log.error("an object of %s does not decode and is skipped: %s: %s", self.name, key, error)
+    def _report(self, problems: Iterable[Problem]) -> None:
+        for problem in problems:
+            if problem.function:
+                self.counts["function_error"] += 1
+                self._failures.failed(problem.function, problem.key, problem.error)
+            else:
+                self.counts["undecodable"] += 1
+                log.error(
+                    "an object of %s does not decode and is skipped: %s: %s", self.name, problem.key, problem.error
+                )
 
     def _on_crash(self, task: str, error: BaseException) -> None:
-        """A bug in opsdk or in an indexer ended the loop: report it, and wake `wait_synced`."""
-        self._crash = error
-        self._synced.set()
         log.critical("%s ended: %r", task, error, exc_info=error)
 
     def __repr__(self) -> str:

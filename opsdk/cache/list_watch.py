@@ -5,26 +5,24 @@ Upstream: k8s.io/client-go/tools/cache/listwatch.go (v1.36)
 
 from __future__ import annotations
 
-import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import NamedTuple, Protocol
 
-import msgspec
-
+from opsdk.aio.randomness import loop_random
 from opsdk.apimachinery.codec import split_list
+from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.meta import ListMeta
 from opsdk.apimachinery.object import AnyObject
 from opsdk.apimachinery.rest_mapper import RestMapping
 from opsdk.apimachinery.selectors import FieldSelector, Selector
-from opsdk.client.operations import List, Watch
+from opsdk.client.operations import Get, List, Watch
 from opsdk.client.options import ListOptions, WatchOptions
 from opsdk.client.requests import build_request, build_watch
 from opsdk.rest.frames import WatchDecoder
 from opsdk.rest.response import raise_for_status
 from opsdk.rest.transport import Transport
-from opsdk.structured_merge.value import JsonObject
 
 # A watch lasts 5 to 10 minutes, as in client-go's reflector (minWatchTimeout); the spread avoids aligned restarts.
 _WATCH_SECONDS = (300, 600)
@@ -42,14 +40,21 @@ class RawEvent(NamedTuple):
 class ListerWatcher(Protocol):
     """Lists and watches one kind in one scope."""
 
-    async def list_page(
-        self, *, resource_version: str, continue_token: str, limit: int
-    ) -> tuple[list[bytes], ListMeta]:
-        """Return one page: its items as JSON, and the list's metadata. Raises `OpsdkError`."""
+    async def list_page(self, *, continue_token: str, limit: int) -> tuple[list[bytes], ListMeta]:
+        """Return one page of the latest state: its items as JSON, and the list's metadata. Raises `OpsdkError`."""
         ...
 
-    def watch(self, *, resource_version: str) -> AbstractAsyncContextManager[AsyncIterator[RawEvent]]:
-        """Watch events after a resource version, with bookmarks. Raises `OpsdkError`."""
+    def watch(
+        self, *, resource_version: str, initial_events: bool = False
+    ) -> AbstractAsyncContextManager[AsyncIterator[RawEvent]]:
+        """Watch events after a resource version, with bookmarks. Raises `OpsdkError`.
+
+        With `initial_events`, the existing objects come first, then a bookmark that marks their end.
+        """
+        ...
+
+    async def get(self, key: ObjectKey) -> bytes:
+        """Return the latest state of one object as JSON. Raises `NotFoundError` and other `OpsdkError`."""
         ...
 
     def describe(self) -> str:
@@ -67,7 +72,6 @@ class RestListerWatcher:
         namespace: empty for all.
         label_selector: only matching objects.
         field_selector: only matching objects.
-        transform: changes each object's JSON tree.
     """
 
     def __init__(
@@ -79,7 +83,6 @@ class RestListerWatcher:
         namespace: str = "",
         label_selector: Selector | None = None,
         field_selector: FieldSelector | None = None,
-        transform: Callable[[JsonObject], JsonObject] | None = None,
     ) -> None:
         self._transport = transport
         self._mapping = mapping
@@ -87,11 +90,8 @@ class RestListerWatcher:
         self._namespace = namespace
         self._labels = label_selector or Selector()
         self._fields = field_selector or FieldSelector()
-        self._transform = transform
 
-    async def list_page(
-        self, *, resource_version: str, continue_token: str, limit: int
-    ) -> tuple[list[bytes], ListMeta]:
+    async def list_page(self, *, continue_token: str, limit: int) -> tuple[list[bytes], ListMeta]:
         """Send one LIST request."""
         options = ListOptions(
             namespace=self._namespace,
@@ -99,19 +99,19 @@ class RestListerWatcher:
             field_selector=self._fields,
             limit=limit or None,
             continue_token=continue_token,
-            resource_version="" if continue_token else resource_version,
         )
         request = build_request(List(kind=self._kind, options=options), self._mapping)
         # No retries in the transport: the reflector has its own backoff, and must see every failure.
         response = await self._transport.send(request, retry=False)
         raise_for_status(response, request)
-        items, meta = split_list(response.body)
-        return [self._transformed(item) for item in items], meta
+        return split_list(response.body)
 
     @asynccontextmanager
-    async def watch(self, *, resource_version: str) -> AsyncIterator[AsyncIterator[RawEvent]]:
+    async def watch(
+        self, *, resource_version: str, initial_events: bool = False
+    ) -> AsyncIterator[AsyncIterator[RawEvent]]:
         """Send one WATCH request. Leaving the block closes its connection."""
-        seconds = random.randint(*_WATCH_SECONDS)  # noqa: S311 - spread, not a secret
+        seconds = loop_random().randint(*_WATCH_SECONDS)
         options = WatchOptions(
             namespace=self._namespace,
             label_selector=self._labels,
@@ -119,6 +119,7 @@ class RestListerWatcher:
             resource_version=resource_version,
             bookmarks=True,
             timeout=seconds,
+            initial_events=initial_events,
         )
         request = build_watch(Watch(kind=self._kind, options=options), self._mapping)
         async with self._transport.stream(request, idle_timeout=_DEAD_AFTER, retry=False) as stream:
@@ -128,15 +129,15 @@ class RestListerWatcher:
         decoder = WatchDecoder(self.describe())
         async for chunk in chunks:
             for frame in decoder.feed(chunk):
-                body = bytes(frame.object)
-                # Bookmarks and errors are not objects of the kind: the transform must not see them.
-                yield RawEvent(frame.type, body if frame.type in ("BOOKMARK", "ERROR") else self._transformed(body))
+                yield RawEvent(frame.type, bytes(frame.object))
         decoder.finish()
 
-    def _transformed(self, data: bytes) -> bytes:
-        if self._transform is None:
-            return data
-        return msgspec.json.encode(self._transform(msgspec.json.decode(data, type=dict)))
+    async def get(self, key: ObjectKey) -> bytes:
+        """Send one GET request."""
+        request = build_request(Get(kind=self._kind, key=key), self._mapping)
+        response = await self._transport.send(request)
+        raise_for_status(response, request)
+        return response.body
 
     def describe(self) -> str:
         """Return resource and scope in words."""

@@ -2,45 +2,58 @@
 
 States::
 
-    LISTING --all pages--> WATCHING --stream ends--> WATCHING (resumed after the last resource version)
-       ^  ^                   |  |
-       |  +---410 Gone--------+  +--error--> BACKING_OFF --> WATCHING or LISTING
+    LISTING --complete--> WATCHING --stream ends--> WATCHING (resumed after the last resource version)
+       ^  ^                  |  |
+       |  +---410 Gone-------+  +--error--> BACKING_OFF --> LISTING, or WATCHING after 429 and refused connections
 
-Invariants: the store is replaced after the last page of a list; a watch starts exactly where the list, the last event
+A list is a streaming list (a watch that begins with the existing objects) where the server supports it, else pages.
+
+Invariants: the store is replaced after the last object of a list; a watch starts exactly where the list, the last event
 or the last bookmark ended; an expired resource version leads to a new list, whose differences become deltas, deletions
-included; every failure except the first 410 increases the backoff.
+included; every failure except the first 410 increases the backoff; no failure is answered by the same watch for ever.
 
 Upstream: k8s.io/client-go/tools/cache/reflector.go (v1.36)
 """
 
 from __future__ import annotations
 
-import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TypeVar
 
 import msgspec
 
 from opsdk.aio.backoff import Backoff, BackoffState
 from opsdk.apimachinery.codec import peek_key
-from opsdk.apimachinery.gvk import ObjectKey
+from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
 from opsdk.apimachinery.meta import ListMeta
-from opsdk.cache.store import Delta, InformerStore, StoreEntry
-from opsdk.errors import ApiError, DecodeError, GoneError, OpsdkError
+from opsdk.cache.entry import Problem, StoreEntry
+from opsdk.cache.store import Delta, InformerStore
+from opsdk.errors import (
+    ApiError,
+    ConnectError,
+    DecodeError,
+    GoneError,
+    OpsdkError,
+    TooManyRequestsError,
+    TransportError,
+)
 from opsdk.rest.frames import error_from_event
 
-# A watch that ends sooner and without an event is a failure (errVeryShortWatch in client-go).
+# A watch that ends sooner and without an object is a failure (errVeryShortWatch in client-go).
 _SHORT_WATCH = 1.0
 # After this many short watches in a row, assume that the resource version is stale, and list again.
 _STALE_AFTER = 5
+# Marks the bookmark at the end of a streaming list.
+_INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
 class ReflectorState(Enum):
     """State of the reflector."""
 
     LISTING = "listing"
-    """Reading pages of a list; the store keeps its old content until the last page."""
+    """Reading a list; the store keeps its old content until the last object."""
     WATCHING = "watching"
     """The store is up to date with the last event."""
     BACKING_OFF = "backing off"
@@ -49,24 +62,28 @@ class ReflectorState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ListPage:
-    """Next action: read a page.
+    """Next action: read a page of the latest state.
 
     Attributes:
-        resource_version: ``"0"`` for the first list (any version), then empty (the latest).
         continue_token: from the previous page.
         limit: the number of objects; 0 for all.
     """
 
-    resource_version: str
     continue_token: str = ""
     limit: int = 500
 
 
 @dataclass(frozen=True, slots=True)
 class WatchFrom:
-    """Next action: watch from a resource version."""
+    """Next action: watch.
 
-    resource_version: str
+    Attributes:
+        resource_version: the watch shows what came after it.
+        initial_events: begin with the existing objects: a streaming list.
+    """
+
+    resource_version: str = ""
+    initial_events: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,16 +98,8 @@ Action = ListPage | WatchFrom | Wait
 
 
 @dataclass(slots=True)
-class Problem:
-    """An object that does not decode."""
-
-    key: ObjectKey
-    error: DecodeError
-
-
-@dataclass(slots=True)
 class ReflectorStep:
-    """The effects of an input: deltas, undecodable objects, and the next action (None: continue to read)."""
+    """The effects of an input: deltas, failures of objects, and the next action (None: continue to read)."""
 
     deltas: Sequence[Delta] = ()
     problems: list[Problem] = field(default_factory=list)
@@ -105,126 +114,223 @@ class Reflector:
     Args:
         store: the store to keep up to date.
         page_size: objects per page.
+        watch_list: try streaming lists.
         backoff: delays after failures; the defaults are client-go's.
-        seed: makes jitter repeatable.
+        expected: the kind of the objects; events with another one are skipped.
     """
 
     def __init__(
-        self, store: InformerStore, *, page_size: int = 500, backoff: Backoff | None = None, seed: int | None = None
+        self,
+        store: InformerStore,
+        *,
+        page_size: int = 500,
+        watch_list: bool = False,
+        backoff: Backoff | None = None,
+        expected: GroupVersionKind | None = None,
     ) -> None:
         self.store = store
         self.state = ReflectorState.LISTING
         self.resource_version = ""
         self.last_error: OpsdkError | None = None
+        """The failure that the reflector recovers from; None while it watches."""
         self.synced = False
         self._page_size = page_size
-        self._backoff: BackoffState = (backoff or Backoff()).start(None if seed is None else random.Random(seed))  # noqa: S311 - jitter, not a secret
-        self._pages: list[StoreEntry] = []
+        self._watch_list = watch_list
+        self._expected = expected
+        self._backoff: BackoffState = (backoff or Backoff()).start()
+        self._listed: dict[ObjectKey, StoreEntry] = {}
+        self._unreadable: list[ObjectKey] = []
         self._problems: list[Problem] = []
         self._short_watches = 0
-        self._watch_began = 0.0
-        self._events_seen = 0
+        self._watch_began: float | None = None
+        self._objects_seen = 0
+        self._broken_watches = 0
 
     # -------------------------------------------------------------- listing
-    def start(self) -> ListPage:
+    def start(self) -> Action:
         """Return the first action."""
-        # "0" lets the server respond from its watch cache, which ignores the limit.
-        return self._begin_list("" if self.synced else "0")
+        return self._begin_list()
 
-    def _begin_list(self, resource_version: str, *, limit: int | None = None) -> ListPage:
+    def _begin_list(self, *, limit: int | None = None, watch_list: bool = True) -> ListPage | WatchFrom:
         self.state = ReflectorState.LISTING
-        self._pages, self._problems = [], []
-        return ListPage(resource_version, limit=self._page_size if limit is None else limit)
+        self._listed, self._unreadable = {}, []
+        self.store.own.list_started()
+        if self._watch_list and watch_list:
+            return WatchFrom(initial_events=True)
+        return ListPage(limit=self._page_size if limit is None else limit)
 
-    def on_page(self, items: Sequence[bytes], meta: ListMeta) -> ReflectorStep:
-        """A page has arrived."""
-        for item in items:
-            self._take(item, self._pages)
+    def on_items(self, items: Iterable[bytes]) -> None:
+        """Objects of a list have arrived."""
+        for data in items:
+            try:
+                entry = self.store.make_entry(data)
+                self._listed[entry.key] = entry
+            except DecodeError as error:
+                key = peek_key(data)
+                self._unreadable.append(key)
+                self._problems.append(Problem(key, error))
+
+    def on_page(self, meta: ListMeta) -> ReflectorStep:
+        """A page is complete: `on_items` got all its objects."""
         if meta.continue_token:
-            return ReflectorStep(next=ListPage("", meta.continue_token, self._page_size))
-        first, self.synced = not self.synced, True
-        deltas = self.store.replace(self._pages, initial=first)
-        problems, self._problems, self._pages = self._problems, [], []
-        self.last_error = None
-        self.resource_version = meta.resource_version
-        self._short_watches = 0
-        return ReflectorStep(deltas, problems, self._watch(), synced=True)
+            return ReflectorStep(next=ListPage(meta.continue_token, self._page_size))
+        step = self._on_listed(meta.resource_version)
+        step.next = self._watch()
+        return step
 
-    def _take(self, data: bytes, into: list[StoreEntry]) -> None:
-        try:
-            into.append(self.store.make_entry(data))
-        except DecodeError as error:
-            self._problems.append(Problem(peek_key(data), error))
+    def _on_listed(self, resource_version: str) -> ReflectorStep:
+        first, self.synced = not self.synced, True
+        deltas = self.store.replace(
+            self._listed.values(), resource_version=resource_version, unreadable=self._unreadable, initial=first
+        )
+        self._listed, self._unreadable = {}, []
+        self.resource_version = resource_version
+        self._short_watches = 0
+        return self._step(deltas, synced=True)
+
+    def _step(self, deltas: Sequence[Delta] = (), *, synced: bool = False) -> ReflectorStep:
+        problems, self._problems = [*self._problems, *self.store.take_problems()], []
+        return ReflectorStep(deltas, problems, synced=synced)
 
     def on_list_error(self, error: OpsdkError, *, page: ListPage, now: float) -> ReflectorStep:
         """A page request failed."""
         self.last_error = error
-        if isinstance(error, GoneError) and (page.continue_token or page.resource_version not in ("", "0")):
+        if isinstance(error, GoneError) and page.continue_token:
             # The snapshot expired between two pages: list the latest version in one page.
-            return ReflectorStep(next=self._begin_list("", limit=0))
-        if _is_too_large_version(error):
-            return ReflectorStep(next=self._wait(now, error, self._begin_list("")))
-        return ReflectorStep(next=self._wait(now, error, self._begin_list("" if self.synced else "0")))
+            return ReflectorStep(next=self._begin_list(limit=0, watch_list=False))
+        return ReflectorStep(next=self._wait(now, error, self._begin_list()))
+
+    def on_list_timeout(self, *, now: float) -> ReflectorStep:
+        """A streaming list makes no progress: list in pages from now on."""
+        self._watch_list = False
+        return self.on_watch_error(OpsdkError("the streaming list did not end"), now=now)
 
     # -------------------------------------------------------------- watching
     def _watch(self) -> WatchFrom:
         self.state = ReflectorState.WATCHING
         return WatchFrom(self.resource_version)
 
+    def on_watch_start(self) -> None:
+        """A watch request is sent."""
+        self._watch_began, self._objects_seen = None, 0
+
     def on_watch_open(self, now: float) -> None:
         """The server accepted the watch."""
-        self._watch_began, self._events_seen = now, 0
-        self.last_error = None
+        self._watch_began = now
+        if self.state is ReflectorState.WATCHING:
+            self.last_error = None
+
+    @property
+    def connected(self) -> bool:
+        """Whether a watch is open, which shows every change."""
+        return self.state is ReflectorState.WATCHING and self._watch_began is not None
 
     def on_event(self, kind: str, data: bytes, *, now: float) -> ReflectorStep:
         """A watch event has arrived."""
-        self._events_seen += 1
-        self._short_watches = 0
         if kind == "ERROR":
             return self.on_watch_error(error_from_event(data), now=now)
         if kind == "BOOKMARK":
-            self._advance(_version_of(data))
+            return self._on_bookmark(data)
+        self._objects_seen += 1
+        self._short_watches = self._broken_watches = 0
+        if (stranger := self._wrong_kind(data)) is not None:
+            self._problems.append(Problem(peek_key(data), stranger))
+            return self._step()
+        if self.state is ReflectorState.LISTING:
+            # Changes during a streaming list come between its objects.
+            if kind == "DELETED":
+                self._listed.pop(peek_key(data), None)
+            else:
+                self.on_items((data,))
             return ReflectorStep()
         try:
             entry = self.store.make_entry(data)
         except DecodeError as error:
             # The resource version still advances, and a deletion still deletes.
             key = peek_key(data)
-            self._advance(_version_of(data))
+            self._problems.append(Problem(key, error))
             deltas = self.store.remove(key, final_state_unknown=True) if kind == "DELETED" else ()
-            return ReflectorStep(deltas, [Problem(key, error)])
-        self._advance(entry.resource_version)
+            self._advance(_bookmark_of(data).resource_version)
+            return self._step(deltas)
         if kind == "DELETED":
-            return ReflectorStep(self.store.remove(entry.key, entry))
-        if kind in ("ADDED", "MODIFIED"):
-            return ReflectorStep(self.store.put(entry))
-        return ReflectorStep(problems=[Problem(entry.key, DecodeError(f"unknown event type {kind!r}"))])
+            deltas = self.store.remove(entry.key, entry)
+        elif kind in ("ADDED", "MODIFIED"):
+            deltas = self.store.put(entry, watched=True)
+        else:
+            self._problems.append(Problem(entry.key, DecodeError(f"unknown event type {kind!r}")))
+            deltas = ()
+        self._advance(entry.resource_version)
+        return self._step(deltas)
+
+    def _on_bookmark(self, data: bytes) -> ReflectorStep:
+        bookmark = _bookmark_of(data)
+        if self.state is ReflectorState.LISTING:
+            if _INITIAL_EVENTS_END not in (bookmark.annotations or {}):
+                return ReflectorStep()
+            step = self._on_listed(bookmark.resource_version)
+            self.state = ReflectorState.WATCHING
+            self.last_error = None
+            return step
+        self._advance(bookmark.resource_version)
+        return ReflectorStep()
+
+    def _wrong_kind(self, data: bytes) -> DecodeError | None:
+        """Return the error for an event with an object of another kind, such as a Status or a Table."""
+        if self._expected is None:
+            return None
+        head = _decode_lenient(data, _Kind)
+        if not head.kind or (head.kind, head.api_version) == (self._expected.kind, self._expected.api_version):
+            return None
+        return DecodeError(f"an event with a {head.api_version} {head.kind} in a watch of {self._expected}")
 
     def _advance(self, resource_version: str) -> None:
         if resource_version:
             self.resource_version = resource_version
+            self.store.advance(resource_version)
 
     def on_watch_closed(self, *, now: float) -> ReflectorStep:
         """The stream ended without an error, for example after its timeout."""
-        if now - self._watch_began >= _SHORT_WATCH or self._events_seen:
+        began, self._watch_began = self._watch_began, None
+        if self.state is ReflectorState.LISTING:
+            return self.on_watch_error(TransportError("the streaming list ended before its last object"), now=now)
+        if (began is not None and now - began >= _SHORT_WATCH) or self._objects_seen:
             self._short_watches = 0
             return ReflectorStep(next=self._watch())
         self._short_watches += 1
-        error = OpsdkError("the watch ended at once, without an event")
+        error = OpsdkError("the watch ended at once, without an object")
         self.last_error = error
         if self._short_watches >= _STALE_AFTER:
             self._short_watches = 0
-            return ReflectorStep(next=self._wait(now, error, self._begin_list("")))
+            return ReflectorStep(next=self._wait(now, error, self._begin_list()))
         return ReflectorStep(next=self._wait(now, error, self._watch()))
 
     def on_watch_error(self, error: OpsdkError, *, now: float) -> ReflectorStep:
         """The server rejected the watch, or the stream broke."""
         self.last_error = error
+        opened, self._watch_began = self._watch_began is not None, None
+        listing = self.state is ReflectorState.LISTING
         if isinstance(error, GoneError):
-            return ReflectorStep(next=self._begin_list(""))
-        if _is_too_large_version(error):
-            return ReflectorStep(next=self._wait(now, error, self._begin_list("")))
-        return ReflectorStep(next=self._wait(now, error, WatchFrom(self.resource_version)))
+            return ReflectorStep(next=self._begin_list(watch_list=not listing))
+        if isinstance(error, TooManyRequestsError | ConnectError):
+            # The server is overloaded or restarts. The resource version is as good as before.
+            return ReflectorStep(next=self._wait(now, error, self._begin_list() if listing else self._watch()))
+        if listing:
+            # Without support for streaming lists the server calls the request invalid.
+            self._watch_list = self._watch_list and not (isinstance(error, ApiError) and error.code in (400, 422))
+            return ReflectorStep(next=self._wait(now, error, self._begin_list(watch_list=False)))
+        if opened and isinstance(error, TransportError) and not self._broken_watches:
+            # A connection broke: resume once. The same again without a single object is no accident.
+            self._broken_watches += 1
+            return ReflectorStep(next=self._wait(now, error, self._watch()))
+        return ReflectorStep(next=self._wait(now, error, self._begin_list()))
+
+    def on_unexpected_error(self, error: Exception, *, now: float) -> ReflectorStep:
+        """Something raised that should not: a defect, which must not end the informer. It lists again."""
+        problem = OpsdkError(f"unexpected: {error!r}")
+        problem.__cause__ = error
+        self.last_error = problem
+        self._watch_began = None
+        return ReflectorStep(next=self._wait(now, problem, self._begin_list(watch_list=False)))
 
     def _wait(self, now: float, error: OpsdkError, then: ListPage | WatchFrom) -> Wait:
         self.state = ReflectorState.BACKING_OFF
@@ -233,7 +339,8 @@ class Reflector:
 
     def after_wait(self, then: ListPage | WatchFrom) -> ListPage | WatchFrom:
         """The wait is over."""
-        self.state = ReflectorState.LISTING if isinstance(then, ListPage) else ReflectorState.WATCHING
+        lists = isinstance(then, ListPage) or then.initial_events
+        self.state = ReflectorState.LISTING if lists else ReflectorState.WATCHING
         return then
 
     def __repr__(self) -> str:
@@ -241,23 +348,30 @@ class Reflector:
         return f"<Reflector {self.state.value}{cause}, {len(self.store)} objects at {self.resource_version or '?'}>"
 
 
-class _Version(msgspec.Struct, rename="camel"):
+class _Kind(msgspec.Struct, rename="camel"):
+    api_version: str = ""
+    kind: str = ""
+
+
+class _Bookmark(msgspec.Struct, rename="camel"):
     resource_version: str = ""
+    annotations: dict[str, str] | None = None
 
 
-class _Versioned(msgspec.Struct):
-    metadata: _Version | None = None
+class _Object(msgspec.Struct):
+    metadata: _Bookmark | None = None
 
 
-def _version_of(data: bytes) -> str:
-    """Return the resource version of a JSON object, empty if unreadable."""
+def _bookmark_of(data: bytes) -> _Bookmark:
+    """Return what a bookmark carries, empty if unreadable."""
+    return _decode_lenient(data, _Object).metadata or _Bookmark()
+
+
+S = TypeVar("S", _Kind, _Object)
+
+
+def _decode_lenient(data: bytes, form: type[S]) -> S:
     try:
-        metadata = msgspec.json.decode(data, type=_Versioned).metadata
-    except msgspec.MsgspecError:
-        return ""
-    return metadata.resource_version if metadata else ""
-
-
-def _is_too_large_version(error: OpsdkError) -> bool:
-    """Whether the server is behind the requested resource version: after a restore, or at another replica."""
-    return isinstance(error, ApiError) and any(c.reason == "ResourceVersionTooLarge" for c in error.details.causes)
+        return msgspec.json.decode(data, type=form)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return form()

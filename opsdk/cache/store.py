@@ -1,106 +1,19 @@
-"""The store of one kind: encoded objects, frequently read metadata, and indices. Pure.
-
-An entry keeps the object as JSON bytes, plus the metadata that predicates, handlers and lists read. A cached object
-costs little more than its bytes, and reads are isolated from each other without copies.
+"""The store of one kind: the watched objects with indices, and the own writes that the watch has not shown. Pure.
 
 Upstream: k8s.io/client-go/tools/cache/thread_safe_store.go, delta_fifo.go (v1.36)
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
 
-from opsdk.apimachinery.codec import decode_meta, peek_key
 from opsdk.apimachinery.gvk import ObjectKey
-from opsdk.apimachinery.meta import ObjectMeta
-from opsdk.errors import DecodeError, UsageError
-
-
-class OwnerRef(NamedTuple):
-    """The identifying fields of an owner reference."""
-
-    api_version: str
-    kind: str
-    name: str
-    uid: str
-    controller: bool
-
-
-_NO_LABELS: Mapping[str, str] = {}
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class StoreEntry:
-    """One stored object.
-
-    Attributes:
-        key: namespace and name.
-        data: the object as JSON.
-        deleting: whether the object has a deletion timestamp.
-        owners: the owner references.
-        indexed: values for each index, computed when the entry was created.
-    """
-
-    key: ObjectKey
-    data: bytes
-    uid: str
-    resource_version: str
-    generation: int
-    deleting: bool
-    labels: Mapping[str, str]
-    finalizers: tuple[str, ...]
-    owners: tuple[OwnerRef, ...]
-    indexed: Mapping[str, tuple[str, ...]]
-
-    def metadata(self) -> ObjectMeta:
-        """Decode all metadata. Returns a new object."""
-        return decode_meta(self.data)
-
-    def __repr__(self) -> str:
-        return f"<StoreEntry {self.key} at {self.resource_version}, {len(self.data)} bytes>"
-
-
-Indexer = Callable[[bytes], Iterable[str]]
-"""Returns the index values of an object in JSON."""
-
-
-def make_entry(data: bytes, indexers: Mapping[str, Indexer] | None = None) -> StoreEntry:
-    """Return the entry of an object. Raises `DecodeError` if its metadata or an index value is unreadable."""
-    meta = decode_meta(data)
-    if not meta.name or not meta.resource_version:
-        raise DecodeError(f"an object without name or resourceVersion: {data[:80]!r}")
-    return StoreEntry(
-        key=ObjectKey(sys.intern(meta.namespace), meta.name),
-        data=data,
-        uid=meta.uid,
-        resource_version=meta.resource_version,
-        generation=meta.generation,
-        deleting=meta.deletion_timestamp is not None,
-        # Label keys and values repeat in thousands of objects: intern them.
-        labels={sys.intern(k): sys.intern(v) for k, v in meta.labels.items()} or _NO_LABELS,
-        finalizers=tuple(sys.intern(f) for f in meta.finalizers),
-        owners=tuple(
-            OwnerRef(sys.intern(o.api_version), sys.intern(o.kind), o.name, o.uid, bool(o.controller))
-            for o in meta.owner_references
-        ),
-        indexed=_index(data, indexers),
-    )
-
-
-def _index(data: bytes, indexers: Mapping[str, Indexer] | None) -> Mapping[str, tuple[str, ...]]:
-    if not indexers:
-        return {}
-    indexed = {}
-    for name, indexer in indexers.items():
-        try:
-            indexed[name] = tuple(indexer(data))
-        except Exception as error:  # a user function may raise anything
-            raise DecodeError(f"index {name!r} of {peek_key(data)}: {error!r}") from error
-    return indexed
+from opsdk.apimachinery.selectors import Selector
+from opsdk.cache.entry import Indexer, Problem, StoreEntry, Transform, index_function, make_entry, with_index
+from opsdk.cache.own_writes import OwnWrites, revision_of
+from opsdk.errors import UsageError
 
 
 class DeltaType(Enum):
@@ -122,6 +35,7 @@ class Delta:
         initial: the object is part of the initial list.
         final_state_unknown: the deletion was not watched: `old` may be outdated (``DeletedFinalStateUnknown``).
         resync: nothing changed; the handler gets the object again.
+        own: the change is exactly one write of this process, and no other change is part of it.
     """
 
     change: DeltaType
@@ -130,6 +44,7 @@ class Delta:
     initial: bool = False
     final_state_unknown: bool = False
     resync: bool = False
+    own: bool = False
 
     @property
     def entry(self) -> StoreEntry:
@@ -142,77 +57,137 @@ class Delta:
 class InformerStore:
     """Entries by key, by namespace and by index value.
 
-    The informer is the only writer. Every method leaves the store consistent.
+    The informer is the only writer of the watched objects; `own` holds the client's writes. Deltas describe the watched
+    objects, reads prefer an own write that is newer. Every method leaves the store consistent.
+
+    Args:
+        transform: changes each object before it is stored.
+        selector: the informer's label selector: an own write that it does not select is not visible.
     """
 
-    def __init__(self, indexers: Mapping[str, Indexer] | None = None) -> None:
-        self.indexers: dict[str, Indexer] = dict(indexers or {})
+    def __init__(self, *, transform: Transform | None = None, selector: Selector | None = None) -> None:
+        self.indexers: dict[str, Indexer] = {}
+        self.own = OwnWrites()
+        self.revision = 0
+        """Everything up to this resource version is in the store; 0 before the first list."""
+        self.problems: list[Problem] = []
+        """What failed since the last `take_problems`."""
+        self._transform = transform
+        self._selector = selector or Selector()
         self._entries: dict[ObjectKey, StoreEntry] = {}
         self._namespaces: dict[str, dict[ObjectKey, None]] = {}
-        self._indices: dict[str, dict[str, dict[ObjectKey, None]]] = {name: {} for name in self.indexers}
+        self._indices: dict[str, dict[str, dict[ObjectKey, None]]] = {}
+        self._failing: dict[str, dict[ObjectKey, None]] = {}
 
     # -------------------------------------------------------------- writing
     def make_entry(self, data: bytes) -> StoreEntry:
-        """Return an entry for this store, with its index values."""
-        return make_entry(data, self.indexers)
+        """Return an entry for this store. Raises `DecodeError`; failed user functions are added to `problems`."""
+        entry, problems = make_entry(data, self.indexers, self._transform)
+        self.problems += problems
+        return entry
 
-    def put(self, entry: StoreEntry, *, initial: bool = False) -> tuple[Delta, ...]:
+    def take_problems(self) -> list[Problem]:
+        """Return and forget `problems`."""
+        problems, self.problems = self.problems, []
+        return problems
+
+    def put(self, entry: StoreEntry, *, initial: bool = False, watched: bool = False) -> tuple[Delta, ...]:
         """Add or replace an entry. Returns no delta if the store has this resource version.
 
         A different uid for the same key means that a deletion was missed: then there are two deltas.
+
+        Args:
+            entry: the new state.
+            initial: part of the initial list.
+            watched: from a watch, which shows every single change; a list may combine several.
         """
         old = self._entries.get(entry.key)
         if old is not None and old.uid != entry.uid:
-            return (*self.remove(entry.key, final_state_unknown=True), *self.put(entry, initial=initial))
+            removed = self.remove(entry.key, final_state_unknown=True)
+            return (*removed, *self.put(entry, initial=initial, watched=watched))
+        lost = self.own.shown(entry)
+        own = self.own.is_echo(entry) and (watched or old is None)
         if old is not None and old.resource_version == entry.resource_version:
             return ()
         self._insert(entry, old)
-        if old is None:
-            return (Delta(change=DeltaType.ADDED, new=entry, initial=initial),)
-        return (Delta(change=DeltaType.UPDATED, old=old, new=entry),)
+        if old is not None:
+            return (Delta(change=DeltaType.UPDATED, old=old, new=entry, own=own),)
+        missed = (Delta(change=DeltaType.DELETED, old=lost, final_state_unknown=True),) if lost is not None else ()
+        return (*missed, Delta(change=DeltaType.ADDED, new=entry, initial=initial, own=own))
 
     def remove(
         self, key: ObjectKey, last: StoreEntry | None = None, *, final_state_unknown: bool = False
     ) -> tuple[Delta, ...]:
         """Remove an entry. `last` is the final state, if the server sent it. Returns no delta if there is no entry."""
-        old = self._entries.pop(key, None)
+        old = self._entries.get(key)
+        if old is not None:
+            del self._entries[key]
+            self._unindex(old)
+        uid = last.uid if last is not None else old.uid if old is not None else ""
+        last = last or self.own.removed(key, uid) or old
         if old is None:
             return ()
-        self._unindex(old)
-        return (Delta(change=DeltaType.DELETED, old=last or old, final_state_unknown=final_state_unknown),)
+        return (Delta(change=DeltaType.DELETED, old=last, final_state_unknown=final_state_unknown),)
 
-    def replace(self, entries: Iterable[StoreEntry], *, initial: bool = False) -> list[Delta]:
-        """Replace the content of the store by `entries`. Returns the deltas, deletions last.
+    def replace(
+        self,
+        entries: Iterable[StoreEntry],
+        *,
+        resource_version: str = "",
+        unreadable: Collection[ObjectKey] = (),
+        initial: bool = False,
+    ) -> list[Delta]:
+        """Replace the content of the store by a list. Returns the deltas, deletions last.
 
-        All changes are made before it returns: readers never see half of a list.
+        All changes are made before it returns: readers never see half of a list. An own write that the list should hold
+        and does not is a deletion, also if the watch never showed the object.
+
+        Args:
+            entries: the objects of the list.
+            resource_version: of the list.
+            unreadable: objects of the list that do not decode: they keep their last readable state.
+            initial: the list is the first.
         """
         deltas: list[Delta] = []
-        keys: set[ObjectKey] = set()
+        keys: set[ObjectKey] = set(unreadable)
         for entry in entries:
             keys.add(entry.key)
             deltas += self.put(entry, initial=initial)
         for key in [k for k in self._entries if k not in keys]:
             deltas += self.remove(key, final_state_unknown=True)
+        revision = revision_of(resource_version)
+        missed = self.own.listed(keys, revision)
+        deltas += [Delta(change=DeltaType.DELETED, old=entry, final_state_unknown=True) for entry in missed]
+        self.revision = revision or 0
         return deltas
 
-    def add_index(self, name: str, indexer: Indexer) -> list[tuple[ObjectKey, DecodeError]]:
-        """Add an index for existing and future entries. Returns the objects whose index values failed.
+    def advance(self, resource_version: str) -> None:
+        """The watch has shown everything up to `resource_version`."""
+        revision = revision_of(resource_version)
+        if revision is not None and revision > self.revision:
+            self.revision = revision
+            self.own.passed(revision)
 
-        Those objects are left out of the index. Raises `UsageError` if the index exists.
-        """
+    def write(self, entry: StoreEntry) -> None:
+        """Record an own write, or a fresh read, so that reads show at least this state."""
+        self.own.record(entry, passed=self.revision, in_scope=self._selector.matches(entry.labels))
+
+    def add_index(self, name: str, indexer: Indexer) -> None:
+        """Add an index for future entries. `index_entry` adds existing ones. Raises `UsageError` if it exists."""
         if name in self.indexers:
             raise UsageError(f"there is an index {name!r} already: use it, or choose another name")
         self.indexers[name] = indexer
         self._indices[name] = {}
-        failed: list[tuple[ObjectKey, DecodeError]] = []
-        for entry in list(self._entries.values()):
-            try:
-                fresh = make_entry(entry.data, self.indexers)
-            except DecodeError as error:
-                failed.append((entry.key, error))
-                continue
-            self._insert(fresh, entry)
-        return failed
+
+    def index_entry(self, key: ObjectKey, name: str) -> int:
+        """Compute the values of a new index for the entry of `key`, if it has none. Returns the object's bytes."""
+        old = self._entries.get(key)
+        if old is None or name in old.indexed or index_function(name) in old.failed:
+            return 0
+        entry, problems = with_index(old, name, self.indexers[name])
+        self.problems += problems
+        self._insert(entry, old)
+        return len(entry.data)
 
     def _insert(self, entry: StoreEntry, old: StoreEntry | None) -> None:
         if old is not None:
@@ -223,30 +198,56 @@ class InformerStore:
             index = self._indices[name]
             for value in values:
                 index.setdefault(value, {})[entry.key] = None
+        for function in entry.failed:
+            self._failing.setdefault(function, {})[entry.key] = None
 
     def _unindex(self, entry: StoreEntry) -> None:
         _discard(self._namespaces, entry.key.namespace, entry.key)
         for name, values in entry.indexed.items():
             for value in values:
                 _discard(self._indices[name], value, entry.key)
+        for function in entry.failed:
+            _discard(self._failing, function, entry.key)
 
     # -------------------------------------------------------------- reading
-    def get(self, key: ObjectKey) -> StoreEntry | None:
-        """Return the entry of a key, or None."""
-        return self._entries.get(key)
+    def keys(self) -> list[ObjectKey]:
+        """Return the keys of the watched objects."""
+        return list(self._entries)
 
-    def entries(self, namespace: str = "") -> Iterator[StoreEntry]:
+    def get(self, key: ObjectKey, *, own_writes: bool = True) -> StoreEntry | None:
+        """Return the entry of a key, or None. Without `own_writes`, as the watch has shown it."""
+        entry = self._entries.get(key)
+        return self.own.visible(key, entry) if own_writes and self.own else entry
+
+    def entries(self, namespace: str = "", *, own_writes: bool = True) -> Iterator[StoreEntry]:
         """Iterate over all entries, or those of one namespace. A snapshot: the store may change meanwhile."""
-        if not namespace:
-            return iter(list(self._entries.values()))
-        return iter([self._entries[key] for key in self._namespaces.get(namespace, ())])
+        keys = self._entries if not namespace else self._namespaces.get(namespace, ())
+        watched = [self._entries[key] for key in keys]
+        if not own_writes or not self.own:
+            return iter(watched)
+        written = [e for e in self.own.entries() if not namespace or e.key.namespace == namespace]
+        return self._merged(watched, written)
 
-    def by_index(self, name: str, value: str, namespace: str = "") -> Iterator[StoreEntry]:
+    def by_index(self, name: str, value: str, namespace: str = "", *, own_writes: bool = True) -> Iterator[StoreEntry]:
         """Iterate over the entries with an index value. Raises `UsageError` if there is no such index."""
         if name not in self._indices:
             raise UsageError(f"there is no index {name!r}: add it with index_field before listing by it")
         keys = self._indices[name].get(value, ())
-        return iter([self._entries[k] for k in keys if not namespace or k.namespace == namespace])
+        watched = [self._entries[k] for k in keys if not namespace or k.namespace == namespace]
+        if not own_writes or not self.own:
+            return iter(watched)
+        written = [e for e in self.own.entries() if not namespace or e.key.namespace == namespace]
+        return (entry for entry in self._merged(watched, written) if value in entry.indexed.get(name, ()))
+
+    def _merged(self, watched: list[StoreEntry], written: list[StoreEntry]) -> Iterator[StoreEntry]:
+        """Return the newer of the watched and the written entry of each key."""
+        keys = {entry.key: None for entry in (*watched, *written)}
+        visible = (self.own.visible(key, self._entries.get(key)) for key in keys)
+        return iter([entry for entry in visible if entry is not None])
+
+    def failing(self) -> Mapping[str, Collection[ObjectKey]]:
+        """Return the user functions that fail now, with the objects they fail on."""
+        return self._failing
 
     def __len__(self) -> int:
         return len(self._entries)

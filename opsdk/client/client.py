@@ -24,7 +24,7 @@ from opsdk.apimachinery.meta import LabelSelector
 from opsdk.apimachinery.object import AnyObject, ObjectList, PartialObjectMetadata, gvk_of, key_of
 from opsdk.apimachinery.rest_mapper import RestMapper
 from opsdk.apimachinery.scheme import Scheme
-from opsdk.apimachinery.selectors import FieldSelector, Selector, as_field_selector, as_selector
+from opsdk.apimachinery.selectors import ANY_FIELDS, EVERYTHING, FieldSelector, Selector, as_field_selector, as_selector
 from opsdk.apimachinery.status import PropagationPolicy
 from opsdk.apimachinery.watch import WatchEvent
 from opsdk.client.operations import Apply, Create, Delete, DeleteAllOf, Get, List, PatchObject, Update, Watch, Write
@@ -78,6 +78,8 @@ class Client:
         namespace: str = "",
         resource_version: str = "",
         uncached: bool = False,
+        read_own_writes: bool = True,
+        max_staleness: float | None = None,
     ) -> T:
         """Return one object.
 
@@ -87,12 +89,19 @@ class Client:
             namespace: for a `key` that is only a name.
             resource_version: see `GetOptions`.
             uncached: read from the server even if the client has a cache.
+            read_own_writes: see `GetOptions`.
+            max_staleness: see `GetOptions`.
 
         Raises:
             NotFoundError: the object does not exist.
             DecodeError: the object does not fit the class.
         """
-        options = GetOptions(resource_version=resource_version, uncached=uncached)
+        options = GetOptions(
+            resource_version=resource_version,
+            uncached=uncached,
+            read_own_writes=read_own_writes,
+            max_staleness=max_staleness,
+        )
         obj: T = await self.executor.execute(Get(kind=kind_of(kind), key=as_key(key, namespace), options=options))
         return obj
 
@@ -110,15 +119,19 @@ class Client:
         kind: KindLike[T],
         *,
         namespace: str = "",
-        label_selector: Labels | None = None,
-        field_selector: Fields | None = None,
+        label_selector: Labels | None = EVERYTHING,
+        field_selector: Fields | None = ANY_FIELDS,
         limit: int | None = None,
         continue_token: str = "",
         resource_version: str = "",
         resource_version_match: ResourceVersionMatch | None = None,
         uncached: bool = False,
+        read_own_writes: bool = True,
+        max_staleness: float | None = None,
     ) -> ObjectList[T]:
         """Return the selected objects, from one snapshot. See `ListOptions` for the keywords.
+
+        A selector that is None selects nothing, as in Kubernetes: leave it out to select every object.
 
         Without a cache, a list without `limit` takes one request. Use `list_pages` for large lists.
         """
@@ -131,6 +144,8 @@ class Client:
             resource_version=resource_version,
             resource_version_match=resource_version_match,
             uncached=uncached,
+            read_own_writes=read_own_writes,
+            max_staleness=max_staleness,
         )
         objects: ObjectList[T] = await self.executor.execute(List(kind=kind_of(kind), options=options))
         return objects
@@ -140,8 +155,8 @@ class Client:
         kind: KindLike[T],
         *,
         namespace: str = "",
-        label_selector: Labels | None = None,
-        field_selector: Fields | None = None,
+        label_selector: Labels | None = EVERYTHING,
+        field_selector: Fields | None = ANY_FIELDS,
         page_size: int = 500,
     ) -> AsyncIterator[T]:
         """Iterate over the selected objects, read from the server in pages of one snapshot.
@@ -170,8 +185,8 @@ class Client:
         kind: KindLike[T],
         *,
         namespace: str = "",
-        label_selector: Labels | None = None,
-        field_selector: Fields | None = None,
+        label_selector: Labels | None = EVERYTHING,
+        field_selector: Fields | None = ANY_FIELDS,
         resource_version: str = "",
         bookmarks: bool = False,
         timeout: int | None = None,
@@ -283,13 +298,16 @@ class Client:
         kind: KindLike[AnyObject],
         *,
         namespace: str = "",
-        label_selector: Labels | None = None,
-        field_selector: Fields | None = None,
+        label_selector: Labels | None = EVERYTHING,
+        field_selector: Fields | None = ANY_FIELDS,
         dry_run: bool = False,
         grace_period_seconds: int | None = None,
         propagation: PropagationPolicy | None = None,
     ) -> None:
-        """Delete the selected objects of one namespace (or of a cluster-scoped kind) with one request."""
+        """Delete the selected objects of one namespace (or of a cluster-scoped kind) with one request.
+
+        A selector that is None selects, and deletes, nothing. Without selectors, every object is deleted.
+        """
         select = ListOptions(
             namespace=namespace,
             label_selector=as_selector(label_selector),

@@ -13,7 +13,7 @@ from opsdk.apimachinery.codec import decode, decode_list
 from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata, TypedObject, Unstructured, assign
-from opsdk.apimachinery.rest_mapper import RestMapper
+from opsdk.apimachinery.rest_mapper import RestMapper, RestMapping
 from opsdk.apimachinery.scheme import Scheme
 from opsdk.apimachinery.watch import WatchEvent, WatchEventType
 from opsdk.client.operations import (
@@ -29,6 +29,7 @@ from opsdk.client.operations import (
     Watch,
     gvk_of_operation,
 )
+from opsdk.client.ports import WriteObserver
 from opsdk.client.requests import build_request, build_watch
 from opsdk.errors import DecodeError, NotFoundError
 from opsdk.rest.frames import WatchDecoder, error_from_event
@@ -54,6 +55,7 @@ class DirectClient:
         scheme: the registry of kinds.
         mapper: maps kinds to resources.
         on_warning: called for each warning of a response, without deduplication.
+        observer: learns of every successful write.
     """
 
     def __init__(
@@ -63,7 +65,9 @@ class DirectClient:
         scheme: Scheme,
         mapper: RestMapper,
         on_warning: WarningHandler = log_warning,
+        observer: WriteObserver | None = None,
     ) -> None:
+        self._observer = observer
         self.transport = transport
         self.scheme = scheme
         self.mapper = mapper
@@ -71,7 +75,8 @@ class DirectClient:
 
     async def execute(self, operation: Operation) -> Any:
         """Send the request and decode the response; see `opsdk.client.client.Client`."""
-        request = build_request(operation, await self.mapper.mapping_for(gvk_of_operation(operation)))
+        mapping = await self.mapper.mapping_for(gvk_of_operation(operation))
+        request = build_request(operation, mapping)
         match operation:
             case Get():
                 return self._object(await self._send(request), operation.kind, subresource=operation.subresource)
@@ -81,18 +86,33 @@ class DirectClient:
                     log.error("%s: an object does not decode and is skipped: %s", request.described, bad.error)
                 return objects
             case Create() | Update() | PatchObject() | Apply():
+                response = await self._send(request)
+                self._observe(operation, mapping, request, response.body)
                 target = operation.body if operation.body is not None else operation.obj
-                return self._written(await self._send(request), target, subresource=operation.subresource)
+                return self._written(response, target, subresource=operation.subresource)
             case Delete():
                 try:
-                    await self._send(request)
+                    response = await self._send(request)
                 except NotFoundError:
+                    self._observe(operation, mapping, request, b"")
                     if not operation.options.missing_ok:
                         raise
+                else:
+                    self._observe(operation, mapping, request, response.body)
                 return None
             case DeleteAllOf():
-                await self._send(request)
+                response = await self._send(request)
+                self._observe(operation, mapping, request, response.body)
                 return None
+
+    def _observe(self, operation: Operation, mapping: RestMapping, request: RestRequest, response: bytes) -> None:
+        if self._observer is None:
+            return
+        try:
+            self._observer.written(operation, mapping, request=request.body or b"", response=response)
+        except Exception:
+            # The write has succeeded: its caller must learn that, whatever the observer does.
+            log.exception("%s: the write could not be recorded for cached reads", request.described)
 
     async def _send(self, request: RestRequest) -> RestResponse:
         response = await self.transport.send(request)

@@ -22,10 +22,15 @@ class GetOptions:
     Attributes:
         resource_version: empty for the latest; ``"0"`` for any version in the server's cache; else at least this one.
         uncached: read from the server even if the client has a cache.
+        read_own_writes: a cached read is never older than the last write through this client.
+        max_staleness: raise `StaleCacheError` if the cache heard nothing from the server for longer, in seconds. An
+            idle watch is heard from once a minute.
     """
 
     resource_version: str = ""
     uncached: bool = False
+    read_own_writes: bool = True
+    max_staleness: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +47,8 @@ class ListOptions:
         resource_version: see `resource_version_match`.
         resource_version_match: ``Exact`` or ``NotOlderThan``; None leaves it to the server.
         uncached: read from the server even if the client has a cache.
+        read_own_writes: see `GetOptions`.
+        max_staleness: see `GetOptions`.
     """
 
     namespace: str = ""
@@ -52,6 +59,8 @@ class ListOptions:
     resource_version: str = ""
     resource_version_match: ResourceVersionMatch | None = None
     uncached: bool = False
+    read_own_writes: bool = True
+    max_staleness: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,10 +6,18 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
-from opsdk.apimachinery.rest_mapper import RestMapper
+from opsdk.apimachinery.rest_mapper import RestMapper, RestMapping
 from opsdk.apimachinery.scheme import Scheme
 from opsdk.apimachinery.watch import WatchEvent
 from opsdk.client.operations import Operation, Watch
+
+
+class WriteObserver(Protocol):
+    """Learns of every successful write."""
+
+    def written(self, operation: Operation, mapping: RestMapping, *, request: bytes, response: bytes) -> None:
+        """Called with the bodies of request and response before the write returns to its caller. Must not block."""
+        ...
 
 
 class OperationExecutor(Protocol):

@@ -135,7 +135,7 @@ def accept(kind: Kind[AnyObject], *, many: bool = False) -> str:
 
 def selector_query(label_selector: Selector, field_selector: FieldSelector) -> list[tuple[str, str]]:
     """Return the selectors as query pairs."""
-    if label_selector.nothing:
+    if label_selector.nothing or field_selector.nothing:
         # Selector syntax cannot express "match nothing", so use a contradiction.
         return [("labelSelector", "opsdk.dev/nothing,!opsdk.dev/nothing"), *_pairs(fieldSelector=str(field_selector))]
     return _pairs(labelSelector=str(label_selector), fieldSelector=str(field_selector))

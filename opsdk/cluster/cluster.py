@@ -19,9 +19,11 @@ from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.object import PartialObjectMetadata, Unstructured
 from opsdk.apimachinery.rest_mapper import RestMapper, RestMapping
 from opsdk.apimachinery.scheme import Scheme
-from opsdk.cache.cache import Cache, CacheOptions, CacheScope
+from opsdk.cache.cache import Cache
 from opsdk.cache.list_watch import ListerWatcher, RestListerWatcher
+from opsdk.cache.options import CacheOptions, CacheScope
 from opsdk.cache.reader import CachedReader
+from opsdk.cache.write_recorder import WriteRecorder
 from opsdk.client.client import Client
 from opsdk.client.decorators.dry_run import DryRun
 from opsdk.client.decorators.field_owner import FieldOwner, FieldValidating
@@ -101,7 +103,13 @@ class Cluster(Closing):
         self.cache = Cache(
             self._list_watch, scheme=self.scheme, mapper=self.mapper, options=self.options.cache, clock=clock
         )
-        direct = DirectClient(self.transport, scheme=self.scheme, mapper=self.mapper, on_warning=on_warning)
+        direct = DirectClient(
+            self.transport,
+            scheme=self.scheme,
+            mapper=self.mapper,
+            on_warning=on_warning,
+            observer=WriteRecorder(self.cache),
+        )
         self.uncached = Client(self._wrapped(direct))
         cached = CachedReader(self.cache)
         self.client = Client(
@@ -130,7 +138,6 @@ class Cluster(Closing):
             namespace=scope.namespace,
             label_selector=scope.label_selector,
             field_selector=scope.field_selector,
-            transform=scope.transform,
         )
 
     def _observe(self, attempt: RequestAttempt) -> None:

@@ -6,14 +6,16 @@ Upstream: sigs.k8s.io/controller-runtime/pkg/internal/controller/controller.go
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
-import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.randomness import loop_uuid4
 from opsdk.aio.tasks import TaskOwner
+from opsdk.aio.timeout import ClockTimeout, ClockTimeoutError, timeout
 from opsdk.aio.waiting import finish, wait_ended
 from opsdk.controller.reconcile import RECONCILE_ID, ReconcileFunction, Reconciler, Result, as_reconciler
 from opsdk.errors import CacheSyncError, ConflictError, OpsdkError, ShutdownTimeoutError, TerminalError, UsageError
@@ -21,15 +23,29 @@ from opsdk.event.request import Request
 from opsdk.queue.core import QueueItem
 from opsdk.queue.rate_limiters import RateLimiter
 from opsdk.queue.work_queue import QueueHooks, ShutDownError, WorkQueue
-from opsdk.sources import EventSource
+from opsdk.sources import EventSource, KindSource
 from opsdk.telemetry.context import log_context
+from opsdk.telemetry.failures import FunctionFailure
 from opsdk.telemetry.records import Hooks, Queued, Reconciled, TelemetryHook, Workers
 from opsdk.telemetry.records import ReconcileOutcome as Outcome
 
 log = logging.getLogger(__name__)
 
+# Seconds after which a running reconcile is mentioned in the log.
+_SLOW_RECONCILE = 60.0
 # Seconds for a cancelled task to end, and for a late source to report its own error.
 _CANCEL_GRACE = 5.0
+
+
+class SyncPolicy(Enum):
+    """What a controller does when a source has not synced within ``cache_sync_timeout``."""
+
+    FAIL = "fail"
+    """Raise `CacheSyncError`, which ends the manager, as controller-runtime does."""
+    RETRY = "retry"
+    """Wait on. Other controllers run; readiness and the log say what is missing."""
+    DEGRADE = "degrade"
+    """Reconcile without the source. It joins when it has synced; until then readiness says what is missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,15 +54,18 @@ class ControllerOptions:
 
     Attributes:
         max_concurrent_reconciles: number of workers; two workers never process the same key.
-        cache_sync_timeout: time for every source to sync.
+        cache_sync_timeout: time for every source to sync; what happens then, `sync_policy` decides.
+        sync_policy: what a source does to the controller that cannot sync: its CRD, namespace or permission is missing.
         reconciliation_timeout: time for one reconcile before it is cancelled and counts as failed; 0 for no limit.
         shutdown_timeout: time for running reconciles to finish at stop, before they are cancelled.
         needs_leader_election: run only on the elected replica.
-        rate_limiter: delays after failures; default: per key from 5 ms to 1000 s.
+        rate_limiter: delays after failures; default: per key from 5 ms to 1000 s. Each controller gets a copy of its
+            own, so that options may be shared.
     """
 
     max_concurrent_reconciles: int = 1
     cache_sync_timeout: float = 120.0
+    sync_policy: SyncPolicy = SyncPolicy.RETRY
     reconciliation_timeout: float = 0.0
     shutdown_timeout: float = 20.0
     needs_leader_election: bool = True
@@ -107,12 +126,14 @@ class Controller:
         self._clock = clock
         self._sources = list(sources)
         self._started_sources: set[int] = set()
+        self._unsynced: dict[int, CacheSyncError | None] = {}
         self.queue: WorkQueue[Request] = WorkQueue(
-            name, rate_limiter=self.options.rate_limiter, clock=clock, hooks=_Hooks(self)
+            name, rate_limiter=copy.deepcopy(self.options.rate_limiter), clock=clock, hooks=_Hooks(self)
         )
-        self._tasks = TaskOwner(f"controller {name}", on_error=self._on_worker_error)
+        self._tasks = TaskOwner(f"controller {name}", on_error=self._on_worker_error, clock=clock)
         self._active = 0
         self._ready = asyncio.Event()
+        self._start_called = asyncio.Event()
 
     def needs_leader_election(self) -> bool:
         """Return the option of this name."""
@@ -123,7 +144,10 @@ class Controller:
         if self.state is ControllerState.STOPPED:
             raise UsageError(f"controller {self.name} has stopped: it cannot watch another source")
         self._sources.append(source)
-        if self.state in (ControllerState.SYNCING, ControllerState.RUNNING):
+        if self.state is ControllerState.RUNNING:
+            await self._start_source(source)
+            self._tasks.start(self._sync_late(source), name=f"sync {source!r}")
+        elif self._started_sources:
             await self._start_source(source)
 
     async def wait_ready(self) -> None:
@@ -144,18 +168,67 @@ class Controller:
                 f"controller {self.name} was started more than once: it was probably added to a manager twice"
             )
         self.state = ControllerState.SYNCING
+        self._start_called.set()
         try:
             with log_context(controller=self.name):
-                results = await asyncio.gather(*map(self._sync_source, self._sources), return_exceptions=True)
-                failure = next((r for r in results if isinstance(r, BaseException)), None)
-                if failure is not None:
-                    failure.add_note(f"while controller {self.name} waited for its sources")
-                    raise failure
+                await self._sync_sources()
                 await self._work()
         finally:
             self.state = ControllerState.STOPPED
             self.queue.shut_down()
             await finish(self._close_sources(), name=f"controller {self.name}/close sources")
+
+    async def warmup(self) -> None:
+        """Start the sources before leadership, so that the queue is full when the workers start.
+
+        Runs until `start` takes over. Cancelled before that, it closes the sources. Errors as `start`.
+        """
+        if self.state is not ControllerState.NEW:
+            return
+        try:
+            with log_context(controller=self.name):
+                await self._sync_sources()
+                await self._start_called.wait()
+        finally:
+            if not self._start_called.is_set():
+                self.state = ControllerState.STOPPED
+                self.queue.shut_down()
+                await finish(self._close_sources(), name=f"controller {self.name}/close sources")
+
+    async def _sync_sources(self) -> None:
+        """Start all sources beside each other and wait until each has synced. Raises the first failure at once."""
+        syncing = [
+            asyncio.get_running_loop().create_task(self._sync_source(source), name=f"{self.name}/sync {source!r}")
+            for source in self._sources
+        ]
+        try:
+            for next_done in asyncio.as_completed(syncing):
+                await next_done
+        except Exception as error:
+            error.add_note(f"while controller {self.name} waited for its sources")
+            raise
+        finally:
+            for task in syncing:
+                task.cancel()
+            await wait_ended(syncing, _CANCEL_GRACE, self._clock)
+
+    def problems(self) -> list[str]:
+        """Return why the controller does not follow all its sources now: kinds, namespaces, permissions that miss."""
+        if self.state in (ControllerState.NEW, ControllerState.STOPPED) and not self._started_sources:
+            return []
+        found = []
+        for source in self._sources:
+            detail = source.problem() if isinstance(source, KindSource) else ""
+            if not detail and id(source) in self._unsynced:
+                detail = str(self._unsynced[id(source)] or f"{source!r} has not synced")
+            if detail:
+                found.append(detail)
+        return found
+
+    def failing_functions(self) -> list[FunctionFailure]:
+        """Return the predicates and handlers that raise now."""
+        sources = (source for source in self._sources if isinstance(source, KindSource))
+        return [failure for source in sources for failure in source.failures.failing()]
 
     async def _close_sources(self) -> None:
         for source in self._sources:
@@ -165,28 +238,53 @@ class Controller:
                 log.exception("controller %s: %r did not close well", self.name, source)
 
     async def _sync_source(self, source: EventSource) -> None:
+        self._unsynced.setdefault(id(source), None)
         limit = self.options.cache_sync_timeout
-        scope = asyncio.timeout(limit)
         try:
-            async with scope:
+            async with timeout(self._clock, limit):
                 await self._start_source(source)
-        except TimeoutError as error:
-            if not scope.expired():
-                raise
+        except ClockTimeoutError as error:
             raise CacheSyncError(
                 f"controller {self.name}: {source!r} did not start within {limit:g} s: its start() must not block"
             ) from error
-        # The source's own error is more precise: wait a little longer for it.
-        scope = asyncio.timeout(limit + _CANCEL_GRACE)
+        while True:
+            try:
+                await self._wait_synced(source)
+                break
+            except CacheSyncError as error:
+                if self.options.sync_policy is SyncPolicy.FAIL:
+                    raise CacheSyncError(f"controller {self.name} cannot start: {error}") from error.__cause__ or error
+                log.error("controller %s waits: %s", self.name, error)  # noqa: TRY400 - it says what is missing
+                self._unsynced[id(source)] = error
+                if self.options.sync_policy is SyncPolicy.DEGRADE:
+                    self._tasks.start(self._sync_late(source), name=f"sync {source!r}")
+                    return
+        del self._unsynced[id(source)]
+
+    async def _wait_synced(self, source: EventSource) -> None:
+        """Wait for a source. Raises `CacheSyncError` after ``cache_sync_timeout``."""
+        limit = self.options.cache_sync_timeout
         try:
-            async with scope:
+            # The source's own error is more precise: wait a little longer for it.
+            async with timeout(self._clock, limit + _CANCEL_GRACE):
                 await source.wait_synced(limit)
-        except TimeoutError as error:
-            if not scope.expired():
-                raise
+        except ClockTimeoutError as error:
             raise CacheSyncError(f"controller {self.name}: {source!r} did not sync within {limit:g} s") from error
-        except CacheSyncError as error:
-            raise CacheSyncError(f"controller {self.name} cannot start: {error}") from error.__cause__ or error
+
+    async def _sync_late(self, source: EventSource) -> None:
+        """Wait for a source while the workers run."""
+        self._unsynced.setdefault(id(source), None)
+        while True:
+            try:
+                await self._wait_synced(source)
+                break
+            except CacheSyncError as error:
+                log.error("controller %s still misses a source: %s", self.name, error)  # noqa: TRY400 - as above
+                self._unsynced[id(source)] = error
+            except OpsdkError as error:
+                log.error("controller %s goes on without %r: %s", self.name, source, error)  # noqa: TRY400 - as above
+                return
+        self._unsynced.pop(id(source), None)
 
     async def _start_source(self, source: EventSource) -> None:
         # By identity: a source that is added while others sync must not start twice.
@@ -214,7 +312,10 @@ class Controller:
         self.queue.shut_down()
         try:
             if pending := [w for w in workers if not w.done()]:
-                await asyncio.wait(pending, timeout=self.options.shutdown_timeout)
+                async with timeout(self._clock, self.options.shutdown_timeout):
+                    await asyncio.wait(pending)
+        except ClockTimeoutError:
+            pass  # what still runs is cancelled
         finally:
             await self._cancel(workers)
 
@@ -226,7 +327,7 @@ class Controller:
         log.warning("controller %s cancels reconciles that did not finish in time: %s", self.name, stuck)
         for worker in pending:
             worker.cancel()
-        if await wait_ended(pending, _CANCEL_GRACE):
+        if await wait_ended(pending, _CANCEL_GRACE, self._clock):
             stuck = ", ".join(str(item) for item in self.queue.core.processing())
             raise ShutdownTimeoutError(f"controller {self.name}: reconciles ignore their cancellation: {stuck}")
 
@@ -253,7 +354,7 @@ class Controller:
     async def _reconcile(self, queue_item: QueueItem[Request]) -> None:
         request = queue_item.item
         began = self._clock.now()
-        reconcile_id = str(uuid.uuid4())
+        reconcile_id = str(loop_uuid4())
         token = RECONCILE_ID.set(reconcile_id)
         fields = {
             "controllerKind": self.kind,
@@ -270,23 +371,38 @@ class Controller:
 
     async def _attempt(self, queue_item: QueueItem[Request]) -> tuple[Outcome, dict[str, bool]]:
         item = queue_item.item
-        scope = asyncio.timeout(self.options.reconciliation_timeout or None)
+        scope: ClockTimeout | None = None
+        slow = self._clock.call_later(_SLOW_RECONCILE, lambda: self._on_slow(item))
         try:
-            async with scope:
+            async with timeout(self._clock, self.options.reconciliation_timeout or None) as scope:
                 result = await self._call_reconciler(item)
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
             # This task was not cancelled: the reconciler raised a CancelledError of its own.
-            return self._on_failure(queue_item, error, panicked=True, timed_out=scope.expired())
+            return self._on_failure(queue_item, error, panicked=True, timed_out=(scope is not None and scope.expired()))
         except Exception as error:  # noqa: BLE001 - any exception of a reconciler is logged, counted and retried
-            if _is_all(error, TerminalError):
+            if _is_terminal(error):
                 log.error("reconcile failed, not retried: %s", error)  # noqa: TRY400 - the message is sufficient
                 self.queue.forget(item)
-                return Outcome.ERROR, {"terminal": True, "timed_out": scope.expired()}
-            return self._on_failure(queue_item, error, timed_out=scope.expired())
+                return Outcome.ERROR, {"terminal": True, "timed_out": (scope is not None and scope.expired())}
+            return self._on_failure(queue_item, error, timed_out=(scope is not None and scope.expired()))
+        finally:
+            slow.cancel()
         return self._on_result(queue_item, result), {"timed_out": scope.expired()}
+
+    def _on_slow(self, item: Request) -> None:
+        seconds = self._clock.now() - self.queue.core.processing().get(item, self._clock.now())
+        log.warning(
+            "controller %s: the reconcile of %s runs for %.0f s; until it ends, its worker takes nothing else "
+            "(max_concurrent_reconciles=%d, reconciliation_timeout=%g)",
+            self.name,
+            item,
+            seconds,
+            self.options.max_concurrent_reconciles,
+            self.options.reconciliation_timeout,
+        )
 
     async def _call_reconciler(self, request: Request) -> Result | None:
         result = await self.reconciler.reconcile(request)
@@ -311,9 +427,9 @@ class Controller:
         item, priority = queue_item.item, queue_item.priority
         if result is not None and result.priority is not None:
             priority = result.priority
-        if result is not None and result.requeue_after > 0:
+        if result is not None and result.requeue_seconds > 0:
             self.queue.forget(item)
-            self.queue.add(item, after=result.requeue_after, priority=priority)
+            self.queue.add(item, after=result.requeue_seconds, priority=priority)
             return Outcome.REQUEUE_AFTER
         if result is not None and result.requeue:
             self.queue.add_rate_limited(item, priority=priority)
@@ -344,6 +460,15 @@ def _is_all(error: BaseException, kind: type[Exception]) -> bool:
     if isinstance(error, ExceptionGroup):
         return all(_is_all(part, kind) for part in error.exceptions)
     return isinstance(error, kind)
+
+
+def _is_terminal(error: BaseException | None) -> bool:
+    """Whether the error is a `TerminalError`, a group of only such errors, or raised ``from`` one."""
+    if isinstance(error, ExceptionGroup):
+        return all(map(_is_terminal, error.exceptions))
+    while error is not None and not isinstance(error, TerminalError):
+        error = error.__cause__
+    return error is not None
 
 
 class _Hooks(QueueHooks):

@@ -9,10 +9,12 @@ import math
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Protocol
 
 from opsdk.errors import UsageError
 from opsdk.event.request import Request
+from opsdk.handlers import is_async
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,18 +22,24 @@ class Result:
     """What happens to the request next. None is the same as ``Result()``: wait for a change.
 
     Attributes:
-        requeue_after: reconcile again after this many seconds, and reset the failures.
+        requeue_after: reconcile again after this time (seconds, or a timedelta), and reset the failures.
         requeue: reconcile again after the rate limiter's delay.
         priority: the priority of that request; None keeps the current one.
     """
 
-    requeue_after: float = 0.0
+    requeue_after: float | timedelta = 0.0
     requeue: bool = False
     priority: int | None = None
 
     def __post_init__(self) -> None:
-        if not 0 <= self.requeue_after < math.inf:
+        if not 0 <= self.requeue_seconds < math.inf:
             raise UsageError(f"requeue_after is {self.requeue_after}: pass seconds, at least 0")
+
+    @property
+    def requeue_seconds(self) -> float:
+        """`requeue_after` in seconds."""
+        after = self.requeue_after
+        return after.total_seconds() if isinstance(after, timedelta) else after
 
 
 class Reconciler(Protocol):
@@ -68,11 +76,16 @@ def as_reconciler(reconciler: Reconciler | ReconcileFunction) -> Reconciler:
     """Return a reconciler for an object or a function. Raises `UsageError` for anything else."""
     if isinstance(reconciler, type):
         raise UsageError(f"{reconciler.__name__} is a class: pass an instance, {reconciler.__name__}(...)")
-    if callable(getattr(reconciler, "reconcile", None)):
-        return reconciler  # type: ignore[return-value]
-    if callable(reconciler):
-        return FunctionReconciler(reconciler)
-    raise UsageError(f"{reconciler!r} is not a reconciler: it needs `async def reconcile(self, request)`")
+    method = getattr(reconciler, "reconcile", None)
+    function = method if callable(method) else reconciler
+    if not callable(function):
+        raise UsageError(f"{reconciler!r} is not a reconciler: it needs `async def reconcile(self, request)`")
+    if not is_async(function):
+        name = getattr(function, "__qualname__", function)
+        raise UsageError(
+            f"{name} is not async: declare it with `async def`, and run blocking code with `asyncio.to_thread`"
+        )
+    return reconciler if function is method else FunctionReconciler(function)  # type: ignore[return-value]
 
 
 RECONCILE_ID: ContextVar[str] = ContextVar("opsdk_reconcile_id", default="")

@@ -16,7 +16,8 @@ from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.object import AnyObject
-from opsdk.cache.store import Delta, DeltaType, OwnerRef, StoreEntry
+from opsdk.cache.entry import OwnerRef, StoreEntry
+from opsdk.cache.store import Delta, DeltaType
 
 T = TypeVar("T", bound=AnyObject)
 

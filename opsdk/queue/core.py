@@ -112,6 +112,19 @@ class QueueCore(Generic[K]):
             self._place(item, entry, now)
         return False
 
+    def _drop_outdated(self) -> None:
+        """Rebuild a heap that holds mostly outdated places: a delay of hours would keep each of them for hours."""
+        if len(self._delayed) > 64 and len(self._delayed) > 2 * len(self._entries):
+            self._delayed = [place for place in self._delayed if self._is_valid(place)]
+            heapq.heapify(self._delayed)
+        if len(self._ready) > 64 and len(self._ready) > 2 * len(self._entries):
+            self._ready = [place for place in self._ready if self._is_valid(place)]
+            heapq.heapify(self._ready)
+
+    def _is_valid(self, place: tuple[float, int, K]) -> bool:
+        entry = self._entries.get(place[2])
+        return entry is not None and entry.ticket == place[1]
+
     def _place(self, item: K, entry: _Entry, now: float) -> None:
         entry.ticket = next(self._tickets)
         if item in self._processing:
@@ -120,10 +133,12 @@ class QueueCore(Generic[K]):
             self._make_ready(item, entry)
         else:
             heapq.heappush(self._delayed, (entry.ready_at, entry.ticket, item))
+            self._drop_outdated()
 
     def _make_ready(self, item: K, entry: _Entry) -> None:
         entry.ready = True
         heapq.heappush(self._ready, (-entry.priority, entry.ticket, item))
+        self._drop_outdated()
         self._count(entry.priority, 1)
 
     def _count(self, priority: int, change: int) -> None:
@@ -153,7 +168,7 @@ class QueueCore(Generic[K]):
             _, ticket, item = heapq.heappop(self._ready)
             entry = self._entries.get(item)
             if entry is None or entry.ticket != ticket:
-                continue
+                continue  # outdated
             del self._entries[item]
             self._count(entry.priority, -1)
             self._processing[item] = now

@@ -11,7 +11,7 @@ import pytest
 from fake_server import FakeServer
 
 from opsdk.apimachinery.gvk import ObjectKey
-from opsdk.cache.informer import Informer
+from opsdk.cache.informer import Informer, InformerOptions
 from opsdk.cache.list_watch import RawEvent
 from opsdk.cache.store import Delta, DeltaType
 from opsdk.errors import CacheSyncError, ConnectError, ForbiddenError, TooManyRequestsError
@@ -56,7 +56,9 @@ async def test_whatever_happens_it_ends_up_with_what_the_server_has(seed: int) -
     for n in range(rng.randrange(12)):
         server.put(f"o{n}")
     mirror = Mirror()
-    async with Informer(server, page_size=rng.choice([1, 3, 500]), seed=seed) as informer:
+    async with Informer(
+        server, InformerOptions(page_size=rng.choice([1, 3, 500]), watch_list=rng.random() < 0.5)
+    ) as informer:
         informer.add_handler(mirror)
         for step in range(120):
             name = f"o{rng.randrange(12)}"
@@ -202,7 +204,7 @@ async def test_resync_reminds_only_those_who_asked() -> None:
     server = FakeServer()
     server.put("a")
     asked, quiet = [], []
-    async with Informer(server, resync=100, seed=1) as informer:
+    async with Informer(server, InformerOptions(resync=100)) as informer:
         informer.add_handler(asked.append, resync=True)
         informer.add_handler(quiet.append)
         await asyncio.sleep(250)

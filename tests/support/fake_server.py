@@ -10,16 +10,25 @@ from typing import Any
 
 import msgspec
 
+from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
 from opsdk.apimachinery.meta import ListMeta
 from opsdk.cache.list_watch import RawEvent
-from opsdk.errors import ConnectionLostError, GoneError, OpsdkError, ServiceUnavailableError
+from opsdk.errors import (
+    ConnectionLostError,
+    GoneError,
+    InvalidError,
+    NotFoundError,
+    OpsdkError,
+    ServiceUnavailableError,
+)
 from opsdk.structured_merge.value import JsonObject
 
 
 class FakeServer:
     """A `ListerWatcher` over a model of a server's history."""
 
-    def __init__(self, rng: random.Random | None = None) -> None:
+    def __init__(self, rng: random.Random | None = None, *, kind: GroupVersionKind | None = None) -> None:
+        self.kind = kind or GroupVersionKind("", "v1", "Thing")
         self.rng = rng or random.Random(0)
         self.revision = 1
         self.compacted = 0
@@ -29,6 +38,9 @@ class FakeServer:
         self.changed = asyncio.Event()
         self.fault_rate = 0.0
         self.lists = 0
+        self.gets = 0
+        self.watch_list: bool | str = True
+        self.refuse_watch: OpsdkError | None = None
         self.watches: list[str] = []
         self.watch_times: list[float] = []
         self.refuse: OpsdkError | None = None
@@ -39,8 +51,8 @@ class FakeServer:
         self.revision += 1
         old = self.objects.get(name)
         obj = {
-            "apiVersion": "v1",
-            "kind": "Thing",
+            "apiVersion": self.kind.api_version,
+            "kind": self.kind.kind,
             "metadata": {
                 "name": name,
                 "namespace": "ns",
@@ -70,9 +82,15 @@ class FakeServer:
         self.snapshots.clear()
 
     # -------------------------------------------------------------- what an informer asks
-    async def list_page(
-        self, *, resource_version: str, continue_token: str, limit: int
-    ) -> tuple[list[bytes], ListMeta]:
+    async def get(self, key: ObjectKey) -> bytes:
+        self.gets += 1
+        await asyncio.sleep(0.01)
+        self._fail()
+        if key.name not in self.objects:
+            raise NotFoundError(f"{key} not found")
+        return msgspec.json.encode(self.objects[key.name])
+
+    async def list_page(self, *, continue_token: str, limit: int) -> tuple[list[bytes], ListMeta]:
         self.lists += 1
         await asyncio.sleep(0.01)
         self._fail()
@@ -89,12 +107,31 @@ class FakeServer:
         return [msgspec.json.encode(o) for o in page], ListMeta(resource_version=revision, continue_token=more)
 
     @asynccontextmanager
-    async def watch(self, *, resource_version: str) -> AsyncIterator[AsyncIterator[RawEvent]]:
+    async def watch(
+        self, *, resource_version: str, initial_events: bool = False
+    ) -> AsyncIterator[AsyncIterator[RawEvent]]:
         self.watches.append(resource_version)
         self.watch_times.append(asyncio.get_running_loop().time())
         await asyncio.sleep(0.01)
         self._fail()
-        yield self._events(int(resource_version))
+        if self.refuse_watch is not None:
+            raise self.refuse_watch
+        yield self._initial_events() if initial_events else self._events(int(resource_version))
+
+    async def _initial_events(self) -> AsyncIterator[RawEvent]:
+        """A streaming list, or what a server without its bookmark sends."""
+        if not self.watch_list:
+            raise InvalidError("sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled")
+        revision = self.revision
+        for obj in list(self.objects.values()):
+            self._fail()
+            yield RawEvent("ADDED", msgspec.json.encode(obj))
+        if self.watch_list == "endless":
+            await asyncio.get_running_loop().create_future()
+        end = {"resourceVersion": str(revision), "annotations": {"k8s.io/initial-events-end": "true"}}
+        yield RawEvent("BOOKMARK", msgspec.json.encode({"kind": "Thing", "apiVersion": "v1", "metadata": end}))
+        async for event in self._events(revision):
+            yield event
 
     async def _events(self, after: int) -> AsyncIterator[RawEvent]:
         if after < self.compacted:

@@ -13,9 +13,10 @@ from opsdk.apimachinery.kinds import Kind, unstructured
 from opsdk.apimachinery.object import Unstructured
 from opsdk.apimachinery.rest_mapper import DiscoverySource, RestMapper, RestMapping, ServedResource
 from opsdk.apimachinery.scheme import Scheme
-from opsdk.cache.cache import Cache, CacheScope
+from opsdk.cache.cache import Cache
+from opsdk.cache.entry import StoreEntry, make_entry
 from opsdk.cache.list_watch import ListerWatcher
-from opsdk.cache.store import StoreEntry, make_entry
+from opsdk.cache.options import CacheScope
 from opsdk.event.event import AnyEvent, Event, EventType, ObjectView
 from opsdk.structured_merge.value import JsonObject
 
@@ -59,7 +60,7 @@ class World:
 
     def server(self, kind: GroupVersionKind | Kind[Any]) -> FakeServer:
         gvk = kind.gvk if isinstance(kind, Kind) else kind
-        return self.servers.setdefault(gvk, FakeServer(random.Random(self._seed)))
+        return self.servers.setdefault(gvk, FakeServer(random.Random(self._seed), kind=gvk))
 
 
 def owner(kind: Kind[Any], name: str, *, controller: bool = True) -> JsonObject:
@@ -81,7 +82,7 @@ def entry(name: str = "a", version: int = 1, *, namespace: str = "ns", **meta: A
             **meta,
         },
     }
-    return make_entry(msgspec.json.encode(tree))
+    return make_entry(msgspec.json.encode(tree))[0]
 
 
 def view(name: str = "a", version: int = 1, **meta: Any) -> ObjectView[Any]:

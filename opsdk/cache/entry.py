@@ -1,0 +1,174 @@
+"""Entries of a store, and how they are made from an object's JSON. Pure.
+
+Index and transform functions belong to the user. One that raises never hides an object: the entry is made without that
+index, or from the untransformed object, and the failure is returned beside it.
+
+Upstream: k8s.io/client-go/tools/cache/index.go (v1.36)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import msgspec
+
+from opsdk.apimachinery.codec import decode_meta
+from opsdk.apimachinery.gvk import ObjectKey
+from opsdk.apimachinery.meta import ObjectMeta
+from opsdk.errors import DecodeError, UsageError
+from opsdk.structured_merge.value import JsonObject
+
+TRANSFORM = "transform"
+"""The name of the transform in `Problem.function` and `StoreEntry.failed`."""
+
+Transform = Callable[[JsonObject], JsonObject]
+"""Changes an object's JSON tree before it is stored."""
+
+Indexer = Callable[[bytes], Iterable[str]]
+"""Returns the index values of an object in JSON."""
+
+
+class OwnerRef(NamedTuple):
+    """The identifying fields of an owner reference."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+    controller: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """An object that does not decode, or that a user function failed on.
+
+    Attributes:
+        key: namespace and name, empty where unreadable.
+        error: what was raised.
+        function: the user function, such as ``index 'owner'``; empty for an undecodable object.
+    """
+
+    key: ObjectKey
+    error: BaseException
+    function: str = ""
+
+
+_NO_LABELS: Mapping[str, str] = {}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoreEntry:
+    """One stored object.
+
+    Attributes:
+        key: namespace and name.
+        data: the object as JSON.
+        deleting: whether the object has a deletion timestamp.
+        owners: the owner references.
+        indexed: values for each index, computed when the entry was created.
+        failed: the user functions that raised for this object.
+    """
+
+    key: ObjectKey
+    data: bytes
+    uid: str
+    resource_version: str
+    generation: int
+    deleting: bool
+    labels: Mapping[str, str]
+    finalizers: tuple[str, ...]
+    owners: tuple[OwnerRef, ...]
+    indexed: Mapping[str, tuple[str, ...]]
+    failed: tuple[str, ...] = ()
+
+    def metadata(self) -> ObjectMeta:
+        """Decode all metadata. Returns a new object."""
+        return decode_meta(self.data)
+
+    def __repr__(self) -> str:
+        return f"<StoreEntry {self.key} at {self.resource_version}, {len(self.data)} bytes>"
+
+
+def index_function(name: str) -> str:
+    """Return the name of an index in `Problem.function` and `StoreEntry.failed`."""
+    return f"index {name!r}"
+
+
+def make_entry(
+    data: bytes, indexers: Mapping[str, Indexer] | None = None, transform: Transform | None = None
+) -> tuple[StoreEntry, list[Problem]]:
+    """Return the entry of an object, and the user functions that failed on it.
+
+    Raises `DecodeError` if the object's metadata is unreadable.
+    """
+    meta = decode_meta(data)
+    if not meta.name or not meta.resource_version:
+        raise DecodeError(f"an object without name or resourceVersion: {data[:80]!r}")
+    key = ObjectKey(sys.intern(meta.namespace), meta.name)
+    problems: list[Problem] = []
+    if transform is not None:
+        try:
+            data, meta = _transformed(data, meta, transform)
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - a user function may raise anything
+            problems.append(Problem(key, error, TRANSFORM))
+    indexed: dict[str, tuple[str, ...]] = {}
+    for name, indexer in indexers.items() if indexers else ():
+        values = _index_values(key, data, name, indexer)
+        if isinstance(values, Problem):
+            problems.append(values)
+        else:
+            indexed[name] = values
+    entry = StoreEntry(
+        key=key,
+        data=data,
+        uid=meta.uid,
+        resource_version=meta.resource_version,
+        generation=meta.generation,
+        deleting=meta.deletion_timestamp is not None,
+        # Label keys and values repeat in thousands of objects: intern them.
+        labels={sys.intern(k): sys.intern(v) for k, v in meta.labels.items()} or _NO_LABELS,
+        finalizers=tuple(sys.intern(f) for f in meta.finalizers),
+        owners=tuple(
+            OwnerRef(sys.intern(o.api_version), sys.intern(o.kind), o.name, o.uid, bool(o.controller))
+            for o in meta.owner_references
+        ),
+        indexed=indexed,
+        failed=tuple(problem.function for problem in problems),
+    )
+    return entry, problems
+
+
+def with_index(entry: StoreEntry, name: str, indexer: Indexer) -> tuple[StoreEntry, list[Problem]]:
+    """Return the entry with the values of one more index, and the problem if the function failed."""
+    values = _index_values(entry.key, entry.data, name, indexer)
+    if isinstance(values, Problem):
+        return replace(entry, failed=(*entry.failed, values.function)), [values]
+    return replace(entry, indexed={**entry.indexed, name: values}), []
+
+
+def _index_values(key: ObjectKey, data: bytes, name: str, indexer: Indexer) -> tuple[str, ...] | Problem:
+    try:
+        values = tuple(indexer(data))
+        for value in values:
+            if not isinstance(value, str):
+                raise UsageError(f"index {name!r} returned {value!r}: index functions return strings")  # noqa: TRY301 - one way out
+    except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - a user function may raise anything
+        return Problem(key, error, index_function(name))
+    return values
+
+
+def _transformed(data: bytes, before: ObjectMeta, transform: Transform) -> tuple[bytes, ObjectMeta]:
+    """Return the transformed object. Raises `UsageError` if its identity is not the same."""
+    tree = transform(msgspec.json.decode(data, type=dict))
+    if not isinstance(tree, dict):
+        raise UsageError(f"the transform returned {type(tree).__name__}: return the object's JSON tree")
+    changed = msgspec.json.encode(tree)
+    after = decode_meta(changed)
+    for field in ("name", "namespace", "uid", "resource_version"):
+        if getattr(before, field) != getattr(after, field):
+            raise UsageError(f"the transform changed metadata.{field}: the cache needs it to follow the object")
+    return changed, after

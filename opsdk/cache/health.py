@@ -1,0 +1,59 @@
+"""The health of an informer: one value that readiness, metrics and errors read. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from opsdk.errors import OpsdkError
+
+
+class InformerState(Enum):
+    """Whether reads of an informer can be trusted."""
+
+    STOPPED = "stopped"
+    """Not started, or closed."""
+    SYNCING = "syncing"
+    """No list has ended yet: reads wait."""
+    CURRENT = "current"
+    """A watch is open, or was until a moment ago."""
+    STALE = "stale"
+    """Synced once, but without a watch for longer than `CacheOptions.stale_after`: reads return old objects."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InformerHealth:
+    """The health of one informer at one moment.
+
+    Attributes:
+        name: resource and scope.
+        state: see `InformerState`.
+        seconds_since_contact: since the last list, event or bookmark; None before the first.
+        seconds_without_watch: since the watch was lost; 0 while it is open.
+        last_error: the failure that the informer recovers from, or None.
+        failing_functions: user functions that raise for some objects, in words.
+        objects: number of objects in the store.
+    """
+
+    name: str
+    state: InformerState
+    seconds_since_contact: float | None
+    seconds_without_watch: float
+    last_error: OpsdkError | None
+    failing_functions: tuple[str, ...]
+    objects: int
+
+    @property
+    def ready(self) -> bool:
+        """Whether reads return what the server had a moment ago."""
+        return self.state is InformerState.CURRENT
+
+    def __str__(self) -> str:
+        """Return the state and its reason in words."""
+        if self.state is InformerState.STALE:
+            reason = f"no watch for {self.seconds_without_watch:.0f} s: {self.last_error or 'reconnecting'}"
+        elif self.state is InformerState.SYNCING:
+            reason = f"has not synced: {self.last_error or 'listing'}"
+        else:
+            reason = self.state.value
+        return f"{self.name}: {reason}"

@@ -1,0 +1,151 @@
+"""What a cache holds: options by kind and by namespace, and the scope of each informer. Pure.
+
+Precedence, as in controller-runtime: the kind's options for a namespace, the kind's options, the cache's options for a
+namespace, the cache's options.
+
+Upstream: sigs.k8s.io/controller-runtime/pkg/cache/cache.go (defaultOpts)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from opsdk.apimachinery.gvk import GroupVersionKind
+from opsdk.apimachinery.rest_mapper import RestMapping
+from opsdk.apimachinery.selectors import FieldRequirement, FieldSelector, Selector
+from opsdk.cache.entry import Transform
+from opsdk.errors import UsageError
+
+ALL_NAMESPACES = ""
+"""As a namespace of the options: every namespace that is not named."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamespaceOptions:
+    """Cache options for one namespace. None inherits.
+
+    Attributes:
+        label_selector: cache only matching objects.
+        field_selector: cache only matching objects; the server must support the fields.
+        transform: see `ByObject`.
+        resync: seconds between resyncs of handlers.
+    """
+
+    label_selector: Selector | None = None
+    field_selector: FieldSelector | None = None
+    transform: Transform | None = None
+    resync: float | None = None
+
+
+Namespaces = Collection[str] | Mapping[str, NamespaceOptions]
+"""The namespaces to cache, optionally with options for each. `ALL_NAMESPACES` stands for those that are not named."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ByObject:
+    """Cache options for one kind. None inherits the value of `CacheOptions`.
+
+    Attributes:
+        namespaces: cache only these namespaces; empty for all.
+        label_selector: cache only matching objects.
+        field_selector: cache only matching objects; the server must support the fields.
+        transform: changes an object's JSON tree before it is stored, for example to drop unused fields. It must be
+            idempotent, and keep name, namespace, uid and resourceVersion. If it raises, the object is stored unchanged.
+        resync: seconds between resyncs of handlers.
+    """
+
+    namespaces: Namespaces | None = None
+    label_selector: Selector | None = None
+    field_selector: FieldSelector | None = None
+    transform: Transform | None = None
+    resync: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheOptions:
+    """Options of a `Cache`. Times are in seconds.
+
+    Attributes:
+        namespaces: cache only these namespaces; empty for all. Cluster-scoped kinds are always cached.
+        label_selector: for kinds without their own.
+        field_selector: for kinds without their own.
+        transform: for kinds without their own.
+        by_kind: options of single kinds.
+        resync: time between resyncs, with 10 % jitter. The default is controller-runtime's ten hours; a resync guards
+            against handler bugs, not against missed events.
+        reader_fail_on_missing_informer: raise `NotCachedError` on reads of kinds without an informer, instead of
+            starting a cluster-wide informer.
+        page_size: objects per page of a list.
+        watch_list: use streaming lists where the server has them.
+        sync_timeout: time that a read waits for the first list of its kind.
+        stale_after: time without a watch after which an informer is not ready any more.
+    """
+
+    namespaces: Namespaces = ()
+    label_selector: Selector = Selector()
+    field_selector: FieldSelector = FieldSelector()
+    transform: Transform | None = None
+    by_kind: Mapping[GroupVersionKind, ByObject] = field(default_factory=dict)
+    resync: float = 36_000.0
+    reader_fail_on_missing_informer: bool = False
+    page_size: int = 500
+    watch_list: bool = True
+    sync_timeout: float = 60.0
+    stale_after: float = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheScope:
+    """What one informer lists, watches and keeps."""
+
+    gvk: GroupVersionKind
+    namespace: str
+    label_selector: Selector
+    field_selector: FieldSelector
+    metadata_only: bool
+    transform: Transform | None
+    resync: float
+
+
+V = TypeVar("V")
+
+
+def scopes(options: CacheOptions, mapping: RestMapping, *, metadata_only: bool = False) -> dict[str, CacheScope]:
+    """Return the scopes of a kind's informers by namespace. Raises `UsageError` for contradictory options."""
+    own = options.by_kind.get(mapping.gvk, ByObject())
+    if own.namespaces and not mapping.namespaced:
+        raise UsageError(f"{mapping.gvk} is cluster-scoped: its cache options cannot name namespaces")
+    namespaces = _with_options(options.namespaces if own.namespaces is None else own.namespaces)
+    if not namespaces or not mapping.namespaced:
+        namespaces = {ALL_NAMESPACES: NamespaceOptions()}
+    cache_wide = _with_options(options.namespaces)
+    made = {}
+    for namespace, first in namespaces.items():
+        # For a kind with namespaces of its own, the cache's options for the namespace come after the kind's.
+        levels = (first, own, cache_wide.get(namespace, NamespaceOptions())) if own.namespaces else (own, first)
+        fields = _first(options.field_selector, *(level.field_selector for level in levels))
+        if namespace == ALL_NAMESPACES and len(namespaces) > 1:
+            others = [FieldRequirement("metadata.namespace", name, negated=True) for name in namespaces if name]
+            fields = replace(fields, requirements=(*fields.requirements, *others))
+        # A field selector for one namespace becomes a namespaced list, which needs fewer permissions.
+        pinned = fields.exact("metadata.namespace") if mapping.namespaced and not namespace else None
+        made[namespace] = CacheScope(
+            gvk=mapping.gvk,
+            namespace=namespace or pinned or "",
+            label_selector=_first(options.label_selector, *(level.label_selector for level in levels)),
+            field_selector=fields.without("metadata.namespace") if pinned else fields,
+            metadata_only=metadata_only,
+            transform=_first(options.transform, *(level.transform for level in levels)),
+            resync=_first(options.resync, *(level.resync for level in levels)),
+        )
+    return made
+
+
+def _with_options(namespaces: Namespaces) -> Mapping[str, NamespaceOptions]:
+    return namespaces if isinstance(namespaces, Mapping) else dict.fromkeys(namespaces, NamespaceOptions())
+
+
+def _first(default: V, *values: V | None) -> V:
+    return next((value for value in values if value is not None), default)

@@ -1,0 +1,179 @@
+"""Own writes that the watch has not shown yet. Pure.
+
+A cached read after a successful write must not go back in time, and the cache knows the write's result: the response
+holds the object. `OwnWrites` keeps that object until the watch has passed its resource version, and reads prefer it
+where the watched object is older. The watched state itself, and so every event, stays the server's.
+
+It also closes a hole that every informer has: an object that is created and deleted while no watch runs leaves no
+difference between two lists. An own write that a later list does not hold is a deletion.
+
+Resource versions of one collection are compared as numbers (KEP-5504). Where they are no numbers, nothing is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+from opsdk.apimachinery.gvk import ObjectKey
+from opsdk.cache.entry import StoreEntry
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+# Deleted objects that the watch may still show, and objects to read again. The oldest are dropped: it takes a broken
+# watch to collect so many.
+_MAX_KEPT = 4096
+
+
+def revision_of(resource_version: str) -> int | None:
+    """Return a resource version as a number, or None if it is none."""
+    return int(resource_version) if resource_version.isdecimal() else None
+
+
+@dataclass(frozen=True, slots=True)
+class PendingWrite:
+    """The result of a write that the watch has not shown.
+
+    Attributes:
+        revision: the resource version of the result.
+        entry: the object; None if it left the scope of the informer.
+        uid: the object's uid.
+    """
+
+    revision: int
+    entry: StoreEntry | None
+    uid: str
+
+
+class OwnWrites:
+    """The own writes of one store."""
+
+    def __init__(self) -> None:
+        self._pending: dict[ObjectKey, PendingWrite] = {}
+        # uid -> the number of the list that was in progress: only a later list is newer than the deletion.
+        self._deleted: dict[str, int] = {}
+        self._lists = 0
+        self._echoes: dict[tuple[ObjectKey, str], None] = {}
+        self.unknown: dict[ObjectKey, None] = {}
+        """Objects whose state after an own write is not known: the next cached read asks the server for them."""
+        self.unknown_list = False
+        """Whether an own write has changed many objects: the next cached read asks the server for all."""
+
+    def __bool__(self) -> bool:
+        return bool(self._pending or self._deleted)
+
+    def __len__(self) -> int:
+        return len(self._pending) + len(self._deleted)
+
+    # -------------------------------------------------------------- recording
+    def record(self, entry: StoreEntry, *, passed: int, in_scope: bool) -> None:
+        """Record the object that a write or a read from the server returned.
+
+        Args:
+            entry: the object.
+            passed: the resource version up to which the watch has shown everything.
+            in_scope: whether the informer's selectors select the object.
+        """
+        revision = revision_of(entry.resource_version)
+        self.unknown.pop(entry.key, None)
+        if revision is None or revision <= passed:
+            return
+        pending = self._pending.get(entry.key)
+        if pending is None or pending.revision < revision:
+            self._pending.pop(entry.key, None)  # the order of the dict is that of the revisions
+            self._pending[entry.key] = PendingWrite(revision, entry if in_scope else None, entry.uid)
+
+    def expect_echo(self, key: ObjectKey, resource_version: str) -> None:
+        """Record that the change to this resource version is our own, and nobody else's."""
+        self._echoes[key, resource_version] = None
+        _bound(self._echoes)
+
+    def record_deleted(self, key: ObjectKey, uid: str) -> None:
+        """Record that an object is gone."""
+        self._deleted[uid] = self._lists
+        _bound(self._deleted)
+        pending = self._pending.get(key)
+        if pending is not None and pending.uid == uid:
+            del self._pending[key]
+
+    def record_unknown(self, key: ObjectKey) -> None:
+        """Record that the object's state is not known."""
+        self.unknown[key] = None
+        _bound(self.unknown)
+
+    # -------------------------------------------------------------- reading
+    def visible(self, key: ObjectKey, watched: StoreEntry | None) -> StoreEntry | None:
+        """Return the newer of the watched object and the own write."""
+        if watched is not None and watched.uid in self._deleted:
+            watched = None
+        pending = self._pending.get(key)
+        if pending is None:
+            return watched
+        if watched is not None and (revision_of(watched.resource_version) or 0) >= pending.revision:
+            return watched
+        return pending.entry
+
+    def entries(self) -> Iterator[StoreEntry]:
+        """Iterate over the objects of own writes."""
+        return iter([write.entry for write in self._pending.values() if write.entry is not None])
+
+    # -------------------------------------------------------------- what the watch shows
+    def is_echo(self, entry: StoreEntry) -> bool:
+        """Whether the change to this state is our own. A second call returns False."""
+        if (entry.key, entry.resource_version) not in self._echoes:
+            return False
+        del self._echoes[entry.key, entry.resource_version]
+        return True
+
+    def shown(self, entry: StoreEntry) -> StoreEntry | None:
+        """The watch or a list shows a state of an object.
+
+        Returns the own write that it replaces, if that was another object with the same key: a missed deletion.
+        """
+        pending = self._pending.get(entry.key)
+        if pending is None or (revision_of(entry.resource_version) or 0) < pending.revision:
+            return None
+        del self._pending[entry.key]
+        return pending.entry if pending.uid != entry.uid else None
+
+    def removed(self, key: ObjectKey, uid: str) -> StoreEntry | None:
+        """The watch shows a deletion. Returns the own write of that object, if it was pending."""
+        self._deleted.pop(uid, None)
+        pending = self._pending.get(key)
+        if pending is None or pending.uid != uid:
+            return None
+        del self._pending[key]
+        return pending.entry
+
+    def list_started(self) -> None:
+        """The first page of a list is requested: the list is newer than every write until now."""
+        self._lists += 1
+
+    def listed(self, keys: Container[ObjectKey], revision: int | None) -> list[StoreEntry]:
+        """A list at `revision` is in the store. Returns the own writes that it should hold and does not: deletions."""
+        self._deleted = {uid: during for uid, during in self._deleted.items() if during == self._lists}
+        lost = []
+        for key, pending in list(self._pending.items()):
+            if revision is None or pending.revision <= revision:
+                del self._pending[key]
+                if pending.entry is not None and key not in keys:
+                    lost.append(pending.entry)
+        return lost
+
+    def passed(self, revision: int) -> None:
+        """The watch has shown everything up to `revision`: older own writes were outside the informer's scope."""
+        while self._pending:
+            key, pending = next(iter(self._pending.items()))
+            if pending.revision >= revision:
+                return
+            del self._pending[key]
+
+    def __repr__(self) -> str:
+        return f"<OwnWrites: {len(self._pending)} pending, {len(self._deleted)} deleted>"
+
+
+def _bound(kept: dict[K, V]) -> None:
+    while len(kept) > _MAX_KEPT:
+        del kept[next(iter(kept))]

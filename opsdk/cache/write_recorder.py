@@ -1,0 +1,122 @@
+"""Tells the informers of a cache what their client has written, so that cached reads never go back in time.
+
+Upstream: none; controller-runtime's cached reads may return the state before an own write.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from opsdk.apimachinery.gvk import ObjectKey
+from opsdk.apimachinery.object import PartialObjectMetadata
+from opsdk.apimachinery.rest_mapper import RestMapping
+from opsdk.cache.cache import Cache
+from opsdk.cache.informer import Informer
+from opsdk.client.operations import Create, Delete, DeleteAllOf, Get, List, Operation, Write, namespace_of
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    name: str = ""
+    resource_version: str = ""
+    deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
+    finalizers: list[str] | None = None
+
+
+class _Details(msgspec.Struct):
+    uid: str = ""
+
+
+class _Answer(msgspec.Struct, rename="camel"):
+    """What decides about a response or a request body."""
+
+    kind: str = ""
+    metadata: _Metadata | None = None
+    details: _Details | None = None
+
+
+class WriteRecorder:
+    """Records writes for reads of the cache. See `opsdk.client.ports.WriteObserver`."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+
+    def written(self, operation: Operation, mapping: RestMapping, *, request: bytes, response: bytes) -> None:
+        """Record a successful write.
+
+        Args:
+            operation: the write.
+            mapping: its resource.
+            request: the body that was sent.
+            response: the body of the answer.
+        """
+        kinds = [kind for kind in self._cache.kinds() if kind.gvk.group_kind == mapping.gvk.group_kind]
+        if not kinds or isinstance(operation, Get | List) or operation.options.dry_run:
+            return
+        namespace = namespace_of(operation) if mapping.namespaced else ""
+        for kind in kinds:
+            for informer in kind.informers_of(namespace):
+                if isinstance(operation, DeleteAllOf):
+                    informer.store.own.unknown_list = True
+                    continue
+                key = ObjectKey(namespace, _name(operation, response))
+                same_version = kind.gvk == mapping.gvk
+                if isinstance(operation, Delete):
+                    _record_deletion(informer, key, response, same_version=same_version)
+                    continue
+                whole = kind.metadata_only or not isinstance(operation.obj, PartialObjectMetadata)
+                if same_version and whole and operation.subresource in ("", "status"):
+                    informer.write(response, sole_change=_is_sole_change(operation, request, _decode(response)))
+                elif operation.subresource != "token":
+                    informer.store.own.record_unknown(key)
+
+
+def _name(operation: Write | Delete, response: bytes) -> str:
+    if isinstance(operation, Delete):
+        return operation.key.name
+    if name := operation.obj.metadata.name:
+        return name
+    metadata = _decode(response).metadata  # the server made it from generateName
+    return metadata.name if metadata is not None else ""
+
+
+def _record_deletion(informer: Informer, key: ObjectKey, response: bytes, *, same_version: bool) -> None:
+    answer = _decode(response)
+    if answer.kind == "Status" and answer.details is not None and answer.details.uid:
+        informer.store.own.record_deleted(key, answer.details.uid)
+    elif same_version and _still_exists(answer.metadata):
+        informer.write(response)
+    else:
+        informer.store.own.record_unknown(key)
+
+
+def _is_sole_change(operation: Write, request: bytes, answer: _Answer) -> bool:
+    """Whether the resource version of the answer is surely this write's.
+
+    A write that changes nothing returns the version of somebody else's write. Only a create, or a write that named the
+    version before it, tells the two apart.
+    """
+    if isinstance(operation, Create) and not operation.subresource:
+        return True
+    before = _decode(request).metadata
+    after = answer.metadata
+    return bool(
+        before is not None
+        and after is not None
+        and before.resource_version
+        and before.resource_version != after.resource_version
+    )
+
+
+def _still_exists(metadata: _Metadata | None) -> bool:
+    """Whether a deleted object surely waits for its finalizers or its grace period."""
+    if metadata is None or metadata.deletion_timestamp is None:
+        return False
+    return bool(metadata.finalizers or metadata.deletion_grace_period_seconds)
+
+
+def _decode(body: bytes) -> _Answer:
+    try:
+        return msgspec.json.decode(body, type=_Answer)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return _Answer()  # a JSON patch, or no JSON at all

@@ -1,0 +1,92 @@
+"""Failures of user functions: counted, listed while they last, and logged without flooding the log.
+
+Index, transform, predicate and map functions run for each object. One that raises for two thousand objects must not
+write two thousand tracebacks, and must not be forgotten after the first.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+
+from opsdk.aio.clock import Clock
+
+log = logging.getLogger(__name__)
+
+# Seconds between two log records about the same function, after the first.
+_LOG_EVERY = 60.0
+
+
+@dataclass(slots=True)
+class FunctionFailure:
+    """Failures of one function.
+
+    Attributes:
+        function: its name, such as ``index 'owner'``.
+        total: how often it raised.
+        last_key: the object it raised for last.
+        last_error: what it raised last.
+        failing: the objects for which its last call raised.
+    """
+
+    function: str
+    total: int = 0
+    last_key: str = ""
+    last_error: BaseException | None = None
+    failing: set[Hashable] = field(default_factory=set)
+    logged_at: float | None = None
+    unlogged: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.function} fails for {len(self.failing)} objects, last for {self.last_key}: {self.last_error!r}"
+
+
+class FunctionFailures:
+    """The failures of the functions that one informer or source calls.
+
+    Args:
+        owner: named in the log, such as ``websites.demo.opsdk.dev``.
+        clock: source of time.
+    """
+
+    def __init__(self, owner: str, clock: Clock) -> None:
+        self._owner = owner
+        self._clock = clock
+        self._functions: dict[str, FunctionFailure] = {}
+
+    def failed(self, function: str, key: Hashable, error: BaseException) -> None:
+        """Count a failure. The first one is logged with its traceback, later ones at most once a minute."""
+        failure = self._functions.setdefault(function, FunctionFailure(function))
+        failure.total += 1
+        failure.failing.add(key)
+        now = self._clock.now()
+        if failure.logged_at is not None and now - failure.logged_at < _LOG_EVERY:
+            failure.unlogged += 1
+        else:
+            more = f" ({failure.unlogged} more failures since the last message)" if failure.unlogged else ""
+            log.error("%s: %s raised for %s%s", self._owner, function, key, more, exc_info=error)
+            failure.logged_at, failure.unlogged = now, 0
+        # Without its traceback: that keeps the frames of the call, and the objects in them, alive.
+        failure.last_key, failure.last_error = str(key), error.with_traceback(None)
+
+    def succeeded(self, function: str, key: Hashable) -> None:
+        """Report that the function works for the object again."""
+        if (failure := self._functions.get(function)) is not None:
+            failure.failing.discard(key)
+
+    def forget(self, key: Hashable) -> None:
+        """Report that the object is gone."""
+        for failure in self._functions.values():
+            failure.failing.discard(key)
+
+    def failing(self) -> list[FunctionFailure]:
+        """Return the functions that fail for some object now."""
+        return [failure for failure in self._functions.values() if failure.failing]
+
+    def total(self) -> int:
+        """Return the number of failures so far."""
+        return sum(failure.total for failure in self._functions.values())
+
+    def __repr__(self) -> str:
+        return f"<FunctionFailures of {self._owner}: {', '.join(map(str, self.failing())) or 'none'}>"
