@@ -31,6 +31,8 @@ from opsdk.telemetry.records import ReconcileOutcome as Outcome
 
 log = logging.getLogger(__name__)
 
+# Seconds for a source to sync, as controller-runtime's CacheSyncTimeout.
+_SYNC_TIMEOUT = 120.0
 # Seconds after which a running reconcile is mentioned in the log.
 _SLOW_RECONCILE = 60.0
 # Seconds for a cancelled task to end, and for a late source to report its own error.
@@ -38,7 +40,7 @@ _CANCEL_GRACE = 5.0
 
 
 class SyncPolicy(Enum):
-    """What a controller does when a source has not synced within ``cache_sync_timeout``."""
+    """What a controller does when a source has not synced in time."""
 
     FAIL = "fail"
     """Raise `CacheSyncError`, which ends the manager, as controller-runtime does."""
@@ -54,8 +56,9 @@ class ControllerOptions:
 
     Attributes:
         max_concurrent_reconciles: number of workers; two workers never process the same key.
-        cache_sync_timeout: time for every source to sync; what happens then, `sync_policy` decides.
-        sync_policy: what a source does to the controller that cannot sync: its CRD, namespace or permission is missing.
+        cache_sync_timeout: time for every source to sync; what happens then, `sync_policy` decides. None is 120 s.
+        sync_policy: what happens when a source cannot sync because its CRD, namespace or permission is missing. None is
+            FAIL with a `cache_sync_timeout`, else RETRY.
         reconciliation_timeout: time for one reconcile before it is cancelled and counts as failed; 0 for no limit.
         shutdown_timeout: time for running reconciles to finish at stop, before they are cancelled.
         needs_leader_election: run only on the elected replica.
@@ -64,8 +67,8 @@ class ControllerOptions:
     """
 
     max_concurrent_reconciles: int = 1
-    cache_sync_timeout: float = 120.0
-    sync_policy: SyncPolicy = SyncPolicy.RETRY
+    cache_sync_timeout: float | None = None
+    sync_policy: SyncPolicy | None = None
     reconciliation_timeout: float = 0.0
     shutdown_timeout: float = 20.0
     needs_leader_election: bool = True
@@ -132,6 +135,10 @@ class Controller:
         )
         self._tasks = TaskOwner(f"controller {name}", on_error=self._on_worker_error, clock=clock)
         self._active = 0
+        o = self.options
+        self._sync_timeout = _SYNC_TIMEOUT if o.cache_sync_timeout is None else o.cache_sync_timeout
+        default = SyncPolicy.RETRY if o.cache_sync_timeout is None else SyncPolicy.FAIL
+        self._sync_policy = o.sync_policy or default
         self._ready = asyncio.Event()
         self._start_called = asyncio.Event()
 
@@ -239,7 +246,7 @@ class Controller:
 
     async def _sync_source(self, source: EventSource) -> None:
         self._unsynced.setdefault(id(source), None)
-        limit = self.options.cache_sync_timeout
+        limit = self._sync_timeout
         try:
             async with timeout(self._clock, limit):
                 await self._start_source(source)
@@ -252,18 +259,18 @@ class Controller:
                 await self._wait_synced(source)
                 break
             except CacheSyncError as error:
-                if self.options.sync_policy is SyncPolicy.FAIL:
+                if self._sync_policy is SyncPolicy.FAIL:
                     raise CacheSyncError(f"controller {self.name} cannot start: {error}") from error.__cause__ or error
                 log.error("controller %s waits: %s", self.name, error)  # noqa: TRY400 - it says what is missing
                 self._unsynced[id(source)] = error
-                if self.options.sync_policy is SyncPolicy.DEGRADE:
+                if self._sync_policy is SyncPolicy.DEGRADE:
                     self._tasks.start(self._sync_late(source), name=f"sync {source!r}")
                     return
         del self._unsynced[id(source)]
 
     async def _wait_synced(self, source: EventSource) -> None:
         """Wait for a source. Raises `CacheSyncError` after ``cache_sync_timeout``."""
-        limit = self.options.cache_sync_timeout
+        limit = self._sync_timeout
         try:
             # The source's own error is more precise: wait a little longer for it.
             async with timeout(self._clock, limit + _CANCEL_GRACE):
