@@ -394,12 +394,13 @@ class Informer(Closing):
         for unknown in (key,) if key is not None else tuple(own.unknown):
             if unknown not in own.unknown:
                 continue
-            before = self.store.get(unknown)
+            watched, shown = self.store.get(unknown, own_writes=False), self.store.get(unknown)
             try:
                 self.write(await self._source.get(unknown))
             except NotFoundError:
-                if before is not None:
-                    own.record_deleted(unknown, before.uid)
+                for gone in (watched, shown):
+                    if gone is not None:
+                        self.store.write_deleted(unknown, gone.uid)
             own.unknown.pop(unknown, None)
 
     async def _read_all(self) -> None:
@@ -420,7 +421,7 @@ class Informer(Closing):
             raise
         for entry in before:
             if entry.key not in found:
-                self.store.own.record_deleted(entry.key, entry.uid)
+                self.store.write_deleted(entry.key, entry.uid)
 
     # -------------------------------------------------------------- the loop
     async def _run(self) -> None:

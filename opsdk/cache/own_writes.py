@@ -52,9 +52,11 @@ class OwnWrites:
 
     def __init__(self) -> None:
         self._pending: dict[ObjectKey, PendingWrite] = {}
-        # uid -> the number of the list that was in progress: only a later list is newer than the deletion.
-        self._deleted: dict[str, int] = {}
+        # uid -> the number of the list that was in progress, and of bookmarks seen: only a later list, or the second
+        # bookmark after it (a minute later), is surely newer than the deletion.
+        self._deleted: dict[str, tuple[int, int]] = {}
         self._lists = 0
+        self._bookmarks = 0
         self._echoes: dict[tuple[ObjectKey, str], None] = {}
         self.unknown: dict[ObjectKey, None] = {}
         """Objects whose state after an own write is not known: the next cached read asks the server for them."""
@@ -90,13 +92,23 @@ class OwnWrites:
         self._echoes[key, resource_version] = None
         _bound(self._echoes)
 
-    def record_deleted(self, key: ObjectKey, uid: str) -> None:
-        """Record that an object is gone."""
-        self._deleted[uid] = self._lists
+    def record_deleted(self, key: ObjectKey, uid: str, watched: StoreEntry | None = None) -> None:
+        """Record that an object is gone.
+
+        Args:
+            key: of the object.
+            uid: of the object.
+            watched: what the watch has shown under the key. If that is another object, nobody knows whether it came
+                before or after: it is read again.
+        """
+        self._deleted[uid] = (self._lists, self._bookmarks)
         _bound(self._deleted)
         pending = self._pending.get(key)
         if pending is not None and pending.uid == uid:
             del self._pending[key]
+            pending = None
+        if pending is not None or (watched is not None and watched.uid not in self._deleted):
+            self.record_unknown(key)
 
     def record_unknown(self, key: ObjectKey) -> None:
         """Record that the object's state is not known."""
@@ -153,7 +165,7 @@ class OwnWrites:
 
     def listed(self, keys: Container[ObjectKey], revision: int | None) -> list[StoreEntry]:
         """A list at `revision` is in the store. Returns the own writes that it should hold and does not: deletions."""
-        self._deleted = {uid: during for uid, during in self._deleted.items() if during == self._lists}
+        self._deleted = {uid: at for uid, at in self._deleted.items() if at[0] == self._lists}
         lost = []
         for key, pending in list(self._pending.items()):
             if revision is None or pending.revision <= revision:
@@ -161,6 +173,12 @@ class OwnWrites:
                 if pending.entry is not None and key not in keys:
                     lost.append(pending.entry)
         return lost
+
+    def bookmark(self) -> None:
+        """The watch shows a bookmark."""
+        self._bookmarks += 1
+        if self._deleted:
+            self._deleted = {uid: at for uid, at in self._deleted.items() if at[1] > self._bookmarks - 2}
 
     def passed(self, revision: int) -> None:
         """The watch has shown everything up to `revision`: older own writes were outside the informer's scope."""

@@ -272,6 +272,7 @@ class Reflector:
             self.last_error = None
             return step
         self._advance(bookmark.resource_version)
+        self.store.own.bookmark()
         return ReflectorStep()
 
     def _wrong_kind(self, data: bytes) -> DecodeError | None:
@@ -315,8 +316,9 @@ class Reflector:
             # The server is overloaded or restarts. The resource version is as good as before.
             return ReflectorStep(next=self._wait(now, error, self._begin_list() if listing else self._watch()))
         if listing:
-            # Without support for streaming lists the server calls the request invalid.
-            self._watch_list = self._watch_list and not (isinstance(error, ApiError) and error.code in (400, 422))
+            # Without support for streaming lists the server calls the request invalid; without the permission to
+            # watch, pages at least fill the store.
+            self._watch_list = self._watch_list and not (isinstance(error, ApiError) and 400 <= error.code < 500)
             return ReflectorStep(next=self._wait(now, error, self._begin_list(watch_list=False)))
         if opened and isinstance(error, TransportError) and not self._broken_watches:
             # A connection broke: resume once. The same again without a single object is no accident.

@@ -172,6 +172,10 @@ class InformerStore:
         """Record an own write, or a fresh read, so that reads show at least this state."""
         self.own.record(entry, passed=self.revision, in_scope=self._selector.matches(entry.labels))
 
+    def write_deleted(self, key: ObjectKey, uid: str) -> None:
+        """Record that an own write deleted an object."""
+        self.own.record_deleted(key, uid, self._entries.get(key))
+
     def add_index(self, name: str, indexer: Indexer) -> None:
         """Add an index for future entries. `index_entry` adds existing ones. Raises `UsageError` if it exists."""
         if name in self.indexers:

@@ -83,7 +83,7 @@ def _name(operation: Write | Delete, response: bytes) -> str:
 def _record_deletion(informer: Informer, key: ObjectKey, response: bytes, *, same_version: bool) -> None:
     answer = _decode(response)
     if answer.kind == "Status" and answer.details is not None and answer.details.uid:
-        informer.store.own.record_deleted(key, answer.details.uid)
+        informer.store.write_deleted(key, answer.details.uid)
     elif same_version and _still_exists(answer.metadata):
         informer.write(response)
     else:

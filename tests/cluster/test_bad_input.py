@@ -82,11 +82,11 @@ async def test_a_kind_that_is_not_served() -> None:
 
 
 class NoSecrets:
-    """Everything but listing config maps."""
+    """Everything but reading many config maps."""
 
     async def authorize(self, attributes: AuthorizerAttributes) -> Decision:
-        """Deny one verb on one resource."""
-        denied = attributes.resource == "configmaps" and attributes.verb == "list"
+        """Deny two verbs on one resource."""
+        denied = attributes.resource == "configmaps" and attributes.verb in ("list", "watch")
         return Decision(allowed=not denied)
 
 
