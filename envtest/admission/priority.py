@@ -25,7 +25,19 @@ class Priority(Plugin):
     async def mutate(self, attributes: Attributes) -> None:
         """Pods."""
         if writes(attributes, "pods", "CREATE"):
-            self._new(attributes)
+            obj = attributes.obj or {}
+            spec: JsonObject = dict(obj.get("spec") or {})
+            name = spec.get("priorityClassName", "")
+            if name:
+                priority_class = self._classes.get(name)
+                if priority_class is None:
+                    raise refused(attributes, f"no PriorityClass with name {name} was found")
+            else:
+                priority_class = self._default() or _NEVER_MIND
+                if "metadata" in priority_class:
+                    spec["priorityClassName"] = priority_class["metadata"]["name"]
+            _agree(attributes, spec, priority_class)
+            attributes.obj = {**obj, "spec": spec}
         elif writes(attributes, "pods", "UPDATE"):
             # What was computed when the pod was made comes back where it was left out.
             obj, old = attributes.obj or {}, (attributes.old or {}).get("spec") or {}
@@ -50,21 +62,6 @@ class Priority(Plugin):
     def _default(self) -> JsonObject | None:
         marked = [c for c in self._classes.of() if c.get("globalDefault")]
         return min(marked, key=lambda c: int(c.get("value", 0)), default=None)
-
-    def _new(self, attributes: Attributes) -> None:
-        obj = attributes.obj or {}
-        spec: JsonObject = dict(obj.get("spec") or {})
-        name = spec.get("priorityClassName", "")
-        if name:
-            priority_class = self._classes.get(name)
-            if priority_class is None:
-                raise refused(attributes, f"no PriorityClass with name {name} was found")
-        else:
-            priority_class = self._default() or _NEVER_MIND
-            if "metadata" in priority_class:
-                spec["priorityClassName"] = priority_class["metadata"]["name"]
-        _agree(attributes, spec, priority_class)
-        attributes.obj = {**obj, "spec": spec}
 
 
 def _agree(attributes: Attributes, spec: JsonObject, found: JsonObject) -> None:

@@ -55,31 +55,34 @@ def keep(owner: JsonObject, revisions: Sequence[JsonObject]) -> list[Write]:
     latest = max((r.get("revision", 0) for r in revisions), default=0)
     existing = known_for(owner, revisions)
     if existing is None:
-        return [CreateWrite(REVISIONS, _new(owner, name_for(owner, revisions), latest + 1))]
+        name = name_for(owner, revisions)
+        number = latest + 1
+        meta = owner["metadata"]
+        labels = dict((owner["spec"]["template"].get("metadata") or {}).get("labels") or {})
+        labels[_OF_STATEFUL_SETS if owner["kind"] == "StatefulSet" else HASH] = name.rpartition("-")[2]
+        revision: JsonObject = {
+            "name": name,
+            "namespace": meta["namespace"],
+            "labels": labels,
+            "ownerReferences": [owner_reference(owner)],
+        }
+        if meta.get("annotations"):
+            revision["annotations"] = dict(meta["annotations"])
+        return [
+            CreateWrite(
+                REVISIONS,
+                {
+                    "kind": "ControllerRevision",
+                    "apiVersion": "apps/v1",
+                    "metadata": revision,
+                    "revision": number,
+                    "data": data_of(owner),
+                },
+            )
+        ]
     if existing.get("revision", 0) < latest:
         return [PatchWrite(REVISIONS, existing, {"revision": latest + 1})]
     return []
-
-
-def _new(owner: JsonObject, name: str, number: int) -> JsonObject:
-    meta = owner["metadata"]
-    labels = dict((owner["spec"]["template"].get("metadata") or {}).get("labels") or {})
-    labels[_OF_STATEFUL_SETS if owner["kind"] == "StatefulSet" else HASH] = name.rpartition("-")[2]
-    revision: JsonObject = {
-        "name": name,
-        "namespace": meta["namespace"],
-        "labels": labels,
-        "ownerReferences": [owner_reference(owner)],
-    }
-    if meta.get("annotations"):
-        revision["annotations"] = dict(meta["annotations"])
-    return {
-        "kind": "ControllerRevision",
-        "apiVersion": "apps/v1",
-        "metadata": revision,
-        "revision": number,
-        "data": data_of(owner),
-    }
 
 
 def surplus(owner: JsonObject, revisions: Sequence[JsonObject], used: Collection[str]) -> list[Write]:

@@ -440,16 +440,12 @@ class DeploymentController(SimulatedController):
             await self.write(result.writes)
         except ApiError as error:
             if error is self.told:
-                await self._admit(key, error)
+                await self.informers.catch_up()
+                deployment = self.informers.get(key)
+                if deployment is not None:
+                    taken = isinstance(error, AlreadyExistsError)
+                    await self.write(
+                        [collided(deployment) if taken else refused(deployment, error.message, self.context.now())]
+                    )
             raise
         return result.again
-
-    async def _admit(self, key: str, error: ApiError) -> None:
-        """The replica set could not be made: the status says so, or that its name is taken."""
-        await self.informers.catch_up()
-        deployment = self.informers.get(key)
-        if deployment is not None:
-            taken = isinstance(error, AlreadyExistsError)
-            await self.write(
-                [collided(deployment) if taken else refused(deployment, error.message, self.context.now())]
-            )

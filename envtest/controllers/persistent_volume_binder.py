@@ -278,23 +278,21 @@ class VolumeController(SimulatedController):
         if obj is None:
             return None
         if key.startswith(CLAIMS.prefix):
-            around = self._around(obj)
+            spec, namespace = obj["spec"], obj["metadata"]["namespace"]
+            kind = self.informers.get(STORAGE_CLASSES.key("", spec.get("storageClassName") or ""))
+            if spec.get("volumeName"):
+                volume = self.informers.get(VOLUMES.key("", spec["volumeName"]))
+                around = ClaimView(volume, kind=kind, used=deleting(obj) and self._used(obj))
+            else:
+                bound_volume = self.informers.get(VOLUMES.key("", volume_name(obj)))
+                others = [bound_volume] if bound_volume is not None else list(self.informers.all(VOLUMES).values())
+                name = obj["metadata"]["name"]
+                in_use = any(name in claims_of(p) for p in self.informers.in_namespace(PODS, namespace))
+                around = ClaimView(others=others, kind=kind, used=deleting(obj) and self._used(obj), wanted=in_use)
             await self.write(plan_claim(obj, around) or resized(obj, around.volume))
         else:
             await self.write(plan_volume(obj, self._claim_for(obj)))
         return None
-
-    def _around(self, claim: JsonObject) -> ClaimView:
-        spec, namespace = claim["spec"], claim["metadata"]["namespace"]
-        kind = self.informers.get(STORAGE_CLASSES.key("", spec.get("storageClassName") or ""))
-        if spec.get("volumeName"):
-            volume = self.informers.get(VOLUMES.key("", spec["volumeName"]))
-            return ClaimView(volume, kind=kind, used=deleting(claim) and self._used(claim))
-        bound_volume = self.informers.get(VOLUMES.key("", volume_name(claim)))
-        others = [bound_volume] if bound_volume is not None else list(self.informers.all(VOLUMES).values())
-        name = claim["metadata"]["name"]
-        in_use = any(name in claims_of(p) for p in self.informers.in_namespace(PODS, namespace))
-        return ClaimView(others=others, kind=kind, used=deleting(claim) and self._used(claim), wanted=in_use)
 
     def _claim_for(self, volume: JsonObject) -> JsonObject | None:
         reference = volume["spec"].get("claimRef") or {}

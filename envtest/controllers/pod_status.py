@@ -60,15 +60,11 @@ def state_of(pod: JsonObject) -> State:
         case "Failed":
             return State.FAILED
         case _:
-            return _before(pod)
-
-
-def _before(pod: JsonObject) -> State:
-    waiting = [((c.get("state") or {}).get("waiting") or {}).get("reason") for c in _statuses(pod)]
-    if any(w and w not in _CREATING for w in waiting):
-        return State.WAITING
-    started = (_known(pod, "initContainerStatuses").get(c["name"]) or {} for c in _ordinary(pod))
-    return State.INITIALIZING if any("running" in (c.get("state") or {}) for c in started) else State.PENDING
+            waiting = [((c.get("state") or {}).get("waiting") or {}).get("reason") for c in _statuses(pod)]
+            if any(w and w not in _CREATING for w in waiting):
+                return State.WAITING
+            started = (_known(pod, "initContainerStatuses").get(c["name"]) or {} for c in _ordinary(pod))
+            return State.INITIALIZING if any("running" in (c.get("state") or {}) for c in started) else State.PENDING
 
 
 def _statuses(pod: JsonObject) -> list[JsonObject]:

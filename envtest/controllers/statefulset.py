@@ -197,17 +197,12 @@ def _roll(view: StatefulSetView) -> list[Write | PendingEvent]:
     partition = view.partition
     if partition is None:
         return []
-    old = _outdated(view, partition)
+    outdated = (view.pods[n] for n in reversed(view.ordinals) if n >= partition and n in view.pods)
+    old = [p for p in outdated if revision_of(p) != view.update and not deleting(p)]
     if view.unavailable == 1:
         return [_remove(view.owner, p) for p in old[:1] if _all_well_above(view, ordinal_of(p))]
     away = sum((p := view.pods.get(n)) is None or not healthy(view, p) for n in view.ordinals)
     return [_remove(view.owner, p) for p in old[: max(view.unavailable - away, 0)]]
-
-
-def _outdated(view: StatefulSetView, partition: int) -> list[JsonObject]:
-    """Pods of another revision that are to be replaced, the last first."""
-    outdated = (view.pods[n] for n in reversed(view.ordinals) if n >= partition and n in view.pods)
-    return [p for p in outdated if revision_of(p) != view.update and not deleting(p)]
 
 
 def _all_well_above(view: StatefulSetView, ordinal: int) -> bool:

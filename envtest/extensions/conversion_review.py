@@ -26,7 +26,14 @@ class AnswerError(Exception):
 def read_response(answer: JsonObject, uid: str, version: str) -> list[JsonValue]:
     """The converted objects of a ConversionReview; `ConversionError` where it has none to give."""
     try:
-        response = _response(answer, version)
+        check_review(answer, GROUP, version, "ConversionReview")
+        response: JsonObject | None = answer.get("response")
+        check_field(response, dict, "ConversionReview.response", f"{version}.ConversionResponse")
+        path = "ConversionResponse.response"
+        for key, kind, name in _FIELDS:
+            check_field((response or {}).get(key), kind, f"{path}.{key}", name)
+        for key in ("status", "message"):
+            check_field(((response or {}).get("result") or {}).get(key), str, f"Status.response.result.{key}", "string")
     except ReviewError as error:
         raise ConversionError(str(error)) from None
     if version == "v1":
@@ -43,18 +50,6 @@ def read_response(answer: JsonObject, uid: str, version: str) -> list[JsonValue]
         text = result.get("message") or f"response.result.status was '{result.get('status') or ''}', not 'Success'"
         raise ConversionError(text)
     return list(response.get("convertedObjects") or ())
-
-
-def _response(answer: JsonObject, version: str) -> JsonObject | None:
-    check_review(answer, GROUP, version, "ConversionReview")
-    response: JsonObject | None = answer.get("response")
-    check_field(response, dict, "ConversionReview.response", f"{version}.ConversionResponse")
-    path = "ConversionResponse.response"
-    for key, kind, name in _FIELDS:
-        check_field((response or {}).get(key), kind, f"{path}.{key}", name)
-    for key in ("status", "message"):
-        check_field(((response or {}).get("result") or {}).get(key), str, f"Status.response.result.{key}", "string")
-    return response
 
 
 _FIELDS = (

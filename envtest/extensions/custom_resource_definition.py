@@ -274,7 +274,14 @@ def _validate_preserving(spec: JsonObject) -> Iterator[Cause]:
 def _validate_version(version: JsonObject, where: str, versions: Sequence[JsonObject]) -> Iterator[Cause]:
     for text in validation.dns_1035_label(version.get("name", "")):
         yield api_errors.invalid_value(f"{where}.name", version.get("name", ""), text)
-    yield from _validate_deprecation(version, where)
+    warning = version.get("deprecationWarning")
+    if warning is not None:
+        if not version.get("deprecated"):
+            yield api_errors.invalid_value(
+                f"{where}.deprecationWarning", warning, "can only be set for deprecated versions"
+            )
+        elif not warning:
+            yield api_errors.invalid_value(f"{where}.deprecationWarning", "", "must not be an empty string")
     for part, check, place in _PARTS:
         if _is_shared(part, versions):
             continue
@@ -367,24 +374,19 @@ def _shown(versions: list[JsonObject]) -> list[JsonObject]:
     ]
 
 
-def _validate_deprecation(version: JsonObject, field: str) -> Iterator[Cause]:
-    warning = version.get("deprecationWarning")
-    if warning is None:
-        return
-    if not version.get("deprecated"):
-        yield api_errors.invalid_value(
-            f"{field}.deprecationWarning", warning, "can only be set for deprecated versions"
-        )
-    elif not warning:
-        yield api_errors.invalid_value(f"{field}.deprecationWarning", "", "must not be an empty string")
-
-
 def _validate_names(spoken: JsonObject) -> Iterator[Cause]:
     field = "spec.names"
     for key in ("plural", "singular"):
         yield from _label(spoken.get(key, ""), f"{field}.{key}")
     for key in ("kind", "listKind"):
-        yield from _mixed(spoken.get(key, ""), f"{field}.{key}")
+        name = spoken.get(key, "")
+        key_path = f"{field}.{key}"
+        if not name:
+            yield api_errors.required(key_path)
+        else:
+            for text in validation.dns_1035_label(name.lower()):
+                reason = f"may have mixed case, but should otherwise match: {text}"
+                yield api_errors.invalid_value(key_path, name, reason)
     yield from _labels(spoken, "shortNames")
     if spoken.get("kind") and spoken.get("kind") == spoken.get("listKind"):
         text = "kind and listKind may not be the same"
@@ -404,15 +406,6 @@ def _label(name: str, field: str) -> Iterator[Cause]:
     else:
         for text in validation.dns_1035_label(name):
             yield api_errors.invalid_value(field, name, text)
-
-
-def _mixed(name: str, field: str) -> Iterator[Cause]:
-    if not name:
-        yield api_errors.required(field)
-    else:
-        for text in validation.dns_1035_label(name.lower()):
-            reason = f"may have mixed case, but should otherwise match: {text}"
-            yield api_errors.invalid_value(field, name, reason)
 
 
 def _validate_stored(obj: JsonObject) -> Iterator[Cause]:

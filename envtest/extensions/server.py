@@ -334,14 +334,10 @@ class ExtensionServer:
         served = defined.served.get((info.version, info.subresource))
         if served is None:
             raise api_errors.not_found(defined.served[info.version, ""].info, info.name)
-        self._warn(call, defined)
-        return await dispatch.dispatch(call, served, self._admission)
-
-    @staticmethod
-    def _warn(call: Call, defined: _Defined) -> None:
         version = next(v for v in defined.definition["spec"]["versions"] if v["name"] == call.info.version)
         if version.get("deprecated"):
             call.warn(version.get("deprecationWarning") or _deprecation(defined.definition["spec"], version["name"]))
+        return await dispatch.dispatch(call, served, self._admission)
 
     def versions_of(self, info: ResourceInfo) -> Sequence[InstalledResource]:
         """A resource or subresource in every served version, in the definition's order."""

@@ -35,7 +35,20 @@ class Authority:
         """The authority kept in `directory` under `name`, a new one (kept there) otherwise."""
         if directory is not None and (directory / f"{name}.key").exists():
             return cls(KeyPair((directory / f"{name}.crt").read_bytes(), (directory / f"{name}.key").read_bytes()))
-        authority = cls(_self_signed(f"envtest-{name}"))
+        key_path = f"envtest-{name}"
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, key_path)])
+        usage = x509.KeyUsage(
+            digital_signature=True, content_commitment=False, key_encipherment=False, data_encipherment=False,
+            key_agreement=False, key_cert_sign=True, crl_sign=True, encipher_only=False, decipher_only=False,
+        )  # fmt: skip
+        builder = (
+            _builder(subject, subject, key.public_key())
+            .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+            .add_extension(usage, critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        )
+        authority = cls(_pair(builder.sign(key, hashes.SHA256()), key))
         if directory is not None:
             directory.mkdir(parents=True, exist_ok=True)
             authority.pair.write(directory, name)
@@ -114,19 +127,3 @@ def _builder(
 def _pair(cert: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> KeyPair:
     raw = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     return KeyPair(cert.public_bytes(serialization.Encoding.PEM), raw)
-
-
-def _self_signed(name: str) -> KeyPair:
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    usage = x509.KeyUsage(
-        digital_signature=True, content_commitment=False, key_encipherment=False, data_encipherment=False,
-        key_agreement=False, key_cert_sign=True, crl_sign=True, encipher_only=False, decipher_only=False,
-    )  # fmt: skip
-    builder = (
-        _builder(subject, subject, key.public_key())
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .add_extension(usage, critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-    )
-    return _pair(builder.sign(key, hashes.SHA256()), key)

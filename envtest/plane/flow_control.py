@@ -195,7 +195,10 @@ class FlowControl:
         key = (user.name, tuple(user.groups), info.verb, where)
         entry = self._known.get(key)
         if entry is None:
-            entry = self._known[key] = self._find(user, info)
+            flows = [flow for flow in self._flows or () if flow.level in self._levels]
+            # The last one takes what nobody wants.
+            matching = next((flow for flow in flows if flow.takes(user, info)), flows[-1] if flows else None)
+            entry = self._known[key] = ("", "") if matching is None else (matching.uid, self._levels[matching.level])
         return entry
 
     def _read(self) -> None:
@@ -203,12 +206,6 @@ class FlowControl:
         levels = (obj["metadata"] for _, obj in self._storage.list(LEVELS).items)
         self._levels = {meta["name"]: meta.get("uid", "") for meta in levels}
         self._known.clear()
-
-    def _find(self, user: User, info: RequestInfo) -> tuple[str, str]:
-        flows = [flow for flow in self._flows or () if flow.level in self._levels]
-        # The last one takes what nobody wants.
-        matching = next((flow for flow in flows if flow.takes(user, info)), flows[-1] if flows else None)
-        return ("", "") if matching is None else (matching.uid, self._levels[matching.level])
 
     async def _settle(self) -> None:
         """Have every schema say whether its level exists."""

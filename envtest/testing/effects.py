@@ -15,7 +15,7 @@ from opsdk.apiserver import api_errors
 from opsdk.apiserver.endpoints.call import Call, Handler
 from opsdk.apiserver.endpoints.status import status_of
 from opsdk.apiserver.storage.ports import CompactedError
-from opsdk.errors import ApiError, GoneError, api_error_from_status
+from opsdk.errors import GoneError, api_error_from_status
 from opsdk.http.server.request import Query
 from opsdk.http.server.response import CutConnection, CutResponse, HttpResponse, StreamResponse, encode_json
 
@@ -193,7 +193,17 @@ class ExpireWatch:
             async for line in _first(lines, self.after):
                 yield line
             gone = CompactedError(int(revision) if revision.isdigit() else 0, place.revision)
-            yield encode_json({"type": "ERROR", "object": status_of(_gone(gone))}) + b"\n"
+            yield (
+                encode_json(
+                    {
+                        "type": "ERROR",
+                        "object": status_of(
+                            api_errors.expired(f"too old resource version: {gone.asked} ({gone.oldest})")
+                        ),
+                    }
+                )
+                + b"\n"
+            )
 
         return await _watch(call, handler, change)
 
@@ -282,7 +292,3 @@ class StaleList:
         except GoneError:
             call.http = fresh
             return await handler(call)
-
-
-def _gone(error: CompactedError) -> ApiError:
-    return api_errors.expired(f"too old resource version: {error.asked} ({error.oldest})")

@@ -124,10 +124,6 @@ def _added(container: JsonObject) -> list[str]:
     return list(_get(container, ("capabilities", "add")) or ())
 
 
-def _capabilities(pod: Pod) -> str:
-    return _too_capable(pod, _CAPABILITIES)
-
-
 def _too_capable(pod: Pod, allowed: frozenset[str]) -> str:
     bad = pod.named(lambda c: not allowed.issuperset(_added(c)))
     capabilities = _distinct(name for c in pod.containers for name in _added(c) if name not in allowed)
@@ -288,7 +284,7 @@ class Check:
 
 CHECKS: Final[Sequence[Check]] = (
     Check(reason="forbidden AppArmor profile", find=_apparmor),
-    Check(reason="non-default capabilities", find=_capabilities),
+    Check(reason="non-default capabilities", find=lambda pod: _too_capable(pod, _CAPABILITIES)),
     Check(reason="host namespaces", find=_namespaces),
     Check(reason="hostPath volumes", find=_host_paths),
     Check(reason="hostPort", find=_host_ports),

@@ -25,16 +25,6 @@ from opsdk.errors import Cause
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
-def _webhook_name(name: str, field: str) -> Iterator[Cause]:
-    if not name:
-        yield api_errors.required(field)
-    elif problems := names.dns_subdomain(name):
-        yield api_errors.invalid_value(field, name, ",".join(problems))
-    elif name.count(".") < 2:
-        reason = "should be a domain with at least three segments separated by dots"
-        yield api_errors.invalid_value(field, name, reason)
-
-
 def _choice(hook: JsonObject, field: str, key: str, allowed: Sequence[str]) -> Iterator[Cause]:
     value = hook.get(key)
     if value is not None and value not in allowed:
@@ -69,7 +59,15 @@ def validate_webhooks(
 
 
 def _webhook(hook: JsonObject, field: str, side_effects: Sequence[str], *, mutating: bool) -> Iterator[Cause]:
-    yield from _webhook_name(hook.get("name") or "", f"{field}.name")
+    name = hook.get("name") or ""
+    name_path = f"{field}.name"
+    if not name:
+        yield api_errors.required(name_path)
+    elif problems := names.dns_subdomain(name):
+        yield api_errors.invalid_value(name_path, name, ",".join(problems))
+    elif name.count(".") < 2:
+        reason = "should be a domain with at least three segments separated by dots"
+        yield api_errors.invalid_value(name_path, name, reason)
     for index, rule in enumerate(hook.get("rules") or ()):
         yield from validate_rule(rule, f"{field}.rules[{index}]")
     yield from _choice(hook, field, "failurePolicy", ("Fail", "Ignore"))

@@ -158,21 +158,18 @@ def _daemon_strategy(strategy: JsonObject, path: str) -> Iterator[Cause]:
         if rolling is None:
             yield api_errors.required(f"{path}.rollingUpdate")
             return
-        yield from _rolling_daemon(rolling, f"{path}.rollingUpdate")
+        rolling_update_path = f"{path}.rollingUpdate"
+        unavailable, surge = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
+        for check in (validation.number_or_percent, validation.at_most_all):
+            yield from check(unavailable, f"{rolling_update_path}.maxUnavailable")
+            yield from check(surge, f"{rolling_update_path}.maxSurge")
+        if validation.share(unavailable) and validation.share(surge):
+            text = "may not be set when maxUnavailable is non-zero"
+            yield api_errors.invalid_value(f"{rolling_update_path}.maxSurge", surge, text)
+        elif not validation.share(unavailable) and not validation.share(surge):
+            yield api_errors.required(f"{rolling_update_path}.maxUnavailable", "cannot be 0 when maxSurge is 0")
     elif kind != "OnDelete":
         yield api_errors.unsupported(path, _go_strategy(kind, rolling), ("RollingUpdate", "OnDelete"))
-
-
-def _rolling_daemon(rolling: JsonObject, path: str) -> Iterator[Cause]:
-    unavailable, surge = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
-    for check in (validation.number_or_percent, validation.at_most_all):
-        yield from check(unavailable, f"{path}.maxUnavailable")
-        yield from check(surge, f"{path}.maxSurge")
-    if validation.share(unavailable) and validation.share(surge):
-        text = "may not be set when maxUnavailable is non-zero"
-        yield api_errors.invalid_value(f"{path}.maxSurge", surge, text)
-    elif not validation.share(unavailable) and not validation.share(surge):
-        yield api_errors.required(f"{path}.maxUnavailable", "cannot be 0 when maxSurge is 0")
 
 
 _SET_FIELDS = (

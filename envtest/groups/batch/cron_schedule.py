@@ -96,7 +96,15 @@ def parse(text: str) -> Schedule:
     if not text.strip():
         raise ScheduleError("empty spec string")
     if text.startswith("@"):
-        return _descriptor(text)
+        if text in _WORDS:
+            return parse(_WORDS[text])
+        if text.startswith("@every "):
+            raw = text.removeprefix("@every ")
+            parts = _EVERY.findall(raw)
+            if not parts or "".join(a + b for a, b in parts) != raw:
+                raise ScheduleError(f'failed to parse duration {text}: time: invalid duration "{raw}"')
+            return Schedule(period=max(1.0, sum(float(amount) * _UNITS[unit] for amount, unit in parts)))
+        raise ScheduleError(f"unrecognized descriptor: {text}")
     fields = text.split()
     if len(fields) != 5:
         raise ScheduleError(f"expected exactly 5 fields, found {len(fields)}: [{' '.join(fields)}]")
@@ -113,18 +121,6 @@ def parse(text: str) -> Schedule:
         any_day=_has_star(fields[2]),
         any_weekday=_has_star(fields[4]),
     )
-
-
-def _descriptor(text: str) -> Schedule:
-    if text in _WORDS:
-        return parse(_WORDS[text])
-    if text.startswith("@every "):
-        raw = text.removeprefix("@every ")
-        parts = _EVERY.findall(raw)
-        if not parts or "".join(a + b for a, b in parts) != raw:
-            raise ScheduleError(f'failed to parse duration {text}: time: invalid duration "{raw}"')
-        return Schedule(period=max(1.0, sum(float(amount) * _UNITS[unit] for amount, unit in parts)))
-    raise ScheduleError(f"unrecognized descriptor: {text}")
 
 
 def _has_star(text: str) -> bool:

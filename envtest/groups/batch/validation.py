@@ -123,7 +123,12 @@ def validate_job_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
             yield api_errors.invalid_value("spec.completions", now, text)
     if spec.get("selector") != before.get("selector"):
         yield api_errors.invalid_value("spec.selector", spec.get("selector"), _IMMUTABLE)
-    waits = _waits(old)
+    status = old.get("status") or {}
+    if not old["spec"].get("suspend"):
+        waits = MutableTemplateParts(places=False, amounts=False)
+    else:
+        idle = _has(old, "Suspended") and not status.get("active")
+        waits = MutableTemplateParts(places=idle or not status.get("startTime"), amounts=idle)
     if _fixed_template(spec, waits) != _fixed_template(before, waits):
         yield api_errors.invalid_value("spec.template", shown(TEMPLATE, spec.get("template")), _IMMUTABLE)
     for key in ("completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"):
@@ -140,15 +145,6 @@ class MutableTemplateParts(NamedTuple):
     """Where its pods run, and their metadata."""
     amounts: bool
     """The resources of their containers."""
-
-
-def _waits(job: JsonObject) -> MutableTemplateParts:
-    """Before it has ever begun, where its pods will run; once it is known to rest, what they need as well."""
-    status = job.get("status") or {}
-    if not job["spec"].get("suspend"):
-        return MutableTemplateParts(places=False, amounts=False)
-    idle = _has(job, "Suspended") and not status.get("active")
-    return MutableTemplateParts(places=idle or not status.get("startTime"), amounts=idle)
 
 
 def _fixed_template(spec: JsonObject, waits: MutableTemplateParts) -> JsonObject:
@@ -276,7 +272,19 @@ def validate_cron_job(obj: JsonObject, old: JsonObject | None = None) -> Iterato
     zoned = old is not None and "TZ" in ((old.get("spec") or {}).get("schedule") or "")
     yield from _schedule(spec, "spec.schedule", zoned=zoned)
     yield from validation.not_negative(spec.get("startingDeadlineSeconds"), "spec.startingDeadlineSeconds")
-    yield from _zone(spec.get("timeZone"), "spec.timeZone")
+    time_zone = spec.get("timeZone")
+    path = "spec.timeZone"
+    if time_zone is not None:
+        if not time_zone:
+            yield api_errors.invalid_value(path, time_zone, "timeZone must be nil or non-empty string")
+        elif time_zone.lower() == "local":
+            text = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
+            yield api_errors.invalid_value(path, time_zone, text)
+        else:
+            try:
+                ZoneInfo(time_zone)
+            except (ZoneInfoNotFoundError, ValueError, OSError):
+                yield api_errors.invalid_value(path, time_zone, f"unknown time zone {time_zone}")
     yield from validation.one_of(spec.get("concurrencyPolicy"), _CONCURRENCY, "spec.concurrencyPolicy")
     yield from _job_template((spec.get("jobTemplate") or {}).get("spec") or {}, "spec.jobTemplate.spec")
     for key in ("successfulJobsHistoryLimit", "failedJobsHistoryLimit"):
@@ -315,21 +323,6 @@ def _schedule(spec: JsonObject, path: str, *, zoned: bool) -> Iterator[Cause]:
         yield api_errors.invalid_value(path, text, text_why)
 
 
-def _zone(name: str | None, path: str) -> Iterator[Cause]:
-    if name is None:
-        return
-    if not name:
-        yield api_errors.invalid_value(path, name, "timeZone must be nil or non-empty string")
-    elif name.lower() == "local":
-        text = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
-        yield api_errors.invalid_value(path, name, text)
-    else:
-        try:
-            ZoneInfo(name)
-        except (ZoneInfoNotFoundError, ValueError, OSError):
-            yield api_errors.invalid_value(path, name, f"unknown time zone {name}")
-
-
 _MOST_RULES: Final = 20
 _MOST_CODES: Final = 255
 _MOST_INDEXES: Final = 100_000
@@ -355,9 +348,30 @@ def _word(value: str, allowed: Sequence[str], path: str) -> Iterator[Cause]:
 def validate_job_policies(spec: JsonObject, path: str) -> Iterator[Cause]:
     """Everything of a job's spec that is about its failures and successes."""
     if spec.get("podFailurePolicy") is not None:
-        yield from _failures(spec, f"{path}.podFailurePolicy.rules")
+        rules_path = f"{path}.podFailurePolicy.rules"
+        rules = spec["podFailurePolicy"].get("rules") or []
+        if len(rules) > _MOST_RULES:
+            yield api_errors.too_many(rules_path, len(rules), _MOST_RULES)
+        pod = (spec.get("template") or {}).get("spec") or {}
+        containers = {c.get("name", "") for key in ("containers", "initContainers") for c in pod.get(key) or ()}
+        for index, rule in enumerate(rules):
+            yield from _failure(
+                rule, f"{rules_path}[{index}]", containers, by_index=spec.get("backoffLimitPerIndex") is not None
+            )
     if spec.get("successPolicy") is not None:
-        yield from _successes(spec, f"{path}.successPolicy")
+        success_policy_path = f"{path}.successPolicy"
+        rules = spec["successPolicy"].get("rules") or []
+        if spec.get("completionMode") != "Indexed":
+            value = shown(f"{BATCH}SuccessPolicy", spec["successPolicy"])
+            yield api_errors.invalid_value(success_policy_path, value, "requires indexed completion mode")
+            return
+        if not rules:
+            text = "at least one rules must be specified when the successPolicy is specified"
+            yield api_errors.required(f"{success_policy_path}.rules", text)
+        elif len(rules) > _MOST_RULES:
+            yield api_errors.too_many(f"{success_policy_path}.rules", len(rules), _MOST_RULES)
+        for index, rule in enumerate(rules):
+            yield from _success(rule, f"{success_policy_path}.rules[{index}]", spec.get("completions"))
 
 
 def validate_manager(spec: JsonObject, path: str) -> Iterator[Cause]:
@@ -369,14 +383,6 @@ def validate_manager(spec: JsonObject, path: str) -> Iterator[Cause]:
 
 
 # ------------------------------------------------------------------ failures
-def _failures(spec: JsonObject, path: str) -> Iterator[Cause]:
-    rules = spec["podFailurePolicy"].get("rules") or []
-    if len(rules) > _MOST_RULES:
-        yield api_errors.too_many(path, len(rules), _MOST_RULES)
-    pod = (spec.get("template") or {}).get("spec") or {}
-    containers = {c.get("name", "") for key in ("containers", "initContainers") for c in pod.get(key) or ()}
-    for index, rule in enumerate(rules):
-        yield from _failure(rule, f"{path}[{index}]", containers, by_index=spec.get("backoffLimitPerIndex") is not None)
 
 
 def _failure(rule: JsonObject, path: str, known: set[str], *, by_index: bool) -> Iterator[Cause]:
@@ -421,19 +427,6 @@ def _codes(found: JsonObject, path: str, known: set[str]) -> Iterator[Cause]:
 
 
 # ------------------------------------------------------------------ successes
-def _successes(spec: JsonObject, path: str) -> Iterator[Cause]:
-    rules = spec["successPolicy"].get("rules") or []
-    if spec.get("completionMode") != "Indexed":
-        value = shown(f"{BATCH}SuccessPolicy", spec["successPolicy"])
-        yield api_errors.invalid_value(path, value, "requires indexed completion mode")
-        return
-    if not rules:
-        text = "at least one rules must be specified when the successPolicy is specified"
-        yield api_errors.required(f"{path}.rules", text)
-    elif len(rules) > _MOST_RULES:
-        yield api_errors.too_many(f"{path}.rules", len(rules), _MOST_RULES)
-    for index, rule in enumerate(rules):
-        yield from _success(rule, f"{path}.rules[{index}]", spec.get("completions"))
 
 
 def _success(rule: JsonObject, path: str, completions: int | None) -> Iterator[Cause]:

@@ -25,31 +25,28 @@ def validate_client_config(config: JsonObject, field: str) -> Iterator[Cause]:
     if (url is None) == (service is None):
         yield api_errors.required(field, "exactly one of url or service is required")
     elif url is not None:
-        yield from _url(url, f"{field}.url")
+        url_path = f"{field}.url"
+        try:
+            parsed = urlsplit(url)
+            host = parsed.netloc.rpartition("@")[2]
+            _ = parsed.port
+        except ValueError as error:
+            yield api_errors.required(url_path, f'url must be a valid URL: parse "{url}": {error}{_FORM}')
+            return
+        if parsed.scheme != "https":
+            yield api_errors.invalid_value(url_path, parsed.scheme, f"'https' is the only allowed URL scheme{_FORM}")
+        if not host:
+            yield api_errors.invalid_value(url_path, host, f"host must be specified{_FORM}")
+        user = parsed.netloc.rpartition("@")[0]
+        for present, what in (
+            (user, "user information is"),
+            (parsed.fragment, "fragments are"),
+            (parsed.query, "query parameters are"),
+        ):
+            if present:
+                yield api_errors.invalid_value(url_path, present, f"{what} not permitted in the URL")
     elif service is not None:
         yield from _service(service, f"{field}.service")
-
-
-def _url(url: str, field: str) -> Iterator[Cause]:
-    try:
-        parsed = urlsplit(url)
-        host = parsed.netloc.rpartition("@")[2]
-        _ = parsed.port
-    except ValueError as error:
-        yield api_errors.required(field, f'url must be a valid URL: parse "{url}": {error}{_FORM}')
-        return
-    if parsed.scheme != "https":
-        yield api_errors.invalid_value(field, parsed.scheme, f"'https' is the only allowed URL scheme{_FORM}")
-    if not host:
-        yield api_errors.invalid_value(field, host, f"host must be specified{_FORM}")
-    user = parsed.netloc.rpartition("@")[0]
-    for present, what in (
-        (user, "user information is"),
-        (parsed.fragment, "fragments are"),
-        (parsed.query, "query parameters are"),
-    ):
-        if present:
-            yield api_errors.invalid_value(field, present, f"{what} not permitted in the URL")
 
 
 def _service(service: JsonObject, field: str) -> Iterator[Cause]:

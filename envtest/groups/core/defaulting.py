@@ -35,7 +35,16 @@ def pod(obj: JsonObject) -> None:
             requests = resources.setdefault("requests", {})
             for name, amount in limits.items():
                 requests.setdefault(name, amount)
-    _whole_requests(spec)
+    resources = spec.get("resources") or {}
+    limits = resources.get("limits")
+    if limits:
+        requests = resources.get("requests") or {}
+        for name, amount in limits.items():
+            if name in requests:
+                continue
+            together = requested(spec, name)
+            requests[name] = str(together) if together.value else amount
+        resources["requests"] = requests
     if spec.get("hostNetwork"):
         _host_ports(spec)
     pod_spec(spec)
@@ -55,21 +64,6 @@ def _host_ports(spec: JsonObject) -> None:
             for port in container.get("ports") or ():
                 if not port.get("hostPort") and port.get("containerPort"):
                     port["hostPort"] = port["containerPort"]
-
-
-def _whole_requests(spec: JsonObject) -> None:
-    """A pod that has limits as a whole asks for what its containers ask for, or else for all of it."""
-    resources = spec.get("resources") or {}
-    limits = resources.get("limits")
-    if not limits:
-        return
-    requests = resources.get("requests") or {}
-    for name, amount in limits.items():
-        if name in requests:
-            continue
-        together = requested(spec, name)
-        requests[name] = str(together) if together.value else amount
-    resources["requests"] = requests
 
 
 def pod_spec(spec: JsonObject) -> None:
@@ -148,7 +142,10 @@ def _volume(volume: JsonObject) -> None:
     for item in (volume.get("downwardAPI") or {}).get("items") or ():
         _field_ref(item)
     for source in (volume.get("projected") or {}).get("sources") or ():
-        _projection(source)
+        if isinstance(source.get("serviceAccountToken"), dict):
+            put(source["serviceAccountToken"], expirationSeconds=3600)
+        for item in (source.get("downwardAPI") or {}).get("items") or ():
+            _field_ref(item)
     claim = (volume.get("ephemeral") or {}).get("volumeClaimTemplate")
     if isinstance(claim, dict):
         put(claim.setdefault("spec", {}), volumeMode="Filesystem")
@@ -168,13 +165,6 @@ def sources(volume: JsonObject) -> None:
     for key, values in _ASSUMED.items():
         if isinstance(volume.get(key), dict):
             put(volume[key], **values)
-
-
-def _projection(source: JsonObject) -> None:
-    if isinstance(source.get("serviceAccountToken"), dict):
-        put(source["serviceAccountToken"], expirationSeconds=3600)
-    for item in (source.get("downwardAPI") or {}).get("items") or ():
-        _field_ref(item)
 
 
 _LABEL = "kubernetes.io/metadata.name"

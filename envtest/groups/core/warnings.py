@@ -77,7 +77,16 @@ def pod_warnings(template: JsonObject, path: str = "") -> Iterator[str]:
     if (spec.get("terminationGracePeriodSeconds") or 0) < 0:
         field = f"{root}.terminationGracePeriodSeconds"
         yield f"{field}: must be >= 0; negative values are invalid and will be treated as 1"
-    yield from _affinity_warnings(spec.get("affinity") or {}, f"{root}.affinity")
+    affinity = spec.get("affinity") or {}
+    at = f"{root}.affinity"
+    for kind in ("podAffinity", "podAntiAffinity"):
+        terms = affinity.get(kind) or {}
+        for word, inner in (("required", ""), ("preferred", ".podAffinityTerm")):
+            key = f"{word}DuringSchedulingIgnoredDuringExecution"
+            for index, term in enumerate(terms.get(key) or ()):
+                inner_term = (term.get("podAffinityTerm") or {}) if inner else term
+                if inner_term.get("labelSelector") is None:
+                    yield f"{at}.{kind}.{key}[{index}]{inner}.labelSelector: {_NULL_SELECTOR}"
     for index, server in enumerate((spec.get("dnsConfig") or {}).get("nameservers") or ()):
         yield from address_warnings(server, f"{root}.dnsConfig.nameservers[{index}]")
     for index, alias in enumerate(spec.get("hostAliases") or ()):
@@ -114,17 +123,6 @@ def term_warnings(term: JsonObject, at: str) -> Iterator[str]:
         for number, value in enumerate(expression.get("values") or ()):
             for text in validation.label_value(value):
                 yield f"{at}.matchExpressions[{index}].values[{number}]: {value} is invalid, {text}"
-
-
-def _affinity_warnings(affinity: JsonObject, at: str) -> Iterator[str]:
-    for kind in ("podAffinity", "podAntiAffinity"):
-        terms = affinity.get(kind) or {}
-        for word, inner in (("required", ""), ("preferred", ".podAffinityTerm")):
-            key = f"{word}DuringSchedulingIgnoredDuringExecution"
-            for index, term in enumerate(terms.get(key) or ()):
-                inner_term = (term.get("podAffinityTerm") or {}) if inner else term
-                if inner_term.get("labelSelector") is None:
-                    yield f"{at}.{kind}.{key}[{index}]{inner}.labelSelector: {_NULL_SELECTOR}"
 
 
 # ------------------------------------------------------------------ lists
@@ -185,17 +183,15 @@ def _profile_warnings(spec: JsonObject, notes: Mapping[str, str], prefix: str, *
         for which in ("memory", "ephemeral-storage"):
             for kind in ("limits", "requests"):
                 yield from fraction_warnings(resources.get(kind) or {}, f"{container_path}.resources.{kind}", (which,))
-        yield from _environment_warnings(container.get("env") or (), f"{container_path}.env")
-
-
-def _environment_warnings(variables: Sequence[JsonObject], at: str) -> Iterator[str]:
-    names: set[str] = set()
-    for index, variable in enumerate(variables):
-        name, value = variable.get("name", ""), variable.get("value") or ""
-        before = f"$({name})"
-        if name in names and (variable.get("valueFrom") is not None or value == before or before not in value):
-            yield f'{at}[{index}]: hides previous definition of "{name}", which may be dropped when using apply'
-        names.add(name)
+        variables = container.get("env") or ()
+        at = f"{container_path}.env"
+        names: set[str] = set()
+        for index, variable in enumerate(variables):
+            name, value = variable.get("name", ""), variable.get("value") or ""
+            before = f"$({name})"
+            if name in names and (variable.get("valueFrom") is not None or value == before or before not in value):
+                yield f'{at}[{index}]: hides previous definition of "{name}", which may be dropped when using apply'
+            names.add(name)
 
 
 def _port_warnings(spec: JsonObject, at: str) -> Iterator[str]:
@@ -207,19 +203,16 @@ def _port_warnings(spec: JsonObject, at: str) -> Iterator[str]:
                 yield f"{where}: hostIP set without hostPort: {_go_port(port)}"
             others = ports.setdefault((port.get("containerPort", 0), port.get("protocol", "TCP")), [])
             for other, there in others:
-                word = _clash(port, other)
+                ours, theirs = ((p.get("hostIP") or "", p.get("hostPort") or 0) for p in (port, other))
+                if ours == theirs:
+                    word = "duplicate"
+                elif not ours[1] or not theirs[1]:
+                    word = "overlapping"
+                else:
+                    word = "dangerously ambiguous" if ours[1] == theirs[1] and bool(ours[0]) != bool(theirs[0]) else ""
                 if word:
                     yield f"{where}: {word} port definition with {there}"
             others.append((port, where))
-
-
-def _clash(port: JsonObject, other: JsonObject) -> str:
-    ours, theirs = ((p.get("hostIP") or "", p.get("hostPort") or 0) for p in (port, other))
-    if ours == theirs:
-        return "duplicate"
-    if not ours[1] or not theirs[1]:
-        return "overlapping"
-    return "dangerously ambiguous" if ours[1] == theirs[1] and bool(ours[0]) != bool(theirs[0]) else ""
 
 
 def _go_port(port: JsonObject) -> str:

@@ -72,24 +72,21 @@ class GuardedStore(GenericStore):
         if MASTERS in context.user.groups or (old is not None and (_rest(obj) == _rest(old))):
             return
         if "roleRef" in obj or self.info.resource.endswith("bindings"):
-            await self._guard_binding(context, obj)
+            ref = obj.get("roleRef") or {}
+            kind, name = ref.get("kind", ""), ref.get("name", "")
+            if kind not in _KINDS:
+                raise api_errors.plain(f'unsupported role reference kind: "{kind}"')
+            if await self._may(context, "bind", _KINDS[kind], name, context.namespace):
+                return
+            rules = self._policy.role(context.namespace if kind == "Role" else "", name)
+            if rules is None:
+                raise api_errors.not_found(self.info, name)
+            self._covered(context, obj, rules)
         elif not await self._may(context, "escalate", self.info.resource, name, context.namespace):
             self._covered(context, obj, [PolicyRule.of(r) for r in obj.get("rules") or ()])
             # Who aggregates can gather anything.
             if (_aggregates(obj) or _aggregates(old or {})) and self._lacks(context, _EVERYTHING):
                 raise self._refused(obj, "must have cluster-admin privileges to use the aggregationRule")
-
-    async def _guard_binding(self, context: Context, obj: JsonObject) -> None:
-        ref = obj.get("roleRef") or {}
-        kind, name = ref.get("kind", ""), ref.get("name", "")
-        if kind not in _KINDS:
-            raise api_errors.plain(f'unsupported role reference kind: "{kind}"')
-        if await self._may(context, "bind", _KINDS[kind], name, context.namespace):
-            return
-        rules = self._policy.role(context.namespace if kind == "Role" else "", name)
-        if rules is None:
-            raise api_errors.not_found(self.info, name)
-        self._covered(context, obj, rules)
 
     @property
     def _policy(self) -> RbacPolicy:

@@ -19,26 +19,23 @@ _GROUP = "rbac.authorization.k8s.io"
 def validate_role(obj: JsonObject, *, namespaced: bool) -> Iterator[Cause]:
     """The rules of a role or a cluster role, and the aggregation rule."""
     for index, rule in enumerate(obj.get("rules") or ()):
-        yield from _rule(rule, f"rules[{index}]", namespaced=namespaced)
+        field = f"rules[{index}]"
+        if not rule.get("verbs"):
+            yield api_errors.required(f"{field}.verbs", "verbs must contain at least one value")
+        if rule.get("nonResourceURLs"):
+            if namespaced:
+                text = "namespaced rules cannot apply to non-resource URLs"
+                yield api_errors.invalid_value(f"{field}.nonResourceURLs", rule["nonResourceURLs"], text)
+            if rule.get("apiGroups") or rule.get("resources") or rule.get("resourceNames"):
+                text = "rules cannot apply to both regular resources and non-resource URLs"
+                yield api_errors.invalid_value(f"{field}.nonResourceURLs", rule["nonResourceURLs"], text)
+        else:
+            if not rule.get("apiGroups"):
+                yield api_errors.required(f"{field}.apiGroups", "resource rules must supply at least one api group")
+            if not rule.get("resources"):
+                yield api_errors.required(f"{field}.resources", "resource rules must supply at least one resource")
     if obj.get("aggregationRule") is not None:
         yield from _aggregation(obj["aggregationRule"])
-
-
-def _rule(rule: JsonObject, field: str, *, namespaced: bool) -> Iterator[Cause]:
-    if not rule.get("verbs"):
-        yield api_errors.required(f"{field}.verbs", "verbs must contain at least one value")
-    if rule.get("nonResourceURLs"):
-        if namespaced:
-            text = "namespaced rules cannot apply to non-resource URLs"
-            yield api_errors.invalid_value(f"{field}.nonResourceURLs", rule["nonResourceURLs"], text)
-        if rule.get("apiGroups") or rule.get("resources") or rule.get("resourceNames"):
-            text = "rules cannot apply to both regular resources and non-resource URLs"
-            yield api_errors.invalid_value(f"{field}.nonResourceURLs", rule["nonResourceURLs"], text)
-        return
-    if not rule.get("apiGroups"):
-        yield api_errors.required(f"{field}.apiGroups", "resource rules must supply at least one api group")
-    if not rule.get("resources"):
-        yield api_errors.required(f"{field}.resources", "resource rules must supply at least one resource")
 
 
 def _aggregation(rule: JsonObject) -> Iterator[Cause]:

@@ -274,18 +274,15 @@ def _constraint(found: JsonObject, path: str, known: set[str]) -> Iterator[Cause
     if not attribute:
         yield api_errors.required(f"{path}.matchAttribute")
     else:
-        yield from _full_name(attribute, f"{path}.matchAttribute")
+        match_attribute_path = f"{path}.matchAttribute"
+        yield from _qualified(attribute, match_attribute_path)
+        if "/" not in attribute:
+            yield api_errors.invalid_value(match_attribute_path, attribute, "must include a domain")
 
 
 def _claim_config(found: JsonObject, path: str, known: set[str]) -> Iterator[Cause]:
     yield from request_references(found.get("requests"), known, f"{path}.requests")
     yield from configuration(found, path)
-
-
-def _full_name(name: str, path: str) -> Iterator[Cause]:
-    yield from _qualified(name, path)
-    if "/" not in name:
-        yield api_errors.invalid_value(path, name, "must include a domain")
 
 
 def _qualified(name: str, path: str) -> Iterator[Cause]:
@@ -412,12 +409,13 @@ def validate_claim_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
     yield from all_of(reserved, _MOST_RESERVED, _consumer, "status.reservedFor", "uid")
     yield from _devices(status.get("devices") or (), allocation or {})
     if reserved:
-        yield from _reserved(
-            reserved,
-            before.get("reservedFor") or [],
-            allocation,
-            deleted=bool(obj["metadata"].get("deletionTimestamp")),
-        )
+        reserved_for = before.get("reservedFor") or []
+        deleted = bool(obj["metadata"].get("deletionTimestamp"))
+        if allocation is None:
+            yield api_errors.not_allowed("status.reservedFor", "may not be specified when `allocated` is not set")
+        elif deleted and any(consumer not in reserved_for for consumer in reserved):
+            text = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"
+            yield api_errors.not_allowed("status.reservedFor", text)
     if allocation is None:
         return
     if before.get("allocation") is None:
@@ -433,16 +431,6 @@ def validate_claim_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
             yield from validate_node_selector(allocation["nodeSelector"], f"{path}.nodeSelector")
     elif allocation != before["allocation"]:
         yield api_errors.invalid_value("status.allocation", allocation, "field is immutable")
-
-
-def _reserved(
-    reserved: Sequence[JsonObject], before: Sequence[JsonObject], allocation: JsonObject | None, *, deleted: bool
-) -> Iterator[Cause]:
-    if allocation is None:
-        yield api_errors.not_allowed("status.reservedFor", "may not be specified when `allocated` is not set")
-    elif deleted and any(consumer not in before for consumer in reserved):
-        text = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"
-        yield api_errors.not_allowed("status.reservedFor", text)
 
 
 def _consumer(consumer: JsonObject, path: str) -> Iterator[Cause]:

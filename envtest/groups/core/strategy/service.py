@@ -261,7 +261,12 @@ class ServiceStrategy(GeneratedStrategy):
         super().prepare_for_update(context, obj, old)
         spec, before = obj["spec"], old["spec"]
         _drop_by_type(spec, before)
-        _synchronize(spec, before)
+        same_list = (spec.get("clusterIPs") or []) == (before.get("clusterIPs") or [])
+        if spec.get("clusterIP") != before.get("clusterIP") and same_list:
+            if spec.get("clusterIP"):
+                spec["clusterIPs"] = [spec["clusterIP"]]
+            else:
+                spec.pop("clusterIPs", None)
         if "ExternalName" not in (spec.get("type"), before.get("type")):
             for key in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
                 moved = key == "clusterIPs" and spec.get("clusterIP") != before.get("clusterIP")
@@ -377,17 +382,6 @@ def _drop_same(spec: JsonObject, old: JsonObject, *keys: str) -> None:
     for key in keys:
         if spec.get(key) == old.get(key):
             spec.pop(key, None)
-
-
-def _synchronize(spec: JsonObject, old: JsonObject) -> None:
-    """Who changes the one address means the list too."""
-    same_list = (spec.get("clusterIPs") or []) == (old.get("clusterIPs") or [])
-    if spec.get("clusterIP") == old.get("clusterIP") or not same_list:
-        return
-    if spec.get("clusterIP"):
-        spec["clusterIPs"] = [spec["clusterIP"]]
-    else:
-        spec.pop("clusterIPs", None)
 
 
 def _same_health(spec: JsonObject, old: JsonObject) -> Iterator[Cause]:

@@ -108,15 +108,6 @@ def _pod_term(term: JsonObject, path: str) -> Iterator[Cause]:
     yield from check_label_selector(term.get("namespaceSelector") or {}, f"{path}.namespaceSelector")
     for name in term.get("namespaces") or ():
         yield from validation.label(name, f"{path}.namespace")
-    yield from _label_keys(term, path)
-    key = term.get("topologyKey", "")
-    if not key:
-        yield api_errors.required(f"{path}.topologyKey", "can not be empty")
-    yield from validation.each(names.qualified_name(key), key, f"{path}.topologyKey")
-
-
-def _label_keys(term: JsonObject, path: str) -> Iterator[Cause]:
-    """Labels whose values are taken from the pod itself."""
     label_keys: dict[str, Sequence[str]] = {k: term.get(k) or [] for k in ("matchLabelKeys", "mismatchLabelKeys")}
     causes = list[Cause]()
     for name, keys in label_keys.items():
@@ -126,12 +117,15 @@ def _label_keys(term: JsonObject, path: str) -> Iterator[Cause]:
         for index, key in enumerate(keys):
             causes.extend(validation.each(names.qualified_name(key), key, f"{path}.{name}[{index}]"))
     yield from causes
-    if causes:
-        return
-    for index, key in enumerate(label_keys["matchLabelKeys"]):
-        if key in label_keys["mismatchLabelKeys"]:
-            text = "exists in both matchLabelKeys and mismatchLabelKeys"
-            yield api_errors.invalid_value(f"{path}.matchLabelKeys[{index}]", key, text)
+    if not causes:
+        for index, key in enumerate(label_keys["matchLabelKeys"]):
+            if key in label_keys["mismatchLabelKeys"]:
+                text = "exists in both matchLabelKeys and mismatchLabelKeys"
+                yield api_errors.invalid_value(f"{path}.matchLabelKeys[{index}]", key, text)
+    key = term.get("topologyKey", "")
+    if not key:
+        yield api_errors.required(f"{path}.topologyKey", "can not be empty")
+    yield from validation.each(names.qualified_name(key), key, f"{path}.topologyKey")
 
 
 # ------------------------------------------------------------------ spreading

@@ -174,7 +174,16 @@ def _common(container: JsonObject, path: str, around: PodContext) -> Iterator[Ca
     policy = container.get("terminationMessagePolicy")
     yield from validation.one_of(policy, policies, f"{path}.terminationMessagePolicy")
     yield from _ports(container, f"{path}.ports")
-    yield from _environment(container, f"{path}.env")
+    env_path = f"{path}.env"
+    for index, variable in enumerate(container.get("env") or ()):
+        item_path, name = f"{env_path}[{index}]", variable.get("name", "")
+        if not name:
+            yield api_errors.required(f"{item_path}.name")
+        elif _odd_name(name):
+            yield api_errors.invalid_value(f"{item_path}.name", name, _ENV_NAME)
+        source = variable.get("valueFrom")
+        if source is not None:
+            yield from _value_from(source, variable.get("value", ""), f"{item_path}.valueFrom")
     yield from _environment_from(container, f"{path}.envFrom")
     yield from _mounts(container, f"{path}.volumeMounts", around.volumes)
     yield from _devices(container, f"{path}.volumeDevices", around.volumes)
@@ -220,16 +229,6 @@ def _host_ports(containers: Sequence[JsonObject], path: str) -> Iterator[Cause]:
 
 
 # ------------------------------------------------------------------ environment
-def _environment(container: JsonObject, path: str) -> Iterator[Cause]:
-    for index, variable in enumerate(container.get("env") or ()):
-        item_path, name = f"{path}[{index}]", variable.get("name", "")
-        if not name:
-            yield api_errors.required(f"{item_path}.name")
-        elif _odd_name(name):
-            yield api_errors.invalid_value(f"{item_path}.name", name, _ENV_NAME)
-        source = variable.get("valueFrom")
-        if source is not None:
-            yield from _value_from(source, variable.get("value", ""), f"{item_path}.valueFrom")
 
 
 def _value_from(source: JsonObject, value: str, path: str) -> Iterator[Cause]:
@@ -313,17 +312,14 @@ def validate_resource_ref(ref: JsonObject, path: str, *, in_volume: bool) -> Ite
         yield api_errors.required(f"{path}.resource")
     elif resource not in _MEASURED and not resource.startswith(("limits.hugepages-", "requests.hugepages-")):
         yield api_errors.unsupported(f"{path}.resource", resource, _MEASURED)
-    yield from _divisor(resource, str(ref.get("divisor", "0")), f"{path}.divisor")
-
-
-def _divisor(resource: str, divisor: str, path: str) -> Iterator[Cause]:
-    """The unit in which an amount is told."""
+    divisor = str(ref.get("divisor", "0"))
+    divisor_path = f"{path}.divisor"
     kind = resource.partition(".")[2]
     divisors = next((rule for start, rule in _DIVISORS.items() if kind.startswith(start)), None)
     if divisor != "0" and divisors is not None and divisor not in divisors[0]:
         units = (" and " if len(divisors[0]) == 2 else ", ").join(divisors[0])
         text = f"only divisor's values {units} are supported with the {divisors[1]} resource"
-        yield api_errors.invalid_value(path, resource, text)
+        yield api_errors.invalid_value(divisor_path, resource, text)
 
 
 def _environment_from(container: JsonObject, path: str) -> Iterator[Cause]:
@@ -359,19 +355,15 @@ def _mounts(container: JsonObject, path: str, volumes: Mapping[str, JsonObject])
             text = "must not already exist as a path in volumeDevices"
             yield api_errors.invalid_value(f"{item_path}.mountPath", target, text)
         # Some messages do not say which of the mounts it is.
-        yield from _sub_paths(mount, path, item_path)
+        if mount.get("subPath"):
+            yield from validation.inside(mount["subPath"], f"{path}.subPath")
+        if mount.get("subPathExpr"):
+            if mount.get("subPath"):
+                text = "subPathExpr and subPath are mutually exclusive"
+                yield api_errors.invalid_value(f"{item_path}.subPathExpr", mount["subPathExpr"], text)
+            yield from validation.inside(mount["subPathExpr"], f"{path}.subPathExpr")
         yield from _propagation(mount.get("mountPropagation"), container, f"{path}.mountPropagation")
         yield from _read_only(mount, f"{item_path}.recursiveReadOnly")
-
-
-def _sub_paths(mount: JsonObject, path: str, at: str) -> Iterator[Cause]:
-    if mount.get("subPath"):
-        yield from validation.inside(mount["subPath"], f"{path}.subPath")
-    if mount.get("subPathExpr"):
-        if mount.get("subPath"):
-            text = "subPathExpr and subPath are mutually exclusive"
-            yield api_errors.invalid_value(f"{at}.subPathExpr", mount["subPathExpr"], text)
-        yield from validation.inside(mount["subPathExpr"], f"{path}.subPathExpr")
 
 
 def _read_only(mount: JsonObject, path: str) -> Iterator[Cause]:
@@ -416,18 +408,13 @@ def _devices(container: JsonObject, path: str, volumes: Mapping[str, JsonObject]
             yield api_errors.invalid_value(f"{item_path}.devicePath", target, "can not contain backsteps ('..')")
         else:
             seen_paths.add(target)
-        yield from _mounted(container, name, target, item_path)
+        mounts = container.get("volumeMounts") or ()
+        if any(m.get("name") == name for m in mounts):
+            yield api_errors.invalid_value(f"{item_path}.name", name, "must not already exist in volumeMounts")
+        if any(m.get("mountPath") == target for m in mounts):
+            text = "must not already exist as a path in volumeMounts"
+            yield api_errors.invalid_value(f"{item_path}.devicePath", target, text)
         seen_names.add(name)
-
-
-def _mounted(container: JsonObject, name: str, target: str, path: str) -> Iterator[Cause]:
-    """A device must not be a mount as well."""
-    mounts = container.get("volumeMounts") or ()
-    if any(m.get("name") == name for m in mounts):
-        yield api_errors.invalid_value(f"{path}.name", name, "must not already exist in volumeMounts")
-    if any(m.get("mountPath") == target for m in mounts):
-        text = "must not already exist as a path in volumeMounts"
-        yield api_errors.invalid_value(f"{path}.devicePath", target, text)
 
 
 # ------------------------------------------------------------------ probes and hooks
@@ -497,7 +484,14 @@ def validate_resources(resources: JsonObject, path: str, *, claims: Sequence[str
     for name, amount in sorted(requests.items()):
         yield from _amount(name, amount, f"{path}.requests[{name}]", huge=False)
         if name in limits:
-            yield from _within(name, amount, limits[name], f"{path}.requests")
+            limit = limits[name]
+            requests_path = f"{path}.requests"
+            if Quantity(amount) != Quantity(limit) and not resource_names.overcommitted(name):
+                yield api_errors.invalid_value(requests_path, amount, f"must be equal to {name} limit of {limit}")
+            elif Quantity(amount) > Quantity(limit):
+                yield api_errors.invalid_value(
+                    requests_path, amount, f"must be less than or equal to {name} limit of {limit}"
+                )
         elif not resource_names.overcommitted(name):
             yield api_errors.required(f"{path}.limits", "Limit must be set for non overcommitable resources")
         yield from _pages(name, amount, f"{path}.requests[{name}]")
@@ -522,13 +516,6 @@ def _pages(name: str, amount: str, path: str) -> Iterator[Cause]:
     value = Quantity(amount).value
     if int(value) != value or int(value) % int(Quantity(size).value):
         yield api_errors.invalid_value(path, amount, f"{amount} is not positive integer multiple of {name}")
-
-
-def _within(name: str, amount: str, limit: str, path: str) -> Iterator[Cause]:
-    if Quantity(amount) != Quantity(limit) and not resource_names.overcommitted(name):
-        yield api_errors.invalid_value(path, amount, f"must be equal to {name} limit of {limit}")
-    elif Quantity(amount) > Quantity(limit):
-        yield api_errors.invalid_value(path, amount, f"must be less than or equal to {name} limit of {limit}")
 
 
 def _claimed(found: Sequence[JsonObject], path: str, claims: Sequence[str]) -> Iterator[Cause]:

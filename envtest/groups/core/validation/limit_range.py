@@ -94,19 +94,18 @@ def _ordered(amounts: _Amounts, path: str, name: str) -> Iterator[Cause]:
             text = f"{low_word} value {wrong[0]} is greater than {high_word} value {wrong[1]}"
             yield api_errors.invalid_value(f"{path}.{low_name}[{name}]", str(quantities[rendered]), text)
     if _RATIO in quantities:
-        yield from _ratio(quantities, f"{path}.{_RATIO}[{name}]")
+        item_path = f"{path}.{_RATIO}[{name}]"
+        ratio = quantities[_RATIO]
+        if ratio < Quantity("1"):
+            yield api_errors.invalid_value(item_path, str(ratio), f"ratio {ratio} is less than 1")
+        if set(_LOWER) <= quantities.keys() and quantities["min"].value:
+            most = float(quantities["max"].value / quantities["min"].value)
+            if float(ratio) > most:
+                yield api_errors.invalid_value(
+                    item_path, str(ratio), f"ratio {ratio} is greater than max/min = {most:.6f}"
+                )
     if not resource_names.overcommitted(name) and set(_DEFAULTS) <= quantities.keys():
         default, request = quantities["default"], quantities["defaultRequest"]
         if default != request:
             text = f"default value {default} must equal to defaultRequest value {request} in {name}"
             yield api_errors.invalid_value(f"{path}.defaultRequest[{name}]", str(request), text)
-
-
-def _ratio(found: Mapping[str, Quantity], path: str) -> Iterator[Cause]:
-    ratio = found[_RATIO]
-    if ratio < Quantity("1"):
-        yield api_errors.invalid_value(path, str(ratio), f"ratio {ratio} is less than 1")
-    if set(_LOWER) <= found.keys() and found["min"].value:
-        most = float(found["max"].value / found["min"].value)
-        if float(ratio) > most:
-            yield api_errors.invalid_value(path, str(ratio), f"ratio {ratio} is greater than max/min = {most:.6f}")

@@ -112,19 +112,15 @@ def _names(spec: JsonObject, path: str) -> Iterator[Cause]:
         if spec.get(key):
             yield from validation.label(spec[key], f"{path}.{key}")
     if spec.get("hostnameOverride") is not None:
-        yield from _host_name(spec, f"{path}.hostnameOverride")
-
-
-def _host_name(spec: JsonObject, path: str) -> Iterator[Cause]:
-    """A name that goes before all others."""
-    name = spec["hostnameOverride"]
-    if spec.get("setHostnameAsFQDN"):
-        yield api_errors.not_allowed(path, "may not be set when `setHostnameAsFQDN` is true")
-    if spec.get("hostNetwork"):
-        yield api_errors.not_allowed(path, "may not be set when `hostNetwork` is true")
-    yield from validation.subdomain(name, path)
-    if len(name) > _MOST_HOST_NAME:
-        yield api_errors.too_long(path, _MOST_HOST_NAME)
+        hostname_override_path = f"{path}.hostnameOverride"
+        name = spec["hostnameOverride"]
+        if spec.get("setHostnameAsFQDN"):
+            yield api_errors.not_allowed(hostname_override_path, "may not be set when `setHostnameAsFQDN` is true")
+        if spec.get("hostNetwork"):
+            yield api_errors.not_allowed(hostname_override_path, "may not be set when `hostNetwork` is true")
+        yield from validation.subdomain(name, hostname_override_path)
+        if len(name) > _MOST_HOST_NAME:
+            yield api_errors.too_long(hostname_override_path, _MOST_HOST_NAME)
 
 
 def _aliases(found: Sequence[JsonObject], path: str) -> Iterator[Cause]:

@@ -188,29 +188,23 @@ def _duplicates(ports: Sequence[JsonObject], kind: str) -> Iterator[Cause]:
 def _balancer(obj: JsonObject) -> Iterator[Cause]:
     spec: JsonObject = obj["spec"]
     balanced = spec.get("type") == "LoadBalancer"
-    yield from _ranges(obj, balanced=balanced)
+    ranges, path = obj["spec"].get("loadBalancerSourceRanges") or (), "spec.LoadBalancerSourceRanges"
+    notes: dict[str, str] = obj["metadata"].get("annotations") or {}
+    if ranges or _RANGES in notes:
+        text = "" if ranges else notes[_RANGES].strip()
+        if not ranges:
+            path = f"metadata.annotations[{_RANGES}]"
+        if not balanced:
+            yield api_errors.not_allowed(path, _ONLY_BALANCED)
+        for index, part in enumerate(ranges):
+            yield from block(part.strip(), f"{path}[{index}]")
+        for part in text.split(",") if text else ():
+            yield from block(part.strip(), path)
     if spec.get("allocateLoadBalancerNodePorts") is not None and not balanced:
         yield api_errors.not_allowed("spec.allocateLoadBalancerNodePorts", _ONLY_BALANCED)
     if spec.get("allocateLoadBalancerNodePorts") is None and balanced:
         yield api_errors.required("spec.allocateLoadBalancerNodePorts")
     yield from _class(spec)
-
-
-def _ranges(obj: JsonObject, *, balanced: bool) -> Iterator[Cause]:
-    """Who may come: in the spec, or else in the annotation that was there before."""
-    ranges, path = obj["spec"].get("loadBalancerSourceRanges") or (), "spec.LoadBalancerSourceRanges"
-    notes: dict[str, str] = obj["metadata"].get("annotations") or {}
-    if not ranges and _RANGES not in notes:
-        return
-    text = "" if ranges else notes[_RANGES].strip()
-    if not ranges:
-        path = f"metadata.annotations[{_RANGES}]"
-    if not balanced:
-        yield api_errors.not_allowed(path, _ONLY_BALANCED)
-    for index, part in enumerate(ranges):
-        yield from block(part.strip(), f"{path}[{index}]")
-    for part in text.split(",") if text else ():
-        yield from block(part.strip(), path)
 
 
 def _class(spec: JsonObject) -> Iterator[Cause]:
