@@ -67,28 +67,28 @@ class ListerFactory:
 
     def __init__(self, plane: PluginPlane) -> None:
         self._plane = plane
-        self._kept: dict[str, ObjectCache] = {}
+        self._caches: dict[str, ObjectCache] = {}
 
     def __repr__(self) -> str:
-        return f"<ListerFactory of {', '.join(self._kept) or 'nothing'}>"
+        return f"<ListerFactory of {', '.join(self._caches) or 'nothing'}>"
 
     def __call__(self, resource: str) -> ObjectCache:
         """Those of ``group/resource``."""
-        if resource not in self._kept:
-            self._kept[resource] = ObjectCache(self._plane.storage, self._plane.stores[resource].prefix)
-        return self._kept[resource]
+        if resource not in self._caches:
+            self._caches[resource] = ObjectCache(self._plane.storage, self._plane.stores[resource].prefix)
+        return self._caches[resource]
 
 
 Maker = Callable[[PluginPlane, ListerFactory], AdmissionInterface]
 
 
-def _quota(plane: PluginPlane, kept: ListerFactory) -> ResourceQuota:
+def _quota(plane: PluginPlane, listers: ListerFactory) -> ResourceQuota:
     def owner() -> FieldManager:
         served = plane.core.find("", "v1", "resourcequotas", "status")
         assert served is not None
         return field_manager(served)
 
-    return ResourceQuota(kept("/resourcequotas"), plane.stores["/resourcequotas"], owner)
+    return ResourceQuota(listers("/resourcequotas"), plane.stores["/resourcequotas"], owner)
 
 
 def _pod_security(plane: PluginPlane, _: ListerFactory) -> PodSecurity:
@@ -164,8 +164,8 @@ class PluginSelection:
         return name not in self.disabled and (name not in OFF or name in self.enabled)
 
 
-def _names(given: str | Collection[str], verb: str) -> frozenset[str]:
-    names = frozenset(given.split(",") if isinstance(given, str) else given) - {""}
+def _names(value: str | Collection[str], verb: str) -> frozenset[str]:
+    names = frozenset(value.split(",") if isinstance(value, str) else value) - {""}
     for name in sorted(names - set(PLUGIN_ORDER)):
         known_names = ", ".join(sorted(filter(None, PLUGIN_ORDER)))
         raise ConfigError(f'{verb}-admission-plugins plugin "{name}" is unknown; there are: {known_names}')

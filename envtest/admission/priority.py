@@ -36,7 +36,7 @@ class Priority(Plugin):
                 priority_class = self._default() or _NEVER_MIND
                 if "metadata" in priority_class:
                     spec["priorityClassName"] = priority_class["metadata"]["name"]
-            _agree(attributes, spec, priority_class)
+            _check_priority(attributes, spec, priority_class)
             attributes.obj = {**obj, "spec": spec}
         elif writes(attributes, "pods", "UPDATE"):
             # What was computed when the pod was made comes back where it was left out.
@@ -64,9 +64,9 @@ class Priority(Plugin):
         return min(marked, key=lambda c: int(c.get("value", 0)), default=None)
 
 
-def _agree(attributes: Attributes, spec: JsonObject, found: JsonObject) -> None:
+def _check_priority(attributes: Attributes, spec: JsonObject, priority_class: JsonObject) -> None:
     """Set what the class says; what was said already must be the same."""
-    value, actual = found.get("value", 0), spec.get("priority")
+    value, actual = priority_class.get("value", 0), spec.get("priority")
     if actual is not None and actual != value:
         text = (
             f"the integer value of priority ({actual}) must not be provided in pod spec; priority admission controller"
@@ -74,7 +74,7 @@ def _agree(attributes: Attributes, spec: JsonObject, found: JsonObject) -> None:
         )
         raise refused(attributes, text)
     spec["priority"] = value
-    policy, actual = found.get("preemptionPolicy"), spec.get("preemptionPolicy")
+    policy, actual = priority_class.get("preemptionPolicy"), spec.get("preemptionPolicy")
     if policy is None:
         return
     if actual is not None and actual != policy:

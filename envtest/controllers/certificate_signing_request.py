@@ -63,21 +63,21 @@ class RequestedCertificate:
 
 
 # ------------------------------------------------------------------ core
-def refusal(signer: str, asked: RequestedCertificate, usages: Sequence[str]) -> str:
+def refusal(signer: str, certificate: RequestedCertificate, usages: Sequence[str]) -> str:
     """Why a signer does not sign; empty where it does."""
     usage = "server auth" if signer == _SERVING else "client auth"
     if signer != _LEGACY and (usage not in usages or not set(usages) <= _BASE | {usage}):
         return f"usages did not match [{usage} digital signature key encipherment]"
     if signer in (_KUBELET, _SERVING):
-        if asked.organizations != (_NODES,):
+        if certificate.organizations != (_NODES,):
             return "subject organization is not system:nodes"
-        if not asked.name.startswith(_NODE):
+        if not certificate.name.startswith(_NODE):
             return "subject common name does not begin with system:node:"
-        if asked.others:
+        if certificate.others:
             return "email and URI subject alternative names are not allowed"
-        if signer == _KUBELET and (asked.dns or asked.addresses):
+        if signer == _KUBELET and (certificate.dns or certificate.addresses):
             return "DNS and IP subject alternative names are not allowed"
-        if signer == _SERVING and not (asked.dns or asked.addresses):
+        if signer == _SERVING and not (certificate.dns or certificate.addresses):
             return "DNS or IP subjectAltName is required"
         return ""
     return ""
@@ -115,9 +115,9 @@ def pem_of(request: JsonObject) -> bytes:
 
 # ------------------------------------------------------------------ shells
 class _Requests(SimulatedController):
-    def wire(self) -> None:
+    def add_event_handlers(self) -> None:
         """Requests."""
-        self.informers.on(SIGNING_REQUESTS, self._changed)
+        self.informers.add_event_handler(SIGNING_REQUESTS, self._changed)
 
     def _changed(self, event: StoreEvent) -> None:
         if event.new is not None and not deleting(event.new):

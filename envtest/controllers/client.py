@@ -33,21 +33,21 @@ class InProcessClient:
     def __repr__(self) -> str:
         return f"<InProcessClient of {self.manager}>"
 
-    async def write(self, wanted: Write) -> JsonObject:
+    async def write(self, write: Write) -> JsonObject:
         """Carry out one write; the object as the server answers, or the `ApiError` it refuses with."""
-        resource, meta = wanted.resource, wanted.obj["metadata"]
+        resource, meta = write.resource, write.obj["metadata"]
         namespace, name = meta.get("namespace", ""), meta.get("name", "")
-        match wanted:
+        match write:
             case CreateWrite(obj=obj, subresource=subresource):
                 path = resource.path(namespace, name if subresource else "", subresource)
                 return await self.send("POST", path, obj)
             case UpdateWrite(obj=obj, subresource=subresource):
                 return await self.send("PUT", resource.path(namespace, name, subresource), obj)
             case PatchWrite(patch=patch, subresource=subresource):
-                media = _STRATEGIC if wanted.strategic else _MERGE
+                media = _STRATEGIC if write.strategic else _MERGE
                 return await self.send("PATCH", resource.path(namespace, name, subresource), patch, media=media)
             case DeleteWrite():
-                return await self.send("DELETE", resource.path(namespace, name), _options(wanted))
+                return await self.send("DELETE", resource.path(namespace, name), _options(write))
 
     async def send(self, method: str, path: str, body: JsonObject | None = None, *, media: str = _JSON) -> JsonObject:
         """One request; the object that the server answers with, or the `ApiError` it refuses with."""
@@ -84,11 +84,13 @@ def _decoded(body: bytes, status: int) -> JsonValue:
         return {"kind": "Status", "status": "Failure", "message": body.decode(errors="replace").strip(), "code": status}
 
 
-def _options(wanted: DeleteWrite) -> JsonObject:
+def _options(write: DeleteWrite) -> JsonObject:
     options: JsonObject = {
         "kind": "DeleteOptions",
         "apiVersion": "v1",
-        "propagationPolicy": wanted.propagation,
-        "preconditions": {"uid": wanted.obj["metadata"]["uid"]},
+        "propagationPolicy": write.propagation,
+        "preconditions": {"uid": write.obj["metadata"]["uid"]},
     }
-    return options if wanted.grace is None else {**options, "gracePeriodSeconds": wanted.grace}
+    return (
+        options if write.grace_period_seconds is None else {**options, "gracePeriodSeconds": write.grace_period_seconds}
+    )

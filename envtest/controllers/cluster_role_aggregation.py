@@ -40,9 +40,9 @@ class ClusterRoleController(SimulatedController):
 
     name = "clusterrole-aggregation"
 
-    def wire(self) -> None:
+    def add_event_handlers(self) -> None:
         """Any role may be part of any other."""
-        self.informers.on(CLUSTER_ROLES, self._changed)
+        self.informers.add_event_handler(CLUSTER_ROLES, self._changed)
 
     def _changed(self, _: StoreEvent) -> None:
         for key, role in self.informers.all(CLUSTER_ROLES).items():

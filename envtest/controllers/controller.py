@@ -92,16 +92,16 @@ class SimulatedController(ABC):
             self.name, rate_limiter=ItemExponentialFailureRateLimiter(cap=_LONGEST_WAIT), clock=context.clock
         )
         self.events = Recorder(context.api, self.component or f"{self.name}-controller", context.clock)
-        self.told: ApiError | None = None
+        self.reported_error: ApiError | None = None
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.queue!r}>"
 
     @abstractmethod
-    def wire(self) -> None:
+    def add_event_handlers(self) -> None:
         """Subscribe to the informers."""
 
-    async def begin(self) -> None:  # noqa: B027 - most have nothing to make
+    async def create_initial_objects(self) -> None:  # noqa: B027 - most have nothing to make
         """Make what must be there from the start."""
 
     @abstractmethod
@@ -120,26 +120,26 @@ class SimulatedController(ABC):
         """Carry them out in order; what is to be patched or deleted may be gone."""
         for write in writes:
             if isinstance(write, PendingEvent):
-                await self.events.tell(write)
+                await self.events.record(write)
             else:
                 await self.write_one(write)
 
-    async def write_one(self, wanted: Write) -> JsonObject | None:
+    async def write_one(self, write: Write) -> JsonObject | None:
         """Carry out one write and tell of it; the object, None where it was gone already."""
         try:
-            written = await self.context.api.write(wanted)
+            written = await self.context.api.write(write)
         except NotFoundError:
-            if not isinstance(wanted, DeleteWrite | PatchWrite):
+            if not isinstance(write, DeleteWrite | PatchWrite):
                 raise
             return None
         except ApiError as error:
-            if wanted.failure is not None and not _ending(error):
-                self.told = error
-                await self.events.tell(wanted.failure, error=error.message)
+            if write.failure_event is not None and not _ending(error):
+                self.reported_error = error
+                await self.events.record(write.failure_event, error=error.message)
             raise
-        if wanted.note is not None:
-            await self.events.tell(
-                wanted.note, name=(written.get("metadata") or wanted.obj["metadata"]).get("name", "")
+        if write.success_event is not None:
+            await self.events.record(
+                write.success_event, name=(written.get("metadata") or write.obj["metadata"]).get("name", "")
             )
         return written
 
@@ -160,10 +160,10 @@ class Runner:
         if not self.controllers:
             return
         for controller in self.controllers:
-            controller.wire()
+            controller.add_event_handlers()
         self.context.informers.start(self._tasks)
         for controller in self.controllers:
-            await controller.begin()
+            await controller.create_initial_objects()
         for controller in self.controllers:
             self._tasks.start(self._work(controller), name=controller.name)
 
@@ -192,7 +192,7 @@ class Runner:
                     after = await controller.reconcile(key)
                 except ApiError as error:
                     wait = queue.add_rate_limited(key)
-                    expected = isinstance(error, _EXPECTED) or _ending(error) or error is controller.told
+                    expected = isinstance(error, _EXPECTED) or _ending(error) or error is controller.reported_error
                     level = logging.DEBUG if expected else logging.WARNING
                     _LOG.log(level, "%s: %s: %r; again in %.3f s", controller.name, key, error, wait)
                 except Exception:  # noqa: BLE001 - logged and tried again; one bad object must not stop the cluster

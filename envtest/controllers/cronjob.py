@@ -46,7 +46,7 @@ class DueJob:
     """A job to begin, and the time that it is for."""
 
     job: JsonObject
-    at: datetime
+    scheduled_time: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class CronPlan:
     """What to write, in how many seconds to look again, and what to begin after that."""
 
     writes: Sequence[Write | PendingEvent]
-    again: float | None
+    requeue_after: float | None
     due: DueJob | None
 
 
@@ -73,11 +73,11 @@ class CronJobView:
         """References to the jobs that are not finished."""
         return list(self.status.get("active") or ())
 
-    def tell(self, reason: str, message: str, *, warning: bool = False) -> None:
+    def record_event(self, reason: str, message: str, *, warning: bool = False) -> None:
         """An event about the cron job."""
         self.writes.append(PendingEvent(self.owner, reason, message, warning=warning))
 
-    def forget(self, uids: Collection[str | None]) -> None:
+    def remove_active(self, uids: Collection[str | None]) -> None:
         """These are not active."""
         remaining = [r for r in self.active if r.get("uid") not in uids]
         self.status.pop("active", None)
@@ -197,17 +197,17 @@ def plan(owner: JsonObject, jobs: Sequence[JsonObject], now: datetime) -> CronPl
         if is_finished(job):
             if uid in uids:
                 kind = "Complete" if is_true(conditions_of(job), "Complete") else "Failed"
-                view.tell("SawCompletedJob", f"Saw completed job: {name}, condition: {kind}")
-                view.forget({uid})
+                view.record_event("SawCompletedJob", f"Saw completed job: {name}, condition: {kind}")
+                view.remove_active({uid})
             ended = (job.get("status") or {}).get("completionTime")
             if ended and is_true(conditions_of(job), "Complete"):
                 view.status["lastSuccessfulTime"] = max(view.status.get("lastSuccessfulTime") or "", ended)
         elif uid not in uids:
             text = f"Saw a job that the controller did not create or forgot: {name}"
-            view.tell("UnexpectedJob", text, warning=True)
+            view.record_event("UnexpectedJob", text, warning=True)
     for reference in gone.values():
-        view.tell("MissingJob", f"Active job went missing: {reference.get('name')}")
-    view.forget(gone.keys())
+        view.record_event("MissingJob", f"Active job went missing: {reference.get('name')}")
+    view.remove_active(gone.keys())
     due, again = _due(view) if not deleting(owner) else (None, None)
     if not deleting(owner):
         _tidy(view)
@@ -232,7 +232,7 @@ def _due(view: CronJobView) -> tuple[DueJob | None, float | None]:
     if latest is None or not _may_begin(view, latest):
         return None, again
     if times.many_missed(since, latest):
-        view.tell("TooManyMissedTimes", _TOO_MANY, warning=True)
+        view.record_event("TooManyMissedTimes", _TOO_MANY, warning=True)
     return DueJob(job_for(view.owner, latest, times.zone), latest), again
 
 
@@ -247,7 +247,7 @@ def _may_begin(view: CronJobView, due: datetime) -> bool:
     limit = spec.get("startingDeadlineSeconds")
     if limit is not None and due + timedelta(seconds=limit) < view.now:
         timestamp = due.strftime("%a, %d %b %Y %H:%M:%S +0000")
-        view.tell("MissSchedule", f"Missed scheduled time to start a job: {timestamp}", warning=True)
+        view.record_event("MissSchedule", f"Missed scheduled time to start a job: {timestamp}", warning=True)
         return False
     name = job_name(view.owner, due)
     if stamp(due) == view.status.get("lastScheduleTime") or any(r.get("name") == name for r in view.active):
@@ -255,7 +255,7 @@ def _may_begin(view: CronJobView, due: datetime) -> bool:
     policy = spec.get("concurrencyPolicy", "Allow")
     if policy == "Forbid" and view.active:
         text = "Not starting job because prior execution is running and concurrency policy is Forbid"
-        view.tell("JobAlreadyActive", text)
+        view.record_event("JobAlreadyActive", text)
         return False
     if policy == "Replace":
         running = {r.get("uid") for r in view.active}
@@ -278,8 +278,8 @@ def _drop(view: CronJobView, jobs: Sequence[JsonObject]) -> None:
         if not deleting(job):
             failure = PendingEvent(view.owner, "FailedDelete", "Deleted job: {error}", warning=True)
             done = PendingEvent(view.owner, "SuccessfulDelete", f"Deleted job {job['metadata']['name']}")
-            view.writes.append(DeleteWrite(JOBS, job, note=done, failure=failure))
-    view.forget({j["metadata"]["uid"] for j in jobs})
+            view.writes.append(DeleteWrite(JOBS, job, success_event=done, failure_event=failure))
+    view.remove_active({j["metadata"]["uid"] for j in jobs})
 
 
 def _tidy(view: CronJobView) -> None:
@@ -320,10 +320,10 @@ class CronJobController(SimulatedController):
 
     name = "cronjob"
 
-    def wire(self) -> None:
+    def add_event_handlers(self) -> None:
         """Cron jobs and their jobs."""
-        self.informers.on(CRON_JOBS, self.add)
-        self.informers.on(JOBS, self._job)
+        self.informers.add_event_handler(CRON_JOBS, self.add)
+        self.informers.add_event_handler(JOBS, self._job)
 
     def _job(self, event: StoreEvent) -> None:
         for obj in (event.old, event.new):
@@ -345,7 +345,7 @@ class CronJobController(SimulatedController):
             failure = PendingEvent(owner, "FailedCreate", "Error creating job: {error}", warning=True)
             job: JsonObject | None
             try:
-                job = await self.write_one(CreateWrite(JOBS, due.job, note=done, failure=failure))
+                job = await self.write_one(CreateWrite(JOBS, due.job, success_event=done, failure_event=failure))
             except AlreadyExistsError:
                 # It was made by a step that got no further; somebody else's is not ours.
                 job = self.informers.get(JOBS.key(owner["metadata"]["namespace"], due.job["metadata"]["name"]))
@@ -354,5 +354,5 @@ class CronJobController(SimulatedController):
             await self.informers.catch_up()
             now = self.informers.get(key)
             if job is not None and now is not None:
-                await self.write([started(now, job, due.at)])
-        return result.again
+                await self.write([started(now, job, due.scheduled_time)])
+        return result.requeue_after

@@ -23,7 +23,14 @@ from envtest.controllers.objects import (
 from envtest.controllers.pod_control import PlanningController, PodPlan, claim, make_pod, remove_pod
 from envtest.controllers.reflector import StoreEvent
 from envtest.controllers.rollout import scaled
-from envtest.controllers.scheduler import NOT_READY, UNREACHABLE, UNSCHEDULABLE, repelled, taints_of, wanted_by_labels
+from envtest.controllers.scheduler import (
+    NOT_READY,
+    UNREACHABLE,
+    UNSCHEDULABLE,
+    has_untolerated_taint,
+    matches_node_selector,
+    taints_of,
+)
 from envtest.controllers.writes import (
     DAEMON_SETS,
     NODES,
@@ -54,8 +61,8 @@ _PAUSE, _LONGEST_PAUSE = 1.0, 900.0
 class DaemonSetView:
     """What a decision is made of.
 
-    The set, its pods by node, the nodes that should run one, those (`kept`) that may go on running one, its revisions;
-    and by node the seconds for which a failed pod stays.
+    The set, its pods by node, the nodes that should run one, those (`should_continue`) whose pods may stay, its
+    revisions; and by node the seconds for which a failed pod stays.
     """
 
     owner: JsonObject
@@ -63,7 +70,7 @@ class DaemonSetView:
     nodes: Sequence[str]
     revisions: Sequence[JsonObject]
     now: datetime
-    kept: frozenset[str] = frozenset()
+    should_continue: frozenset[str] = frozenset()
     paused: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -95,7 +102,7 @@ class DaemonSetView:
         wait = self.wait_for(pod)
         return wait is not None and wait <= 0
 
-    def on(self, node: str) -> JsonObject | None:
+    def pod_on(self, node: str) -> JsonObject | None:
         """The pod of a node that counts."""
         return next(iter(self.pods.get(node, ())), None)
 
@@ -127,12 +134,12 @@ def _tolerations(spec: JsonObject) -> list[JsonObject]:
 def suits(owner: JsonObject, node: JsonObject) -> tuple[bool, bool]:
     """Whether a node should run a pod, and whether it may go on running one."""
     spec = owner["spec"]["template"].get("spec") or {}
-    if spec.get("nodeName") not in (None, "", node["metadata"]["name"]) or not wanted_by_labels(spec, node):
+    if spec.get("nodeName") not in (None, "", node["metadata"]["name"]) or not matches_node_selector(spec, node):
         return False, False
     standing = {"tolerations": _tolerations(spec)}
-    if not repelled(standing, taints_of(node)):
+    if not has_untolerated_taint(standing, taints_of(node)):
         return True, True
-    return False, not repelled(standing, taints_of(node), ("NoExecute",))
+    return False, not has_untolerated_taint(standing, taints_of(node), ("NoExecute",))
 
 
 # ------------------------------------------------------------------ core
@@ -174,7 +181,7 @@ def _manage(view: DaemonSetView) -> list[Write | PendingEvent]:
     writes: list[Write | PendingEvent] = [make_pod(_new(view, n), view.owner) for n in empty]
     for node, node_pods in view.pods.items():
         live = [p for p in node_pods if not deleting(p)]
-        if node in view.nodes or node in view.kept:
+        if node in view.nodes or node in view.should_continue:
             writes.extend(_tidy(view, node, live))
         else:
             writes.extend(remove_pod(p, view.owner) for p in live)
@@ -278,7 +285,7 @@ def _surge(view: DaemonSetView, pairs: Pairs) -> list[Write]:
 
 def count(view: DaemonSetView) -> JsonObject:
     """The status."""
-    pods = [p for node in view.nodes if (p := view.on(node)) is not None]
+    pods = [p for node in view.nodes if (p := view.pod_on(node)) is not None]
     available = sum(view.available(p) for p in pods)
     status = {
         "observedGeneration": view.owner["metadata"].get("generation", 0),
@@ -311,10 +318,10 @@ class DaemonSetController(PlanningController):
         """See `SimulatedController`."""
         self._failures.clear()
 
-    def wire(self) -> None:
+    def add_event_handlers(self) -> None:
         """Nodes too."""
-        super().wire()
-        self.informers.on(NODES, self._node)
+        super().add_event_handlers()
+        self.informers.add_event_handler(NODES, self._node)
 
     def _node(self, event: StoreEvent) -> None:
         states = [None if o is None else (o["metadata"].get("labels"), taints_of(o)) for o in (event.old, event.new)]
@@ -322,9 +329,11 @@ class DaemonSetController(PlanningController):
             for key in self.informers.all(DAEMON_SETS):
                 self.queue.add(key)
 
-    def plan(self, owner: JsonObject, pods: Sequence[JsonObject], loose: Sequence[JsonObject], failed: str) -> PodPlan:
+    def plan(
+        self, owner: JsonObject, pods: Sequence[JsonObject], orphans: Sequence[JsonObject], failed: str
+    ) -> PodPlan:
         """See `PlanningController`."""
-        claimed, moves = claim(owner, pods, loose)
+        claimed, moves = claim(owner, pods, orphans)
         by_node: dict[str, list[JsonObject]] = {}
         for pod in sorted(claimed, key=age_order):
             by_node.setdefault(node_of(pod), []).append(pod)
@@ -349,4 +358,4 @@ class DaemonSetController(PlanningController):
         view = replace(view, paused=pauses)
         result = plan(view)
         without = [w for w in result.writes if not failed or not isinstance(w, CreateWrite) or w.resource != PODS]
-        return PodPlan([*moves, *without], result.again)
+        return PodPlan([*moves, *without], result.requeue_after)

@@ -75,7 +75,7 @@ def plan(view: DeploymentView) -> PodPlan:
         return PodPlan([*_status(view, None, None)])
     revision = rollout.next_revision(view.new, view.old)
     if view.deployment["spec"].get("paused") or rollout.scaling(view.deployment, view.sets):
-        writes = _resize(view, rollout.rescale(view.deployment, view.new, view.old), revision, everyone=True)
+        writes = _resize(view, rollout.rescale(view.deployment, view.new, view.old), revision, all_sets=True)
         cleaned = _clean(view, always=True) if view.deployment["spec"].get("paused") else []
         return PodPlan([*writes, *cleaned, *_status(view, None, None)])
     writes = (
@@ -107,7 +107,10 @@ def _create(view: DeploymentView, revision: int) -> CreateWrite:
     done = _scaled(view, name, 0, size) if size else None
     text = f'Failed to create new replica set "{name}": {{error}}'
     return CreateWrite(
-        REPLICA_SETS, replica_set, note=done, failure=PendingEvent(view.deployment, _REFUSED, text, warning=True)
+        REPLICA_SETS,
+        replica_set,
+        success_event=done,
+        failure_event=PendingEvent(view.deployment, _REFUSED, text, warning=True),
     )
 
 
@@ -140,13 +143,13 @@ def _recreate(view: DeploymentView, revision: int) -> list[Write]:
     return _resize(view, {_name(view.new): replicas_of(view.deployment)}, revision)
 
 
-def _resize(view: DeploymentView, sizes: dict[str, int], revision: int, *, everyone: bool = False) -> list[Write]:
-    """Write sizes, and keep the annotations: the new set's always, the others' where `everyone` is told of a wish."""
+def _resize(view: DeploymentView, sizes: dict[str, int], revision: int, *, all_sets: bool = False) -> list[Write]:
+    """Write sizes and annotations; with `all_sets`, write the annotations of every set that has replicas."""
     writes: list[Write] = []
     for item in view.sets:
         before, size = replicas_of(item), sizes.get(_name(item), replicas_of(item))
-        resized = size != before or (everyone and size > 0)
-        annotations = _annotations(view, item, revision, told=resized)
+        resized = size != before or (all_sets and size > 0)
+        annotations = _annotations(view, item, revision, desired_changed=resized)
         spec = {**item["spec"], "replicas": size}
         if item is view.new:
             spec["minReadySeconds"] = view.deployment["spec"].get("minReadySeconds", 0)
@@ -155,16 +158,19 @@ def _resize(view: DeploymentView, sizes: dict[str, int], revision: int, *, every
             continue
         changed = {**item, "metadata": {**item["metadata"], "annotations": annotations}, "spec": spec}
         note = _scaled(view, _name(item), before, size) if size != before else None
-        writes.append(UpdateWrite(REPLICA_SETS, changed, note=note))
+        writes.append(UpdateWrite(REPLICA_SETS, changed, success_event=note))
     return writes
 
 
-def _annotations(view: DeploymentView, item: JsonObject, revision: int, *, told: bool) -> JsonObject:
-    """Those of a replica set; `told` of the deployment's wish."""
+def _annotations(view: DeploymentView, item: JsonObject, revision: int, *, desired_changed: bool) -> JsonObject:
+    """Annotations of a replica set; `desired_changed` updates the desired and maximum counts of an old set."""
     before: JsonObject = item["metadata"].get("annotations") or {}
     annotations = rollout.annotations_for(view.deployment, revision)
     if item is not view.new:
-        return {**before, **({k: annotations[k] for k in (rollout.DESIRED, rollout.MAXIMUM)} if told else {})}
+        return {
+            **before,
+            **({k: annotations[k] for k in (rollout.DESIRED, rollout.MAXIMUM)} if desired_changed else {}),
+        }
     was = before.get(rollout.REVISION)
     if was and was != annotations[rollout.REVISION]:
         past = [*filter(None, before.get(rollout.HISTORY, "").split(",")), was]
@@ -343,7 +349,7 @@ def _status(view: DeploymentView, created: str | None, revision: int | None) -> 
 
 
 def adoptions(
-    deployment: JsonObject, sets: Sequence[JsonObject], loose: Sequence[JsonObject]
+    deployment: JsonObject, sets: Sequence[JsonObject], orphans: Sequence[JsonObject]
 ) -> tuple[list[JsonObject], list[Write]]:
     """The replica sets that are the deployment's, and those that it takes in or lets go."""
     selector = deployment["spec"].get("selector") or {}
@@ -359,7 +365,7 @@ def adoptions(
             references = [o for o in item["metadata"]["ownerReferences"] if o.get("uid") != uid]
             writes.append(_owners(item, references))
     if not deleting(deployment):
-        matching = [s for s in loose if not deleting(s) and selects(selector, s["metadata"].get("labels") or {})]
+        matching = [s for s in orphans if not deleting(s) and selects(selector, s["metadata"].get("labels") or {})]
         writes.extend(_owners(s, [owner_reference(deployment)]) for s in matching)
     return owned, writes
 
@@ -376,9 +382,9 @@ def collided(deployment: JsonObject) -> UpdateWrite:
     return UpdateWrite(DEPLOYMENTS, with_status(deployment, {**status, "collisionCount": count}), "status")
 
 
-def refused(deployment: JsonObject, why: str, now: datetime) -> UpdateWrite:
+def refused(deployment: JsonObject, reason: str, now: datetime) -> UpdateWrite:
     """The server did not take the new replica set."""
-    condition = _condition("Progressing", "False", _REFUSED, why, stamp(now))
+    condition = _condition("Progressing", "False", _REFUSED, reason, stamp(now))
     conditions = _put(conditions_of(deployment), condition) if _has_deadline(deployment) else conditions_of(deployment)
     changed = with_status(deployment, {**(deployment.get("status") or {}), "conditions": conditions})
     return UpdateWrite(DEPLOYMENTS, changed, "status")
@@ -390,11 +396,11 @@ class DeploymentController(SimulatedController):
 
     name = "deployment"
 
-    def wire(self) -> None:
+    def add_event_handlers(self) -> None:
         """Deployments, their replica sets, and pods that end (a Recreate waits for the last)."""
-        self.informers.on(DEPLOYMENTS, self.add)
-        self.informers.on(REPLICA_SETS, self._replica_set)
-        self.informers.on(PODS, self._pod)
+        self.informers.add_event_handler(DEPLOYMENTS, self.add)
+        self.informers.add_event_handler(REPLICA_SETS, self._replica_set)
+        self.informers.add_event_handler(PODS, self._pod)
 
     def _replica_set(self, event: StoreEvent) -> None:
         for obj in (event.old, event.new):
@@ -425,7 +431,7 @@ class DeploymentController(SimulatedController):
             return None
         meta = deployment["metadata"]
         owned = self.informers.dependents(meta["uid"], REPLICA_SETS.prefix)
-        claimed, moves = adoptions(deployment, owned, self.informers.loose(REPLICA_SETS, meta["namespace"]))
+        claimed, moves = adoptions(deployment, owned, self.informers.orphans(REPLICA_SETS, meta["namespace"]))
         if moves:
             await self.write(moves)
             return 0.0
@@ -439,7 +445,7 @@ class DeploymentController(SimulatedController):
         try:
             await self.write(result.writes)
         except ApiError as error:
-            if error is self.told:
+            if error is self.reported_error:
                 await self.informers.catch_up()
                 deployment = self.informers.get(key)
                 if deployment is not None:
@@ -448,4 +454,4 @@ class DeploymentController(SimulatedController):
                         [collided(deployment) if taken else refused(deployment, error.message, self.context.now())]
                     )
             raise
-        return result.again
+        return result.requeue_after

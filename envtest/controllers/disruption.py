@@ -117,11 +117,11 @@ def _condition(budget: JsonObject, status: str, reason: str, message: str, now: 
     }
 
 
-def failed(budget: JsonObject, why: str, now: datetime) -> JsonObject:
+def failed(budget: JsonObject, reason: str, now: datetime) -> JsonObject:
     """The status where the count failed: nothing may be evicted."""
     conditions = conditions_of(budget)
     condition = condition_in(conditions, "DisruptionAllowed")
-    new = _condition(budget, "False", "SyncFailed", why, now)
+    new = _condition(budget, "False", "SyncFailed", reason, now)
     same = condition is not None and all(condition.get(k) == new[k] for k in ("status", "reason", "message"))
     before = budget.get("status") or {}
     counts = {k: before.get(k, 0) for k in ("currentHealthy", "desiredHealthy", "expectedPods")}
@@ -145,10 +145,10 @@ class DisruptionController(SimulatedController):
     name = "disruption"
     component = "controllermanager"
 
-    def wire(self) -> None:
+    def add_event_handlers(self) -> None:
         """Budgets, and pods that they cover or covered."""
-        self.informers.on(BUDGETS, self.add)
-        self.informers.on(PODS, self._pod)
+        self.informers.add_event_handler(BUDGETS, self.add)
+        self.informers.add_event_handler(PODS, self._pod)
 
     def _pod(self, event: StoreEvent) -> None:
         namespace = event.obj["metadata"]["namespace"]

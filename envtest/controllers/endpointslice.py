@@ -119,22 +119,24 @@ def _slice(service: JsonObject) -> JsonObject:
     }
 
 
-def plan_endpoints(service: JsonObject | None, pods: Sequence[JsonObject], known: JsonObject | None) -> list[Write]:
+def plan_endpoints(service: JsonObject | None, pods: Sequence[JsonObject], existing: JsonObject | None) -> list[Write]:
     """The writes that make the Endpoints of a service (None: it is gone) true."""
     if service is None or deleting(service):
-        mirrored = known is not None and _MIRRORED in (known["metadata"].get("labels") or {})
-        return [DeleteWrite(ENDPOINTS, known)] if mirrored and known is not None else []
+        mirrored = existing is not None and _MIRRORED in (existing["metadata"].get("labels") or {})
+        return [DeleteWrite(ENDPOINTS, existing)] if mirrored and existing is not None else []
     if not _selects(service):
         return []
     subsets = _subsets(service, [p for p in pods if not deleting(p)])
     meta = service["metadata"]
-    if known is None:
+    if existing is None:
         labels = {**(meta.get("labels") or {}), _MIRRORED: "endpoint-controller", **_headless(service)}
         metadata = {"name": meta["name"], "namespace": meta["namespace"], "labels": labels}
         return [
             CreateWrite(ENDPOINTS, {"kind": "Endpoints", "apiVersion": "v1", "metadata": metadata, "subsets": subsets})
         ]
-    return [] if (known.get("subsets") or []) == subsets else [UpdateWrite(ENDPOINTS, {**known, "subsets": subsets})]
+    return (
+        [] if (existing.get("subsets") or []) == subsets else [UpdateWrite(ENDPOINTS, {**existing, "subsets": subsets})]
+    )
 
 
 def _subsets(service: JsonObject, pods: Sequence[JsonObject]) -> list[JsonObject]:
@@ -186,10 +188,10 @@ class _ServiceController(SimulatedController):
         self._pods = LabelIndex()
         self._services = LabelIndex()
 
-    def wire(self) -> None:
+    def add_event_handlers(self) -> None:
         """Services and pods."""
-        self.informers.on(SERVICES, self._service)
-        self.informers.on(PODS, self._pod)
+        self.informers.add_event_handler(SERVICES, self._service)
+        self.informers.add_event_handler(PODS, self._pod)
 
     def _service(self, event: StoreEvent) -> None:
         # One label of a selector is enough to find its service by.

@@ -85,11 +85,11 @@ class MirroringController(SimulatedController):
 
     name = "endpointslice-mirroring"
 
-    def wire(self) -> None:
+    def add_event_handlers(self) -> None:
         """Endpoints, their services, and slices that somebody takes away."""
-        self.informers.on(ENDPOINTS, self.add)
-        self.informers.on(SERVICES, self._same_name)
-        self.informers.on(SLICES, self._slice)
+        self.informers.add_event_handler(ENDPOINTS, self.add)
+        self.informers.add_event_handler(SERVICES, self._same_name)
+        self.informers.add_event_handler(SLICES, self._slice)
 
     def _same_name(self, event: StoreEvent) -> None:
         self.queue.add(ENDPOINTS.key(*event.resource.split(event.key)))

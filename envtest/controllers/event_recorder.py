@@ -67,7 +67,7 @@ class RecordedEvent:
 
 
 # ------------------------------------------------------------------ core
-class Correlator:
+class EventCorrelator:
     """Decides what becomes of an event: dropped, counted, or new. No clock: times are given in seconds."""
 
     def __init__(self) -> None:
@@ -76,11 +76,11 @@ class Correlator:
         self._said: _Recent[RecordedEvent] = _Recent()
 
     def __repr__(self) -> str:
-        return f"<Correlator of {len(self._said)} events>"
+        return f"<EventCorrelator of {len(self._said)} events>"
 
     def look(self, note: PendingEvent, message: str, now: float) -> tuple[RecordedEvent, str] | None:
         """The record of an event (with `count` 0 for a new one) and the text to write; None where it is dropped."""
-        about = note.about
+        about = note.involved_object
         uid = about["metadata"].get("uid", "")
         whose = (about.get("kind", ""), about["metadata"].get("namespace", ""), about["metadata"]["name"], uid)
         same = (*whose, note.reason, str(note.warning))
@@ -119,7 +119,7 @@ def reference_to(obj: JsonObject) -> JsonObject:
 
 def event_of(note: PendingEvent, message: str, *, name: str, source: JsonObject, now: str) -> JsonObject:
     """The event as it is written first."""
-    involved = reference_to(note.about)
+    involved = reference_to(note.involved_object)
     return {
         "kind": "Event",
         "apiVersion": "v1",
@@ -146,12 +146,12 @@ class Recorder:
         self._component = component
         self._source: JsonObject = {"component": component, **({"host": host} if host else {})}
         self._clock = clock
-        self._correlator = Correlator()
+        self._correlator = EventCorrelator()
 
     def __repr__(self) -> str:
         return f"<Recorder of {self._component}>"
 
-    async def tell(self, note: PendingEvent, *, name: str = "", error: str = "") -> None:
+    async def record(self, note: PendingEvent, *, name: str = "", error: str = "") -> None:
         """Write or count one event. Events are best effort: a refusal is logged."""
         message = note.message.replace("{name}", name).replace("{error}", error)[:1024]
         correlated = self._correlator.look(note, message, self._clock.now())
@@ -169,7 +169,7 @@ class Recorder:
         now = stamp(wall)
         said.count += 1
         if said.count > 1:
-            meta = {"namespace": note.about["metadata"].get("namespace", "default"), "name": said.name}
+            meta = {"namespace": note.involved_object["metadata"].get("namespace", "default"), "name": said.name}
             patch = {"count": said.count, "lastTimestamp": now, "message": text}
             try:
                 await self._api.write(PatchWrite(EVENTS, {"metadata": meta}, patch))
@@ -184,4 +184,4 @@ class Recorder:
     @staticmethod
     def _name(note: PendingEvent, wall: datetime) -> str:
         ticks = int(wall.timestamp()) * 10**9 + wall.microsecond * 1000 + next(_NUMBERS)
-        return f"{note.about['metadata']['name'][:236]}.{ticks:x}"
+        return f"{note.involved_object['metadata']['name'][:236]}.{ticks:x}"

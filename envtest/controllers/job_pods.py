@@ -217,8 +217,8 @@ def _met(rule: JsonObject, succeeded: Collection[int], completions: int) -> bool
     return reached >= (len(indexes) if count is None else count)
 
 
-def new_failures(job: JsonObject, pods: Sequence[JsonObject], known: Collection[str]) -> Iterator[JsonObject]:
+def new_failures(job: JsonObject, pods: Sequence[JsonObject], recorded: Collection[str]) -> Iterator[JsonObject]:
     """Failed pods that nobody has counted yet."""
     for pod in pods:
-        if tracked(pod) and pod["metadata"]["uid"] not in known and is_failed(pod, job):
+        if tracked(pod) and pod["metadata"]["uid"] not in recorded and is_failed(pod, job):
             yield pod

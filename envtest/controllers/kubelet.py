@@ -35,8 +35,8 @@ from envtest.controllers.reflector import StoreEvent
 from envtest.controllers.scheduler import (
     NOT_READY,
     Placement,
-    asked_by,
     binding,
+    pod_requests,
     schedule,
     unschedulable,
     waits_for_scheduler,
@@ -165,11 +165,11 @@ class KubeletController(SimulatedController):
         self._since.clear()
         self._used.clear()
 
-    def wire(self) -> None:
+    def add_event_handlers(self) -> None:
         """Pods; nodes, and the pods that wait for one or are on it."""
-        self.informers.on(PODS, self._pod)
-        self.informers.on(NODES, self._node)
-        self.informers.on(CLAIMS, lambda _: self._reschedule())
+        self.informers.add_event_handler(PODS, self._pod)
+        self.informers.add_event_handler(NODES, self._node)
+        self.informers.add_event_handler(CLAIMS, lambda _: self._reschedule())
 
     def _pod(self, event: StoreEvent) -> None:
         if event.new is None:
@@ -177,7 +177,7 @@ class KubeletController(SimulatedController):
         else:
             self.queue.add(event.key)
         freed = event.new is None or phase_of(event.new) in ("Succeeded", "Failed")
-        if freed and event.old is not None and event.old["spec"].get("nodeName") and asked_by(event.old):
+        if freed and event.old is not None and event.old["spec"].get("nodeName") and pod_requests(event.old):
             self._reschedule()
 
     def _node(self, event: StoreEvent) -> None:
@@ -196,7 +196,7 @@ class KubeletController(SimulatedController):
             if waits_for_scheduler(pod):
                 self.queue.add(key)
 
-    async def begin(self) -> None:
+    async def create_initial_objects(self) -> None:
         """The node."""
         try:
             await self.context.kubelet.write(CreateWrite(NODES, node_object()))
@@ -277,7 +277,7 @@ class KubeletController(SimulatedController):
     async def _place(self, pod: JsonObject) -> None:
         nodes = list(self.informers.all(NODES).values())
         meta = pod["metadata"]
-        place = schedule(pod, nodes, self._by_node() if asked_by(pod) else None)
+        place = schedule(pod, nodes, self._by_node() if pod_requests(pod) else None)
         # What keeps a pod from being placed for its claims' sake.
         names, namespace = claims_of(pod), pod["metadata"]["namespace"]
         claims = {n: c for n in names if (c := self.informers.get(CLAIMS.key(namespace, n))) is not None}
@@ -291,12 +291,12 @@ class KubeletController(SimulatedController):
         if place.node:
             await self.context.api.write(CreateWrite(PODS, binding(pod, place.node), "binding"))
             text = f"Successfully assigned {meta['namespace']}/{meta['name']} to {place.node}"
-            await self.scheduler.tell(PendingEvent(pod, "Scheduled", text))
+            await self.scheduler.record(PendingEvent(pod, "Scheduled", text))
             return
         status = unschedulable(pod, place.message, stamp(self.context.now()))
         if status is not None:
             await self.context.api.write(UpdateWrite(PODS, with_status(pod, status), "status"))
-            await self.scheduler.tell(PendingEvent(pod, "FailedScheduling", place.message, warning=True))
+            await self.scheduler.record(PendingEvent(pod, "FailedScheduling", place.message, warning=True))
 
     def _by_node(self) -> dict[str, list[JsonObject]]:
         pods: dict[str, list[JsonObject]] = defaultdict(list)
@@ -336,16 +336,16 @@ class KubeletController(SimulatedController):
         await self._write_status(pod, self._to(pod, to, stage))
         if to in (State.RUNNING, State.READY) and before in (State.PENDING, State.INITIALIZING, State.CRASHED):
             for _ in pod["spec"].get("containers") or ():
-                await self.events.tell(PendingEvent(pod, "Started", "Container started"))
+                await self.events.record(PendingEvent(pod, "Started", "Container started"))
         if to is State.CRASHED:
             meta = pod["metadata"]
             for container in pod["spec"].get("containers") or ():
                 where = f"{container['name']} in pod {meta['name']}_{meta['namespace']}({meta['uid']})"
                 text = f"Back-off restarting failed container {where}"
-                await self.events.tell(PendingEvent(pod, "BackOff", text, warning=True))
+                await self.events.record(PendingEvent(pod, "BackOff", text, warning=True))
         elif to is State.WAITING:
             text = stage.message or f"Error: {stage.reason}"
-            await self.events.tell(PendingEvent(pod, "Failed", text, warning=True))
+            await self.events.record(PendingEvent(pod, "Failed", text, warning=True))
 
     # -------------------------------------------------------------- the end
     async def _end(self, key: str, pod: JsonObject) -> float | None:
@@ -364,9 +364,9 @@ class KubeletController(SimulatedController):
             move = None if stage is None or stage.to is None else self._to(pod, stage.to, stage)
             to, code = ending(pod, move, killed=delay > grace > 0)
             for container in pod["spec"].get("containers") or ():
-                await self.events.tell(PendingEvent(pod, "Killing", f"Stopping container {container['name']}"))
+                await self.events.record(PendingEvent(pod, "Killing", f"Stopping container {container['name']}"))
             ended = await self._write_status(pod, self._to(pod, to, stage, code=code))
             pod = ended if ended is not None else pod
         if pod["metadata"].get("deletionGracePeriodSeconds") or not pod["metadata"].get("finalizers"):
-            await self.context.kubelet.write(DeleteWrite(PODS, pod, grace=0))
+            await self.context.kubelet.write(DeleteWrite(PODS, pod, grace_period_seconds=0))
         return None

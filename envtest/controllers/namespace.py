@@ -29,19 +29,19 @@ class RemainingContent:
     finalizers: Mapping[str, int]
 
     @classmethod
-    def of(cls, found: Sequence[tuple[Resource, JsonObject]]) -> RemainingContent:
+    def of(cls, objects: Sequence[tuple[Resource, JsonObject]]) -> RemainingContent:
         """Count."""
-        held = (f for _, obj in found for f in obj["metadata"].get("finalizers") or ())
-        return cls(Counter(f"{r.plural}.{r.group}" for r, _ in found), Counter(held))
+        held = (f for _, obj in objects for f in obj["metadata"].get("finalizers") or ())
+        return cls(Counter(f"{r.plural}.{r.group}" for r, _ in objects), Counter(held))
 
     def __bool__(self) -> bool:
         return bool(self.objects)
 
 
-def conditions(namespace: JsonObject, left: RemainingContent, now: str) -> list[JsonObject]:
+def conditions(namespace: JsonObject, remaining: RemainingContent, now: str) -> list[JsonObject]:
     """The conditions of a namespace that terminates."""
     existing = conditions_of(namespace)
-    for kind, holds, reason, message in _says(left):
+    for kind, holds, reason, message in _condition_values(remaining):
         entry = {
             "type": kind,
             "status": str(holds),
@@ -53,14 +53,14 @@ def conditions(namespace: JsonObject, left: RemainingContent, now: str) -> list[
     return existing
 
 
-def _says(left: RemainingContent) -> list[tuple[str, bool, str, str]]:
+def _condition_values(remaining: RemainingContent) -> list[tuple[str, bool, str, str]]:
     content = (False, "ContentRemoved", "All content successfully removed")
-    if left.objects:
-        listed = ", ".join(f"{name} has {n} resource instances" for name, n in sorted(left.objects.items()))
+    if remaining.objects:
+        listed = ", ".join(f"{name} has {n} resource instances" for name, n in sorted(remaining.objects.items()))
         content = (True, "SomeResourcesRemain", f"Some resources are remaining: {listed}")
     held = (False, "ContentHasNoFinalizers", "All content-preserving finalizers finished")
-    if left.finalizers:
-        listed = ", ".join(f"{name} in {n} resource instances" for name, n in sorted(left.finalizers.items()))
+    if remaining.finalizers:
+        listed = ", ".join(f"{name} in {n} resource instances" for name, n in sorted(remaining.finalizers.items()))
         text = f"Some content in the namespace has finalizers remaining: {listed}"
         held = (True, "SomeFinalizersRemain", text)
     done = "All content successfully deleted, may be waiting on finalization"
@@ -90,10 +90,10 @@ class NamespaceController(SimulatedController):
 
     name = "namespace"
 
-    def wire(self) -> None:
+    def add_event_handlers(self) -> None:
         """Namespaces, and whatever goes or loses a finalizer in one that terminates."""
-        self.informers.on(NAMESPACES, self._namespace)
-        self.informers.on_all(self._content)
+        self.informers.add_event_handler(NAMESPACES, self._namespace)
+        self.informers.add_event_handler_for_all(self._content)
 
     def _namespace(self, event: StoreEvent) -> None:
         if event.new is not None and deleting(event.new):

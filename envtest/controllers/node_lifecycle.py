@@ -132,9 +132,9 @@ class NodeLifecycleController(SimulatedController):
     name = "node-lifecycle"
     component = "node-controller"
 
-    def wire(self) -> None:
+    def add_event_handlers(self) -> None:
         """Nodes."""
-        self.informers.on(NODES, self.add)
+        self.informers.add_event_handler(NODES, self.add)
 
     async def reconcile(self, key: str) -> float | None:
         """See `SimulatedController`."""
@@ -157,10 +157,10 @@ class TaintEvictionController(SimulatedController):
 
     name = "taint-eviction"
 
-    def wire(self) -> None:
+    def add_event_handlers(self) -> None:
         """Pods that get a node, and those on nodes whose taints change."""
-        self.informers.on(PODS, self._pod)
-        self.informers.on(NODES, self._node)
+        self.informers.add_event_handler(PODS, self._pod)
+        self.informers.add_event_handler(NODES, self._node)
 
     def _pod(self, event: StoreEvent) -> None:
         if event.new is None or not event.new["spec"].get("nodeName"):

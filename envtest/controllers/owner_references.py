@@ -43,14 +43,14 @@ class Verdict(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
-    """A verdict; `kept` are the references that stay when it is to prune."""
+class GarbageVerdict:
+    """A verdict; for `PRUNE`, `solid_references` are the references that stay."""
 
     verdict: Verdict
-    kept: Sequence[JsonObject] = ()
+    solid_references: Sequence[JsonObject] = ()
 
 
-def holds(obj: JsonObject, finalizer: str) -> bool:
+def has_finalizer(obj: JsonObject, finalizer: str) -> bool:
     """Whether a finalizer holds it."""
     return finalizer in (obj["metadata"].get("finalizers") or ())
 
@@ -59,31 +59,33 @@ def state_of_owner(owner: JsonObject | None, uid: str) -> OwnerState:
     """What a reference with this uid means, given what is found under its name."""
     if owner is None or owner["metadata"]["uid"] != uid:
         return OwnerState.ABSENT
-    return OwnerState.WAITING if deleting(owner) and holds(owner, FOREGROUND) else OwnerState.SOLID
+    return OwnerState.WAITING if deleting(owner) and has_finalizer(owner, FOREGROUND) else OwnerState.SOLID
 
 
-def judge(obj: JsonObject, look: Callable[[JsonObject], OwnerState], *, has_dependents: bool) -> Judgement:
-    """The verdict on one object; `look` tells of the owner that a reference means."""
+def attempt_to_delete_verdict(
+    obj: JsonObject, owner_state: Callable[[JsonObject], OwnerState], *, has_dependents: bool
+) -> GarbageVerdict:
+    """The verdict on one object; `owner_state` returns the state of the owner that a reference names."""
     references = obj["metadata"].get("ownerReferences") or []
     if not references or deleting(obj):
-        return Judgement(Verdict.KEEP)
-    owners = [(ref, look(ref)) for ref in references]
+        return GarbageVerdict(Verdict.KEEP)
+    owners = [(ref, owner_state(ref)) for ref in references]
     states = {state for _, state in owners}
     if OwnerState.UNKNOWN in states:
-        return Judgement(Verdict.KEEP)
+        return GarbageVerdict(Verdict.KEEP)
     if OwnerState.SOLID in states:
         solid = [ref for ref, state in owners if state is OwnerState.SOLID]
-        return Judgement(Verdict.KEEP if len(solid) == len(references) else Verdict.PRUNE, solid)
+        return GarbageVerdict(Verdict.KEEP if len(solid) == len(references) else Verdict.PRUNE, solid)
     if OwnerState.WAITING in states and has_dependents:
-        return Judgement(Verdict.COLLECT_FOREGROUND)
-    return Judgement(Verdict.COLLECT)
+        return GarbageVerdict(Verdict.COLLECT_FOREGROUND)
+    return GarbageVerdict(Verdict.COLLECT)
 
 
-def policy_of(obj: JsonObject) -> str:
+def propagation_policy(obj: JsonObject) -> str:
     """How an object that nobody owns is to be deleted: its finalizers may say so."""
-    if holds(obj, ORPHAN):
+    if has_finalizer(obj, ORPHAN):
         return "Orphan"
-    return "Foreground" if holds(obj, FOREGROUND) else "Background"
+    return "Foreground" if has_finalizer(obj, FOREGROUND) else "Background"
 
 
 def blocking(owner: JsonObject, dependents: Sequence[JsonObject]) -> bool:

@@ -44,24 +44,24 @@ def claims_of(pod: JsonObject) -> list[str]:
 class ClaimView:
     """What a claim's fate depends on.
 
-    `volume` is the one it names, `others` those that may be bound; `kind` is its storage class, if that is there;
-    `used` says that a pod runs with it, `wanted` that one is there that would.
+    `volume` is the volume that it names, `candidates` are those that may be bound. `storage_class` is None where the
+    class does not exist. `in_use`: a running pod uses the claim; `has_consumer`: a pod exists that would.
     """
 
     volume: JsonObject | None = None
-    others: Sequence[JsonObject] = ()
-    kind: JsonObject | None = None
-    used: bool = False
-    wanted: bool = False
+    candidates: Sequence[JsonObject] = ()
+    storage_class: JsonObject | None = None
+    in_use: bool = False
+    has_consumer: bool = False
 
 
-def plan_claim(claim: JsonObject, around: ClaimView) -> Writes:
+def plan_claim(claim: JsonObject, view: ClaimView) -> Writes:
     """One step of a claim."""
-    spec, volume = claim["spec"], around.volume
+    spec, volume = claim["spec"], view.volume
     if deleting(claim):
-        return [] if around.used else _let_go(CLAIMS, claim, _CLAIM_IN_USE)
+        return [] if view.in_use else _let_go(CLAIMS, claim, _CLAIM_IN_USE)
     if not spec.get("volumeName"):
-        return _bind(claim, around)
+        return _bind(claim, view)
     if volume is None:
         return _lose(claim) if phase_of(claim) == "Bound" else []
     if not _takes(volume, claim):
@@ -109,23 +109,23 @@ def _lose(claim: JsonObject) -> Writes:
     ]
 
 
-def _bind(claim: JsonObject, around: ClaimView) -> Writes:
+def _bind(claim: JsonObject, view: ClaimView) -> Writes:
     """Bind it to the smallest volume that fits, else to one that is made for it, else say what it waits for."""
     meta, spec = claim["metadata"], claim["spec"]
-    name, waits = spec.get("storageClassName") or "", (around.kind or {}).get("volumeBindingMode") == _LATER
-    if waits and not around.wanted:
+    name, waits = spec.get("storageClassName") or "", (view.storage_class or {}).get("volumeBindingMode") == _LATER
+    if waits and not view.has_consumer:
         text = "waiting for first consumer to be created before binding"
         return [PendingEvent(claim, _LATER, text)]
-    volume = match(claim, around.others)
+    volume = match(claim, view.candidates)
     writes: list[Write | PendingEvent] = []
     if volume is None:
-        if name and around.kind is None:
+        if name and view.storage_class is None:
             text = f'storageclass.storage.k8s.io "{name}" not found'
             return [PendingEvent(claim, "ProvisioningFailed", text, warning=True)]
-        if around.kind is not None and around.kind.get("provisioner") == _NOBODY:
+        if view.storage_class is not None and view.storage_class.get("provisioner") == _NOBODY:
             text = "no persistent volumes available for this claim and no storage class is set"
             return [PendingEvent(claim, "FailedBinding", text)]
-        volume = _volume(claim, volume_name(claim), around.kind)
+        volume = _volume(claim, volume_name(claim), view.storage_class)
         text = f"Successfully provisioned volume {volume_name(claim)}"
         writes = [CreateWrite(VOLUMES, volume), PendingEvent(claim, "ProvisioningSucceeded", text)]
     marks = {**(meta.get("annotations") or {}), _COMPLETED: "yes", _BY: "yes"}
@@ -239,12 +239,12 @@ class VolumeController(SimulatedController):
     name = "persistentvolume-binder"
     component = "persistentvolume-controller"
 
-    def wire(self) -> None:
+    def add_event_handlers(self) -> None:
         """Claims, volumes, and pods that stop using them."""
-        self.informers.on(CLAIMS, self._claim)
-        self.informers.on(VOLUMES, self._volume)
-        self.informers.on(PODS, self._pod)
-        self.informers.on(STORAGE_CLASSES, lambda _: self._look_again())
+        self.informers.add_event_handler(CLAIMS, self._claim)
+        self.informers.add_event_handler(VOLUMES, self._volume)
+        self.informers.add_event_handler(PODS, self._pod)
+        self.informers.add_event_handler(STORAGE_CLASSES, lambda _: self._requeue_claims())
 
     def _claim(self, event: StoreEvent) -> None:
         self.queue.add(event.key)
@@ -258,9 +258,9 @@ class VolumeController(SimulatedController):
         if reference:
             self.queue.add(CLAIMS.key(reference.get("namespace", ""), reference.get("name", "")))
         elif event.new is not None:
-            self._look_again()
+            self._requeue_claims()
 
-    def _look_again(self) -> None:
+    def _requeue_claims(self) -> None:
         """Claims that wait may be bound now."""
         for key, claim in self.informers.all(CLAIMS).items():
             if not claim["spec"].get("volumeName"):
@@ -282,13 +282,15 @@ class VolumeController(SimulatedController):
             kind = self.informers.get(STORAGE_CLASSES.key("", spec.get("storageClassName") or ""))
             if spec.get("volumeName"):
                 volume = self.informers.get(VOLUMES.key("", spec["volumeName"]))
-                around = ClaimView(volume, kind=kind, used=deleting(obj) and self._used(obj))
+                around = ClaimView(volume, storage_class=kind, in_use=deleting(obj) and self._used(obj))
             else:
                 bound_volume = self.informers.get(VOLUMES.key("", volume_name(obj)))
                 others = [bound_volume] if bound_volume is not None else list(self.informers.all(VOLUMES).values())
                 name = obj["metadata"]["name"]
                 in_use = any(name in claims_of(p) for p in self.informers.in_namespace(PODS, namespace))
-                around = ClaimView(others=others, kind=kind, used=deleting(obj) and self._used(obj), wanted=in_use)
+                around = ClaimView(
+                    candidates=others, storage_class=kind, in_use=deleting(obj) and self._used(obj), has_consumer=in_use
+                )
             await self.write(plan_claim(obj, around) or resized(obj, around.volume))
         else:
             await self.write(plan_volume(obj, self._claim_for(obj)))

@@ -23,12 +23,12 @@ class PodPlan:
     """What to write, and in how many seconds to look again."""
 
     writes: Writes
-    again: float | None = None
+    requeue_after: float | None = None
 
 
 # ------------------------------------------------------------------ core
 def claim(
-    owner: JsonObject, pods: Sequence[JsonObject], loose: Sequence[JsonObject], *, finalizer: str = ""
+    owner: JsonObject, pods: Sequence[JsonObject], orphans: Sequence[JsonObject], *, finalizer: str = ""
 ) -> tuple[list[JsonObject], list[Write]]:
     """The pods that count as the owner's, and the writes that take others in or let strangers go.
 
@@ -45,15 +45,15 @@ def claim(
         elif not deleting(owner):
             uid = owner["metadata"]["uid"]
             references = [o for o in pod["metadata"]["ownerReferences"] if o.get("uid") != uid]
-            writes.append(_owners(pod, references, [f for f in _finalizers(pod) if f != finalizer]))
+            writes.append(_owners_patch(pod, references, [f for f in _finalizers(pod) if f != finalizer]))
     if deleting(owner):
         return owned, []
-    for pod in loose:
+    for pod in orphans:
         if is_active(pod) and selects(selector, pod["metadata"].get("labels") or {}):
             owned.append(pod)
             owners = [*(pod["metadata"].get("ownerReferences") or ()), owner_reference(owner)]
             held = [finalizer] if finalizer and finalizer not in _finalizers(pod) else []
-            writes.append(_owners(pod, owners, [*_finalizers(pod), *held]))
+            writes.append(_owners_patch(pod, owners, [*_finalizers(pod), *held]))
     return owned, writes
 
 
@@ -61,7 +61,7 @@ def _finalizers(pod: JsonObject) -> list[str]:
     return list(pod["metadata"].get("finalizers") or ())
 
 
-def _owners(pod: JsonObject, owners: list[JsonObject], finalizers: list[str]) -> PatchWrite:
+def _owners_patch(pod: JsonObject, owners: list[JsonObject], finalizers: list[str]) -> PatchWrite:
     meta = {"ownerReferences": owners or None, "resourceVersion": pod["metadata"]["resourceVersion"]}
     if finalizers != _finalizers(pod):
         meta["finalizers"] = finalizers or None
@@ -78,7 +78,10 @@ def make_pod(pod: JsonObject, owner: JsonObject) -> CreateWrite:
     """The creation of an owner's pod, and what is told of it."""
     done = PendingEvent(owner, "SuccessfulCreate", "Created pod: {name}")
     return CreateWrite(
-        PODS, pod, note=done, failure=PendingEvent(owner, "FailedCreate", "Error creating: {error}", warning=True)
+        PODS,
+        pod,
+        success_event=done,
+        failure_event=PendingEvent(owner, "FailedCreate", "Error creating: {error}", warning=True),
     )
 
 
@@ -86,7 +89,7 @@ def remove_pod(pod: JsonObject, owner: JsonObject) -> DeleteWrite:
     """The deletion of an owner's pod, and what is told of it."""
     done = PendingEvent(owner, "SuccessfulDelete", f"Deleted pod: {pod['metadata']['name']}")
     failure = PendingEvent(owner, "FailedDelete", "Error deleting: {error}", warning=True)
-    return DeleteWrite(PODS, pod, note=done, failure=failure)
+    return DeleteWrite(PODS, pod, success_event=done, failure_event=failure)
 
 
 # ------------------------------------------------------------------ shell
@@ -101,17 +104,17 @@ class PodOwnerController(SimulatedController):
 
     @abstractmethod
     async def step(
-        self, owner: JsonObject, pods: Sequence[JsonObject], loose: Sequence[JsonObject], failed: str
+        self, owner: JsonObject, pods: Sequence[JsonObject], orphans: Sequence[JsonObject], failed: str
     ) -> float | None:
-        """One step; `pods` name the owner, `loose` ones have no controller; `failed` says why pods cannot be made.
+        """One step; `pods` name the owner, `orphans` ones have no controller; `failed` says why pods cannot be made.
 
         The answer is that of `reconcile`.
         """
 
-    def wire(self) -> None:
+    def add_event_handlers(self) -> None:
         """Owners and pods."""
-        self.informers.on(self.resource, self.add)
-        self.informers.on(PODS, self._pod)
+        self.informers.add_event_handler(self.resource, self.add)
+        self.informers.add_event_handler(PODS, self._pod)
 
     def _pod(self, event: StoreEvent) -> None:
         for obj in (event.old, event.new):
@@ -130,9 +133,9 @@ class PodOwnerController(SimulatedController):
         if owner is None:
             return None
         try:
-            return await self._look(owner, "")
+            return await self._sync(owner, "")
         except ApiError as error:
-            if error is self.told:
+            if error is self.reported_error:
                 await self._admit(key, error)
             raise
 
@@ -141,25 +144,27 @@ class PodOwnerController(SimulatedController):
         await self.informers.catch_up()
         owner = self.informers.get(key)
         if owner is not None:
-            await self._look(owner, error.message)
+            await self._sync(owner, error.message)
 
-    async def _look(self, owner: JsonObject, failed: str) -> float | None:
+    async def _sync(self, owner: JsonObject, failed: str) -> float | None:
         meta = owner["metadata"]
         pods = self.informers.dependents(meta["uid"], PODS.prefix)
-        return await self.step(owner, pods, self.informers.loose(PODS, meta["namespace"]), failed)
+        return await self.step(owner, pods, self.informers.orphans(PODS, meta["namespace"]), failed)
 
 
 class PlanningController(PodOwnerController):
     """One whose steps are pure plans."""
 
     @abstractmethod
-    def plan(self, owner: JsonObject, pods: Sequence[JsonObject], loose: Sequence[JsonObject], failed: str) -> PodPlan:
+    def plan(
+        self, owner: JsonObject, pods: Sequence[JsonObject], orphans: Sequence[JsonObject], failed: str
+    ) -> PodPlan:
         """What to do; see `step`."""
 
     async def step(
-        self, owner: JsonObject, pods: Sequence[JsonObject], loose: Sequence[JsonObject], failed: str
+        self, owner: JsonObject, pods: Sequence[JsonObject], orphans: Sequence[JsonObject], failed: str
     ) -> float | None:
         """See `PodOwnerController`."""
-        result = self.plan(owner, pods, loose, failed)
+        result = self.plan(owner, pods, orphans, failed)
         await self.write(result.writes)
-        return result.again
+        return result.requeue_after

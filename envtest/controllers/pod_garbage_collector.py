@@ -26,7 +26,7 @@ def orphaned(pod: JsonObject, now: datetime) -> Writes:
     """The writes that end a pod whose node is gone."""
     phase = {} if phase_of(pod) in ("Succeeded", "Failed") else {"phase": "Failed"}
     update = disrupted(pod, "DeletionByPodGC", "PodGC: node no longer exists", now, **phase)
-    return [*([update] if update else []), DeleteWrite(PODS, pod, grace=0)]
+    return [*([update] if update else []), DeleteWrite(PODS, pod, grace_period_seconds=0)]
 
 
 def never_ran(pod: JsonObject) -> Writes:
@@ -35,13 +35,13 @@ def never_ran(pod: JsonObject) -> Writes:
     ended = phase_of(pod) in ("Succeeded", "Failed")
     updates = [] if ended else [UpdateWrite(PODS, failed, "status")]
     held = pod["metadata"].get("finalizers")
-    return [*updates, *([] if ended and held else [DeleteWrite(PODS, pod, grace=0)])]
+    return [*updates, *([] if ended and held else [DeleteWrite(PODS, pod, grace_period_seconds=0)])]
 
 
 def too_many(finished: Sequence[JsonObject], limit: int = _MANY) -> Writes:
     """The deletions of finished pods beyond a limit, the oldest first."""
     going = sorted(finished, key=age_order)[: max(len(finished) - limit, 0)]
-    return [DeleteWrite(PODS, p, grace=0) for p in going]
+    return [DeleteWrite(PODS, p, grace_period_seconds=0) for p in going]
 
 
 # ------------------------------------------------------------------ shell
@@ -59,10 +59,10 @@ class PodCollector(SimulatedController):
         """See `SimulatedController`."""
         self._gone.clear()
 
-    def wire(self) -> None:
+    def add_event_handlers(self) -> None:
         """Pods, and nodes that go."""
-        self.informers.on(PODS, self._pod)
-        self.informers.on(NODES, self._node)
+        self.informers.add_event_handler(PODS, self._pod)
+        self.informers.add_event_handler(NODES, self._node)
 
     def _pod(self, event: StoreEvent) -> None:
         ended = [o is not None and phase_of(o) in ("Succeeded", "Failed") for o in (event.old, event.new)]

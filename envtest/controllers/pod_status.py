@@ -63,7 +63,9 @@ def state_of(pod: JsonObject) -> State:
             waiting = [((c.get("state") or {}).get("waiting") or {}).get("reason") for c in _statuses(pod)]
             if any(w and w not in _CREATING for w in waiting):
                 return State.WAITING
-            started = (_known(pod, "initContainerStatuses").get(c["name"]) or {} for c in _ordinary(pod))
+            started = (
+                _statuses_by_name(pod, "initContainerStatuses").get(c["name"]) or {} for c in _init_containers(pod)
+            )
             return State.INITIALIZING if any("running" in (c.get("state") or {}) for c in started) else State.PENDING
 
 
@@ -71,7 +73,7 @@ def _statuses(pod: JsonObject) -> list[JsonObject]:
     return list((pod.get("status") or {}).get("containerStatuses") or ())
 
 
-def _known(pod: JsonObject, key: str) -> dict[str, JsonObject]:
+def _statuses_by_name(pod: JsonObject, key: str) -> dict[str, JsonObject]:
     return {c["name"]: c for c in (pod.get("status") or {}).get(key) or ()}
 
 
@@ -80,7 +82,7 @@ def is_sidecar(container: JsonObject) -> bool:
     return bool(container.get("restartPolicy") == "Always")
 
 
-def _ordinary(pod: JsonObject) -> Iterable[JsonObject]:
+def _init_containers(pod: JsonObject) -> Iterable[JsonObject]:
     return (c for c in pod["spec"].get("initContainers") or () if not is_sidecar(c))
 
 
@@ -109,7 +111,7 @@ def needs_refresh(pod: JsonObject) -> bool:
     """Whether a ready pod's status is behind: gates, images, resources or debugging containers changed."""
     if is_ready(pod) != gates_passed(pod):
         return True
-    statuses = _known(pod, "containerStatuses")
+    statuses = _statuses_by_name(pod, "containerStatuses")
     for container in pod["spec"].get("containers") or ():
         status = statuses.get(container["name"])
         if status is not None and (
@@ -118,7 +120,7 @@ def needs_refresh(pod: JsonObject) -> bool:
         ):
             return True
     return {c["name"] for c in pod["spec"].get("ephemeralContainers") or ()} != set(
-        _known(pod, "ephemeralContainerStatuses")
+        _statuses_by_name(pod, "ephemeralContainerStatuses")
     )
 
 
@@ -151,8 +153,8 @@ def _conditions(pod: JsonObject, move: PodTransition, unready: list[str]) -> lis
     ended = {State.SUCCEEDED: "PodCompleted", State.FAILED: "PodFailed"}.get(move.to, "")
     text = f"containers with unready status: [{' '.join(unready)}]"
     not_ready = {"reason": ended} if ended else {"reason": "ContainersNotReady", "message": text}
-    begun = move.to not in _BEFORE or not list(_ordinary(pod))
-    names = " ".join(c["name"] for c in _ordinary(pod))
+    begun = move.to not in _BEFORE or not list(_init_containers(pod))
+    names = " ".join(c["name"] for c in _init_containers(pod))
     incomplete = {"reason": "ContainersNotInitialized", "message": f"containers with incomplete status: [{names}]"}
     ready = move.to is State.READY
     gates = {} if gates_passed(pod) else {"reason": "ReadinessGatesNotReady", "message": _shut(pod)}
@@ -181,7 +183,7 @@ def _shut(pod: JsonObject) -> str:
 
 
 def _container(container: JsonObject, pod: JsonObject, move: PodTransition) -> JsonObject:
-    before = _known(pod, "containerStatuses").get(container["name"]) or {}
+    before = _statuses_by_name(pod, "containerStatuses").get(container["name"]) or {}
     status = _base(container, pod, before)
     was = before.get("state") or {}
     if move.to in _BEFORE:
@@ -237,8 +239,8 @@ def _run(before: JsonObject, move: PodTransition, container: JsonObject) -> Json
     return status
 
 
-def _crash(container: JsonObject, pod: JsonObject, move: PodTransition, was: JsonObject) -> JsonObject:
-    ended = {"terminated": _terminated({"containerID": ""}, was, move)}
+def _crash(container: JsonObject, pod: JsonObject, move: PodTransition, previous: JsonObject) -> JsonObject:
+    ended = {"terminated": _terminated({"containerID": ""}, previous, move)}
     pause = pause_before_restart(pod)
     if not pause:
         return {"state": ended}
@@ -249,8 +251,8 @@ def _crash(container: JsonObject, pod: JsonObject, move: PodTransition, was: Jso
     return {"state": {"waiting": {"reason": "CrashLoopBackOff", "message": text}}, "lastState": ended}
 
 
-def _terminated(status: JsonObject, was: JsonObject, move: PodTransition) -> JsonObject:
-    started = (was.get("running") or {}).get("startedAt", move.now)
+def _terminated(status: JsonObject, previous: JsonObject, move: PodTransition) -> JsonObject:
+    started = (previous.get("running") or {}).get("startedAt", move.now)
     terminated = {
         "exitCode": move.code,
         "reason": move.reason if move.code else "Completed",
@@ -263,7 +265,7 @@ def _terminated(status: JsonObject, was: JsonObject, move: PodTransition) -> Jso
 
 
 def _init(container: JsonObject, pod: JsonObject, move: PodTransition) -> JsonObject:
-    before = _known(pod, "initContainerStatuses").get(container["name"]) or {}
+    before = _statuses_by_name(pod, "initContainerStatuses").get(container["name"]) or {}
     status = _base(container, pod, before)
     was = before.get("state") or {}
     if is_sidecar(container):
@@ -273,7 +275,7 @@ def _init(container: JsonObject, pod: JsonObject, move: PodTransition) -> JsonOb
             ended = PodTransition(to=State.SUCCEEDED, now=move.now, code=0)
             return {**status, "started": False, "state": {"terminated": _terminated(status, was, ended)}}
     if move.to in _BEFORE and "terminated" not in was and not (move.to is State.WAITING and "running" in was):
-        first = next(iter(_ordinary(pod)), None)
+        first = next(iter(_init_containers(pod)), None)
         if move.to is State.INITIALIZING and first is container:
             return {**status, "started": True, **_run(before, move, container)}
         return {**status, "started": False, "state": {"waiting": {"reason": "PodInitializing"}}}
@@ -288,7 +290,7 @@ def _init(container: JsonObject, pod: JsonObject, move: PodTransition) -> JsonOb
 
 
 def _debugging(container: JsonObject, pod: JsonObject, move: PodTransition) -> JsonObject:
-    before = _known(pod, "ephemeralContainerStatuses").get(container["name"]) or {}
+    before = _statuses_by_name(pod, "ephemeralContainerStatuses").get(container["name"]) or {}
     return {**_base(container, pod, before), **_run(before, move, container)}
 
 

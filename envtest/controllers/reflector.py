@@ -81,16 +81,16 @@ class StorageReflector:
         """Take in what waits; does not suspend."""
         while self._watch is not None and self._watch.progress() is None:
             try:
-                await self._take(self._watch)
+                await self._apply_next(self._watch)
             except CompactedError:
                 self.sync()
 
-    async def _take(self, watch: StorageWatch) -> None:
+    async def _apply_next(self, watch: StorageWatch) -> None:
         change = await anext(watch)
         if change.value is not None:
             self._apply(change.key, change.value if change.kind.value == "put" else None)
 
-    async def follow(self) -> None:
+    async def run(self) -> None:
         """Take in changes until `stop`; a watch that ends is begun again."""
         while not self._stopped:
             if self._watch is None:
@@ -98,7 +98,7 @@ class StorageReflector:
             watch = self._watch
             try:
                 while watch is not None and watch is self._watch:
-                    await self._take(watch)
+                    await self._apply_next(watch)
             except (StopAsyncIteration, CompactedError):
                 if watch is self._watch:
                     self._watch = None
@@ -111,12 +111,12 @@ class StorageReflector:
 
 
 @dataclass(slots=True)
-class _Owned:
+class _OwnerIndex:
     """Keys by the uid of an owner."""
 
     by_uid: dict[str, dict[str, None]] = field(default_factory=dict)
 
-    def move(self, key: str, before: Iterable[str], after: Iterable[str]) -> None:
+    def update(self, key: str, before: Iterable[str], after: Iterable[str]) -> None:
         old, new = set(before), set(after)
         for uid in old - new:
             keys = self.by_uid.get(uid, {})
@@ -134,12 +134,12 @@ class SharedInformers:
         self._storage = storage
         self._reflectors: dict[str, StorageReflector] = {}
         self._by_kind: dict[tuple[str, str], Resource] = {}
-        self._owned = _Owned()
-        self._loose: dict[str, dict[str, None]] = {}
+        self._by_owner = _OwnerIndex()
+        self._orphans: dict[str, dict[str, None]] = {}
         self._handlers: dict[str, list[Handler]] = {}
-        self._all: list[Handler] = []
+        self._handlers_of_all: list[Handler] = []
         self._tasks: TaskOwner | None = None
-        self._seen = -1
+        self._seen_revision = -1
         for resource in resources:
             self._add(resource)
 
@@ -151,12 +151,12 @@ class SharedInformers:
         """Take in everything there is; `tasks` own what follows."""
         self._tasks = tasks
         for reflector in list(self._reflectors.values()):
-            self._begin(reflector)
+            self._start_reflector(reflector)
 
-    def _begin(self, reflector: StorageReflector) -> None:
+    def _start_reflector(self, reflector: StorageReflector) -> None:
         if self._tasks is not None:
             reflector.sync()
-            self._tasks.start(reflector.follow(), name=f"reflector of {reflector.resource.prefix}")
+            self._tasks.start(reflector.run(), name=f"reflector of {reflector.resource.prefix}")
 
     def stop(self) -> None:
         """End every watch."""
@@ -165,8 +165,8 @@ class SharedInformers:
 
     async def catch_up(self) -> None:
         """Take in everything that has been written up to now; does not suspend."""
-        while self._seen != self._storage.current_rv:
-            self._seen = self._storage.current_rv
+        while self._seen_revision != self._storage.current_rv:
+            self._seen_revision = self._storage.current_rv
             for reflector in list(self._reflectors.values()):
                 await reflector.drain()
 
@@ -177,7 +177,7 @@ class SharedInformers:
         self._by_kind[resource.group, resource.kind] = resource
         return reflector
 
-    def _define(self, event: StoreEvent) -> None:
+    def _on_definition(self, event: StoreEvent) -> None:
         """A definition of a custom resource came, changed or went."""
         spec = event.obj["spec"]
         names = spec["names"]
@@ -197,7 +197,7 @@ class SharedInformers:
                 del self._reflectors[resource.prefix]
                 self._by_kind.pop((resource.group, resource.kind), None)
         elif reflector is None:
-            self._begin(self._add(resource))
+            self._start_reflector(self._add(resource))
         elif reflector.resource != resource:
             reflector.resource = self._by_kind[resource.group, resource.kind] = resource
 
@@ -235,37 +235,37 @@ class SharedInformers:
 
     def dependents(self, uid: str, prefix: str = "") -> list[JsonObject]:
         """The objects that name this owner; of one kind, if `prefix` says so."""
-        keys = self._owned.by_uid.get(uid, ())
+        keys = self._by_owner.by_uid.get(uid, ())
         return [obj for key in keys if key.startswith(prefix) and (obj := self.get(key)) is not None]
 
     def dependent_keys(self, uid: str) -> list[str]:
         """Their keys."""
-        return list(self._owned.by_uid.get(uid, ()))
+        return list(self._by_owner.by_uid.get(uid, ()))
 
-    def loose(self, resource: Resource, namespace: str) -> list[JsonObject]:
+    def orphans(self, resource: Resource, namespace: str) -> list[JsonObject]:
         """The objects of a kind in a namespace that nobody controls."""
-        keys = self._loose.get(f"{resource.prefix}{namespace}/", ())
+        keys = self._orphans.get(f"{resource.prefix}{namespace}/", ())
         return [obj for key in keys if (obj := self.get(key)) is not None]
 
     # -------------------------------------------------------------- telling
-    def on(self, resource: Resource, handler: Handler) -> None:
+    def add_event_handler(self, resource: Resource, handler: Handler) -> None:
         """Call `handler` for every event of a kind."""
         self._handlers.setdefault(resource.prefix, []).append(handler)
 
-    def on_all(self, handler: Handler) -> None:
+    def add_event_handler_for_all(self, handler: Handler) -> None:
         """Call `handler` for every event."""
-        self._all.append(handler)
+        self._handlers_of_all.append(handler)
 
     def _emit(self, event: StoreEvent) -> None:
         before, after = owner_uids(event.old), owner_uids(event.new)
         if before or after:
-            self._owned.move(event.key, before, after)
+            self._by_owner.update(event.key, before, after)
         place = event.key.rpartition("/")[0] + "/"
         if event.new is not None and (not after or controller_of(event.new) is None):
-            self._loose.setdefault(place, {})[event.key] = None
+            self._orphans.setdefault(place, {})[event.key] = None
         elif event.old is not None and (not before or controller_of(event.old) is None):
-            self._loose.get(place, {}).pop(event.key, None)
+            self._orphans.get(place, {}).pop(event.key, None)
         if event.resource.prefix == DEFINITIONS:
-            self._define(event)
-        for handler in (*self._handlers.get(event.resource.prefix, ()), *self._all):
+            self._on_definition(event)
+        for handler in (*self._handlers.get(event.resource.prefix, ()), *self._handlers_of_all):
             handler(event)

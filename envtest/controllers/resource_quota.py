@@ -26,9 +26,9 @@ class QuotaController(SimulatedController):
         super().__init__(context)
         self._registry = Registry()
 
-    def wire(self) -> None:
+    def add_event_handlers(self) -> None:
         """Quotas, and whatever they might count."""
-        self.informers.on_all(self._changed)
+        self.informers.add_event_handler_for_all(self._changed)
 
     def _changed(self, event: StoreEvent) -> None:
         if event.resource.prefix == QUOTAS.prefix:

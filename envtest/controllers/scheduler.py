@@ -32,17 +32,17 @@ def tolerates(toleration: JsonObject, taint: JsonObject) -> bool:
     return bool(toleration.get("key")) and (toleration.get("value") or "") == (taint.get("value") or "")
 
 
-def stands(tolerations: Iterable[JsonObject], taint: JsonObject) -> bool:
+def tolerations_tolerate_taint(tolerations: Iterable[JsonObject], taint: JsonObject) -> bool:
     """Whether any of them does."""
     return any(tolerates(t, taint) for t in tolerations)
 
 
-def repelled(
+def has_untolerated_taint(
     pod_spec: JsonObject, taints: Iterable[JsonObject], effects: Sequence[str] = ("NoSchedule", "NoExecute")
 ) -> bool:
     """Whether a taint with one of the effects keeps the pod away."""
     tolerations = pod_spec.get("tolerations") or ()
-    return any(t.get("effect") in effects and not stands(tolerations, t) for t in taints)
+    return any(t.get("effect") in effects and not tolerations_tolerate_taint(tolerations, t) for t in taints)
 
 
 def taints_of(node: JsonObject) -> list[JsonObject]:
@@ -55,7 +55,7 @@ def taints_of(node: JsonObject) -> list[JsonObject]:
 
 
 # ------------------------------------------------------------------ affinity
-def wanted_by_labels(spec: JsonObject, node: JsonObject) -> bool:
+def matches_node_selector(spec: JsonObject, node: JsonObject) -> bool:
     """Whether the selector and the required affinity of a pod's spec fit a node."""
     labels = node["metadata"].get("labels") or {}
     if not (spec.get("nodeSelector") or {}).items() <= labels.items():
@@ -84,22 +84,22 @@ def _fits(expression: JsonObject, labels: JsonObject) -> bool:
 
 
 # ------------------------------------------------------------------ amounts
-def asked_by(pod: JsonObject) -> Amounts:
+def pod_requests(pod: JsonObject) -> Amounts:
     """What a pod asks a node for."""
     return with_overhead(pod["spec"], "requests", of_pod(pod["spec"], "requests"))
 
 
-def short_of(asked: Amounts, node: JsonObject, others: Iterable[JsonObject]) -> list[str]:
+def insufficient_resources(requests: Amounts, node: JsonObject, others: Iterable[JsonObject]) -> list[str]:
     """The names of what a node has too little of; one that says nothing of itself has enough."""
     allocatable = (node.get("status") or {}).get("allocatable")
-    if not asked or not allocatable:
+    if not requests or not allocatable:
         return []
     there, taken = read(allocatable), Amounts()
     for pod in others:
         if phase_of(pod) not in ("Succeeded", "Failed"):
-            taken = add(taken, asked_by(pod))
-    free = {name: there.get(name, ZERO).value - taken.get(name, ZERO).value for name in asked}
-    return [name for name, amount in asked.items() if amount.value > free[name]]
+            taken = add(taken, pod_requests(pod))
+    free = {name: there.get(name, ZERO).value - taken.get(name, ZERO).value for name in requests}
+    return [name for name, amount in requests.items() if amount.value > free[name]]
 
 
 # ------------------------------------------------------------------ the decision
@@ -120,7 +120,7 @@ class NodeFilter:
     fitting: list[str] = field(default_factory=list)
     reasons: Counter[str] = field(default_factory=Counter)
 
-    def look(self, node: JsonObject) -> None:
+    def check(self, node: JsonObject) -> None:
         """One node."""
         reasons = list(self._against(node))
         self.reasons.update(reasons)
@@ -130,14 +130,14 @@ class NodeFilter:
     def _against(self, node: JsonObject) -> Iterable[str]:
         spec = self.pod["spec"]
         taints = taints_of(node)
-        if deleting(node) or repelled(spec, [t for t in taints if t.get("key") == UNSCHEDULABLE]):
+        if deleting(node) or has_untolerated_taint(spec, [t for t in taints if t.get("key") == UNSCHEDULABLE]):
             return ["node(s) were unschedulable"]
-        if repelled(spec, taints):
+        if has_untolerated_taint(spec, taints):
             return ["node(s) had untolerated taint(s)"]
-        if not wanted_by_labels(spec, node):
+        if not matches_node_selector(spec, node):
             return ["node(s) didn't match Pod's node affinity/selector"]
         others = self.pods.get(node["metadata"]["name"], ())
-        return [f"Insufficient {name}" for name in short_of(asked_by(self.pod), node, others)]
+        return [f"Insufficient {name}" for name in insufficient_resources(pod_requests(self.pod), node, others)]
 
 
 def schedule(
@@ -148,7 +148,7 @@ def schedule(
         return Placement(message="no nodes available to schedule pods")
     search = NodeFilter(pod, pods or {})
     for node in nodes:
-        search.look(node)
+        search.check(node)
     if search.fitting:
         # Spread without state: by the pod's uid.
         digits = "".join(c for c in pod["metadata"]["uid"] if c in "0123456789abcdef")

@@ -72,18 +72,18 @@ class ServiceAccountController(SimulatedController):
 
     name = "serviceaccount"
 
-    def wire(self) -> None:
+    def add_event_handlers(self) -> None:
         """Namespaces, and the two objects where they change or go."""
-        self.informers.on(NAMESPACES, self.add)
-        self.informers.on(SERVICE_ACCOUNTS, self._kept)
-        self.informers.on(CONFIG_MAPS, self._kept)
+        self.informers.add_event_handler(NAMESPACES, self.add)
+        self.informers.add_event_handler(SERVICE_ACCOUNTS, self._kept)
+        self.informers.add_event_handler(CONFIG_MAPS, self._kept)
 
     def _kept(self, event: StoreEvent) -> None:
         meta = event.obj["metadata"]
         if meta["name"] in (ACCOUNT, TRUST) and event.old is not None:
             self.queue.add(NAMESPACES.key("", meta["namespace"]))
 
-    async def begin(self) -> None:
+    async def create_initial_objects(self) -> None:
         """At once for what is there: who has a cluster expects its accounts."""
         for key in list(self.informers.all(NAMESPACES)):
             await self.reconcile(key)
@@ -107,10 +107,10 @@ class TokenController(SimulatedController):
 
     name = "serviceaccount-token"
 
-    def wire(self) -> None:
+    def add_event_handlers(self) -> None:
         """Secrets, and all of a namespace's where an account of it changes."""
-        self.informers.on(SECRETS, self.add)
-        self.informers.on(SERVICE_ACCOUNTS, self._account)
+        self.informers.add_event_handler(SECRETS, self.add)
+        self.informers.add_event_handler(SERVICE_ACCOUNTS, self._account)
 
     def _account(self, event: StoreEvent) -> None:
         for secret in self.informers.in_namespace(SECRETS, event.obj["metadata"]["namespace"]):

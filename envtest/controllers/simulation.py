@@ -121,7 +121,7 @@ CONTROLLERS = frozenset(_WHERE)
 """The names of all controllers."""
 
 
-def chosen(wanted: str | Collection[str]) -> frozenset[str]:
+def selected_controllers(controllers: str | Collection[str]) -> frozenset[str]:
     """The names that are meant.
 
     ``none``, ``cluster`` (also ``*``), one name, several with commas between, or a collection. The ending
@@ -130,7 +130,7 @@ def chosen(wanted: str | Collection[str]) -> frozenset[str]:
     Raises:
         ConfigError: no controller has that name.
     """
-    names = [n.strip() for n in (wanted.split(",") if isinstance(wanted, str) else wanted)]
+    names = [n.strip() for n in (controllers.split(",") if isinstance(controllers, str) else controllers)]
     selected: set[str] = set()
     without: set[str] = set()
     for name in names:
@@ -164,7 +164,7 @@ def _class(name: str) -> Callable[[ControllerContext], SimulatedController]:
 def simulate(
     plane: SimulatedPlane,
     tokens: TokenAuthenticator,
-    wanted: str | Collection[str],
+    controllers: str | Collection[str],
     *,
     stages: Sequence[Stage] = DEFAULT_STAGES,
     certificate: Callable[[], str] = str,
@@ -175,7 +175,7 @@ def simulate(
     `stages` say what becomes of pods; `certificate` gives the certificates (PEM) that clients in the cluster trust,
     `certify` makes more.
     """
-    names = chosen(wanted)
+    names = selected_controllers(controllers)
     plane.components.simulated = bool(names)
     context = ControllerContext(
         informers=SharedInformers(plane.storage, _resources(plane) if names else ()),

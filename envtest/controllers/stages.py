@@ -87,11 +87,11 @@ DEFAULT_STAGES: Sequence[Stage] = (
 
 
 def stage_for(
-    pod: JsonObject, state: State, stages: Sequence[Stage], used: Mapping[int, int] | None = None
+    pod: JsonObject, state: State, stages: Sequence[Stage], use_counts: Mapping[int, int] | None = None
 ) -> int | None:
-    """The index of the rule that counts; `used` says how often each was used."""
+    """The index of the first rule that applies; `use_counts` holds how often each rule was used."""
     for number, stage in enumerate(stages):
-        applies = stage.times is None or (used or {}).get(number, 0) < stage.times
+        applies = stage.times is None or (use_counts or {}).get(number, 0) < stage.times
         if applies and stage.matches(pod, state):
             return number
     return None

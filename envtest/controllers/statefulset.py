@@ -79,7 +79,7 @@ class StatefulSetView:
         return bool(self.owner["spec"].get("podManagementPolicy", "OrderedReady") == "OrderedReady")
 
     @property
-    def rolls(self) -> bool:
+    def is_rolling_update(self) -> bool:
         """Whether pods are replaced without anybody deleting them."""
         strategy = self.owner["spec"].get("updateStrategy") or {}
         return bool(strategy.get("type", "RollingUpdate") == "RollingUpdate")
@@ -88,7 +88,7 @@ class StatefulSetView:
     def partition(self) -> int | None:
         """The first ordinal that is updated; None where pods are only replaced when somebody deletes them."""
         rolling = (self.owner["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
-        return self.start + int(rolling.get("partition") or 0) if self.rolls else None
+        return self.start + int(rolling.get("partition") or 0) if self.is_rolling_update else None
 
     @property
     def unavailable(self) -> int:
@@ -173,8 +173,8 @@ def _remove(owner: JsonObject, pod: JsonObject) -> DeleteWrite:
     return DeleteWrite(
         PODS,
         pod,
-        note=done,
-        failure=PendingEvent(owner, "FailedDelete", f"delete {where} failed error: {{error}}", warning=True),
+        success_event=done,
+        failure_event=PendingEvent(owner, "FailedDelete", f"delete {where} failed error: {{error}}", warning=True),
     )
 
 
@@ -236,7 +236,7 @@ def _new(view: StatefulSetView, ordinal: int) -> list[Write | PendingEvent]:
     where = f"Pod {name} in StatefulSet {owner['metadata']['name']}"
     done = PendingEvent(owner, "SuccessfulCreate", f"create {where} successful")
     failure = PendingEvent(owner, "FailedCreate", f"create {where} failed error: {{error}}", warning=True)
-    return [*_missing_claims(view, name), CreateWrite(PODS, pod, note=done, failure=failure)]
+    return [*_missing_claims(view, name), CreateWrite(PODS, pod, success_event=done, failure_event=failure)]
 
 
 def _claim_name(template: JsonObject, pod: str) -> str:
@@ -259,7 +259,9 @@ def _missing_claims(view: StatefulSetView, pod: str) -> list[Write | PendingEven
             where = f"Claim {name} Pod {pod} in StatefulSet {view.owner['metadata']['name']}"
             done = PendingEvent(view.owner, "SuccessfulCreate", f"create {where} success")
             failure = PendingEvent(view.owner, "FailedCreate", f"create {where} failed error: {{error}}", warning=True)
-            writes.append(CreateWrite(CLAIMS, _claim(view.owner, template, name), note=done, failure=failure))
+            writes.append(
+                CreateWrite(CLAIMS, _claim(view.owner, template, name), success_event=done, failure_event=failure)
+            )
     return writes
 
 
@@ -320,7 +322,7 @@ def count(view: StatefulSetView) -> JsonObject:
     current, update = before.get("currentRevision") or view.update, view.update
     updated = sum(revision_of(p) == update for p in live)
     ready = sum(w is not None for w in waits)
-    if view.rolls and updated == ready == len(pods) == replicas_of(view.owner):
+    if view.is_rolling_update and updated == ready == len(pods) == replicas_of(view.owner):
         current = update
     return {
         "observedGeneration": view.owner["metadata"].get("generation", 0),
@@ -346,11 +348,11 @@ class StatefulSetController(PlanningController):
     name = "statefulset"
     resource = STATEFUL_SETS
 
-    def wire(self) -> None:
+    def add_event_handlers(self) -> None:
         """Revisions too: a deleted one comes back; and claims that go, as a pod may wait for that."""
-        super().wire()
-        self.informers.on(REVISIONS, self._revision)
-        self.informers.on(CLAIMS, self._claim)
+        super().add_event_handlers()
+        self.informers.add_event_handler(REVISIONS, self._revision)
+        self.informers.add_event_handler(CLAIMS, self._claim)
 
     def _claim(self, event: StoreEvent) -> None:
         namespace = event.obj["metadata"]["namespace"]
@@ -363,9 +365,11 @@ class StatefulSetController(PlanningController):
             if ref.get("kind") == self.resource.kind and event.new is None:
                 self.queue.add(self.resource.key(event.obj["metadata"]["namespace"], ref["name"]))
 
-    def plan(self, owner: JsonObject, pods: Sequence[JsonObject], loose: Sequence[JsonObject], failed: str) -> PodPlan:
+    def plan(
+        self, owner: JsonObject, pods: Sequence[JsonObject], orphans: Sequence[JsonObject], failed: str
+    ) -> PodPlan:
         """See `PlanningController`."""
-        claimed, moves = claim(owner, pods, [p for p in loose if self._named(owner, p)])
+        claimed, moves = claim(owner, pods, [p for p in orphans if self._named(owner, p)])
         meta = owner["metadata"]
         revisions = self.informers.dependents(meta["uid"], REVISIONS.prefix)
         wants = bool(owner["spec"].get("volumeClaimTemplates"))
@@ -375,7 +379,7 @@ class StatefulSetController(PlanningController):
             owner, {ordinal_of(p): p for p in claimed}, revisions, there, self.context.now(), blocked=bool(failed)
         )
         result = plan(view)
-        return PodPlan([*moves, *result.writes], result.again)
+        return PodPlan([*moves, *result.writes], result.requeue_after)
 
     @staticmethod
     def _named(owner: JsonObject, pod: JsonObject) -> bool:

@@ -31,9 +31,9 @@ class TtlController(SimulatedController):
 
     name = "ttl-after-finished"
 
-    def wire(self) -> None:
+    def add_event_handlers(self) -> None:
         """Jobs."""
-        self.informers.on(JOBS, self.add)
+        self.informers.add_event_handler(JOBS, self.add)
 
     async def reconcile(self, key: str) -> float | None:
         """See `SimulatedController`."""

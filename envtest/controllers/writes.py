@@ -84,7 +84,7 @@ CLUSTER_ROLES = replace(_grouped("rbac.authorization.k8s.io", "clusterroles", "C
 class PendingEvent:
     """What an Event says about an object; ``{name}`` in the message is what was written, ``{error}`` why it was not."""
 
-    about: JsonObject
+    involved_object: JsonObject
     reason: str
     message: str
     warning: bool = False
@@ -94,14 +94,14 @@ class PendingEvent:
 class CreateWrite:
     """POST; `subresource` for the likes of ``pods/binding``, where `name` is the object's.
 
-    Here and below: `note` is told when it is done, `failure` when it was refused.
+    Here and below: `success_event` is recorded when the write succeeds, `failure_event` when it is refused.
     """
 
     resource: Resource
     obj: JsonObject
     subresource: str = ""
-    note: PendingEvent | None = None
-    failure: PendingEvent | None = None
+    success_event: PendingEvent | None = None
+    failure_event: PendingEvent | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +111,8 @@ class UpdateWrite:
     resource: Resource
     obj: JsonObject
     subresource: str = ""
-    note: PendingEvent | None = None
-    failure: PendingEvent | None = None
+    success_event: PendingEvent | None = None
+    failure_event: PendingEvent | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,20 +124,20 @@ class PatchWrite:
     patch: JsonObject
     subresource: str = ""
     strategic: bool = False
-    note: PendingEvent | None = None
-    failure: PendingEvent | None = None
+    success_event: PendingEvent | None = None
+    failure_event: PendingEvent | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteWrite:
-    """DELETE of exactly this object; `grace` None leaves the seconds to the kind."""
+    """DELETE of exactly this object; `grace_period_seconds` None takes the default of the kind."""
 
     resource: Resource
     obj: JsonObject
     propagation: str = "Background"
-    grace: int | None = None
-    note: PendingEvent | None = None
-    failure: PendingEvent | None = None
+    grace_period_seconds: int | None = None
+    success_event: PendingEvent | None = None
+    failure_event: PendingEvent | None = None
 
 
 Write = CreateWrite | UpdateWrite | PatchWrite | DeleteWrite

@@ -19,7 +19,7 @@ class ConversionError(Exception):
     """What is wrong with a conversion; the text is the server's, and is told as the webhook's fault."""
 
 
-class AnswerError(Exception):
+class InvalidReviewError(Exception):
     """What is wrong with the text of an object; the server does not say where that is from."""
 
 
@@ -59,19 +59,19 @@ _FIELDS = (
 )
 
 
-def accept(original: JsonObject, converted: JsonValue, wanted: str) -> JsonObject:
+def accept(original: JsonObject, converted: JsonValue, api_version: str) -> JsonObject:
     """The converted object with the metadata of the original one; only labels and annotations may differ."""
     if converted is None:
-        raise AnswerError("unexpected end of JSON input")
+        raise InvalidReviewError("unexpected end of JSON input")
     if not isinstance(converted, dict):
-        raise AnswerError(
+        raise InvalidReviewError(
             f"json: cannot unmarshal {go_type(converted)} into Go value of type map[string]interface {{}}"
         )
     got, kind = _text(converted.get("apiVersion")), _text(converted.get("kind"))
     if not kind or got.count("/") > 1:
-        raise AnswerError(f"Object 'Kind' is missing in '{encode_json(converted).decode()}'")
-    if got != wanted:
-        raise ConversionError(f"invalid groupVersion (expected {wanted}, received {got})")
+        raise InvalidReviewError(f"Object 'Kind' is missing in '{encode_json(converted).decode()}'")
+    if got != api_version:
+        raise ConversionError(f"invalid groupVersion (expected {api_version}, received {got})")
     if kind != original["kind"]:
         raise ConversionError(f"invalid kind (expected {original['kind']}, received {kind})")
     before, after = original.get("metadata") or {}, converted.get("metadata")

@@ -42,7 +42,7 @@ class CustomModel:
 
     def __init__(self, definition: JsonObject, version: JsonObject, decoders: Decoders) -> None:
         spec = definition["spec"]
-        self._alone = len(spec["versions"]) == 1
+        self._single_version = len(spec["versions"]) == 1
         self.raw: JsonObject = version["schema"]["openAPIV3Schema"]
         self.api_version = f"{spec['group']}/{version['name']}"
         self.schema_name = schema_name(spec["group"], version["name"], spec["names"]["kind"])
@@ -76,7 +76,7 @@ class CustomModel:
 
     def decode(self, body: JsonObject, *, memory: bool = False) -> DecodedBody:
         """See `Model`."""
-        reading = DecodeContext(path=["metadata"], above=1, struct="ObjectMeta")
+        reading = DecodeContext(path=["metadata"], skipped_path_parts=1, struct="ObjectMeta")
         metadata = body.get("metadata")
         meta = self._decoders.read(_META, {} if metadata is None else metadata, reading)
         pruned, unknown = self.schema.prune({**body, "metadata": meta})
@@ -85,25 +85,25 @@ class CustomModel:
         warnings = [*sorted(f'unknown field "{path}"' for path in unknown), *sorted(inner)]
         return DecodedBody(decoded, [*reading.problems, *warnings])
 
-    def _decode_inner(self, obj: JsonObject, place: str, told: list[str]) -> JsonObject:
+    def _decode_inner(self, obj: JsonObject, path: str, warnings: list[str]) -> JsonObject:
         """An object inside of another: its metadata has the one form that metadata has."""
         for key in ("apiVersion", "kind"):
             if obj.get(key) is not None and not isinstance(obj[key], str):
-                raise DecodeError(f"{place}.{key}: Invalid value: {go_json(obj[key])}: must be a string")
+                raise DecodeError(f"{path}.{key}: Invalid value: {go_json(obj[key])}: must be a string")
         metadata = obj.get("metadata")
         if metadata is None:
             return obj
-        prefix = f"{place}.metadata: Invalid value: {go_json(metadata)}"
+        prefix = f"{path}.metadata: Invalid value: {go_json(metadata)}"
         if not isinstance(metadata, dict):
             raise DecodeError(
                 f"{prefix}: json: cannot unmarshal {json_kind(metadata)} into Go value of type v1.ObjectMeta"
             )
-        reading = DecodeContext(path=[place, "metadata"], above=2, struct="ObjectMeta")
+        reading = DecodeContext(path=[path, "metadata"], skipped_path_parts=2, struct="ObjectMeta")
         try:
             meta = self._decoders.read(_META, metadata, reading)
         except DecodeError as error:
             raise DecodeError(f"{prefix}: {error}") from error
-        told += reading.problems
+        warnings += reading.problems
         return {**obj, "metadata": meta}
 
     def from_protobuf(self, body: bytes) -> JsonObject:
@@ -124,7 +124,7 @@ class CustomModel:
 
         Where there are several versions, the store has done that.
         """
-        if not self._alone:
+        if not self._single_version:
             return obj
         if not obj["metadata"].get("resourceVersion"):
             return self._show(obj)  # on its way to be created: it may still change

@@ -14,7 +14,7 @@ from envtest.data.resources import ServedResourceRow
 from envtest.extensions.conversion import bundle_is_bad, validate_conversion
 from envtest.extensions.definition_paths import validate_columns, validate_scale, validate_selectable
 from envtest.extensions.format_warnings import format_warnings
-from envtest.extensions.names import APPROVAL, condition, is_true, protected, put_condition
+from envtest.extensions.names import APPROVAL, condition, is_protected_group, is_true, put_condition
 from envtest.groups.common.defaulting import put
 from envtest.groups.common.strategy import GeneratedStrategy
 from envtest.groups.common.webhook_client_config import has_known_version
@@ -188,7 +188,9 @@ def _storage_versions(obj: JsonObject) -> list[str]:
 def _validate_approval(obj: JsonObject, old: JsonObject | None) -> Iterator[Cause]:
     group = obj["spec"].get("group", "")
     approval = _approval(obj)
-    if not protected(group) or (old is not None and _approval_state(_approval(old)) == _approval_state(approval)):
+    if not is_protected_group(group) or (
+        old is not None and _approval_state(_approval(old)) == _approval_state(approval)
+    ):
         return
     field = f"metadata.annotations[{APPROVAL}]"
     if not approval:
@@ -374,12 +376,12 @@ def _shown(versions: list[JsonObject]) -> list[JsonObject]:
     ]
 
 
-def _validate_names(spoken: JsonObject) -> Iterator[Cause]:
+def _validate_names(names: JsonObject) -> Iterator[Cause]:
     field = "spec.names"
     for key in ("plural", "singular"):
-        yield from _label(spoken.get(key, ""), f"{field}.{key}")
+        yield from _label(names.get(key, ""), f"{field}.{key}")
     for key in ("kind", "listKind"):
-        name = spoken.get(key, "")
+        name = names.get(key, "")
         key_path = f"{field}.{key}"
         if not name:
             yield api_errors.required(key_path)
@@ -387,15 +389,15 @@ def _validate_names(spoken: JsonObject) -> Iterator[Cause]:
             for text in validation.dns_1035_label(name.lower()):
                 reason = f"may have mixed case, but should otherwise match: {text}"
                 yield api_errors.invalid_value(key_path, name, reason)
-    yield from _labels(spoken, "shortNames")
-    if spoken.get("kind") and spoken.get("kind") == spoken.get("listKind"):
+    yield from _labels(names, "shortNames")
+    if names.get("kind") and names.get("kind") == names.get("listKind"):
         text = "kind and listKind may not be the same"
-        yield api_errors.invalid_value(f"{field}.listKind", spoken["listKind"], text)
-    yield from _labels(spoken, "categories")
+        yield api_errors.invalid_value(f"{field}.listKind", names["listKind"], text)
+    yield from _labels(names, "categories")
 
 
-def _labels(spoken: JsonObject, key: str) -> Iterator[Cause]:
-    for index, name in enumerate(spoken.get(key) or ()):
+def _labels(names: JsonObject, key: str) -> Iterator[Cause]:
+    for index, name in enumerate(names.get(key) or ()):
         for text in validation.dns_1035_label(name):
             yield api_errors.invalid_value(f"spec.names.{key}[{index}]", name, text)
 

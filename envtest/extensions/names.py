@@ -12,7 +12,7 @@ from opsdk.structured_merge.value import JsonObject
 _LISTS = ("shortNames", "categories")
 
 
-def _used(others: Iterable[JsonObject]) -> tuple[set[str], set[str]]:
+def _accepted_names(others: Iterable[JsonObject]) -> tuple[set[str], set[str]]:
     """Names of resources and names of kinds that are taken."""
     resources: set[str] = set()
     kinds: set[str] = set()
@@ -60,11 +60,11 @@ _ORDER = ("plural", "singular", "shortNames", "kind", "listKind", "categories")
 """How the server's type has them."""
 
 
-def accepted(definition: JsonObject, others: Iterable[JsonObject], now: str) -> JsonObject:
+def naming_status(definition: JsonObject, others: Iterable[JsonObject], now: str) -> JsonObject:
     """The status that follows from the names of `definition` and of the others in its group."""
     spec_names = definition["spec"]["names"]
     status = dict(definition.get("status") or {})
-    resources, kinds = _used(others)
+    resources, kinds = _accepted_names(others)
     conflicts = list(_conflicts(spec_names, resources, kinds))
     taken = {field for field, _, _ in conflicts}
     names = {"plural": "", "kind": "", **(status.get("acceptedNames") or {})}
@@ -93,13 +93,13 @@ APPROVAL = "api-approved.kubernetes.io"
 """The annotation that definitions in Kubernetes' own groups need."""
 
 
-def protected(group: str) -> bool:
+def is_protected_group(group: str) -> bool:
     """Whether a group belongs to Kubernetes."""
     return any(group == g or group.endswith(f".{g}") for g in ("k8s.io", "kubernetes.io"))
 
 
 def _approval(definition: JsonObject, conditions: list[JsonObject], now: str) -> list[JsonObject]:
-    if not protected(definition["spec"]["group"]):
+    if not is_protected_group(definition["spec"]["group"]):
         return conditions
     kind, annotations = "KubernetesAPIApprovalPolicyConformant", definition["metadata"].get("annotations") or {}
     value = annotations.get(APPROVAL, "")

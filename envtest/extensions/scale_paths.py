@@ -113,8 +113,8 @@ def _nested(obj: JsonObject, path: str, kind: type, zero: JsonValue) -> JsonValu
     return value
 
 
-def _misplaced(keys: list[str], value: JsonValue, wanted: str) -> _MisplacedError:
+def _misplaced(keys: list[str], value: JsonValue, expected: str) -> _MisplacedError:
     position = ".".join(keys)
     return _MisplacedError(
-        f".{position} accessor error: {go_value(value)} is of the type {go_typename(value)}, expected {wanted}"
+        f".{position} accessor error: {go_value(value)} is of the type {go_typename(value)}, expected {expected}"
     )

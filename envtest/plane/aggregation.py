@@ -54,7 +54,7 @@ def register(plane: AggregatedPlane) -> AutoRegistration:
     """What keeps entries for that which is served here."""
     store = plane.stores[SERVICES]
     registration = AutoRegistration(store, plane.clock, plane.extensions.group_versions)
-    plane.extensions.turned = registration.sync
+    plane.extensions.on_group_versions_changed = registration.sync
     assert isinstance(store.strategy, ApiServiceStrategy)
     store.strategy.gone = registration.gone
     return registration

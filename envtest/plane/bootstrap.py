@@ -195,7 +195,7 @@ def _put(plane: Stores, resource: str, obj: JsonObject, *, namespace: str = "") 
         store.storage.create(store.key(namespace, obj["metadata"]["name"]), stamped)
 
 
-async def listens_at(plane: Stores, port: int) -> None:
+async def server_address(plane: Stores, port: int) -> None:
     """Say in the service where the server really listens; what somebody has deleted stays away."""
 
     async def transform(current: JsonObject | None) -> JsonObject:
@@ -213,10 +213,10 @@ async def listens_at(plane: Stores, port: int) -> None:
             await store.storage.guaranteed_update(store.key("default", "kubernetes"), partial(_moved, obj))
 
 
-async def _moved(wanted: JsonObject, current: JsonObject | None) -> JsonObject:
+async def _moved(desired: JsonObject, current: JsonObject | None) -> JsonObject:
     if current is None:
-        raise KeyNotFoundError(str(wanted["metadata"]["name"]))
-    return {**current, **{k: v for k, v in wanted.items() if k in ("subsets", "endpoints", "ports")}}
+        raise KeyNotFoundError(str(desired["metadata"]["name"]))
+    return {**current, **{k: v for k, v in desired.items() if k in ("subsets", "endpoints", "ports")}}
 
 
 def trust_object(data: Mapping[str, str]) -> JsonObject:

@@ -26,6 +26,6 @@ class FaultScope(Protocol):
 class Effect(Protocol):
     """What happens."""
 
-    async def apply(self, call: Call, handler: Handler, place: FaultScope) -> HttpResponse:
+    async def apply(self, call: Call, handler: Handler, scope: FaultScope) -> HttpResponse:
         """Answer, with or without the help of `handler`."""
         ...

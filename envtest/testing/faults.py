@@ -74,7 +74,7 @@ class FaultRule:
         nth: the only matching request that is hit, from 1; 0 is any.
         times: how many are hit at most; None is no limit.
         probability: of being hit, for each matching request.
-        seen: matching requests up to now.
+        matched: matching requests up to now.
         hits: how many of them were hit.
     """
 
@@ -83,17 +83,17 @@ class FaultRule:
     nth: int = 0
     times: int | None = None
     probability: float = 1.0
-    seen: int = 0
+    matched: int = 0
     hits: int = 0
     _remove: Callable[[FaultRule], None] | None = field(default=None, repr=False)
 
-    def strikes(self, call: Call, rng: random.Random) -> bool:
+    def hits_request(self, call: Call, rng: random.Random) -> bool:
         """Count the request, and return whether the fault applies to it."""
         if not self.match.matches(call.info, call.user.name):
             return False
-        self.seen += 1
+        self.matched += 1
         exhausted = self.times is not None and self.hits >= self.times
-        if exhausted or (self.nth and self.seen != self.nth):
+        if exhausted or (self.nth and self.matched != self.nth):
             return False
         if self.probability < 1.0 and rng.random() >= self.probability:
             return False
@@ -175,8 +175,8 @@ class Faults:
             self._drop(rule)
 
     async def _filter(self, call: Call, handler: Handler) -> HttpResponse:
-        for rule in reversed([r for r in self._rules if r.strikes(call, self.rng)]):
-            handler = partial(_under, rule.effect, self, handler)
+        for rule in reversed([r for r in self._rules if r.hits_request(call, self.rng)]):
+            handler = partial(_with_effect, rule.effect, self, handler)
         return await handler(call)
 
     # -------------------------------------------------------------- at once
@@ -219,5 +219,5 @@ class Faults:
         return self._storage
 
 
-async def _under(effect: Effect, faults: Faults, handler: Handler, call: Call) -> HttpResponse:
+async def _with_effect(effect: Effect, faults: Faults, handler: Handler, call: Call) -> HttpResponse:
     return await effect.apply(call, handler, faults)

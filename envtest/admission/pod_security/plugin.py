@@ -94,8 +94,8 @@ class PodSecurity(Plugin):
     # -------------------------------------------------------------- namespaces
 
 
-def _would_violate(demand: LevelVersion, found: Sequence[Violation]) -> str:
-    return f'would violate PodSecurity "{demand}": {", ".join(map(str, found))}'
+def _would_violate(demand: LevelVersion, violations: Sequence[Violation]) -> str:
+    return f'would violate PodSecurity "{demand}": {", ".join(map(str, violations))}'
 
 
 def _stricter(new: LevelVersion, old: LevelVersion) -> bool:

@@ -46,9 +46,9 @@ class Flags:
             return text in _TRUE
         raise ConfigError(f'invalid argument "{text}" for "--{name}" flag: true or false is wanted')
 
-    def besides(self, known: Collection[str]) -> list[str]:
+    def unknown_flags(self, names: Collection[str]) -> list[str]:
         """Names that were given and are not known."""
-        return sorted(self.values.keys() - set(known))
+        return sorted(self.values.keys() - set(names))
 
 
 def parse(arguments: Sequence[str], *, switches: Collection[str]) -> Flags:

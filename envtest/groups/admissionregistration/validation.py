@@ -17,7 +17,7 @@ from envtest.groups.common.webhook_client_config import (
     validate_client_config,
     validate_review_versions,
 )
-from opsdk.apimachinery import validation as names
+from opsdk.apimachinery.validation import dns_1035_label, dns_subdomain, path_segment, qualified_name
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.expressions.escaping import RESERVED
 from opsdk.cel.types import BOOL, STRING, Type
@@ -63,7 +63,7 @@ def _webhook(hook: JsonObject, field: str, side_effects: Sequence[str], *, mutat
     name_path = f"{field}.name"
     if not name:
         yield api_errors.required(name_path)
-    elif problems := names.dns_subdomain(name):
+    elif problems := dns_subdomain(name):
         yield api_errors.invalid_value(name_path, name, ",".join(problems))
     elif name.count(".") < 2:
         reason = "should be a domain with at least three segments separated by dots"
@@ -113,12 +113,12 @@ def validate_rule(rule: JsonObject, field: str) -> Iterator[Cause]:
         yield api_errors.unsupported(f"{field}.scope", rule["scope"], _SCOPES)
 
 
-def _alone(values: Sequence[str], field: str, what: str) -> Iterator[Cause]:
+def _alone(values: Sequence[str], field: str, noun: str) -> Iterator[Cause]:
     """Some, or a wildcard for all of them."""
     if not values:
         yield api_errors.required(field)
     if len(values) > 1 and "*" in values:
-        yield api_errors.invalid_value(field, list(values), f"if '*' is present, must not specify other {what}")
+        yield api_errors.invalid_value(field, list(values), f"if '*' is present, must not specify other {noun}")
 
 
 def _resources(resources: Sequence[str], field: str) -> Iterator[Cause]:
@@ -166,7 +166,7 @@ def validate_match_conditions(conditions: Sequence[JsonObject], field: str, *, p
         if not name:
             yield api_errors.required(f"{item_path}.name")
             continue
-        yield from validation.each(names.qualified_name(name), name, f"{item_path}.name")
+        yield from validation.each(qualified_name(name), name, f"{item_path}.name")
         if name in unique:
             yield api_errors.duplicate(f"{item_path}.name", name)
         unique.add(name)
@@ -240,7 +240,7 @@ def _named_rule(rule: JsonObject, field: str) -> Iterator[Cause]:
     unique: set[str] = set()
     for index, name in enumerate(rule.get("resourceNames") or ()):
         item_path = f"{field}.resourceNames[{index}]"
-        yield from _faults(name, item_path, names.path_segment)
+        yield from _faults(name, item_path, path_segment)
         if name in unique:
             yield api_errors.duplicate(item_path, name)
         unique.add(name)
@@ -265,18 +265,18 @@ def param_kind(kind: JsonObject, field: str) -> Iterator[Cause]:
         yield from _group_version(version, f"{field}.apiVersion")
     if not name:
         yield api_errors.required(f"{field}.kind")
-    elif problems := names.dns_1035_label(name.lower()):
+    elif problems := dns_1035_label(name.lower()):
         text = f"may have mixed case, but should otherwise match: {','.join(problems)}"
         yield api_errors.invalid_value(f"{field}.kind", name, text)
 
 
 def _group_version(text: str, field: str) -> Iterator[Cause]:
     group, _, version = text.rpartition("/")
-    if group and (problems := names.dns_subdomain(group)):
+    if group and (problems := dns_subdomain(group)):
         yield api_errors.invalid_value(field, group, ",".join(problems))
     if not version:
         yield api_errors.invalid_value(field, text, "version must be specified")
-    elif problems := names.dns_1035_label(version):
+    elif problems := dns_1035_label(version):
         yield api_errors.invalid_value(field, version, ",".join(problems))
 
 
@@ -284,7 +284,7 @@ def param_ref(ref: JsonObject, field: str) -> Iterator[Cause]:
     """By name or by labels, and what to do where there are none."""
     name, selector = ref.get("name") or "", ref.get("selector")
     if name:
-        yield from _faults(name, f"{field}.name", names.path_segment)
+        yield from _faults(name, f"{field}.name", path_segment)
         if selector is not None:
             yield api_errors.not_allowed(f"{field}.name", _EXCLUSIVE)
     if selector is not None:
@@ -307,7 +307,7 @@ def validate_policy_binding(spec: JsonObject, field: str, *, mutating: bool) -> 
     if not policy:
         yield api_errors.required(f"{field}.policyName")
     else:
-        yield from _faults(policy, f"{field}.policyName", names.dns_subdomain)
+        yield from _faults(policy, f"{field}.policyName", dns_subdomain)
     if spec.get("paramRef") is not None:
         yield from param_ref(spec["paramRef"], f"{field}.paramRef")
     match = spec.get("matchResources")
@@ -405,9 +405,9 @@ def validate_policy_status(status: JsonObject) -> Iterator[Cause]:
     yield from validate_status_conditions(status.get("conditions") or (), "status.conditions")
 
 
-def _fault(compiled: _Compiled, field: str, shown: str = "") -> Iterator[Cause]:
+def _fault(compiled: _Compiled, field: str, value: str = "") -> Iterator[Cause]:
     if compiled.fault:
-        yield api_errors.invalid_value(field, shown or compiled.text, compiled.fault)
+        yield api_errors.invalid_value(field, value or compiled.text, compiled.fault)
 
 
 def _variable(compiler: _Compiler, variable: JsonObject, field: str) -> Iterator[Cause]:
@@ -471,7 +471,7 @@ def _annotation(compiler: _Compiler, name: str, annotation: JsonObject, field: s
 
     key, written = annotation.get("key") or "", annotation.get("valueExpression") or ""
     if name:
-        for reason in names.qualified_name(f"{name}/{key}"):
+        for reason in qualified_name(f"{name}/{key}"):
             yield api_errors.invalid_value(f"{field}.key", f"{name}/{key}", reason)
     else:
         yield api_errors.invalid_value(f"{field}.key", key, "requires metadata.name be non-empty")

@@ -191,7 +191,7 @@ def validate_stateful_set_update(obj: JsonObject, old: JsonObject) -> Iterator[C
 
 def validate_controller_revision(obj: JsonObject) -> Iterator[Cause]:
     """Data, and a number that is not negative."""
-    yield from validation.needed(obj.get("data"), "data", "data is mandatory")
+    yield from validation.required(obj.get("data"), "data", "data is mandatory")
     yield from validation.not_negative(obj.get("revision"), "revision")
 
 

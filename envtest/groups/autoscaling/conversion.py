@@ -97,8 +97,8 @@ def _lower(value: JsonValue) -> JsonValue:
     return [_lower(part) for part in value] if isinstance(value, list) else value
 
 
-def _known(found: JsonObject) -> JsonObject:
-    return {key: value for key, value in found.items() if value is not None}
+def _known(metric: JsonObject) -> JsonObject:
+    return {key: value for key, value in metric.items() if value is not None}
 
 
 def _target(value: JsonValue, average: JsonValue, share: JsonValue = None) -> JsonObject:
@@ -168,9 +168,9 @@ def to_old(obj: JsonObject) -> JsonObject:
     return converted
 
 
-def _note(notes: dict[str, str], key: str, found: Sequence[JsonObject]) -> None:
-    if found:
-        notes[key] = go_json(list(found), ordered=True)
+def _note(notes: dict[str, str], key: str, values: Sequence[JsonObject]) -> None:
+    if values:
+        notes[key] = go_json(list(values), ordered=True)
 
 
 def _cpu(metric: JsonObject, side: str) -> int | None:

@@ -16,7 +16,7 @@ from envtest.groups.common import validation
 from envtest.groups.common.label_selectors import check_label_selector, selects, understood
 from envtest.groups.common.validation import domain_path
 from envtest.groups.core.validation.pod_template import MISMATCH, template_labels, validate_pod_template
-from opsdk.apimachinery import validation as names
+from opsdk.apimachinery.validation import dns_label, qualified_name
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.errors import Cause
@@ -36,7 +36,7 @@ def validate_job(obj: JsonObject) -> Iterator[Cause]:
     yield from _whole_spec(spec)
     if spec.get("completionMode") == "Indexed" and (spec.get("completions") or 0) > 0:
         last = f"{obj['metadata'].get('name', '')}-{spec['completions'] - 1}"
-        if names.dns_label(last):
+        if dns_label(last):
             text = f"will not able to create pod with invalid DNS label: {last}"
             yield api_errors.invalid_value("metadata.name", obj["metadata"].get("name", ""), text)
 
@@ -385,19 +385,19 @@ def validate_manager(spec: JsonObject, path: str) -> Iterator[Cause]:
 # ------------------------------------------------------------------ failures
 
 
-def _failure(rule: JsonObject, path: str, known: set[str], *, by_index: bool) -> Iterator[Cause]:
+def _failure(rule: JsonObject, path: str, containers: set[str], *, by_index: bool) -> Iterator[Cause]:
     action = rule.get("action", "")
     if action == "FailIndex" and not by_index:
         yield api_errors.invalid_value(f"{path}.action", action, "requires the backoffLimitPerIndex to be set")
     yield from _word(action, _ACTIONS, f"{path}.action")
     codes, conditions = rule.get("onExitCodes"), rule.get("onPodConditions") or []
     if codes is not None:
-        yield from _codes(codes, f"{path}.onExitCodes", known)
+        yield from _codes(codes, f"{path}.onExitCodes", containers)
     if len(conditions) > _MOST_RULES:
         yield api_errors.too_many(f"{path}.onPodConditions", len(conditions), _MOST_RULES)
     for index, pattern in enumerate(conditions):
         item_path, kind = f"{path}.onPodConditions[{index}]", pattern.get("type", "")
-        yield from validation.each(names.qualified_name(kind), kind, f"{item_path}.type")
+        yield from validation.each(qualified_name(kind), kind, f"{item_path}.type")
         yield from _word(pattern.get("status", ""), _STATES, f"{item_path}.status")
     if codes is not None and conditions:
         yield _unshown(path, "specifying both OnExitCodes and OnPodConditions is not supported")
@@ -405,11 +405,11 @@ def _failure(rule: JsonObject, path: str, known: set[str], *, by_index: bool) ->
         yield _unshown(path, "specifying one of OnExitCodes and OnPodConditions is required")
 
 
-def _codes(found: JsonObject, path: str, known: set[str]) -> Iterator[Cause]:
-    operator, values = found.get("operator", ""), found.get("values") or []
+def _codes(on_exit_codes: JsonObject, path: str, containers: set[str]) -> Iterator[Cause]:
+    operator, values = on_exit_codes.get("operator", ""), on_exit_codes.get("values") or []
     yield from _word(operator, _OPERATORS, f"{path}.operator")
-    name = found.get("containerName")
-    if name is not None and name not in known:
+    name = on_exit_codes.get("containerName")
+    if name is not None and name not in containers:
         text = "must be one of the container or initContainer names in the pod template"
         yield api_errors.invalid_value(f"{path}.containerName", name, text)
     values_path = f"{path}.values"

@@ -91,7 +91,7 @@ class TypedModel:
 
     def decode(self, body: JsonObject, *, memory: bool = False) -> DecodedBody:
         """See `Model`."""
-        reading = DecodeContext(memory=memory)
+        reading = DecodeContext(from_memory=memory)
         obj: JsonObject = self._typing.decoders.read(self.name, body, reading)
         return DecodedBody(obj, reading.problems)
 

@@ -49,15 +49,15 @@ def one_of(value: str | None, allowed: Sequence[str], field: str, *, optional: b
         yield api_errors.unsupported(field, value, allowed)
 
 
-def needed(value: object, field: str, why: str = "") -> Iterator[Cause]:
+def required(value: object, field: str, detail: str = "") -> Iterator[Cause]:
     """There, and not empty."""
     if not value:
-        yield api_errors.required(field, why)
+        yield api_errors.required(field, detail)
 
 
-def each(found: Sequence[str], value: object, field: str) -> Iterator[Cause]:
+def each(problems: Sequence[str], value: object, field: str) -> Iterator[Cause]:
     """What a rule for names found, as causes."""
-    for text in found:
+    for text in problems:
         yield api_errors.invalid_value(field, value, text)
 
 
@@ -71,9 +71,9 @@ def subdomain(name: str, field: str) -> Iterator[Cause]:
     yield from each(validation.dns_subdomain(name), name, field)
 
 
-def labels(found: Mapping[str, str], field: str) -> Iterator[Cause]:
+def labels(labels_map: Mapping[str, str], field: str) -> Iterator[Cause]:
     """Keys and values as labels have them."""
-    for key, value in sorted(found.items()):
+    for key, value in sorted(labels_map.items()):
         yield from each(validation.qualified_name(key), key, field)
         yield from each(validation.label_value(value), value, field)
 

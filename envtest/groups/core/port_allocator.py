@@ -61,13 +61,13 @@ class ServicePortAllocation:
         self._chosen.add(number)
         return number
 
-    def new(self, ports: Sequence[JsonObject], *, wanted: bool) -> Iterator[Cause]:
+    def new(self, ports: Sequence[JsonObject], *, needs_ports: bool) -> Iterator[Cause]:
         """Of a new service: ports of one number share one port of the nodes, whatever their protocols are."""
         shared: dict[int, int] = {}
         requested = {port.get("port", 0): port["nodePort"] for port in reversed(ports) if port.get("nodePort")}
         for index, port in enumerate(ports):
             number, node_port = port.get("port", 0), port.get("nodePort") or 0
-            if not node_port and not wanted:
+            if not node_port and not needs_ports:
                 continue
             protocols = shared.get(number, 0)
             reason = ""
@@ -84,12 +84,12 @@ class ServicePortAllocation:
                 yield api_errors.invalid_value(f"spec.ports[{index}].nodePort", protocols, reason)
                 return
 
-    def changed(self, ports: Sequence[JsonObject], *, wanted: bool) -> Iterator[Cause]:
+    def changed(self, ports: Sequence[JsonObject], *, needs_ports: bool) -> Iterator[Cause]:
         """Of a service that has some already: what is new is looked for."""
         own_ports = {number for number, uid in self._free.ports.items() if uid == self._uid}
         for index, port in enumerate(ports):
             number = port.get("nodePort") or 0
-            if not number and wanted:
+            if not number and needs_ports:
                 port["nodePort"] = self._find()
             elif number and number not in own_ports and number not in self._chosen:
                 reason = self._take(number)

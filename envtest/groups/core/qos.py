@@ -25,12 +25,12 @@ def qos_class(spec: JsonObject) -> str:
     return "Guaranteed" if everywhere and requests == capped else "Burstable"
 
 
-def _totals(found: Iterable[JsonObject]) -> tuple[dict[str, Decimal], dict[str, Decimal], bool]:
+def _totals(requirements: Iterable[JsonObject]) -> tuple[dict[str, Decimal], dict[str, Decimal], bool]:
     """Sums of requests and of limits, and whether every part has limits of both."""
     requests: dict[str, Decimal] = {}
     capped: dict[str, Decimal] = {}
     everywhere = True
-    for resources in found:
+    for resources in requirements:
         _add(requests, resources.get("requests") or {})
         everywhere &= _add(capped, resources.get("limits") or {}) == len(_COUNTED)
     return requests, capped, everywhere

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from envtest.groups.common import validation
-from opsdk.apimachinery import validation as names
 from opsdk.apimachinery.quantity import Quantity
+from opsdk.apimachinery.validation import qualified_name
 from opsdk.apiserver import api_errors
 from opsdk.errors import Cause
 
@@ -39,7 +39,7 @@ def native(name: str) -> bool:
 
 def extended(name: str) -> bool:
     """Whether it is a resource that somebody else named, such as ``example.com/gpu``."""
-    return not native(name) and not name.startswith("requests.") and not names.qualified_name(f"requests.{name}")
+    return not native(name) and not name.startswith("requests.") and not qualified_name(f"requests.{name}")
 
 
 def overcommitted(name: str) -> bool:
@@ -58,7 +58,7 @@ def of_quota(name: str) -> bool:
 
 def standard_name(name: str, path: str) -> Iterator[Cause]:
     """A well-known name, or one with a domain."""
-    wrong = names.qualified_name(name)
+    wrong = qualified_name(name)
     yield from validation.each(wrong, name, path)
     if not wrong and "/" not in name and name not in _STANDARD and not _huge_quota(name):
         yield api_errors.invalid_value(path, name, "must be a standard resource type or fully qualified")

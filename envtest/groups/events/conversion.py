@@ -53,9 +53,9 @@ class EventModel(TypedModel):
         return dict(arrange(_renamed(converted, _NEW_OF_OLD, _NEW)))
 
 
-def in_version(obj: JsonObject, wanted: str) -> JsonObject:
+def in_version(obj: JsonObject, api_version: str) -> JsonObject:
     """An event in the form of the new API or of the old one."""
-    return _renamed(obj, _NEW_OF_OLD if wanted == _NEW else _OLD_OF_NEW, wanted)
+    return _renamed(obj, _NEW_OF_OLD if api_version == _NEW else _OLD_OF_NEW, api_version)
 
 
 def _renamed(obj: JsonObject, names: dict[str, str], version: str) -> JsonObject:

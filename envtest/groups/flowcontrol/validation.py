@@ -12,7 +12,7 @@ from typing import Final
 from envtest.codec.go_structs import NullablePart, Shape, as_go
 from envtest.data.flowcontrol import fixed_flow
 from envtest.groups.common import validation
-from opsdk.apimachinery import validation as names
+from opsdk.apimachinery.validation import dns_label
 from opsdk.apiserver import api_errors
 from opsdk.errors import Cause
 from opsdk.structured_merge.value import JsonObject
@@ -80,7 +80,7 @@ def _status(obj: JsonObject) -> Iterator[Cause]:
         if kind in types:
             yield api_errors.duplicate(type_path, kind)
         types.add(kind)
-        yield from validation.needed(kind, type_path, "must not be empty")
+        yield from validation.required(kind, type_path, "must not be empty")
 
 
 def validate_flow_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:  # noqa: ARG001 - the shape of status rules
@@ -253,23 +253,23 @@ def _subject(subject: JsonObject, path: str) -> Iterator[Cause]:
         else:
             yield from validation.label(namespace, f"{key_path}.namespace")
     else:
-        yield from validation.needed(subject[own].get("name"), f"{path}.{own}.name")
+        yield from validation.required(subject[own].get("name"), f"{path}.{own}.name")
     for other, key in _SUBJECTS.items():
         if key != own and subject.get(key) is not None:
             yield api_errors.not_allowed(f"{path}.{key}", f"{key} is forbidden when subject kind is not '{other}'")
 
 
-def _wild(found: Sequence[str], path: str, missing: str, what: str) -> Iterator[Cause]:
-    if not found:
+def _wild(values: Sequence[str], path: str, missing: str, noun: str) -> Iterator[Cause]:
+    if not values:
         yield api_errors.required(path, missing)
-    elif "*" in found and len(found) > 1:
-        yield api_errors.invalid_value(path, list(found), f"if '*' is present, must not specify other {what}")
+    elif "*" in values and len(values) > 1:
+        yield api_errors.invalid_value(path, list(values), f"if '*' is present, must not specify other {noun}")
 
 
-def _verbs(found: Sequence[str], path: str) -> Iterator[Cause]:
-    yield from _wild(found, path, "verbs must contain at least one value", "verbs")
-    if "*" not in found and not set(found) <= set(_VERBS):
-        yield api_errors.unsupported(path, list(found), _VERBS)
+def _verbs(verbs: Sequence[str], path: str) -> Iterator[Cause]:
+    yield from _wild(verbs, path, "verbs must contain at least one value", "verbs")
+    if "*" not in verbs and not set(verbs) <= set(_VERBS):
+        yield api_errors.unsupported(path, list(verbs), _VERBS)
 
 
 def _resource_rule(rule: JsonObject, path: str) -> Iterator[Cause]:
@@ -287,4 +287,4 @@ def _resource_rule(rule: JsonObject, path: str) -> Iterator[Cause]:
             yield api_errors.invalid_value(namespaces_path, list(spaces), text)
     else:
         for name in spaces:
-            yield from validation.each(names.dns_label(name), name, namespaces_path)
+            yield from validation.each(dns_label(name), name, namespaces_path)

@@ -15,7 +15,7 @@ from envtest.groups.common.ip_addresses import block, ip_address, read_address, 
 from envtest.groups.common.ip_addresses import block as address_block
 from envtest.groups.common.label_selectors import check_label_selector
 from envtest.groups.common.validation import domain_path
-from opsdk.apimachinery import validation as names
+from opsdk.apimachinery.validation import dns_subdomain, path_segment
 from opsdk.apiserver import api_errors
 from opsdk.errors import Cause
 from opsdk.structured_merge.value import JsonObject
@@ -52,19 +52,19 @@ def validate_ingress_class(obj: JsonObject) -> Iterator[Cause]:
             yield from validation.label(namespace, f"{path}.namespace")
 
 
-def validate_typed_reference(found: JsonObject, path: str) -> Iterator[Cause]:
+def validate_typed_reference(reference: JsonObject, path: str) -> Iterator[Cause]:
     """A reference to an object of some group and kind, beside this one."""
-    if found.get("apiGroup") is not None:
-        yield from validation.subdomain(found["apiGroup"], f"{path}.apiGroup")
+    if reference.get("apiGroup") is not None:
+        yield from validation.subdomain(reference["apiGroup"], f"{path}.apiGroup")
     for key in ("kind", "name"):
-        yield from _segment(found.get(key, ""), f"{path}.{key}", f"{key} is required")
+        yield from _segment(reference.get(key, ""), f"{path}.{key}", f"{key} is required")
 
 
-def _segment(text: str, path: str, why: str = "") -> Iterator[Cause]:
+def _segment(text: str, path: str, detail: str = "") -> Iterator[Cause]:
     if not text:
-        yield api_errors.required(path, why)
+        yield api_errors.required(path, detail)
     else:
-        yield from validation.each(names.path_segment(text), text, path)
+        yield from validation.each(path_segment(text), text, path)
 
 
 def validate_ingress_class_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
@@ -289,7 +289,7 @@ def _host(host: str, path: str) -> Iterator[Cause]:
         yield from validation.subdomain(host, path)
         return
     rest = host.removeprefix("*.")
-    if rest == host or names.dns_subdomain(rest):
+    if rest == host or dns_subdomain(rest):
         yield api_errors.invalid_value(path, host, _WILDCARD)
 
 

@@ -45,7 +45,7 @@ class GuardedStore(GenericStore):
 
     async def create(self, context: Context, name: str, obj: JsonObject, validate: Validate = accept) -> JsonObject:
         """See `Creater`."""
-        await self._guard(context, "", obj, None)
+        await self._check_escalation(context, "", obj, None)
         return await super().create(context, name, obj, validate)
 
     async def update(
@@ -62,30 +62,30 @@ class GuardedStore(GenericStore):
 
         async def guarded(current: JsonObject | None) -> JsonObject:
             desired = await transform(current)
-            await self._guard(context, name, desired, current)
+            await self._check_escalation(context, name, desired, current)
             return desired
 
         return await super().update(context, name, guarded, validate, force_create=force_create, uid=uid)
 
-    async def _guard(self, context: Context, name: str, obj: JsonObject, old: JsonObject | None) -> None:
+    async def _check_escalation(self, context: Context, name: str, obj: JsonObject, old: JsonObject | None) -> None:
         # Whether a write changes nothing but what the garbage collector changes.
-        if MASTERS in context.user.groups or (old is not None and (_rest(obj) == _rest(old))):
+        if MASTERS in context.user.groups or (old is not None and (_without_gc_fields(obj) == _without_gc_fields(old))):
             return
         if "roleRef" in obj or self.info.resource.endswith("bindings"):
             ref = obj.get("roleRef") or {}
-            kind, name = ref.get("kind", ""), ref.get("name", "")
+            kind, role = ref.get("kind", ""), ref.get("name", "")
             if kind not in _KINDS:
                 raise api_errors.plain(f'unsupported role reference kind: "{kind}"')
-            if await self._may(context, "bind", _KINDS[kind], name, context.namespace):
+            if await self._may(context, "bind", _KINDS[kind], role, context.namespace):
                 return
-            rules = self._policy.role(context.namespace if kind == "Role" else "", name)
+            rules = self._policy.role(context.namespace if kind == "Role" else "", role)
             if rules is None:
-                raise api_errors.not_found(self.info, name)
-            self._covered(context, obj, rules)
+                raise api_errors.not_found(self.info, role)
+            self._confirm_no_escalation(context, obj, rules)
         elif not await self._may(context, "escalate", self.info.resource, name, context.namespace):
-            self._covered(context, obj, [PolicyRule.of(r) for r in obj.get("rules") or ()])
+            self._confirm_no_escalation(context, obj, [PolicyRule.of(r) for r in obj.get("rules") or ()])
             # Who aggregates can gather anything.
-            if (_aggregates(obj) or _aggregates(old or {})) and self._lacks(context, _EVERYTHING):
+            if (_aggregates(obj) or _aggregates(old or {})) and self._escalation(context, _EVERYTHING):
                 raise self._refused(obj, "must have cluster-admin privileges to use the aggregationRule")
 
     @property
@@ -104,23 +104,23 @@ class GuardedStore(GenericStore):
         )
         return (await self._authorizer.authorize(attributes)).allowed
 
-    def _lacks(self, context: Context, wanted: Sequence[PolicyRule]) -> str | None:
+    def _escalation(self, context: Context, rules: Sequence[PolicyRule]) -> str | None:
         owned, errors = self._policy.rules_for(context.user, context.namespace)
-        return escalation(context.user, owned, wanted, errors)
+        return escalation(context.user, owned, rules, errors)
 
-    def _covered(self, context: Context, obj: JsonObject, wanted: Sequence[PolicyRule]) -> None:
-        reason = self._lacks(context, wanted)
+    def _confirm_no_escalation(self, context: Context, obj: JsonObject, rules: Sequence[PolicyRule]) -> None:
+        reason = self._escalation(context, rules)
         if reason is not None:
             raise self._refused(obj, reason)
 
-    def _refused(self, obj: JsonObject, why: str) -> ApiError:
-        return api_errors.forbidden(self.info, (obj.get("metadata") or {}).get("name", ""), why)
+    def _refused(self, obj: JsonObject, reason: str) -> ApiError:
+        return api_errors.forbidden(self.info, (obj.get("metadata") or {}).get("name", ""), reason)
 
 
 def _aggregates(role: JsonObject) -> bool:
     return bool((role.get("aggregationRule") or {}).get("clusterRoleSelectors"))
 
 
-def _rest(obj: JsonObject) -> JsonObject:
+def _without_gc_fields(obj: JsonObject) -> JsonObject:
     meta = {k: v for k, v in (obj.get("metadata") or {}).items() if k not in _GC_FIELDS}
     return {**obj, "metadata": meta}

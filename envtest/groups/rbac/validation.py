@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from envtest.groups.common.label_selectors import check_label_selector
-from opsdk.apimachinery import validation as names
+from opsdk.apimachinery.validation import dns_subdomain, path_segment
 from opsdk.apiserver import api_errors
 from opsdk.errors import Cause
 from opsdk.structured_merge.value import JsonObject
@@ -67,7 +67,7 @@ def validate_role_binding(obj: JsonObject, *, namespaced: bool) -> Iterator[Caus
     name = ref.get("name", "")
     if not name:
         yield api_errors.required("roleRef.name")
-    for text in names.path_segment(name):
+    for text in path_segment(name):
         yield api_errors.invalid_value("roleRef.name", name, text)
     for index, subject in enumerate(obj.get("subjects") or ()):
         field = f"subjects[{index}]"
@@ -95,7 +95,7 @@ def validate_role_binding_update(obj: JsonObject, old: JsonObject, *, namespaced
 
 def _account(field: str, subject: JsonObject, *, namespaced: bool) -> Iterator[Cause]:
     name = subject.get("name", "")
-    for text in names.dns_subdomain(name) if name else ():
+    for text in dns_subdomain(name) if name else ():
         yield api_errors.invalid_value(f"{field}.name", name, text)
     if subject.get("apiGroup"):
         yield _none_of(f"{field}.apiGroup", subject["apiGroup"], [""])

@@ -15,7 +15,7 @@ from envtest.groups.common.conditions import validate_conditions
 from envtest.groups.core.resource_names import extended
 from envtest.groups.core.validation.affinity import validate_node_selector
 from envtest.groups.resource.device_selectors import selector_problem
-from opsdk.apimachinery import validation as names
+from opsdk.apimachinery.validation import dns_subdomain, label_value, qualified_name
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry import metadata
 from opsdk.errors import Cause
@@ -61,9 +61,9 @@ _SEMVER: Final = re.compile(
 Check = Callable[[JsonObject, str], Iterator[Cause]]
 
 
-def all_of(found: Sequence[JsonValue] | None, most: int, check: Check, path: str, key: str = "") -> Iterator[Cause]:
+def all_of(entries: Sequence[JsonValue] | None, most: int, check: Check, path: str, key: str = "") -> Iterator[Cause]:
     """Every element, of which there may be so many; with `key`, no two alike in it."""
-    items = found or ()
+    items = entries or ()
     keys: set[JsonValue] = set()
     for index, item in enumerate(items):
         yield from check(item, f"{path}[{index}]")
@@ -75,8 +75,8 @@ def all_of(found: Sequence[JsonValue] | None, most: int, check: Check, path: str
         yield api_errors.too_many(path, len(items), most)
 
 
-def _one_of(found: JsonObject, keys: Sequence[str], path: str) -> Iterator[Cause]:
-    fields = [key for key in keys if found.get(key)]
+def _one_of(value: JsonObject, keys: Sequence[str], path: str) -> Iterator[Cause]:
+    fields = [key for key in keys if value.get(key)]
     listed = ", ".join(f"`{key}`" for key in keys) if len(keys) > 2 else " or ".join(f"`{key}`" for key in keys)
     text = f"exactly one of {listed} is required"
     if not fields:
@@ -93,7 +93,7 @@ def driver_name(name: str, path: str) -> Iterator[Cause]:
         return
     if len(name) > 63:
         yield api_errors.too_long(path, 63)
-    yield from validation.each(names.dns_subdomain(name.lower()), name, path)
+    yield from validation.each(dns_subdomain(name.lower()), name, path)
 
 
 def _selector(selector: JsonObject, path: str) -> Iterator[Cause]:
@@ -110,9 +110,9 @@ def _selector(selector: JsonObject, path: str) -> Iterator[Cause]:
         yield api_errors.invalid_value(f"{path}.cel.expression", expression, problem)
 
 
-def configuration(found: JsonObject, path: str) -> Iterator[Cause]:
+def configuration(config: JsonObject, path: str) -> Iterator[Cause]:
     """What a driver is told."""
-    opaque = found.get("opaque")
+    opaque = config.get("opaque")
     if opaque is None:
         yield api_errors.required(f"{path}.opaque")
         return
@@ -126,23 +126,23 @@ def configuration(found: JsonObject, path: str) -> Iterator[Cause]:
         yield api_errors.too_long(parameters_path, _MOST_PARAMETERS)
 
 
-def _toleration(found: JsonObject, path: str) -> Iterator[Cause]:
-    key, operator, value = found.get("key", ""), found.get("operator", ""), found.get("value", "")
+def _toleration(toleration: JsonObject, path: str) -> Iterator[Cause]:
+    key, operator, value = toleration.get("key", ""), toleration.get("operator", ""), toleration.get("value", "")
     if key:
-        yield from validation.each(names.qualified_name(key), key, f"{path}.key")
+        yield from validation.each(qualified_name(key), key, f"{path}.key")
     match operator:
         case "Exists":
             if value:
                 text = "must be empty for operator `Exists`"
                 yield api_errors.invalid_value(f"{path}.value", value, text)
         case "Equal":
-            yield from validation.each(names.label_value(value), value, f"{path}.value")
+            yield from validation.each(label_value(value), value, f"{path}.value")
         case "":
             yield api_errors.required(f"{path}.operator")
         case _:
             yield api_errors.unsupported(f"{path}.operator", operator, ("Equal", "Exists"))
-    if found.get("effect"):
-        yield from validation.one_of(found["effect"], _EFFECTS, f"{path}.effect")
+    if toleration.get("effect"):
+        yield from validation.one_of(toleration["effect"], _EFFECTS, f"{path}.effect")
 
 
 # ------------------------------------------------------------------ classes
@@ -248,29 +248,29 @@ def _wanted(request: JsonObject, path: str) -> Iterator[Cause]:
     yield from all_of(request.get("tolerations"), 16, _toleration, f"{path}.tolerations")
 
 
-def request_reference(name: str, known: set[str], path: str) -> Iterator[Cause]:
+def request_reference(name: str, requests: set[str], path: str) -> Iterator[Cause]:
     """The name of a request, or of one of its alternatives."""
-    if name not in known:
+    if name not in requests:
         text = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
         yield api_errors.invalid_value(path, name, text)
 
 
-def request_references(found: Sequence[str] | None, known: set[str], path: str) -> Iterator[Cause]:
+def request_references(references: Sequence[str] | None, requests: set[str], path: str) -> Iterator[Cause]:
     """Names of requests, each once."""
     names: set[str] = set()
-    for index, name in enumerate(found or ()):
+    for index, name in enumerate(references or ()):
         item_path = f"{path}[{index}]"
-        yield from request_reference(name, known, item_path)
+        yield from request_reference(name, requests, item_path)
         if name in names:
             yield api_errors.duplicate(item_path, name)
         names.add(name)
-    if len(found or ()) > _MOST:
-        yield api_errors.too_many(path, len(found or ()), _MOST)
+    if len(references or ()) > _MOST:
+        yield api_errors.too_many(path, len(references or ()), _MOST)
 
 
-def _constraint(found: JsonObject, path: str, known: set[str]) -> Iterator[Cause]:
-    yield from request_references(found.get("requests"), known, f"{path}.requests")
-    attribute = found.get("matchAttribute") or found.get("distinctAttribute")
+def _constraint(constraint: JsonObject, path: str, requests: set[str]) -> Iterator[Cause]:
+    yield from request_references(constraint.get("requests"), requests, f"{path}.requests")
+    attribute = constraint.get("matchAttribute") or constraint.get("distinctAttribute")
     if not attribute:
         yield api_errors.required(f"{path}.matchAttribute")
     else:
@@ -280,9 +280,9 @@ def _constraint(found: JsonObject, path: str, known: set[str]) -> Iterator[Cause
             yield api_errors.invalid_value(match_attribute_path, attribute, "must include a domain")
 
 
-def _claim_config(found: JsonObject, path: str, known: set[str]) -> Iterator[Cause]:
-    yield from request_references(found.get("requests"), known, f"{path}.requests")
-    yield from configuration(found, path)
+def _claim_config(config: JsonObject, path: str, requests: set[str]) -> Iterator[Cause]:
+    yield from request_references(config.get("requests"), requests, f"{path}.requests")
+    yield from configuration(config, path)
 
 
 def _qualified(name: str, path: str) -> Iterator[Cause]:
@@ -347,7 +347,7 @@ def pool_name(name: str, path: str) -> Iterator[Cause]:
     if len(name) > _MOST_POOL:
         yield api_errors.too_long(path, _MOST_POOL)
     for part in name.split("/"):
-        yield from validation.each(names.dns_subdomain(part), part, path)
+        yield from validation.each(dns_subdomain(part), part, path)
 
 
 def _device(device: JsonObject, path: str) -> Iterator[Cause]:
@@ -380,8 +380,8 @@ def _device(device: JsonObject, path: str) -> Iterator[Cause]:
 
 def _taint(taint: JsonObject, path: str) -> Iterator[Cause]:
     key, value = taint.get("key", ""), taint.get("value", "")
-    yield from validation.each(names.qualified_name(key), key, f"{path}.key")
-    yield from validation.each(names.label_value(value), value, f"{path}.value")
+    yield from validation.each(qualified_name(key), key, f"{path}.key")
+    yield from validation.each(label_value(value), value, f"{path}.value")
     yield from validation.one_of(taint.get("effect"), _EFFECTS, f"{path}.effect")
 
 
@@ -435,25 +435,25 @@ def validate_claim_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
 
 def _consumer(consumer: JsonObject, path: str) -> Iterator[Cause]:
     for key in ("resource", "name", "uid"):
-        yield from validation.needed(consumer.get(key), f"{path}.{key}")
+        yield from validation.required(consumer.get(key), f"{path}.{key}")
 
 
-def _result(result: JsonObject, path: str, known: set[str]) -> Iterator[Cause]:
-    yield from request_reference(result.get("request", ""), known, f"{path}.request")
+def _result(result: JsonObject, path: str, requests: set[str]) -> Iterator[Cause]:
+    yield from request_reference(result.get("request", ""), requests, f"{path}.request")
     yield from _place(result, path)
 
 
-def _place(found: JsonObject, path: str) -> Iterator[Cause]:
+def _place(selector: JsonObject, path: str) -> Iterator[Cause]:
     """Driver, pool, device."""
-    yield from driver_name(found.get("driver", ""), f"{path}.driver")
-    yield from pool_name(found.get("pool", ""), f"{path}.pool")
-    yield from label_name(found.get("device", ""), f"{path}.device")
+    yield from driver_name(selector.get("driver", ""), f"{path}.driver")
+    yield from pool_name(selector.get("pool", ""), f"{path}.pool")
+    yield from label_name(selector.get("device", ""), f"{path}.device")
 
 
-def _configuration(found: JsonObject, path: str, known: set[str]) -> Iterator[Cause]:
-    yield from validation.one_of(found.get("source"), _SOURCES, f"{path}.source")
-    yield from request_references(found.get("requests"), known, f"{path}.requests")
-    yield from configuration(found, path)
+def _configuration(config: JsonObject, path: str, requests: set[str]) -> Iterator[Cause]:
+    yield from validation.one_of(config.get("source"), _SOURCES, f"{path}.source")
+    yield from request_references(config.get("requests"), requests, f"{path}.requests")
+    yield from configuration(config, path)
 
 
 def _devices(devices: Sequence[JsonObject], allocation: JsonObject) -> Iterator[Cause]:

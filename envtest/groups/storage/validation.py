@@ -11,8 +11,8 @@ from typing import Final
 from envtest.codec.go_structs import NullablePart, Shape, as_go
 from envtest.groups.common import validation
 from envtest.groups.common.label_selectors import check_label_selector
-from opsdk.apimachinery import validation as names
 from opsdk.apimachinery.quantity import Quantity
+from opsdk.apimachinery.validation import dns_subdomain, qualified_name
 from opsdk.apiserver import api_errors
 from opsdk.errors import Cause
 from opsdk.structured_merge.value import JsonObject
@@ -46,7 +46,7 @@ def validate_class(obj: JsonObject) -> Iterator[Cause]:
     if not provisioner:
         yield api_errors.required("provisioner")
     else:
-        yield from validation.each(names.qualified_name(provisioner), provisioner, "provisioner")
+        yield from validation.each(qualified_name(provisioner), provisioner, "provisioner")
     yield from _parameters(obj.get("parameters") or {})
     if obj.get("reclaimPolicy"):
         yield from validation.one_of(obj["reclaimPolicy"], _POLICIES, "reclaimPolicy")
@@ -81,7 +81,7 @@ def _topology(term: JsonObject, path: str) -> Iterator[Cause]:
         for number, value in enumerate(values):
             if value in values[:number]:
                 yield api_errors.duplicate(f"{item_path}.values[{number}]", value)
-        yield from validation.each(names.qualified_name(key), key, f"{item_path}.key")
+        yield from validation.each(qualified_name(key), key, f"{item_path}.key")
         if key in keys:
             yield api_errors.duplicate(f"{item_path}.key", key)
         keys.add(key)
@@ -101,7 +101,7 @@ def _driver(name: str, path: str) -> Iterator[Cause]:
     elif len(name) > 63:
         yield api_errors.too_long(path, 63)
     else:
-        yield from validation.each(names.dns_subdomain(name.lower()), name, path)
+        yield from validation.each(dns_subdomain(name.lower()), name, path)
 
 
 def validate_driver(obj: JsonObject) -> Iterator[Cause]:
@@ -176,7 +176,7 @@ def _keys(keys: Sequence[str], path: str) -> Iterator[Cause]:
             yield api_errors.required(path)
         if key in keys[:index]:
             yield api_errors.duplicate(path, key)
-        yield from validation.each(names.qualified_name(key), list(keys), path)
+        yield from validation.each(qualified_name(key), list(keys), path)
 
 
 def validate_driver_node_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
@@ -244,7 +244,7 @@ def validate_attributes(obj: JsonObject) -> Iterator[Cause]:
     if not driver:
         yield api_errors.required("driverName")
     else:
-        yield from validation.each(names.qualified_name(driver.lower()), driver, "driverName")
+        yield from validation.each(qualified_name(driver.lower()), driver, "driverName")
     yield from _parameters(parameters)
     if not parameters:
         yield api_errors.required("parameters", "must contain at least one key/value pair")

@@ -114,8 +114,8 @@ class Run:
         if made.due is not None:
             self.world.add(JOBS, made.due.job)
             job = self.world.one(JOBS, made.due.job["metadata"]["name"])
-            self.world.apply(started(self.owner, job, made.due.at))
-        return made.again
+            self.world.apply(started(self.owner, job, made.due.scheduled_time))
+        return made.requeue_after
 
     def finish(self, job: JsonObject, kind: str = "Complete") -> None:
         """A job ends."""

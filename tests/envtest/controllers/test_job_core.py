@@ -162,12 +162,12 @@ def test_pauses_grow_and_end_with_success() -> None:
     """Each failure doubles the pause before the next pod, up to ten minutes; a success takes it back."""
     backoff, pauses = JobBackoff(), []
     for _ in range(8):
-        backoff = backoff.after([], [EPOCH])
-        pauses.append(backoff.left(EPOCH))
+        backoff = backoff.updated([], [EPOCH])
+        pauses.append(backoff.remaining(EPOCH))
     assert pauses == [10, 20, 40, 80, 160, 320, 600, 600]
     later = EPOCH + timedelta(seconds=5)
-    assert backoff.after([later], [EPOCH]) == JobBackoff()
-    assert backoff.after([EPOCH], [later]).failures == 1
+    assert backoff.updated([later], [EPOCH]) == JobBackoff()
+    assert backoff.updated([EPOCH], [later]).failures == 1
 
 
 def test_condition_says_that_it_will_end_first() -> None:
@@ -385,7 +385,7 @@ def test_pause_of_an_index_is_waited_for() -> None:
     run.end(run.world.one(PODS, run.pods[0]["metadata"]["name"]), "Failed")
     run.calm()
     made = plan(JobView(run.job, run.pods, run.world.now, run.backoff))
-    assert made.again == 10
+    assert made.requeue_after == 10
 
 
 @settings(deadline=None, max_examples=100)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from envtest.controllers import controller_history, daemonset, replicaset, statefulset
 from envtest.controllers.objects import deleting, is_active, is_ready, phase_of
 from envtest.controllers.pod_control import claim
-from envtest.controllers.pod_ranking import COST, first_to_go
+from envtest.controllers.pod_ranking import COST, deletion_order
 from envtest.controllers.writes import (
     CLAIMS,
     DAEMON_SETS,
@@ -200,7 +200,7 @@ def test_who_goes_first(first: JsonObject, second: JsonObject) -> None:
     """Unscheduled, pending, not ready, cheap, crowded, lately ready, often restarted, young ones go before others."""
     pods = [_pod("b", **second), _pod("a", **first)]
     for order in (pods, pods[::-1]):
-        assert first_to_go(order, crowd={"full": 4, "empty": 1})[0]["metadata"]["name"] == "a"
+        assert deletion_order(order, pods_by_node={"full": 4, "empty": 1})[0]["metadata"]["name"] == "a"
 
 
 # ------------------------------------------------------------------ stateful sets

@@ -23,14 +23,14 @@ class Command:
 
     Attributes:
         pod: as it is stored.
-        words: the command and its arguments; empty where the client attaches to what runs already.
+        argv: the command and its arguments; empty where the client attaches to the running process.
         stdin: whether the client sends input.
         stdout: whether it wants the output; `stderr` likewise. With a `tty`, both are one.
     """
 
     pod: JsonObject
     container: str
-    words: tuple[str, ...] = ()
+    argv: tuple[str, ...] = ()
     stdin: bool = False
     stdout: bool = False
     stderr: bool = False

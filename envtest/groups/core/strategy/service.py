@@ -240,7 +240,7 @@ class ServiceStrategy(GeneratedStrategy):
         ports = ServicePortAllocation(self.pool, uid)
         if spec.get("type") in ("NodePort", "LoadBalancer"):
             allocate = ports.new if old is None else ports.changed
-            self._refuse(obj, *allocate(spec.get("ports") or (), wanted=_wants_ports(spec)))
+            self._refuse(obj, *allocate(spec.get("ports") or (), needs_ports=_wants_ports(spec)))
         if checked(spec):
             if old is not None and checked(old):
                 self._refuse(obj, *_same_health(spec, old))
@@ -323,12 +323,12 @@ class ServiceStrategy(GeneratedStrategy):
         self.pool.release(obj)
         self._withdraw(set(own_addresses(obj["spec"])))
 
-    def _publish(self, context: Context, obj: JsonObject, known: set[str]) -> None:
+    def _publish(self, context: Context, obj: JsonObject, existing: set[str]) -> None:
         if self.addresses is None:
             return
         meta = obj["metadata"]
         for address in own_addresses(obj["spec"]):
-            if address in known:
+            if address in existing:
                 continue
             status = {
                 "kind": "IPAddress",

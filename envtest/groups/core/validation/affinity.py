@@ -10,7 +10,7 @@ from typing import Final
 
 from envtest.groups.common import validation
 from envtest.groups.common.label_selectors import check_label_selector
-from opsdk.apimachinery import validation as names
+from opsdk.apimachinery.validation import label_value, qualified_name
 from opsdk.apiserver import api_errors
 from opsdk.errors import Cause
 from opsdk.structured_merge.value import JsonObject
@@ -63,9 +63,9 @@ def _node_term(term: JsonObject, path: str, *, values: bool) -> Iterator[Cause]:
     for index, requirement in enumerate(term.get("matchExpressions") or ()):
         item_path, key = f"{path}.matchExpressions[{index}]", requirement.get("key", "")
         yield from _operator(requirement, item_path)
-        yield from validation.each(names.qualified_name(key), key, f"{item_path}.key")
+        yield from validation.each(qualified_name(key), key, f"{item_path}.key")
         for number, value in enumerate(requirement.get("values") or () if values else ()):
-            yield from validation.each(names.label_value(value), value, f"{item_path}.values[{number}]")
+            yield from validation.each(label_value(value), value, f"{item_path}.values[{number}]")
     for index, requirement in enumerate(term.get("matchFields") or ()):
         yield from _field(requirement, f"{path}.matchFields[{index}]")
 
@@ -115,7 +115,7 @@ def _pod_term(term: JsonObject, path: str) -> Iterator[Cause]:
             causes.append(api_errors.not_allowed(f"{path}.{name}", _NO_SELECTOR))
             continue
         for index, key in enumerate(keys):
-            causes.extend(validation.each(names.qualified_name(key), key, f"{path}.{name}[{index}]"))
+            causes.extend(validation.each(qualified_name(key), key, f"{path}.{name}[{index}]"))
     yield from causes
     if not causes:
         for index, key in enumerate(label_keys["matchLabelKeys"]):
@@ -125,7 +125,7 @@ def _pod_term(term: JsonObject, path: str) -> Iterator[Cause]:
     key = term.get("topologyKey", "")
     if not key:
         yield api_errors.required(f"{path}.topologyKey", "can not be empty")
-    yield from validation.each(names.qualified_name(key), key, f"{path}.topologyKey")
+    yield from validation.each(qualified_name(key), key, f"{path}.topologyKey")
 
 
 # ------------------------------------------------------------------ spreading
@@ -140,7 +140,7 @@ def validate_spread(constraints: Sequence[JsonObject], path: str) -> Iterator[Ca
         if not key:
             yield api_errors.required(f"{item_path}.topologyKey", "can not be empty")
         else:
-            yield from validation.each(names.qualified_name(key), key, f"{item_path}.topologyKey")
+            yield from validation.each(qualified_name(key), key, f"{item_path}.topologyKey")
         if when not in _WHEN:
             yield api_errors.unsupported(f"{item_path}.whenUnsatisfiable", when, _WHEN)
         # The first of two that are alike is the one that is named.
@@ -169,4 +169,4 @@ def _spread_keys(constraint: JsonObject, path: str) -> Iterator[Cause]:
     if keys and constraint.get("labelSelector") is None:
         yield api_errors.not_allowed(keys_path, _NO_SELECTOR)
     for index, key in enumerate(keys):
-        yield from validation.each(names.qualified_name(key), key, f"{keys_path}[{index}]")
+        yield from validation.each(qualified_name(key), key, f"{keys_path}[{index}]")

@@ -14,8 +14,8 @@ from envtest.groups.common import validation
 from envtest.groups.core import resource_names
 from envtest.groups.core.validation.container_restart import validate_restarts
 from envtest.groups.core.validation.security_context import validate_container_context
-from opsdk.apimachinery import validation as names
 from opsdk.apimachinery.quantity import Quantity
+from opsdk.apimachinery.validation import qualified_name
 from opsdk.apiserver import api_errors
 from opsdk.errors import Cause
 from opsdk.structured_merge.value import JsonObject
@@ -62,21 +62,21 @@ class PodContext:
     Attributes:
         volumes: their sources by name.
         claims: names of the claims to devices.
-        grace: seconds that it has to end.
-        restart: the pod's restart policy.
+        grace_period_seconds: the pod's termination grace period.
+        restart_policy: the pod's restart policy.
         system: the operating system, if it was said.
         host_users: whether its users are those of the node.
     """
 
     volumes: Mapping[str, JsonObject] = field(default_factory=dict)
     claims: Sequence[str] = ()
-    grace: int = 30
-    restart: str = ""
+    grace_period_seconds: int = 30
+    restart_policy: str = ""
     system: str = ""
     host_users: bool = True
 
 
-def validate_containers(spec: JsonObject, path: str, around: PodContext) -> Iterator[Cause]:
+def validate_containers(spec: JsonObject, path: str, pod_context: PodContext) -> Iterator[Cause]:
     """The ordinary containers."""
     containers = spec.get("containers") or []
     where = f"{path}.containers"
@@ -86,27 +86,27 @@ def validate_containers(spec: JsonObject, path: str, around: PodContext) -> Iter
     names: set[str] = set()
     for index, container in enumerate(containers):
         item_path = f"{where}[{index}]"
-        yield from _common(container, item_path, around)
+        yield from _common(container, item_path, pod_context)
         if container.get("name", "") in names:
             yield api_errors.duplicate(f"{item_path}.name", container.get("name", ""))
         names.add(container.get("name", ""))
-        yield from _life(container, item_path, around)
+        yield from _life(container, item_path, pod_context)
     yield from _host_ports(containers, where)
 
 
-def validate_init_containers(spec: JsonObject, path: str, around: PodContext) -> Iterator[Cause]:
+def validate_init_containers(spec: JsonObject, path: str, pod_context: PodContext) -> Iterator[Cause]:
     """Containers that run first; those that stay are sidecars, and have lives of their own."""
     names = {c.get("name", "") for c in spec.get("containers") or ()}
     for index, container in enumerate(spec.get("initContainers") or ()):
         item_path, name = f"{path}.initContainers[{index}]", container.get("name", "")
-        yield from _common(container, item_path, around)
+        yield from _common(container, item_path, pod_context)
         if name in names:
             yield api_errors.duplicate(f"{item_path}.name", name)
         elif name:
             names.add(name)
         yield from _host_ports([container], f"{path}.initContainers")
         if container.get("restartPolicy") == "Always":
-            yield from _life(container, item_path, around)
+            yield from _life(container, item_path, pod_context)
             continue
         for key in ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe"):
             if container.get(key) is not None:
@@ -124,13 +124,13 @@ _EPHEMERAL_ORDER = (
 )  # fmt: skip
 
 
-def validate_ephemeral_containers(spec: JsonObject, path: str, around: PodContext) -> Iterator[Cause]:
+def validate_ephemeral_containers(spec: JsonObject, path: str, pod_context: PodContext) -> Iterator[Cause]:
     """Containers that were added for a look: they cannot do much."""
     others = {c.get("name", "") for key in ("containers", "initContainers") for c in spec.get(key) or ()}
     names = set(others)
     for index, container in enumerate(spec.get("ephemeralContainers") or ()):
         item_path = f"{path}.ephemeralContainers[{index}]"
-        yield from _common(container, item_path, around)
+        yield from _common(container, item_path, pod_context)
         yield from validate_image(container, item_path)
         name, target = container.get("name", ""), container.get("targetContainerName", "")
         if name in names:
@@ -154,14 +154,14 @@ def validate_image(container: JsonObject, path: str) -> Iterator[Cause]:
         yield api_errors.invalid_value(f"{path}.image", image, "must not have leading or trailing whitespace")
 
 
-def not_found(path: str, name: str, why: str = "") -> Cause:
+def not_found(path: str, name: str, explanation: str = "") -> Cause:
     """What is named is not there."""
-    detail = f": {why}" if why else ""
+    detail = f": {explanation}" if explanation else ""
     return Cause(reason="FieldValueNotFound", message=f"Not found: {api_errors.quoted(name)}{detail}", field=path)
 
 
 # ------------------------------------------------------------------ one container
-def _common(container: JsonObject, path: str, around: PodContext) -> Iterator[Cause]:
+def _common(container: JsonObject, path: str, pod_context: PodContext) -> Iterator[Cause]:
     name = container.get("name", "")
     if not name:
         yield api_errors.required(f"{path}.name")
@@ -185,13 +185,13 @@ def _common(container: JsonObject, path: str, around: PodContext) -> Iterator[Ca
         if source is not None:
             yield from _value_from(source, variable.get("value", ""), f"{item_path}.valueFrom")
     yield from _environment_from(container, f"{path}.envFrom")
-    yield from _mounts(container, f"{path}.volumeMounts", around.volumes)
-    yield from _devices(container, f"{path}.volumeDevices", around.volumes)
+    yield from _mounts(container, f"{path}.volumeMounts", pod_context.volumes)
+    yield from _devices(container, f"{path}.volumeDevices", pod_context.volumes)
     yield from validation.one_of(container.get("imagePullPolicy"), _PULL, f"{path}.imagePullPolicy")
-    yield from validate_resources(container.get("resources") or {}, f"{path}.resources", claims=around.claims)
-    yield from _resizing(container.get("resizePolicy") or (), f"{path}.resizePolicy", around)
+    yield from validate_resources(container.get("resources") or {}, f"{path}.resources", claims=pod_context.claims)
+    yield from _resizing(container.get("resizePolicy") or (), f"{path}.resizePolicy", pod_context)
     context, context_path = container.get("securityContext"), f"{path}.securityContext"
-    yield from validate_container_context(context, context_path, host_users=around.host_users)
+    yield from validate_container_context(context, context_path, host_users=pod_context.host_users)
     yield from validate_restarts(container, path)
 
 
@@ -238,7 +238,7 @@ def _value_from(source: JsonObject, value: str, path: str) -> Iterator[Cause]:
         yield from validate_resource_ref(source["resourceFieldRef"], f"{path}.resourceFieldRef", in_volume=False)
     for key in ("configMapKeyRef", "secretKeyRef"):
         if source.get(key) is not None:
-            yield from validation.needed(source[key].get("name"), f"{path}.{key}.name")
+            yield from validation.required(source[key].get("name"), f"{path}.{key}.name")
             selected_key = source[key].get("key", "")
             if not selected_key:
                 yield api_errors.required(f"{path}.{key}.key")
@@ -265,7 +265,7 @@ def _file_key(ref: JsonObject, path: str) -> Iterator[Cause]:
         yield api_errors.required(f"{path}.key")
     elif _odd_name(key):
         yield api_errors.invalid_value(f"{path}.key", key, _ENV_NAME)
-    yield from validation.needed(ref.get("volumeName"), f"{path}.volumeName")
+    yield from validation.required(ref.get("volumeName"), f"{path}.volumeName")
     if not ref.get("path"):
         yield api_errors.required(f"{path}.path")
     else:
@@ -295,7 +295,7 @@ def validate_field_ref(ref: JsonObject, path: str, allowed: Sequence[str]) -> It
                 yield api_errors.invalid_value(f"{path}.fieldPath", target, text)
                 return
             rendered = key.lower() if base == "metadata.annotations" else key
-            yield from validation.each(names.qualified_name(rendered), key, path)
+            yield from validation.each(qualified_name(rendered), key, path)
         elif target not in _KNOWN_FIELDS:
             text = f"error converting fieldPath: field label not supported: {target}"
             yield api_errors.invalid_value(f"{path}.fieldPath", target, text)
@@ -329,7 +329,7 @@ def _environment_from(container: JsonObject, path: str) -> Iterator[Cause]:
             yield api_errors.invalid_value(f"{item_path}.prefix", prefix, _ENV_NAME)
         refs = [key for key in ("configMapRef", "secretRef") if source.get(key) is not None]
         for key in refs:
-            yield from validation.needed(source[key].get("name"), f"{item_path}.{key}.name")
+            yield from validation.required(source[key].get("name"), f"{item_path}.{key}.name")
         if not refs:
             yield api_errors.invalid_value(path, "", "must specify one of: `configMapRef` or `secretRef`")
         elif len(refs) > 1:
@@ -342,10 +342,10 @@ def _mounts(container: JsonObject, path: str, volumes: Mapping[str, JsonObject])
     devices = container.get("volumeDevices") or []
     for index, mount in enumerate(container.get("volumeMounts") or ()):
         item_path, name, target = f"{path}[{index}]", mount.get("name", ""), mount.get("mountPath", "")
-        yield from validation.needed(name, f"{item_path}.name")
+        yield from validation.required(name, f"{item_path}.name")
         if name not in volumes:
             yield not_found(f"{item_path}.name", name)
-        yield from validation.needed(target, f"{item_path}.mountPath")
+        yield from validation.required(target, f"{item_path}.mountPath")
         if target in paths:
             yield api_errors.invalid_value(f"{item_path}.mountPath", target, "must be unique")
         paths.add(target)
@@ -393,7 +393,7 @@ def _devices(container: JsonObject, path: str, volumes: Mapping[str, JsonObject]
     seen_paths: set[str] = set()
     for index, device in enumerate(container.get("volumeDevices") or ()):
         item_path, name, target = f"{path}[{index}]", device.get("name", ""), device.get("devicePath", "")
-        yield from validation.needed(name, f"{item_path}.name")
+        yield from validation.required(name, f"{item_path}.name")
         if name in seen_names:
             yield api_errors.invalid_value(f"{item_path}.name", name, "must be unique")
         if name not in volumes:
@@ -401,7 +401,7 @@ def _devices(container: JsonObject, path: str, volumes: Mapping[str, JsonObject]
         elif not {"persistentVolumeClaim", "ephemeral"} & set(volumes[name]):
             text = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"
             yield api_errors.invalid_value(f"{item_path}.name", name, text)
-        yield from validation.needed(target, f"{item_path}.devicePath")
+        yield from validation.required(target, f"{item_path}.devicePath")
         if target in seen_paths:
             yield api_errors.invalid_value(f"{item_path}.devicePath", target, "must be unique")
         if ".." in target.split("/"):
@@ -418,16 +418,16 @@ def _devices(container: JsonObject, path: str, volumes: Mapping[str, JsonObject]
 
 
 # ------------------------------------------------------------------ probes and hooks
-def _life(container: JsonObject, path: str, around: PodContext) -> Iterator[Cause]:
+def _life(container: JsonObject, path: str, pod_context: PodContext) -> Iterator[Cause]:
     for hook in ("postStart", "preStop"):
         handler = (container.get("lifecycle") or {}).get(hook)
         if handler is not None:
-            yield from _handler(handler, f"{path}.lifecycle.{hook}", around)
+            yield from _handler(handler, f"{path}.lifecycle.{hook}", pod_context)
     for key in ("livenessProbe", "readinessProbe", "startupProbe"):
         probe = container.get(key)
         if probe is None:
             continue
-        yield from _probe(probe, f"{path}.{key}", around)
+        yield from _probe(probe, f"{path}.{key}", pod_context)
         grace = probe.get("terminationGracePeriodSeconds")
         if key == "readinessProbe":
             if grace is not None:
@@ -437,8 +437,8 @@ def _life(container: JsonObject, path: str, around: PodContext) -> Iterator[Caus
             yield api_errors.invalid_value(f"{path}.{key}.successThreshold", probe["successThreshold"], "must be 1")
 
 
-def _probe(probe: JsonObject, path: str, around: PodContext) -> Iterator[Cause]:
-    yield from _handler(probe, path, around)
+def _probe(probe: JsonObject, path: str, pod_context: PodContext) -> Iterator[Cause]:
+    yield from _handler(probe, path, pod_context)
     for key in ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"):
         yield from validation.not_negative(probe.get(key), f"{path}.{key}")
     grace = probe.get("terminationGracePeriodSeconds")
@@ -446,30 +446,31 @@ def _probe(probe: JsonObject, path: str, around: PodContext) -> Iterator[Cause]:
         yield api_errors.invalid_value(f"{path}.terminationGracePeriodSeconds", grace, "must be greater than 0")
 
 
-def _handler(handler: JsonObject, path: str, around: PodContext) -> Iterator[Cause]:
+def _handler(handler: JsonObject, path: str, pod_context: PodContext) -> Iterator[Cause]:
     handlers = [key for key in _HANDLERS if handler.get(key) is not None]
     if not handlers:
         yield api_errors.required(path, "must specify a handler type")
         return
-    yield from _action(handlers[0], handler[handlers[0]], f"{path}.{handlers[0]}", around)
+    yield from _action(handlers[0], handler[handlers[0]], f"{path}.{handlers[0]}", pod_context)
     for key in handlers[1:]:
         yield api_errors.not_allowed(f"{path}.{key}", "may not specify more than 1 handler type")
 
 
-def _action(key: str, action: JsonObject, path: str, around: PodContext) -> Iterator[Cause]:
+def _action(key: str, action: JsonObject, path: str, pod_context: PodContext) -> Iterator[Cause]:
     match key:
         case "exec":
-            yield from validation.needed(action.get("command"), f"{path}.command")
+            yield from validation.required(action.get("command"), f"{path}.command")
         case "httpGet":
-            yield from validation.needed(action.get("path"), f"{path}.path")
+            yield from validation.required(action.get("path"), f"{path}.path")
             yield from validation.port_or_name(action.get("port", 0), f"{path}.port")
             yield from validation.one_of(action.get("scheme"), ("HTTP", "HTTPS"), f"{path}.scheme")
             for header in action.get("httpHeaders") or ():
                 yield from validation.header_name(header.get("name", ""), f"{path}.httpHeaders")
         case "sleep":
             seconds = action.get("seconds", 0)
-            if seconds < 0 or seconds > around.grace:
-                text = f"must be non-negative and less than terminationGracePeriodSeconds ({around.grace})"
+            limit = pod_context.grace_period_seconds
+            if seconds < 0 or seconds > limit:
+                text = f"must be non-negative and less than terminationGracePeriodSeconds ({limit})"
                 yield api_errors.invalid_value(path, seconds, text)
         case _:
             yield from validation.port_or_name(action.get("port", 0), f"{path}.port")
@@ -518,10 +519,10 @@ def _pages(name: str, amount: str, path: str) -> Iterator[Cause]:
         yield api_errors.invalid_value(path, amount, f"{amount} is not positive integer multiple of {name}")
 
 
-def _claimed(found: Sequence[JsonObject], path: str, claims: Sequence[str]) -> Iterator[Cause]:
+def _claimed(claims_used: Sequence[JsonObject], path: str, claims: Sequence[str]) -> Iterator[Cause]:
     """Claims to devices are those of the pod."""
     pairs: set[tuple[str, str]] = set()
-    for index, claim in enumerate(found):
+    for index, claim in enumerate(claims_used):
         item_path, name = f"{path}[{index}]", claim.get("name", "")
         if not name:
             yield api_errors.required(item_path)
@@ -534,7 +535,7 @@ def _claimed(found: Sequence[JsonObject], path: str, claims: Sequence[str]) -> I
             yield not_found(item_path, name, f"must be one of the names in pod.spec.resourceClaims{listed}")
 
 
-def _resizing(policies: Sequence[JsonObject], path: str, around: PodContext) -> Iterator[Cause]:
+def _resizing(policies: Sequence[JsonObject], path: str, pod_context: PodContext) -> Iterator[Cause]:
     """What becomes of a container when it gets more, or less."""
     names: set[str] = set()
     for index, policy in enumerate(policies):
@@ -544,6 +545,6 @@ def _resizing(policies: Sequence[JsonObject], path: str, around: PodContext) -> 
         names.add(name)
         yield from validation.one_of(name, ("cpu", "memory"), path)
         yield from validation.one_of(restart, ("NotRequired", "RestartContainer"), path)
-        if around.restart == "Never" and restart != "NotRequired":
+        if pod_context.restart_policy == "Never" and restart != "NotRequired":
             text = "must be 'NotRequired' when `restartPolicy` is 'Never'"
             yield api_errors.invalid_value(path, restart, text)

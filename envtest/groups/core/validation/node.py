@@ -11,7 +11,7 @@ from typing import Final
 from envtest.groups.common import validation
 from envtest.groups.common.ip_addresses import block, read_block
 from envtest.groups.core import resource_names
-from opsdk.apimachinery import validation as names
+from opsdk.apimachinery.validation import label_value, qualified_name
 from opsdk.apiserver import api_errors
 from opsdk.errors import Cause
 from opsdk.structured_merge.value import JsonObject
@@ -46,8 +46,8 @@ def _taints(taints: Sequence[JsonObject]) -> Iterator[Cause]:
     keys: set[tuple[str, str]] = set()
     for index, taint in enumerate(taints):
         item_path, key, effect = f"metadata.taints[{index}]", taint.get("key", ""), taint.get("effect", "")
-        yield from validation.each(names.qualified_name(key), key, f"{item_path}.key")
-        problems = names.label_value(taint.get("value", ""))
+        yield from validation.each(qualified_name(key), key, f"{item_path}.key")
+        problems = label_value(taint.get("value", ""))
         if problems:
             yield api_errors.invalid_value(f"{item_path}.value", taint["value"], ";".join(problems))
         yield from validation.one_of(effect, _EFFECTS, f"{item_path}.effect")

@@ -93,19 +93,19 @@ def _attributes(spec: JsonObject) -> Iterator[Cause]:
 
 
 def _local(source: JsonObject, path: str) -> Iterator[Cause]:
-    yield from validation.needed(source.get("path"), f"{path}.path")
+    yield from validation.required(source.get("path"), f"{path}.path")
     yield from validation.no_backsteps(source.get("path", ""), f"{path}.path")
 
 
 def _csi(source: JsonObject, path: str) -> Iterator[Cause]:
     yield from volume_sources.driver_name(source.get("driver", ""), f"{path}.driver")
-    yield from validation.needed(source.get("volumeHandle"), f"{path}.volumeHandle")
+    yield from validation.required(source.get("volumeHandle"), f"{path}.volumeHandle")
     for key in _CSI_SECRETS:
         yield from volume_sources.secret_ref(source.get(key), f"{path}.{key}", namespaced=True)
 
 
 def _cinder(source: JsonObject, path: str) -> Iterator[Cause]:
-    yield from validation.needed(source.get("volumeID"), f"{path}.volumeID")
+    yield from validation.required(source.get("volumeID"), f"{path}.volumeID")
     yield from volume_sources.secret_ref(source.get("secretRef"), f"{path}.secretRef", namespaced=True)
 
 

@@ -11,8 +11,8 @@ from typing import Final
 from envtest.codec.internal_form import CLAIM_SPEC, difference
 from envtest.groups.common import validation
 from envtest.groups.common.label_selectors import check_label_selector
-from opsdk.apimachinery import validation as names
 from opsdk.apimachinery.quantity import Quantity
+from opsdk.apimachinery.validation import qualified_name
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.errors import Cause
@@ -87,8 +87,8 @@ def _requested(spec: JsonObject) -> str | None:
 
 
 def _source(source: JsonObject, path: str) -> Iterator[Cause]:
-    yield from validation.needed(source.get("name"), f"{path}.name")
-    yield from validation.needed(source.get("kind"), f"{path}.kind")
+    yield from validation.required(source.get("name"), f"{path}.name")
+    yield from validation.required(source.get("kind"), f"{path}.kind")
     if not source.get("apiGroup") and source.get("kind") != "PersistentVolumeClaim":
         text = "must be 'PersistentVolumeClaim' when referencing the default apiGroup"
         yield api_errors.invalid_value(path, source.get("kind", ""), text)
@@ -141,7 +141,7 @@ def validate_claim_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]: 
 
 
 def _resource(name: str, path: str) -> Iterator[Cause]:
-    wrong = names.qualified_name(name)
+    wrong = qualified_name(name)
     yield from validation.each(wrong, name, path)
     owner, slash, _ = name.partition("/")
     if not wrong and name != "storage" and (not slash or owner.endswith("kubernetes.io")):

@@ -11,8 +11,8 @@ from typing import Final
 from envtest.groups.common import validation
 from envtest.groups.core import resource_names
 from envtest.groups.core.pod_requests import requested
-from opsdk.apimachinery import validation as names
 from opsdk.apimachinery.quantity import Quantity
+from opsdk.apimachinery.validation import dns_subdomain
 from opsdk.apiserver import api_errors
 from opsdk.errors import Cause
 from opsdk.structured_merge.value import JsonObject
@@ -44,19 +44,19 @@ def validate_claims(claims: Sequence[JsonObject], path: str, pod: str) -> Iterat
                 yield from validation.subdomain(claim[key], f"{item_path}.{key}")
 
 
-def _claim_name(claim: JsonObject, path: str, pod: str, seen: set[str]) -> Iterator[Cause]:
+def _claim_name(claim: JsonObject, path: str, pod: str, earlier_names: set[str]) -> Iterator[Cause]:
     name = claim.get("name", "")
     if not name:
         yield api_errors.required(path)
         return
-    if name in seen:
+    if name in earlier_names:
         yield api_errors.duplicate(path, name)
         return
-    seen.add(name)
+    earlier_names.add(name)
     wrong = list(validation.label(name, path))
     yield from wrong
     if not wrong and pod and claim.get("resourceClaimTemplateName") is not None:
-        yield from validation.each(names.dns_subdomain(f"{pod}-{name}"), f"{pod}-{name}", path)
+        yield from validation.each(dns_subdomain(f"{pod}-{name}"), f"{pod}-{name}", path)
 
 
 # ------------------------------------------------------------------ the pod as a whole

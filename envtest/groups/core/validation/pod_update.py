@@ -36,7 +36,7 @@ def validate_pod_update(spec: JsonObject, old: JsonObject) -> Iterator[Cause]:
             yield api_errors.not_allowed(f"spec.{key}", "pod updates may not add or remove containers")
             return
         for index, container in enumerate(now):
-            yield from validation.needed(container.get("image"), f"spec.{key}[{index}].image")
+            yield from validation.required(container.get("image"), f"spec.{key}[{index}].image")
     deadline, previous = spec.get("activeDeadlineSeconds"), old.get("activeDeadlineSeconds")
     if deadline is not None and not 0 <= deadline < 1 << 31:
         yield from validation.in_range(deadline, 0, (1 << 31) - 1, "spec.activeDeadlineSeconds")

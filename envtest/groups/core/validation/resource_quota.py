@@ -59,10 +59,10 @@ def validate_scopes(spec: JsonObject) -> Iterator[Cause]:
     yield from _conflicts(set(scopes), scopes, path)
 
 
-def _conflicts(found: set[str], shown: Sequence[str], path: str) -> Iterator[Cause]:
+def _conflicts(scopes: set[str], listed: Sequence[str], path: str) -> Iterator[Cause]:
     for pair in _OPPOSITES:
-        if pair <= found:
-            yield api_errors.invalid_value(path, shown or None, "conflicting scopes")
+        if pair <= scopes:
+            yield api_errors.invalid_value(path, listed or None, "conflicting scopes")
 
 
 def validate_scope_selector(spec: JsonObject) -> Iterator[Cause]:

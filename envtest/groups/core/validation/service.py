@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from envtest.groups.common import validation
 from envtest.groups.common.ip_addresses import block, ip_address, read_address, special_address
-from opsdk.apimachinery import validation as names
+from opsdk.apimachinery.validation import qualified_name
 from opsdk.apiserver import api_errors
 from opsdk.errors import Cause
 from opsdk.structured_merge.value import JsonObject
@@ -84,13 +84,13 @@ def _by_type(spec: JsonObject, kind: str) -> Iterator[Cause]:
             yield api_errors.required("spec.externalName")
 
 
-def _port(port: JsonObject, path: str, seen: set[str], *, alone: bool) -> Iterator[Cause]:
+def _port(port: JsonObject, path: str, earlier_names: set[str], *, alone: bool) -> Iterator[Cause]:
     name = port.get("name", "")
     if name:
         yield from validation.label(name, f"{path}.name")
-        if name in seen:
+        if name in earlier_names:
             yield api_errors.duplicate(f"{path}.name", name)
-        seen.add(name)
+        earlier_names.add(name)
     elif not alone:
         yield api_errors.required(f"{path}.name")
     yield from validation.port_number(port.get("port", 0), f"{path}.port")
@@ -98,7 +98,7 @@ def _port(port: JsonObject, path: str, seen: set[str], *, alone: bool) -> Iterat
     yield from validation.port_or_name(port.get("targetPort", 0), f"{path}.targetPort")
     protocol = port.get("appProtocol")
     if protocol is not None:
-        yield from validation.each(names.qualified_name(protocol), protocol, f"{path}.appProtocol")
+        yield from validation.each(qualified_name(protocol), protocol, f"{path}.appProtocol")
 
 
 def _affinity(spec: JsonObject) -> Iterator[Cause]:
@@ -212,7 +212,7 @@ def _class(spec: JsonObject) -> Iterator[Cause]:
     if name is None:
         return
     if spec.get("type") == "LoadBalancer":
-        yield from validation.each(names.qualified_name(name), name, path)
+        yield from validation.each(qualified_name(name), name, path)
     else:
         yield api_errors.not_allowed(path, _ONLY_BALANCED)
 

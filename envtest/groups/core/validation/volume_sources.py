@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from envtest.groups.common import validation
-from opsdk.apimachinery import validation as names
+from opsdk.apimachinery.validation import dns_subdomain
 from opsdk.apiserver import api_errors
 from opsdk.errors import Cause
 from opsdk.structured_merge.value import JsonObject
@@ -49,7 +49,7 @@ def wants(*keys: str) -> Check:
 
     def check(source: JsonObject, path: str) -> Iterator[Cause]:
         for key in keys:
-            yield from validation.needed(source.get(key), f"{path}.{key}")
+            yield from validation.required(source.get(key), f"{path}.{key}")
 
     return check
 
@@ -58,9 +58,9 @@ def secret_ref(ref: JsonObject | None, path: str, *, namespaced: bool = False) -
     """A secret with a name, and with a namespace where it could be in any."""
     if ref is None:
         return
-    yield from validation.needed(ref.get("name"), f"{path}.name")
+    yield from validation.required(ref.get("name"), f"{path}.name")
     if namespaced:
-        yield from validation.needed(ref.get("namespace"), f"{path}.namespace")
+        yield from validation.required(ref.get("namespace"), f"{path}.namespace")
 
 
 def host_path(source: JsonObject, path: str) -> Iterator[Cause]:
@@ -76,7 +76,7 @@ def host_path(source: JsonObject, path: str) -> Iterator[Cause]:
 
 def git_repo(source: JsonObject, path: str) -> Iterator[Cause]:
     """A repository, and a directory below the volume."""
-    yield from validation.needed(source.get("repository"), f"{path}.repository")
+    yield from validation.required(source.get("repository"), f"{path}.repository")
     yield from validation.inside(source.get("directory", ""), f"{path}.directory")
 
 
@@ -90,7 +90,7 @@ def nfs(source: JsonObject, path: str) -> Iterator[Cause]:
 
 def iscsi(source: JsonObject, path: str) -> Iterator[Cause]:
     """A portal and a target with one of the three sorts of names."""
-    yield from validation.needed(source.get("targetPortal"), f"{path}.targetPortal")
+    yield from validation.required(source.get("targetPortal"), f"{path}.targetPortal")
     if not source.get("iqn"):
         yield api_errors.required(f"{path}.iqn")
     else:
@@ -128,7 +128,7 @@ def _disk(key: str) -> Check:
     """A disk with a name, and a partition of it."""
 
     def check(source: JsonObject, path: str) -> Iterator[Cause]:
-        yield from validation.needed(source.get(key), f"{path}.{key}")
+        yield from validation.required(source.get(key), f"{path}.{key}")
         if not 0 <= source.get("partition", 0) <= 255:
             text = "must be between 1 and 255, inclusive"
             yield api_errors.invalid_value(f"{path}.partition", source["partition"], text)
@@ -146,7 +146,7 @@ def quobyte(source: JsonObject, path: str) -> Iterator[Cause]:
         yield api_errors.required(f"{path}.tenant", text)
     elif not all(re.fullmatch(r"[^:\[\]]*:[^:\[\]]*|\[[^\[\]]*\]:[^:]*", pair) for pair in registry.split(",")):
         yield api_errors.invalid_value(f"{path}.registry", registry, _HOSTS)
-    yield from validation.needed(source.get("volume"), f"{path}.volume")
+    yield from validation.required(source.get("volume"), f"{path}.volume")
 
 
 def flocker(source: JsonObject, path: str) -> Iterator[Cause]:
@@ -162,7 +162,7 @@ def flocker(source: JsonObject, path: str) -> Iterator[Cause]:
 
 def flex(source: JsonObject, path: str) -> Iterator[Cause]:
     """A driver; some names of options are Kubernetes' own."""
-    yield from validation.needed(source.get("driver"), f"{path}.driver")
+    yield from validation.required(source.get("driver"), f"{path}.driver")
     for key in sorted(source.get("options") or {}):
         owner = "." + (key.partition("/")[0] if "/" in key else key).lower()
         if owner.endswith((".kubernetes.io", ".k8s.io")):
@@ -197,7 +197,7 @@ def storage_os(source: JsonObject, path: str) -> Iterator[Cause]:
 
 def cinder(source: JsonObject, path: str) -> Iterator[Cause]:
     """A volume, and perhaps a secret."""
-    yield from validation.needed(source.get("volumeID"), f"{path}.volumeID")
+    yield from validation.required(source.get("volumeID"), f"{path}.volumeID")
     yield from secret_ref(source.get("secretRef"), f"{path}.secretRef")
 
 
@@ -207,7 +207,7 @@ def driver_name(name: str, path: str) -> Iterator[Cause]:
         yield api_errors.required(path)
     if len(name) > 63:
         yield api_errors.too_long(path, 63)
-    yield from validation.each(names.dns_subdomain(name.lower()), name, path)
+    yield from validation.each(dns_subdomain(name.lower()), name, path)
 
 
 SHARED: Final[Mapping[str, Check]] = {
