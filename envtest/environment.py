@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from ipaddress import IPv4Network
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import TypeVar
 
 from envtest.admission.plugins import PluginSelection
 from envtest.controllers.ports import NONE, NoControllers, Simulation
@@ -21,6 +21,7 @@ from envtest.plane.bootstrap import publish_trust, server_address
 from envtest.plane.control_plane import ControlPlane
 from envtest.plane.install import CRD, Installer, Webhooks, WebhookServing, prepare, read_objects
 from envtest.plane.kubeconfig import user_kubeconfig
+from envtest.plane.lifecycle import Startable
 from envtest.plane.managed_fields import owners
 from envtest.plane.pki import PKI, PROXIES, CertificateAuthority
 from envtest.plane.users import AuthenticatedUser
@@ -29,7 +30,6 @@ from envtest.testing import snapshots
 from envtest.testing.faults import Faults
 from envtest.testing.journal import Budget, Journal
 from opsdk.aio.clock import LOOP_CLOCK, Clock
-from opsdk.aio.closing import Closing
 from opsdk.apiserver.auth.authentication import TokenAuthenticator
 from opsdk.apiserver.auth.authorization import Authorizer
 from opsdk.apiserver.auth.front_proxy import NAME
@@ -53,7 +53,7 @@ LOCAL = "http://envtest.local"
 ADMIN = User(name="admin", uid="admin-uid", groups=(MASTERS,))
 
 
-class Environment(Closing):
+class Environment(Startable):
     """A control plane; an async context manager.
 
     ::
@@ -414,14 +414,6 @@ class Environment(Closing):
         self.server.well_known.stopping = True
         self.plane.end_watches()
         await self._stack.aclose()
-
-    async def __aenter__(self) -> Self:
-        try:
-            await self.start()
-        except BaseException:
-            await self.aclose()
-            raise
-        return self
 
 
 def _open_storage(data_dir: Path | None) -> Storage | None:

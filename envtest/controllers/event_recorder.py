@@ -67,7 +67,7 @@ class RecordedEvent:
 
 
 # ------------------------------------------------------------------ core
-class EventCorrelator:
+class Correlator:
     """Decides what becomes of an event: dropped, counted, or new. No clock: times are given in seconds."""
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class EventCorrelator:
         self._said: _Recent[RecordedEvent] = _Recent()
 
     def __repr__(self) -> str:
-        return f"<EventCorrelator of {len(self._said)} events>"
+        return f"<Correlator of {len(self._said)} events>"
 
     def look(self, note: PendingEvent, message: str, now: float) -> tuple[RecordedEvent, str] | None:
         """The record of an event (with `count` 0 for a new one) and the text to write; None where it is dropped."""
@@ -146,7 +146,7 @@ class Recorder:
         self._component = component
         self._source: JsonObject = {"component": component, **({"host": host} if host else {})}
         self._clock = clock
-        self._correlator = EventCorrelator()
+        self._correlator = Correlator()
 
     def __repr__(self) -> str:
         return f"<Recorder of {self._component}>"

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NoReturn, Self, TypeVar
+from typing import Any, NoReturn, TypeVar
 from unittest import SkipTest
 
 import msgspec
@@ -25,9 +25,9 @@ from envtest.external.processes import Process, ProcessOptions
 from envtest.plane import wait
 from envtest.plane.install import CRD, Installer, read_objects
 from envtest.plane.kubeconfig import user_kubeconfig
+from envtest.plane.lifecycle import Startable
 from envtest.plane.pki import CertificateAuthority, KeyPair
 from envtest.plane.wait import Question
-from opsdk.aio.closing import Closing
 from opsdk.errors import ApiError, ConfigError, OpsdkError, api_error_from_status
 from opsdk.rest.config import Config, Impersonate
 from opsdk.rest.request import RestRequest
@@ -107,7 +107,7 @@ class ExternalUser:
     config: Config
 
 
-class ClusterTarget(Closing):
+class ClusterTarget(Startable):
     """A cluster that is not ours; an async context manager with what `Environment` and it have in common.
 
     Attributes:
@@ -182,14 +182,6 @@ class ClusterTarget(Closing):
     async def aclose(self) -> None:
         """Leave it as it was, or end it; idempotent."""
         await self._stack.aclose()
-
-    async def __aenter__(self) -> Self:
-        try:
-            await self.start()
-        except BaseException:
-            await self.aclose()
-            raise
-        return self
 
 
 class ExistingCluster(ClusterTarget):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from envtest.groups.common.rest import CheckedStore
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.auth.authorization import Authorizer, AuthorizerAttributes
 from opsdk.apiserver.auth.rbac import PolicyRule, escalation
@@ -14,8 +15,6 @@ from opsdk.apiserver.auth.rbac_authorizer import RbacAuthorizer
 from opsdk.apiserver.auth.rule_resolver import RbacPolicy
 from opsdk.apiserver.auth.user import MASTERS
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.registry.rest import Transform, Validate, accept
-from opsdk.apiserver.registry.store import GenericStore
 from opsdk.apiserver.registry.strategy import Strategy
 from opsdk.apiserver.resources import ResourceInfo
 from opsdk.apiserver.storage.ports import Storage
@@ -28,7 +27,7 @@ _KINDS = {"Role": "roles", "ClusterRole": "clusterroles"}
 _GC_FIELDS = frozenset({"ownerReferences", "finalizers", "managedFields", "resourceVersion"})
 
 
-class GuardedStore(GenericStore):
+class GuardedStore(CheckedStore):
     """A store of roles or bindings, with rules on who may write which.
 
     Args:
@@ -43,31 +42,10 @@ class GuardedStore(GenericStore):
         self._authorizer = authorizer
         self._rbac = rbac
 
-    async def create(self, context: Context, name: str, obj: JsonObject, validate: Validate = accept) -> JsonObject:
-        """See `Creater`."""
-        await self._check_escalation(context, "", obj, None)
-        return await super().create(context, name, obj, validate)
-
-    async def update(
-        self,
-        context: Context,
-        name: str,
-        transform: Transform,
-        validate: Validate = accept,
-        *,
-        force_create: bool = False,
-        uid: str = "",
-    ) -> tuple[JsonObject, bool]:
-        """See `Updater`."""
-
-        async def guarded(current: JsonObject | None) -> JsonObject:
-            desired = await transform(current)
-            await self._check_escalation(context, name, desired, current)
-            return desired
-
-        return await super().update(context, name, guarded, validate, force_create=force_create, uid=uid)
-
-    async def _check_escalation(self, context: Context, name: str, obj: JsonObject, old: JsonObject | None) -> None:
+    async def check_before_validation(
+        self, context: Context, name: str, obj: JsonObject, old: JsonObject | None
+    ) -> None:
+        """Refuse an escalation: a user grants no permissions beyond their own without ``escalate`` or ``bind``."""
         # Whether a write changes nothing but what the garbage collector changes.
         if MASTERS in context.user.groups or (old is not None and (_without_gc_fields(obj) == _without_gc_fields(old))):
             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envtest.controllers.event_recorder import EventCorrelator, event_of
+from envtest.controllers.event_recorder import Correlator, event_of
 from envtest.controllers.stages import Stage, State
 from envtest.controllers.writes import PendingEvent
 from envtest.environment import Environment
@@ -22,7 +22,7 @@ def note(message: str = "m", reason: str = "R") -> PendingEvent:
 
 def test_says_the_same_again() -> None:
     """What is said again is one event, another text another one."""
-    seen = EventCorrelator()
+    seen = Correlator()
     first = seen.look(note(), "m", 0)
     assert first is not None
     first[0].count += 1
@@ -35,7 +35,7 @@ def test_says_the_same_again() -> None:
 
 def test_similar_events_are_combined() -> None:
     """From the tenth text within ten minutes on, events of a reason are counted as one, and later apart."""
-    seen = EventCorrelator()
+    seen = Correlator()
     texts = [found[1] for n in range(12) if (found := seen.look(note(), f"m{n}", n)) is not None]
     assert texts[8] == "m8"
     assert texts[9:] == [f"(combined from similar events): m{n}" for n in (9, 10, 11)]
@@ -47,7 +47,7 @@ def test_similar_events_are_combined() -> None:
 @given(st.lists(st.floats(0, 400), max_size=80))
 def test_nobody_says_too_much(pauses: list[float]) -> None:
     """About one object no more events are written than twenty-five at once and one more each five minutes."""
-    seen, now, told = EventCorrelator(), 0.0, 0
+    seen, now, told = Correlator(), 0.0, 0
     for pause in pauses:
         now += pause
         told += seen.look(note(), "m", now) is not None
