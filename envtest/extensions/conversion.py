@@ -30,7 +30,7 @@ _SEEN = 4096
 def validate_conversion(
     conversion: JsonObject, field: str, *, recognized: bool = True, check_bundle: bool = False
 ) -> Iterator[Cause]:
-    """The strategy, and what belongs to it. Messages name the fields as the server itself has them."""
+    """Validate ``spec.conversion``. Messages name the fields as the internal type does."""
     strategy = conversion.get("strategy") or ""
     webhook = conversion.get("webhook") or {}
     config, versions = webhook.get("clientConfig"), webhook.get("conversionReviewVersions")
@@ -55,14 +55,14 @@ def validate_conversion(
 
 
 def bundle_is_bad(conversion: JsonObject) -> bool:
-    """Whether the ``caBundle`` is no certificate."""
+    """Return whether the ``caBundle`` holds no certificate."""
     config = (conversion.get("webhook") or {}).get("clientConfig") or {}
     return bool(config.get("caBundle")) and not valid_bundle(config["caBundle"])
 
 
 # ------------------------------------------------------------------ converting
 class Converter:
-    """Converts between the versions of one definition, by changing ``apiVersion`` or by asking a webhook."""
+    """Converts between the versions of one CRD: strategy None changes ``apiVersion``, Webhook calls the webhook."""
 
     def __init__(self, definition: JsonObject, client: WebhookClient) -> None:
         spec = definition["spec"]
@@ -76,7 +76,7 @@ class Converter:
         return f"<Converter by {'webhook' if self.remote else 'name'}>"
 
     def renamed(self, obj: JsonObject, api_version: str) -> JsonObject:
-        """Strategy None."""
+        """Convert by strategy None: only ``apiVersion`` changes."""
         return obj if obj.get("apiVersion") == api_version else {**obj, "apiVersion": api_version}
 
     async def convert(self, objects: Sequence[JsonObject], api_version: str) -> Sequence[JsonObject]:
@@ -152,13 +152,13 @@ def _with_resource_version(converted: JsonObject, obj: JsonObject) -> JsonObject
 
 
 def pruned(schema: StructuralSchema, converted: JsonObject) -> JsonObject:
-    """What a conversion has made, without what its version does not know and without nulls that mean nothing."""
+    """Prune a converted object by the schema of its version, and drop nulls of fields that are not nullable."""
     result: JsonObject = schema.without_nulls(schema.prune(converted)[0])
     return result
 
 
 class VersionCodec:
-    """Between one version and the one that is kept; see `opsdk.apiserver.registry.storage_codec.StorageCodec`.
+    """Converts between one served version and the storage version.
 
     What is read gets the defaults of the version in which it was written, and loses what either version does not know.
 
@@ -217,7 +217,7 @@ class VersionCodec:
 
 
 class OwnedVersions:
-    """The versions of a definition, for field ownership; see `opsdk.apiserver.resources.Versions`."""
+    """The versions of a CRD for field ownership; see `opsdk.apiserver.resources.Versions`."""
 
     def __init__(self, converter: Converter, shapes: Mapping[str, JsonValue]) -> None:
         self.shapes = shapes

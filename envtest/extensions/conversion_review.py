@@ -16,15 +16,15 @@ GROUP = "apiextensions.k8s.io"
 
 
 class ConversionError(Exception):
-    """What is wrong with a conversion; the text is the server's, and is told as the webhook's fault."""
+    """The webhook's response is wrong; the text is the server's message about the webhook."""
 
 
 class InvalidReviewError(Exception):
-    """What is wrong with the text of an object; the server does not say where that is from."""
+    """The webhook's response does not decode; the message does not name the webhook."""
 
 
 def read_response(answer: JsonObject, uid: str, version: str) -> list[JsonValue]:
-    """The converted objects of a ConversionReview; `ConversionError` where it has none to give."""
+    """Return the converted objects of a ConversionReview; `ConversionError` if it reports a failure."""
     try:
         check_review(answer, GROUP, version, "ConversionReview")
         response: JsonObject | None = answer.get("response")
@@ -60,7 +60,7 @@ _FIELDS = (
 
 
 def accept(original: JsonObject, converted: JsonValue, api_version: str) -> JsonObject:
-    """The converted object with the metadata of the original one; only labels and annotations may differ."""
+    """Return the converted object with the original metadata; only labels and annotations may differ."""
     if converted is None:
         raise InvalidReviewError("unexpected end of JSON input")
     if not isinstance(converted, dict):

@@ -36,7 +36,7 @@ _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
 
 class CustomModel:
-    """Reads bodies by the schema of a definition's version."""
+    """Decodes request bodies by the schema of one CRD version."""
 
     typed = False
 
@@ -141,7 +141,7 @@ class CustomModel:
 
 
 def schema_name(group: str, version: str, kind: str) -> str:
-    """The name of a schema in OpenAPI documents: the group backwards."""
+    """The name of a schema in OpenAPI documents: the group is reversed."""
     return ".".join([*reversed(group.split(".")), version, kind])
 
 
@@ -149,7 +149,7 @@ Gone = Callable[[Context], Awaitable[None]]
 
 
 class CustomStrategy(SchemaStrategy):
-    """The rules of custom resources: their schema, and little else."""
+    """The strategy of custom resources: pruning, defaulting and validation by the schema."""
 
     custom = True
     core_metadata = False
@@ -179,21 +179,21 @@ class CustomStrategy(SchemaStrategy):
         }
 
     def unknown_field(self, key: str) -> ApiError:
-        """Custom resources have words of their own."""
+        """The message of strict decoding for custom resources."""
         return api_errors.bad_request(f"field label not supported: {key}")
 
     def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
-        """The status is the controller's; nothing is created while the definition goes."""
+        """Drop the status if it is a subresource; a terminating CRD refuses new objects."""
         self._refuse_create(obj["metadata"].get("name", ""))
         super().prepare_for_create(context, obj)
 
     def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
-        """Nothing else is said of objects of another kind."""
+        """Validate by the schema; a wrong apiVersion or kind is the only error reported."""
         self._check_type(obj)
         return super().validate(context, obj)
 
     def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
-        """Nothing else is said of objects of another kind."""
+        """Validate by the schema; a wrong apiVersion or kind is the only error reported."""
         self._check_type(obj)
         return super().validate_update(context, obj, old)
 
@@ -208,24 +208,24 @@ class CustomStrategy(SchemaStrategy):
             raise api_errors.invalid(str(obj.get("kind", "")), group, obj["metadata"].get("name", ""), causes)
 
     def validate_status(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
-        """Nothing else is said of objects of another kind."""
+        """Validate by the schema; a wrong apiVersion or kind is the only error reported."""
         self._check_type(obj)
         return super().validate_status(context, obj, old)
 
     def beside(self, obj: JsonObject, *, status_only: bool = False) -> Sequence[FieldError]:
-        """What the scale subresource will show must be fit to be shown."""
+        """Validate the fields that the scale subresource reads."""
         return () if self._scale is None else list(self._scale.check(obj, status_only=status_only))
 
     def as_read(self, obj: JsonObject) -> JsonObject:
-        """As the schema of now has it."""
+        """Return a stored object as the present schema prunes and defaults it."""
         return self._shown(obj)
 
     def canonicalize(self, obj: JsonObject) -> None:
-        """Whole floats are written as integers, and so they are ever after."""
+        """Write floats without a fraction as integers."""
         obj.update(whole_numbers(obj))
 
     def warnings(self, context: Context, obj: JsonObject, old: JsonObject | None) -> Sequence[str]:
-        """Finalizers should have a path."""
+        """Warn of finalizers without a path."""
         before = ((old or {}).get("metadata") or {}).get("finalizers") or []
         return [
             f'metadata.finalizers: "{name}": prefer a domain-qualified finalizer name'
@@ -236,7 +236,7 @@ class CustomStrategy(SchemaStrategy):
         ]
 
     async def after_delete(self, context: Context, obj: JsonObject) -> None:
-        """The definition may be waiting for this."""
+        """Tell the server that an instance is gone; a terminating CRD may be waiting for it."""
         await self._gone(context)
 
 

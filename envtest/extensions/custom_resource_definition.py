@@ -32,15 +32,15 @@ CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 
 
 class Listener(Protocol):
-    """Who serves what is defined."""
+    """The protocol of the server that serves CRDs."""
 
     async def changed(self, context: Context, name: str) -> None:
-        """A definition came, changed or went."""
+        """A CRD was created, updated or deleted."""
         ...
 
 
 def defaults(obj: JsonObject) -> None:
-    """Singular and list kind from the kind; no conversion."""
+    """Default the singular name and the list kind from the kind, and the conversion strategy to None."""
     spec = obj.setdefault("spec", {})
     spoken = spec.setdefault("names", {})
     kind = spoken.get("kind", "")
@@ -75,7 +75,7 @@ class DefinitionStrategy(GeneratedStrategy):
 
     # -------------------------------------------------------------- writing
     def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
-        """Nothing is accepted yet."""
+        """Set an empty status: no names are accepted yet."""
         obj["status"] = {
             "conditions": None,
             "acceptedNames": {"plural": "", "kind": ""},
@@ -83,19 +83,19 @@ class DefinitionStrategy(GeneratedStrategy):
         }
 
     def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
-        """A new storage version is remembered."""
+        """Add a new storage version to ``status.storedVersions``."""
         status = dict(old.get("status") or {})
         stored = list(status.get("storedVersions") or [])
         stored.extend(v for v in _storage_versions(obj) if v not in stored)
         obj["status"] = {**status, "storedVersions": stored}
 
     def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
-        """Names, versions, schemas, columns."""
+        """Validate names, versions, schemas and printer columns."""
         rules = [*self._rules(obj, None), *_validate_stored(obj), *_validate_preserving(obj["spec"])]
         return [*_validate_name(obj), *rules, *_validate_approval(obj, None)]
 
     def warnings(self, context: Context, obj: JsonObject, old: JsonObject | None) -> Sequence[str]:
-        """Formats that are none."""
+        """Warn of unknown formats."""
         return format_warnings(obj, old)
 
     @staticmethod
@@ -112,7 +112,7 @@ class DefinitionStrategy(GeneratedStrategy):
         ]
 
     def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
-        """Group, plural, scope and kind stay."""
+        """Validate the new spec; group, plural, scope and kind are immutable."""
         spec, before = obj["spec"], old["spec"]
         fixed = []
         if any(c["type"] == "Established" and c["status"] == "True" for c in old["status"].get("conditions") or ()):
@@ -130,15 +130,15 @@ class DefinitionStrategy(GeneratedStrategy):
 
     # -------------------------------------------------------------- deleting
     def propagation(self, context: Context, obj: JsonObject, asked: str) -> str:
-        """The first deletion only marks, whatever it asks for: customresourcedefinition/etcd.go, Delete."""
+        """Ignore the requested policy: the first deletion only sets the deletion timestamp."""
         return asked if obj["metadata"].get("deletionTimestamp") else ""
 
     def finalizers_on_delete(self, obj: JsonObject) -> Sequence[str]:
-        """Its objects go first."""
+        """Add the finalizer that deletes the instances first."""
         return (CLEANUP,)
 
     def mark_deleted(self, context: Context, obj: JsonObject) -> None:
-        """The mark shows no grace, and is no change of the wish."""
+        """Set the deletion timestamp without a grace period; the generation does not change."""
         obj["metadata"].pop("deletionGracePeriodSeconds", None)
         obj["metadata"]["generation"] -= 1
         text = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
@@ -148,15 +148,15 @@ class DefinitionStrategy(GeneratedStrategy):
 
     # -------------------------------------------------------------- side effects
     async def after_create(self, context: Context, obj: JsonObject) -> None:
-        """Serve it."""
+        """Serve the new CRD."""
         await self._tell(context, obj)
 
     async def after_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
-        """Serve it as it is now."""
+        """Serve the CRD as it is now."""
         await self._tell(context, obj)
 
     async def after_delete(self, context: Context, obj: JsonObject) -> None:
-        """Serve it no more."""
+        """Stop serving the CRD."""
         await self._tell(context, obj)
 
     async def _tell(self, context: Context, obj: JsonObject) -> None:

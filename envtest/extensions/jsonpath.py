@@ -41,7 +41,7 @@ Steps = tuple[re.Match[str], ...]
 
 
 def valid(path: str) -> bool:
-    """Whether `path` can be read."""
+    """Return whether `path` parses."""
     return path.startswith((".", "[", "$", "@")) and _split(path) is not None
 
 
@@ -60,7 +60,7 @@ def _split(path: str) -> Steps | None:
 
 
 def find(tree: JsonValue, path: str) -> list[JsonValue]:
-    """Every value that `path` leads to; nothing where it leads nowhere, or anywhere beyond the end of a list.
+    """Return the values at `path`; a path that does not exist has no values.
 
     >>> find({"status": {"c": [{"type": "Ready", "status": "True"}]}}, '.status.c[?(@.type=="Ready")].status')
     ['True']

@@ -39,12 +39,12 @@ def _conflicts(names: JsonObject, resources: set[str], kinds: set[str]) -> Itera
 
 
 def condition(kind: str, status: str, reason: str, message: str, now: str) -> JsonObject:
-    """One condition."""
+    """Make a condition."""
     return {"type": kind, "status": status, "lastTransitionTime": now, "reason": reason, "message": message}
 
 
 def put_condition(conditions: list[JsonObject], new: JsonObject) -> list[JsonObject]:
-    """The conditions with `new` in the place of the one of its type; the time stays where its status does."""
+    """Set a condition in a list; an unchanged status keeps its transition time."""
     result, done = [], False
     for old in conditions:
         if old["type"] != new["type"]:
@@ -61,7 +61,7 @@ _ORDER = ("plural", "singular", "shortNames", "kind", "listKind", "categories")
 
 
 def naming_status(definition: JsonObject, others: Iterable[JsonObject], now: str) -> JsonObject:
-    """The status that follows from the names of `definition` and of the others in its group."""
+    """Compute the status of a CRD from its names and from the names of the other CRDs of the group."""
     spec_names = definition["spec"]["names"]
     status = dict(definition.get("status") or {})
     resources, kinds = _accepted_names(others)
@@ -94,7 +94,7 @@ APPROVAL = "api-approved.kubernetes.io"
 
 
 def is_protected_group(group: str) -> bool:
-    """Whether a group belongs to Kubernetes."""
+    """Return whether a group is reserved for Kubernetes (``*.k8s.io``, ``*.kubernetes.io``)."""
     return any(group == g or group.endswith(f".{g}") for g in ("k8s.io", "kubernetes.io"))
 
 
@@ -111,6 +111,6 @@ def _approval(definition: JsonObject, conditions: list[JsonObject], now: str) ->
 
 
 def is_true(definition: JsonObject, kind: str) -> bool:
-    """Whether a condition holds."""
+    """Return whether a condition is True."""
     conditions = (definition.get("status") or {}).get("conditions") or ()
     return any(c["type"] == kind and c["status"] == "True" for c in conditions)

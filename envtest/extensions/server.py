@@ -61,7 +61,7 @@ class _ServedDefinition:
 
 
 class ExtensionServer:
-    """One delegate of the chain; hears of definitions from their strategy.
+    """Serves custom resources; one delegate of the delegation chain.
 
     Attributes:
         on_group_versions_changed: called when the set of defined group versions may have changed.
@@ -90,19 +90,19 @@ class ExtensionServer:
         return f"<ExtensionServer of {', '.join(sorted(self._served_definitions)) or 'nothing'}>"
 
     def load(self) -> None:
-        """Serve what is stored already."""
+        """Serve the stored CRDs."""
         for obj in self._definitions.list_now("", ListQuery()).items:
             self._compile(obj)
 
     def reload(self) -> None:
-        """Serve what is stored now, and nothing else."""
+        """Serve exactly the stored CRDs, after the storage was restored."""
         stored = {obj["metadata"]["name"] for obj in self._definitions.list_now("", ListQuery()).items}
         for name in self._served_definitions.keys() - stored:
             del self._served_definitions[name]
         self.load()
 
     def group_versions(self) -> Iterator[tuple[str, str]]:
-        """What definitions say is served."""
+        """Yield the group and version pairs that CRDs serve."""
         for defined in self._served_definitions.values():
             for version in defined.order:
                 yield defined.group, version
@@ -316,7 +316,7 @@ class ExtensionServer:
     _scale: ResourceModel | None = None
 
     def use_scale(self, model: TypedModel) -> None:
-        """The model of ``autoscaling/v1 Scale``."""
+        """Set the model of ``autoscaling/v1 Scale``."""
         self._scale = model.printed_by(ColumnPrinter(SCALE))
 
     # -------------------------------------------------------------- serving
@@ -340,14 +340,14 @@ class ExtensionServer:
         return await dispatch.dispatch(call, served, self._admission)
 
     def versions_of(self, info: ResourceInfo) -> Sequence[InstalledResource]:
-        """A resource or subresource in every served version, in the definition's order."""
+        """Return a resource or subresource in every served version, in the CRD's order."""
         defined = self._served_definitions.get(f"{info.resource}.{info.group}")
         if defined is None:
             return ()
         return [s for (v, sub), s in defined.served.items() if sub == info.subresource and v in defined.order]
 
     async def convert(self, obj: JsonObject, source: ResourceInfo, target: ResourceInfo) -> JsonObject:
-        """An object in another version of its definition."""
+        """Convert an object to another version of its CRD."""
         defined = self._served_definitions[f"{source.resource}.{source.group}"]
         [converted] = await defined.converter.convert([obj], target.kind_api_version)
         model = defined.served[target.version, ""].model
@@ -417,7 +417,7 @@ _VERSION = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?")
 
 
 def version_priority(version: str) -> tuple[int, int, int, str]:
-    """Sorts versions: stable before beta before alpha, higher numbers first, the rest by name.
+    """Sort key of versions: stable before beta before alpha, then higher numbers, then names.
 
     >>> sorted(["v1", "v1beta1", "v2", "v1alpha3", "foo"], key=version_priority)
     ['v2', 'v1', 'v1beta1', 'v1alpha3', 'foo']

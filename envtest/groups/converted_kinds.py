@@ -28,7 +28,7 @@ _KINDS: Final[Mapping[str, tuple[Mapping[str, str], Convert]]] = {
 
 
 class ConvertedKind:
-    """Both forms of a kind; see `Versions`."""
+    """Converts a kind between two served versions; see `Versions`."""
 
     remote = True
 
@@ -52,5 +52,5 @@ class ConvertedKind:
 
 
 def versions_of(typing: Typing, kind: str) -> ConvertedKind | None:
-    """The forms of a kind, where it has several."""
+    """Return the served versions of a kind that has several; None for others."""
     return ConvertedKind(typing, kind) if kind in _KINDS else None

@@ -39,7 +39,7 @@ _VERSIONS = "must specify one of v1, v1beta1"
 def validate_webhooks(
     hooks: Sequence[JsonObject], old: Sequence[JsonObject] = (), *, mutating: bool
 ) -> Iterator[Cause]:
-    """The webhooks of a configuration; what the `old` ones got away with stays allowed."""
+    """Validate the webhooks of a configuration; what the `old` ones already had is allowed."""
     recognized = all(has_known_version(hook.get("admissionReviewVersions")) for hook in old)
     unique = len({hook.get("name") for hook in old}) == len(old)
     quiet = all(hook.get("sideEffects") in _SIDE_EFFECTS for hook in old)
@@ -93,7 +93,7 @@ _MAX_CONDITIONS = 64
 
 
 def validate_rule(rule: JsonObject, field: str) -> Iterator[Cause]:
-    """Operations, groups, versions, resources, scope."""
+    """Validate operations, groups, versions, resources and scope of a rule."""
     operations = rule.get("operations") or []
     if not operations:
         yield api_errors.required(f"{field}.operations")
@@ -155,7 +155,7 @@ def _subresources(resources: Sequence[str], field: str) -> Iterator[Cause]:
 
 # ------------------------------------------------------------------ match conditions
 def validate_match_conditions(conditions: Sequence[JsonObject], field: str, *, params: bool = False) -> Iterator[Cause]:
-    """Names, each once, and expressions; `params` says whether these may refer to parameters."""
+    """Validate names (unique) and expressions; with `params`, expressions may use ``params``."""
     if len(conditions) > _MAX_CONDITIONS:
         text = f"Too many: {len(conditions)}: must have at most {_MAX_CONDITIONS} items"
         yield Cause(reason="FieldValueTooMany", message=text, field=field)
@@ -194,7 +194,7 @@ _EXCLUSIVE = "name and selector are mutually exclusive"
 
 
 def one_of(tree: JsonObject, field: str, key: str, allowed: Sequence[str]) -> Iterator[Cause]:
-    """One of some words, which must be there."""
+    """Validate a required value against the allowed ones."""
     value = tree.get(key)
     if value is None:
         yield api_errors.required(f"{field}.{key}")
@@ -204,7 +204,7 @@ def one_of(tree: JsonObject, field: str, key: str, allowed: Sequence[str]) -> It
 
 # ------------------------------------------------------------------ what is meant
 def match_constraints(match: JsonObject | None, field: str, *, operations: Sequence[str] = ()) -> Iterator[Cause]:
-    """The constraints of a policy: there is at least one rule, and only `operations` if any are given."""
+    """Validate the match constraints of a policy: at least one rule; `operations` are the allowed ones."""
     if match is None:
         yield api_errors.required(field)
         return
@@ -216,7 +216,7 @@ def match_constraints(match: JsonObject | None, field: str, *, operations: Seque
 
 
 def match_resources(match: JsonObject, field: str) -> Iterator[Cause]:
-    """Selectors and rules."""
+    """Validate selectors and rules."""
     yield from one_of(match, field, "matchPolicy", ("Equivalent", "Exact"))
     for key in ("namespaceSelector", "objectSelector"):
         if match.get(key) is None:
@@ -229,7 +229,7 @@ def match_resources(match: JsonObject, field: str) -> Iterator[Cause]:
 
 
 def only_operations(match: JsonObject, field: str, allowed: Sequence[str]) -> Iterator[Cause]:
-    """No rule means another operation."""
+    """Validate that rules name no operation but these."""
     for rule in match.get("resourceRules") or ():
         for operation in rule.get("operations") or ():
             if operation not in allowed:
@@ -254,7 +254,7 @@ def _faults(name: str, field: str, rule: Callable[[str], Sequence[str]]) -> Iter
 
 # ------------------------------------------------------------------ parameters
 def param_kind(kind: JsonObject, field: str) -> Iterator[Cause]:
-    """A version and a kind that can be those of a resource."""
+    """Validate apiVersion and kind of ``paramKind``."""
     version, name = kind.get("apiVersion") or "", kind.get("kind") or ""
     if not version:
         yield api_errors.required(f"{field}.apiVersion")
@@ -281,7 +281,7 @@ def _group_version(text: str, field: str) -> Iterator[Cause]:
 
 
 def param_ref(ref: JsonObject, field: str) -> Iterator[Cause]:
-    """By name or by labels, and what to do where there are none."""
+    """Validate ``paramRef``: a name or a selector, and the action when no param is found."""
     name, selector = ref.get("name") or "", ref.get("selector")
     if name:
         yield from _faults(name, f"{field}.name", path_segment)
@@ -302,7 +302,7 @@ def param_ref(ref: JsonObject, field: str) -> Iterator[Cause]:
 
 # ------------------------------------------------------------------ bindings
 def validate_policy_binding(spec: JsonObject, field: str, *, mutating: bool) -> Iterator[Cause]:
-    """The whole of a binding's spec."""
+    """Validate the spec of a binding."""
     policy = spec.get("policyName") or ""
     if not policy:
         yield api_errors.required(f"{field}.policyName")
@@ -363,7 +363,7 @@ _PATCHES = {"ApplyConfiguration": "applyConfiguration", "JSONPatch": "jsonPatch"
 
 
 def validate_policy(obj: JsonObject, old: JsonObject | None = None, *, mutating: bool) -> Iterator[Cause]:
-    """A policy; match conditions are compiled again only if the `old` spec differs in what they depend on."""
+    """Validate a policy; match conditions are compiled if the `old` spec differs in their inputs."""
     from opsdk.apiserver.expressions.activation import PolicyCompiler  # noqa: PLC0415 - CEL takes long to load
 
     spec: JsonObject = obj.get("spec") or {}
@@ -396,7 +396,7 @@ def validate_policy(obj: JsonObject, old: JsonObject | None = None, *, mutating:
 
 
 def validate_policy_status(status: JsonObject) -> Iterator[Cause]:
-    """The status of a policy: warnings of the type checker, conditions."""
+    """Validate the status of a policy: type checker warnings and conditions."""
     checking: JsonObject = status.get("typeChecking") or {}
     for index, warning in enumerate(checking.get("expressionWarnings") or ()):
         for key in ("warning", "fieldRef"):

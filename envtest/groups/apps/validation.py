@@ -27,7 +27,7 @@ from opsdk.structured_merge.value import JsonObject, JsonValue
 
 # ------------------------------------------------------------------ kinds
 def validate_deployment(spec: JsonObject) -> Iterator[Cause]:
-    """A deployment's spec."""
+    """Validate the spec of a Deployment."""
     yield from validation.not_negative(spec.get("replicas"), "spec.replicas")
     yield from validate_selector(spec.get("selector"), "spec.selector", word="deployment")
     yield from validate_selected_template(spec, kind="ReplicaSet")
@@ -69,7 +69,7 @@ def _go_strategy(kind: JsonValue, rolling: JsonObject | None) -> JsonObject:
 
 
 def validate_replica_set(spec: JsonObject) -> Iterator[Cause]:
-    """A replica set's spec."""
+    """Validate the spec of a ReplicaSet."""
     yield from validation.not_negative(spec.get("replicas"), "spec.replicas")
     yield from validation.not_negative(spec.get("minReadySeconds"), "spec.minReadySeconds")
     yield from validate_selector(spec.get("selector"), "spec.selector", word="deployment")
@@ -77,7 +77,7 @@ def validate_replica_set(spec: JsonObject) -> Iterator[Cause]:
 
 
 def validate_stateful_set(spec: JsonObject) -> Iterator[Cause]:
-    """A stateful set's spec."""
+    """Validate the spec of a StatefulSet."""
     policy = spec.get("podManagementPolicy", "")
     if not policy:
         yield api_errors.required("spec.podManagementPolicy")
@@ -138,7 +138,7 @@ def _go_partition(rolling: JsonObject) -> JsonObject:
 
 
 def validate_daemon_set(spec: JsonObject) -> Iterator[Cause]:
-    """A daemon set's spec."""
+    """Validate the spec of a DaemonSet."""
     selector = spec.get("selector")
     yield from check_label_selector(selector or {}, "spec.selector")
     labels = template_labels(spec)
@@ -179,7 +179,7 @@ _SET_FIELDS = (
 
 
 def validate_stateful_set_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
-    """Only a few fields of the spec may change."""
+    """Validate an update: only a few fields of the spec are mutable."""
     yield from validate_stateful_set(obj.get("spec") or {})
     now = {k: v for k, v in obj["spec"].items() if k not in _SET_FIELDS}
     before = {k: v for k, v in old["spec"].items() if k not in _SET_FIELDS}
@@ -190,13 +190,13 @@ def validate_stateful_set_update(obj: JsonObject, old: JsonObject) -> Iterator[C
 
 
 def validate_controller_revision(obj: JsonObject) -> Iterator[Cause]:
-    """Data, and a number that is not negative."""
+    """Validate the data and a revision that is not negative."""
     yield from validation.required(obj.get("data"), "data", "data is mandatory")
     yield from validation.not_negative(obj.get("revision"), "revision")
 
 
 def validate_controller_revision_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
-    """The data stays."""
+    """Validate an update: the data is immutable."""
     yield from validate_controller_revision(obj)
     if raw_text(obj.get("data")) != raw_text(old.get("data")):
         yield api_errors.invalid_value("data", obj.get("data"), "field is immutable")

@@ -28,7 +28,7 @@ _SCALE_TO_ZERO = "must specify at least one Object or External metric to support
 
 
 def validate_autoscaler(obj: JsonObject) -> Iterator[Cause]:
-    """A new or changed autoscaler."""
+    """Validate the spec of a HorizontalPodAutoscaler."""
     spec = obj.get("spec") or {}
     low, high, metrics = spec.get("minReplicas"), spec.get("maxReplicas") or 0, spec.get("metrics") or ()
     if low is not None and low < 1:
@@ -49,7 +49,7 @@ def validate_autoscaler(obj: JsonObject) -> Iterator[Cause]:
 
 
 def validate_autoscaler_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:  # noqa: ARG001 - the shape of status rules
-    """Counts."""
+    """Validate the replica counts of the status."""
     status = obj.get("status") or {}
     for key in ("currentReplicas", "desiredReplicas"):
         yield from validation.not_negative(status.get(key), f"status.{key}")

@@ -30,7 +30,7 @@ _IMMUTABLE = "field is immutable"
 
 
 def validate_job(obj: JsonObject) -> Iterator[Cause]:
-    """A job of its own: with a selector."""
+    """Validate a Job, with its selector."""
     spec = obj["spec"]
     yield from _generated(obj)
     yield from _whole_spec(spec)
@@ -74,7 +74,7 @@ def _generated(obj: JsonObject) -> Iterator[Cause]:
 
 
 def validate_job_spec(spec: JsonObject, path: str) -> Iterator[Cause]:
-    """A job's spec, also in the template of a cron job."""
+    """Validate a Job spec, also in the template of a CronJob."""
     for key in (*_COUNTS, "backoffLimitPerIndex", "maxFailedIndexes"):
         yield from validation.not_negative(spec.get(key), f"{path}.{key}")
     if spec.get("maxFailedIndexes") is not None and spec.get("backoffLimitPerIndex") is None:
@@ -111,7 +111,7 @@ def _restart(spec: JsonObject, path: str) -> Iterator[Cause]:
 
 
 def validate_job_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
-    """Most of a job's spec stays."""
+    """Validate an update of a Job: most of the spec is immutable."""
     spec, before = obj["spec"], old["spec"]
     yield from _whole_spec(spec)
     now, then = spec.get("completions"), before.get("completions")
@@ -139,7 +139,7 @@ def validate_job_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
 
 
 class MutableTemplateParts(NamedTuple):
-    """What may change of the template of a job that is suspended."""
+    """The parts of a suspended Job's template that may change."""
 
     places: bool
     """Where its pods run, and their metadata."""
@@ -181,7 +181,7 @@ def _omitted(text: str) -> Cause:
 
 
 def validate_job_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
-    """What a status may say; rules about what did not change do not hold for what is there already."""
+    """Validate a Job status; rules of unchanged fields are skipped."""
     status, before = obj.get("status") or {}, old.get("status") or {}
     changed = {key for key in (*status, *before) if status.get(key) != before.get(key)}
     for key in ("active", "succeeded", "failed", "ready", "terminating"):
@@ -267,7 +267,7 @@ _CONCURRENCY = ("Allow", "Forbid", "Replace")
 
 
 def validate_cron_job(obj: JsonObject, old: JsonObject | None = None) -> Iterator[Cause]:
-    """A cron job; one that is there already may keep a time zone in its schedule."""
+    """Validate a CronJob; an update may keep a time zone in its schedule."""
     spec, name = obj["spec"], obj["metadata"].get("name", "")
     zoned = old is not None and "TZ" in ((old.get("spec") or {}).get("schedule") or "")
     yield from _schedule(spec, "spec.schedule", zoned=zoned)
@@ -346,7 +346,7 @@ def _word(value: str, allowed: Sequence[str], path: str) -> Iterator[Cause]:
 
 
 def validate_job_policies(spec: JsonObject, path: str) -> Iterator[Cause]:
-    """Everything of a job's spec that is about its failures and successes."""
+    """Validate the pod failure policy and the success policy."""
     if spec.get("podFailurePolicy") is not None:
         rules_path = f"{path}.podFailurePolicy.rules"
         rules = spec["podFailurePolicy"].get("rules") or []
@@ -375,7 +375,7 @@ def validate_job_policies(spec: JsonObject, path: str) -> Iterator[Cause]:
 
 
 def validate_manager(spec: JsonObject, path: str) -> Iterator[Cause]:
-    """Who looks after the job."""
+    """Validate ``managedBy``."""
     if spec.get("managedBy") is not None:
         yield from domain_path(spec["managedBy"], f"{path}.managedBy")
         if len(spec["managedBy"]) > 63:
@@ -447,7 +447,7 @@ def _success(rule: JsonObject, path: str, completions: int | None) -> Iterator[C
 
 # ------------------------------------------------------------------ indices
 def validate_indexed(spec: JsonObject, path: str) -> Iterator[Cause]:
-    """How many indices there may be, and how many of them at once."""
+    """Validate the completions and the parallelism of an Indexed Job."""
     parallel, most = spec.get("parallelism") or 0, spec.get("maxFailedIndexes")
     completions = spec.get("completions")
     if parallel > _MOST_INDEXES:

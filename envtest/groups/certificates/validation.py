@@ -29,7 +29,7 @@ _CONDITIONS: Final = "status.conditions"
 
 
 def validate_signing_request(obj: JsonObject, old: JsonObject | None) -> Iterator[Cause]:
-    """`old` excuses what was there before."""
+    """Validate a CertificateSigningRequest; what the `old` object already had is allowed."""
     spec = obj.get("spec") or {}
     if old is None:
         yield from _request(spec)
@@ -108,7 +108,7 @@ def _of_kind(obj: JsonObject, kind: str) -> list[tuple[JsonValue, ...]]:
 
 
 def validate_decisions(obj: JsonObject, old: JsonObject, *, fixed: Sequence[str]) -> Iterator[Cause]:
-    """Decisions are not taken back; those that are `fixed` are not made here either."""
+    """Validate the conditions: decisions are permanent; those that are `fixed` cannot be added here."""
     for kind in _DECIDED:
         new, before = _of_kind(obj, kind), _of_kind(old, kind)
         verb = ""

@@ -26,7 +26,7 @@ _MAX_MESSAGE = 32 * 1024
 
 
 def validate_conditions(conditions: Sequence[JsonObject], field: str) -> Iterator[Cause]:
-    """Each type once, and each with its status, reason and time."""
+    """Validate conditions: types are unique; status, reason and transition time are required."""
     types: dict[str, int] = {}
     for index, condition in enumerate(conditions):
         item_path, kind = f"{field}[{index}]", condition.get("type") or ""

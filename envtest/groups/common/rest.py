@@ -13,7 +13,7 @@ SUCCESS: JsonObject = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "st
 
 
 class UpdateStore:
-    """Only updates, by rules of its own (``namespaces/finalize``)."""
+    """A subresource with a strategy of its own that only updates (``namespaces/finalize``)."""
 
     def __init__(self, main: GenericStore, strategy: Strategy) -> None:
         self._store = GenericStore(main.storage, main.info, strategy, prefix=main.prefix)
@@ -34,7 +34,7 @@ class UpdateStore:
 
 
 class ReadableStore(UpdateStore):
-    """The whole object can be read here too (``pods/ephemeralcontainers``, ``pods/resize``)."""
+    """A subresource that also reads the whole object (``pods/ephemeralcontainers``, ``pods/resize``)."""
 
     async def get(self, context: Context, name: str) -> JsonObject:
         """See `Getter`."""

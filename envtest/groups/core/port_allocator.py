@@ -22,20 +22,20 @@ _TAKEN: Final = "provided port is already allocated"
 
 
 class PortPool(Protocol):
-    """Knows which ports are in use, and by whom."""
+    """The protocol of the node port allocator."""
 
     @property
     def ports(self) -> Mapping[int, str]:
-        """Who has which port."""
+        """The owners of the ports in use."""
         ...
 
     def port(self, taken: set[int]) -> int:
-        """A free one that is not in `taken` either."""
+        """Allocate a free port that is not in `taken`."""
         ...
 
 
 class ServicePortAllocation:
-    """The ports of one service, while they are chosen; nothing is in use before the service is stored.
+    """Allocates the node ports of one service; nothing is in use until the service is stored.
 
     Args:
         free: the ports of all services.
@@ -62,7 +62,7 @@ class ServicePortAllocation:
         return number
 
     def new(self, ports: Sequence[JsonObject], *, needs_ports: bool) -> Iterator[Cause]:
-        """Of a new service: ports of one number share one port of the nodes, whatever their protocols are."""
+        """Allocate ports of a new service; equal port numbers share one node port."""
         shared: dict[int, int] = {}
         requested = {port.get("port", 0): port["nodePort"] for port in reversed(ports) if port.get("nodePort")}
         for index, port in enumerate(ports):
@@ -85,7 +85,7 @@ class ServicePortAllocation:
                 return
 
     def changed(self, ports: Sequence[JsonObject], *, needs_ports: bool) -> Iterator[Cause]:
-        """Of a service that has some already: what is new is looked for."""
+        """Allocate the ports that an update adds."""
         own_ports = {number for number, uid in self._free.ports.items() if uid == self._uid}
         for index, port in enumerate(ports):
             number = port.get("nodePort") or 0
@@ -98,7 +98,7 @@ class ServicePortAllocation:
                     return
 
     def health(self, spec: JsonObject) -> None:
-        """The port that balancers ask for the health of a node."""
+        """Allocate the health check node port."""
         number = spec.get("healthCheckNodePort") or 0
         if not number:
             spec["healthCheckNodePort"] = self._find()

@@ -17,7 +17,7 @@ _COUNTED: Final = ("cpu", "memory")
 
 
 def qos_class(spec: JsonObject) -> str:
-    """By whether requests of processor and memory equal limits; of the whole pod, where it says something."""
+    """Return the QoS class: Guaranteed, Burstable or BestEffort."""
     parts = (spec,) if spec.get("resources") is not None else containers(spec)
     requests, capped, everywhere = _totals([part.get("resources") or {} for part in parts])
     if not requests and not capped:

@@ -33,17 +33,17 @@ _HUGE: Final = "hugepages-"
 
 
 def native(name: str) -> bool:
-    """Whether it is one of Kubernetes' own resources."""
+    """Return whether a resource name has no domain, or one of Kubernetes."""
     return "/" not in name or "kubernetes.io/" in name
 
 
 def extended(name: str) -> bool:
-    """Whether it is a resource that somebody else named, such as ``example.com/gpu``."""
+    """Return whether a resource is an extended resource, such as ``example.com/gpu``."""
     return not native(name) and not name.startswith("requests.") and not qualified_name(f"requests.{name}")
 
 
 def overcommitted(name: str) -> bool:
-    """Whether limits may be higher than requests."""
+    """Return whether limits of a resource may exceed its requests."""
     return native(name) and not name.startswith(_HUGE)
 
 
@@ -52,12 +52,12 @@ def _huge_quota(name: str) -> bool:
 
 
 def of_quota(name: str) -> bool:
-    """Whether quotas know it without a prefix."""
+    """Return whether a quota knows the resource by its plain name."""
     return name in QUOTA or _huge_quota(name)
 
 
 def standard_name(name: str, path: str) -> Iterator[Cause]:
-    """A well-known name, or one with a domain."""
+    """Validate that a resource name is well-known or has a domain."""
     wrong = qualified_name(name)
     yield from validation.each(wrong, name, path)
     if not wrong and "/" not in name and name not in _STANDARD and not _huge_quota(name):
@@ -65,14 +65,14 @@ def standard_name(name: str, path: str) -> Iterator[Cause]:
 
 
 def quota_name(name: str, path: str) -> Iterator[Cause]:
-    """A name that quotas know."""
+    """Validate a resource name in a quota."""
     yield from standard_name(name, path)
     if "/" not in name and not of_quota(name):
         yield api_errors.invalid_value(path, name, "must be a standard resource for quota")
 
 
 def container_name(name: str, path: str) -> Iterator[Cause]:
-    """A name that containers may ask for."""
+    """Validate a resource name in a container."""
     yield from standard_name(name, path)
     if "/" not in name:
         if name not in COMPUTE and not name.startswith(_HUGE):
@@ -82,7 +82,7 @@ def container_name(name: str, path: str) -> Iterator[Cause]:
 
 
 def amount(name: str, text: str, path: str) -> Iterator[Cause]:
-    """Not negative, and whole where it counts something."""
+    """Validate that a quantity is not negative, and is an integer where the resource requires it."""
     quantity = Quantity(text)
     if quantity.value < 0:
         yield api_errors.invalid_value(path, text, validation.NOT_NEGATIVE)

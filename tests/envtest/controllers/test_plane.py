@@ -240,7 +240,7 @@ class Watch:
         self.informers = env._simulated.context.informers
         self.look = look
         self.wrong: list[str] = []
-        self.informers.on(PODS, self._changed)
+        self.informers.add_event_handler(PODS, self._changed)
 
     def _changed(self, event: StoreEvent) -> None:
         found = self.look(list(self.informers.all(PODS).values()))

@@ -15,7 +15,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 def choose_container(pod: JsonObject, container_name: str) -> str:
-    """The container that is meant; a pod with several needs to be told."""
+    """Return the container of a request; a pod with several containers requires a name."""
     spec, name = pod["spec"], pod["metadata"]["name"]
     containers: dict[str, list[str]] = {
         k: [c["name"] for c in spec.get(k) or ()] for k in ("initContainers", "containers", "ephemeralContainers")
@@ -36,13 +36,13 @@ def choose_container(pod: JsonObject, container_name: str) -> str:
 
 
 async def raise_unreachable(nodes: GenericStore, context: Context, pod: JsonObject, path: str) -> NoReturn:
-    """The node would have to be asked, and there is none that listens."""
+    """Raise the error of a kubelet that refuses connections."""
     place = await kubelet_address(nodes, context, pod)
     raise api_errors.plain(f'Get "https://{place}/{path}": dial tcp {place}: connect: connection refused')
 
 
 async def kubelet_address(nodes: GenericStore, context: Context, pod: JsonObject) -> str:
-    """Where the agent of a pod's node should listen."""
+    """Return host and port of the kubelet on a pod's node."""
     status = (await nodes.get(context, pod["spec"]["nodeName"])).get("status") or {}
     addresses = status.get("addresses") or []
     if not addresses:

@@ -23,7 +23,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 class RunStore:
-    """``pods/exec``, ``pods/attach``, ``pods/portforward``: they need a node, and a client that upgrades."""
+    """``pods/exec``, ``pods/attach``, ``pods/portforward``: requests that upgrade to a stream."""
 
     connect_methods = ("GET", "POST")
     connect_verbs = ("create", "get")

@@ -21,7 +21,7 @@ from opsdk.structured_merge.value import JsonValue
 
 # ------------------------------------------------------------------ logs
 class LogStore:
-    """``pods/log``."""
+    """The store of ``pods/log``."""
 
     connect_methods = ("GET",)
     connect_verbs = ("get",)
@@ -50,7 +50,7 @@ class LogStore:
 
 
 def log_options(query: Query, name: str) -> dict[str, int]:
-    """The numbers among the options, checked."""
+    """Parse and validate the numeric log options."""
     options: dict[str, int] = {}
     for key in ("tailLines", "sinceSeconds", "limitBytes"):
         text = query.get(key)
@@ -84,7 +84,7 @@ def _validate_log_options(query: Query, numbers: dict[str, int]) -> Iterator[Cau
 
 
 def cut(raw: bytes, options: dict[str, int]) -> bytes:
-    """The last lines, and so many bytes of them."""
+    """Apply ``tailLines`` and ``limitBytes`` to a log."""
     if "tailLines" in options:
         tail_lines = options["tailLines"]
         lines = raw.splitlines(keepends=True)

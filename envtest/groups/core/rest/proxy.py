@@ -28,7 +28,7 @@ _KINDS = {"pods": "Pod", "services": "Service", "nodes": "Node"}
 
 
 class ProxyStore:
-    """``pods/proxy``, ``services/proxy``, ``nodes/proxy``: any method, any path behind it."""
+    """``pods/proxy``, ``services/proxy``, ``nodes/proxy``: forwards any method and path."""
 
     connect_methods = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
     connect_verbs = ("create", "delete", "get", "patch", "update")

@@ -21,7 +21,7 @@ PodGetter = Callable[[str], JsonObject | None]
 
 @dataclass(frozen=True, slots=True)
 class ProxyTarget:
-    """``name``, ``name:port`` or ``scheme:name:port``."""
+    """A parsed target: ``name``, ``name:port`` or ``scheme:name:port``."""
 
     text: str
     scheme: str
@@ -29,7 +29,7 @@ class ProxyTarget:
     port: str
 
     def host_port(self, address: str, port: str | int = "") -> str:
-        """An address with the port that was asked for, or another."""
+        """Return ``host:port``, with the requested port, else `port`, else the port of the scheme."""
         chosen = self.port or port or (443 if self.scheme == "https" else 80)
         return f"[{address}]:{chosen}" if ":" in address else f"{address}:{chosen}"
 
@@ -54,7 +54,7 @@ def target_of(text: str, kind: str) -> ProxyTarget:
 
 
 def pod_location(target: ProxyTarget, pod: JsonObject) -> str:
-    """A pod, at the port that was asked for or at the first that it names."""
+    """Return address and port of a pod: the requested port, else its first container port."""
     address = str((pod.get("status") or {}).get("podIP") or "")
     if not _routable(address):
         raise api_errors.bad_request("address not allowed")
@@ -63,7 +63,7 @@ def pod_location(target: ProxyTarget, pod: JsonObject) -> str:
 
 
 def node_location(target: ProxyTarget, node: JsonObject) -> str:
-    """A node's agent, or another port of the node."""
+    """Return address and port of a node: the requested port, else the kubelet's."""
     addresses = (node.get("status") or {}).get("addresses") or []
     if not addresses:
         raise api_errors.plain("no preferred addresses found; known addresses: []")
@@ -71,7 +71,7 @@ def node_location(target: ProxyTarget, node: JsonObject) -> str:
 
 
 def service_location(target: ProxyTarget, service: JsonObject, endpoints: JsonObject, get_pod: PodGetter) -> str:
-    """An address behind a service, which must be that of a pod in its namespace."""
+    """Return address and port of an endpoint of a service; it must be a pod of the same namespace."""
     name = target.name
     nobody = ServiceUnavailableError(f"no endpoints available for service {api_errors.quoted(name)}")
     port = _port_name(target, service)

@@ -19,7 +19,7 @@ Proxied = Callable[[JsonObject, str, HttpRequest], "HttpResponse | Awaitable[Htt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """What a client wants run in a container, or to be attached to.
+    """An exec or attach request to a container.
 
     Attributes:
         pod: as it is stored.
@@ -44,7 +44,7 @@ Forwarded = Callable[[JsonObject, int, Pipe], Awaitable[None]]
 
 
 class Responders:
-    """What a test lets pods, services and nodes say; None where they cannot be reached."""
+    """Functions of a test that answer for pods, services and nodes; None makes the kubelet unreachable."""
 
     def __init__(self) -> None:
         self.logs: Logs | None = None

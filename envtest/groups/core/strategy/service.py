@@ -41,7 +41,7 @@ _NO_DUAL = "this cluster is not configured for dual-stack services"
 
 
 class AddressPool:
-    """Things that are handed out once; what is in use follows from the stored services."""
+    """Allocates cluster IPs and node ports; the stored services say which are in use."""
 
     def __init__(self) -> None:
         self.range = DEFAULT_RANGE
@@ -52,7 +52,7 @@ class AddressPool:
         self._next_port = _PORTS_LEFT_FREE
 
     def address(self) -> str:
-        """A free address: the one after the last, round and round."""
+        """Allocate a free address, the next one after the last."""
         hosts = self.range.num_addresses - 2
         for step in range(hosts):
             place = (self._next + step) % hosts
@@ -63,7 +63,7 @@ class AddressPool:
         raise api_errors.internal(f"failed to allocate a serviceIP: range {self.range} is full")
 
     def port(self, taken: set[int]) -> int:
-        """A free node port that is not in `taken` either: one that was free for long."""
+        """Allocate a free node port that is not in `taken`, the least recently used one."""
         count = LAST_NODE_PORT - FIRST_NODE_PORT + 1
         for step in range(count):
             place = (self._next_port + step) % count
@@ -74,13 +74,13 @@ class AddressPool:
         raise api_errors.internal("failed to allocate a nodePort: range is full")
 
     def clear(self) -> None:
-        """Nothing is in use."""
+        """Forget all allocations."""
         self.addresses.clear()
         self.ports.clear()
         self._taken.clear()
 
     def take(self, obj: JsonObject) -> None:
-        """Everything a service has is in use."""
+        """Allocate the addresses and ports of a stored service."""
         spec, uid = obj.get("spec") or {}, obj["metadata"]["uid"]
         addresses = list(own_addresses(spec))
         ports = list(used_ports(spec))
@@ -91,7 +91,7 @@ class AddressPool:
         held[1].extend(ports)
 
     def release(self, obj: JsonObject) -> None:
-        """Nothing a service had is in use any more."""
+        """Release the addresses and ports of a service."""
         uid = obj["metadata"]["uid"]
         addresses, ports = self._taken.pop(uid, ([], []))
         for address in addresses:
@@ -103,12 +103,12 @@ class AddressPool:
 
 
 def own_addresses(spec: JsonObject) -> Iterator[str]:
-    """The addresses that a service holds."""
+    """Return the cluster IPs of a service, without None and empty ones."""
     yield from (a for a in spec.get("clusterIPs") or () if a != "None")
 
 
 def used_ports(spec: JsonObject) -> Iterator[int]:
-    """The node ports of a service."""
+    """Return the node ports of a service."""
     for port in spec.get("ports") or ():
         if port.get("nodePort"):
             yield port["nodePort"]
@@ -163,16 +163,16 @@ class ServiceStrategy(GeneratedStrategy):
         }
 
     def name_rule(self, name: str, *, prefix: bool = False) -> Sequence[str]:
-        """Labels."""
+        """Names are DNS labels."""
         return validation.dns_label(name, prefix=prefix)
 
     def initial_status(self, obj: JsonObject) -> JsonObject:
-        """No balancer yet."""
+        """Set an empty load balancer status."""
         return {"loadBalancer": {}}
 
     # -------------------------------------------------------------- allocation
     def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
-        """Families, addresses, ports: chosen before validation, kept after storing."""
+        """Allocate families, addresses and ports, which are released if the create fails."""
         super().prepare_for_create(context, obj)
         spec = obj["spec"]
         if spec.get("clusterIP") and not spec.get("clusterIPs"):
@@ -257,7 +257,7 @@ class ServiceStrategy(GeneratedStrategy):
 
     # -------------------------------------------------------------- update
     def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
-        """What was allocated stays, as far as the type allows."""
+        """Keep allocated addresses and ports as far as the type allows."""
         super().prepare_for_update(context, obj, old)
         spec, before = obj["spec"], old["spec"]
         _drop_by_type(spec, before)
@@ -287,11 +287,11 @@ class ServiceStrategy(GeneratedStrategy):
         self._allocate_ports(obj, before)
 
     def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
-        """The address stays."""
+        """Validate an update: the cluster IP is immutable."""
         return [*validate_change(obj["spec"], old["spec"]), *self.validate(context, obj)]
 
     def validate_status(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
-        """Only balancers have one."""
+        """Validate that only type LoadBalancer has load balancer ingress."""
         return list(validate_status(obj))
 
     # -------------------------------------------------------------- side effects
@@ -308,18 +308,18 @@ class ServiceStrategy(GeneratedStrategy):
         self.pool.take(obj)
 
     async def after_create(self, context: Context, obj: JsonObject) -> None:
-        """Its addresses are objects too."""
+        """Create an IPAddress for each cluster IP."""
         self._publish(context, obj, set())
 
     async def after_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
-        """What it has now, it has."""
+        """Take new and release old addresses and ports."""
         self.pool.release(old)
         self.pool.take(obj)
         self._withdraw(set(own_addresses(old["spec"])) - set(own_addresses(obj["spec"])))
         self._publish(context, obj, set(own_addresses(old["spec"])))
 
     async def after_delete(self, context: Context, obj: JsonObject) -> None:
-        """Free again."""
+        """Release addresses and ports."""
         self.pool.release(obj)
         self._withdraw(set(own_addresses(obj["spec"])))
 
