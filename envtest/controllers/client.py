@@ -18,7 +18,7 @@ _STRATEGIC = "application/strategic-merge-patch+json"
 
 
 class InProcessClient:
-    """The server as one user sees it.
+    """A client of the server in this process, as one user.
 
     Args:
         token: the bearer token of the user.
@@ -34,7 +34,7 @@ class InProcessClient:
         return f"<InProcessClient of {self.manager}>"
 
     async def write(self, write: Write) -> JsonObject:
-        """Carry out one write; the object as the server answers, or the `ApiError` it refuses with."""
+        """Send one write and return the object; `ApiError` if the server refuses it."""
         resource, meta = write.resource, write.obj["metadata"]
         namespace, name = meta.get("namespace", ""), meta.get("name", "")
         match write:
@@ -50,7 +50,7 @@ class InProcessClient:
                 return await self.send("DELETE", resource.path(namespace, name), _options(write))
 
     async def send(self, method: str, path: str, body: JsonObject | None = None, *, media: str = _JSON) -> JsonObject:
-        """One request; the object that the server answers with, or the `ApiError` it refuses with."""
+        """Send one request and return the object; `ApiError` if the server refuses it."""
         raw = b"" if body is None else msgspec.json.encode(body)
 
         async def receive() -> Message:

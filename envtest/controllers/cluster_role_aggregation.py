@@ -16,13 +16,13 @@ from opsdk.structured_merge.value import JsonObject
 
 # ------------------------------------------------------------------ core
 def selectors_of(role: JsonObject) -> list[JsonObject]:
-    """Whose rules a role gathers; nothing for roles with rules of their own."""
+    """Return the selectors of the aggregation rule; none for other roles."""
     selectors: list[JsonObject] = (role.get("aggregationRule") or {}).get("clusterRoleSelectors") or []
     return selectors
 
 
 def gathered(role: JsonObject, others: Iterable[JsonObject]) -> list[JsonObject]:
-    """The rules that a role should have: each once, selector by selector, in the order of the roles' names."""
+    """Return the aggregated rules: distinct, selector by selector, in the order of the role names."""
     own = role["metadata"]["name"]
     roles = sorted((o for o in others if o["metadata"]["name"] != own), key=lambda o: str(o["metadata"]["name"]))
     rules: list[JsonObject] = []
@@ -36,12 +36,12 @@ def gathered(role: JsonObject, others: Iterable[JsonObject]) -> list[JsonObject]
 
 # ------------------------------------------------------------------ shell
 class ClusterRoleController(SimulatedController):
-    """Keeps the rules of roles with an ``aggregationRule``."""
+    """Updates the rules of ClusterRoles with an ``aggregationRule``."""
 
     name = "clusterrole-aggregation"
 
     def add_event_handlers(self) -> None:
-        """Any role may be part of any other."""
+        """Watch ClusterRoles; each one may be part of any other."""
         self.informers.add_event_handler(CLUSTER_ROLES, self._changed)
 
     def _changed(self, _: StoreEvent) -> None:

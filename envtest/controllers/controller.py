@@ -40,7 +40,7 @@ def _no_certificate() -> str:
 
 
 def no_authority(_: bytes, __: Sequence[str], ___: int | None) -> bytes:
-    """Nobody signs."""
+    """The certificate authority of a plane without one: returns an empty certificate."""
     return b""
 
 
@@ -50,7 +50,7 @@ def _no_signature(_: Mapping[str, JsonValue]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ControllerContext:
-    """What every controller works with.
+    """The dependencies of every controller.
 
     Attributes:
         kubelet: writes as the node's agent.
@@ -70,12 +70,12 @@ class ControllerContext:
     certify: Certify = no_authority
 
     def now(self) -> datetime:
-        """The time of day."""
+        """Return the present time."""
         return self.clock.wall()
 
 
 class SimulatedController(ABC):
-    """One simulated controller; subclasses say what they watch and what they do about a key.
+    """A simulated controller; subclasses add event handlers and reconcile keys.
 
     Attributes:
         name: by which it is switched on.
@@ -99,25 +99,25 @@ class SimulatedController(ABC):
 
     @abstractmethod
     def add_event_handlers(self) -> None:
-        """Subscribe to the informers."""
+        """Add event handlers to the informers."""
 
     async def create_initial_objects(self) -> None:  # noqa: B027 - most have nothing to make
-        """Make what must be there from the start."""
+        """Create the objects that exist from the start."""
 
     @abstractmethod
     async def reconcile(self, key: str) -> float | None:
-        """Bring one key one step nearer to its wish; a number asks for another look after so many seconds."""
+        """Reconcile one key; return the seconds until the next reconcile, or None."""
 
     def restored(self) -> None:  # noqa: B027 - most remember nothing
-        """The objects went back to an earlier state: forget what was remembered beside them."""
+        """Forget cached state after the storage went back to an earlier state."""
 
     # -------------------------------------------------------------- for subclasses
     def add(self, event: StoreEvent) -> None:
-        """Look at the object of an event."""
+        """Enqueue the object of an event."""
         self.queue.add(event.key)
 
     async def write(self, writes: Writes) -> None:
-        """Carry them out in order; what is to be patched or deleted may be gone."""
+        """Send writes and record Events in order; objects to patch or delete may be gone."""
         for write in writes:
             if isinstance(write, PendingEvent):
                 await self.events.record(write)
@@ -125,7 +125,7 @@ class SimulatedController(ABC):
                 await self.write_one(write)
 
     async def write_one(self, write: Write) -> JsonObject | None:
-        """Carry out one write and tell of it; the object, None where it was gone already."""
+        """Send one write and record its Event; return the object, or None if it was gone."""
         try:
             written = await self.context.api.write(write)
         except NotFoundError:
@@ -156,7 +156,7 @@ class Runner:
         return f"<Runner of {', '.join(c.name for c in self.controllers) or 'nothing'}>"
 
     async def start(self) -> None:
-        """Take in what is there, then follow; without controllers there is nothing to do."""
+        """Start the informers and workers; without controllers, do nothing."""
         if not self.controllers:
             return
         for controller in self.controllers:
@@ -168,7 +168,7 @@ class Runner:
             self._tasks.start(self._work(controller), name=controller.name)
 
     def restored(self) -> None:
-        """The objects went back to an earlier state; the mirrors find out by themselves."""
+        """Let controllers forget cached state; reflectors find changes by themselves."""
         for controller in self.controllers:
             controller.restored()
 

@@ -18,14 +18,14 @@ _OF_STATEFUL_SETS = "controller.kubernetes.io/hash"
 
 
 def known_for(owner: JsonObject, revisions: Sequence[JsonObject]) -> JsonObject | None:
-    """The latest revision that keeps an owner's present template."""
+    """Return the latest revision with the owner's present template; None if there is none."""
     data = data_of(owner)
     matching = [r for r in revisions if r.get("data") == data]
     return max(matching, key=lambda r: int(r.get("revision", 0)), default=None)
 
 
 def name_for(owner: JsonObject, revisions: Sequence[JsonObject] = ()) -> str:
-    """The name of the revision of an owner's present template, there or to be made."""
+    """Return the name of the existing or new revision of the owner's present template."""
     existing = known_for(owner, revisions)
     if existing is not None:
         return str(existing["metadata"]["name"])
@@ -39,19 +39,19 @@ def name_for(owner: JsonObject, revisions: Sequence[JsonObject] = ()) -> str:
 
 
 def data_of(owner: JsonObject) -> JsonObject:
-    """What a revision of the owner's present template keeps: a patch that brings it back."""
+    """Return the ``data`` of a revision: a patch that restores the present template."""
     template: JsonObject = copy_tree(owner["spec"]["template"])
     return {"spec": {"template": {**template, "$patch": "replace"}}}
 
 
 def template_of(revision: JsonObject) -> JsonObject:
-    """The template that a revision keeps."""
+    """Return the template in a revision's data."""
     template = revision["data"]["spec"]["template"]
     return {k: v for k, v in template.items() if k != "$patch"}
 
 
 def keep(owner: JsonObject, revisions: Sequence[JsonObject]) -> list[Write]:
-    """The write that records the present template as the latest, where it is not."""
+    """Return the write that makes the present template the latest revision."""
     latest = max((r.get("revision", 0) for r in revisions), default=0)
     existing = known_for(owner, revisions)
     if existing is None:
@@ -86,7 +86,7 @@ def keep(owner: JsonObject, revisions: Sequence[JsonObject]) -> list[Write]:
 
 
 def surplus(owner: JsonObject, revisions: Sequence[JsonObject], used: Collection[str]) -> list[Write]:
-    """The deletions of revisions that nobody uses, beyond the history's limit."""
+    """Return the deletions of unused revisions above the history limit."""
     limit = owner["spec"].get("revisionHistoryLimit", 10)
     idle = [r for r in revisions if r["metadata"]["name"] not in used]
     idle.sort(key=lambda r: r.get("revision", 0))

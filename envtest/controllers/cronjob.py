@@ -43,7 +43,7 @@ _WINDOWS = (timedelta(minutes=1), timedelta(hours=1), timedelta(days=1), timedel
 
 @dataclass(frozen=True, slots=True)
 class DueJob:
-    """A job to begin, and the time that it is for."""
+    """A job to create, and its scheduled time."""
 
     job: JsonObject
     scheduled_time: datetime
@@ -51,7 +51,7 @@ class DueJob:
 
 @dataclass(frozen=True, slots=True)
 class CronPlan:
-    """What to write, in how many seconds to look again, and what to begin after that."""
+    """The writes of one sync, the seconds until the next one, and the job to create."""
 
     writes: Sequence[Write | PendingEvent]
     requeue_after: float | None
@@ -60,7 +60,7 @@ class CronPlan:
 
 @dataclass(slots=True)
 class CronJobView:
-    """What a decision is made of: a cron job and its jobs. `writes` and `status` grow."""
+    """The state of one sync: a CronJob and its jobs; `writes` and `status` are filled."""
 
     owner: JsonObject
     jobs: Sequence[JsonObject]
@@ -70,15 +70,15 @@ class CronJobView:
 
     @property
     def active(self) -> list[JsonObject]:
-        """References to the jobs that are not finished."""
+        """References to the active jobs."""
         return list(self.status.get("active") or ())
 
     def record_event(self, reason: str, message: str, *, warning: bool = False) -> None:
-        """An event about the cron job."""
+        """Add an Event about the CronJob."""
         self.writes.append(PendingEvent(self.owner, reason, message, warning=warning))
 
     def remove_active(self, uids: Collection[str | None]) -> None:
-        """These are not active."""
+        """Remove jobs from the active list."""
         remaining = [r for r in self.active if r.get("uid") not in uids]
         self.status.pop("active", None)
         if remaining:
@@ -94,7 +94,7 @@ class ZonedSchedule:
     zone: ZoneInfo
 
     def after(self, when: datetime) -> datetime | None:
-        """The next moment at which the clock of the zone shows a time of the schedule.
+        """Return the next scheduled time after a time.
 
         A time that the clock skips does not come; one that it shows twice comes twice.
         """
@@ -114,7 +114,7 @@ class ZonedSchedule:
             when = change
 
     def shows(self, when: datetime) -> bool:
-        """Whether a moment is one of the schedule's."""
+        """Return whether a time is a scheduled one."""
         there = (when + self._offset(when)).replace(tzinfo=None)
         return self.schedule.next(there - timedelta(seconds=1)) == there
 
@@ -140,7 +140,7 @@ class ZonedSchedule:
         return high
 
     def latest(self, since: datetime, now: datetime) -> datetime | None:
-        """The last time after `since` that has come."""
+        """Return the last scheduled time after `since` and not after `now`."""
         if self.schedule.period:
             passed = math.floor((now - since).total_seconds() / self.schedule.period)
             return since + timedelta(seconds=passed * self.schedule.period) if passed > 0 else None
@@ -154,7 +154,7 @@ class ZonedSchedule:
         return None
 
     def many_missed(self, since: datetime, latest: datetime) -> bool:
-        """Whether so many times have passed that something is wrong."""
+        """Return whether more than 100 scheduled times were missed."""
         timestamp: datetime | None = since
         for _ in range(_MANY):
             timestamp = self.after(timestamp) if timestamp is not None else None
@@ -164,7 +164,7 @@ class ZonedSchedule:
 
 
 def times_of(owner: JsonObject) -> ZonedSchedule | PendingEvent:
-    """Its schedule, or what is to be told where there is none to be understood."""
+    """Return the schedule; the message of the Event if it does not parse."""
     spec = owner["spec"]
     name, text = spec.get("timeZone"), spec.get("schedule", "")
     try:
@@ -186,7 +186,7 @@ def _earliest(owner: JsonObject, status: JsonObject, now: datetime) -> datetime:
 
 # ------------------------------------------------------------------ core
 def plan(owner: JsonObject, jobs: Sequence[JsonObject], now: datetime) -> CronPlan:
-    """One step of a cron job: note what became of its jobs, tidy up, begin the next."""
+    """Sync a CronJob once: update the active list, apply the history limits, find the job to create."""
     view = CronJobView(owner, sorted(jobs, key=_began), now, copy_tree(owner.get("status") or {}))
     # Active are the jobs that it began and that go on; the last success is remembered.
     uids = {r.get("uid") for r in view.active}
@@ -264,7 +264,7 @@ def _may_begin(view: CronJobView, due: datetime) -> bool:
 
 
 def started(owner: JsonObject, job: JsonObject, due: datetime) -> UpdateWrite:
-    """The write that remembers a job that was begun; `owner` as it is after the other writes."""
+    """Return the status update after a job was created; `owner` is the CronJob after the other writes."""
     status = copy_tree(owner.get("status") or {})
     status["lastScheduleTime"] = stamp(due)
     if not is_finished(job) and all(r.get("uid") != job["metadata"]["uid"] for r in status.get("active") or ()):
@@ -294,12 +294,12 @@ def _tidy(view: CronJobView) -> None:
 
 
 def job_name(owner: JsonObject, due: datetime) -> str:
-    """The name of the job for one time: no time has two."""
+    """Return the name of the job for one scheduled time."""
     return f"{owner['metadata']['name']}-{int(due.timestamp()) // 60}"
 
 
 def job_for(owner: JsonObject, due: datetime, zone: ZoneInfo) -> JsonObject:
-    """The job for one time."""
+    """Return the job for one scheduled time."""
     template = owner["spec"]["jobTemplate"]
     meta = template.get("metadata") or {}
     local = due.astimezone(zone).isoformat() if owner["spec"].get("timeZone") else stamp(due)
@@ -321,7 +321,7 @@ class CronJobController(SimulatedController):
     name = "cronjob"
 
     def add_event_handlers(self) -> None:
-        """Cron jobs and their jobs."""
+        """Watch CronJobs and their jobs."""
         self.informers.add_event_handler(CRON_JOBS, self.add)
         self.informers.add_event_handler(JOBS, self._job)
 

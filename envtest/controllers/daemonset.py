@@ -59,7 +59,7 @@ _PAUSE, _LONGEST_PAUSE = 1.0, 900.0
 
 @dataclass(frozen=True, slots=True)
 class DaemonSetView:
-    """What a decision is made of.
+    """The state of one sync.
 
     The set, its pods by node, the nodes that should run one, those (`should_continue`) whose pods may stay, its
     revisions; and by node the seconds for which a failed pod stays.
@@ -75,7 +75,7 @@ class DaemonSetView:
 
     @property
     def digest(self) -> str:
-        """The revision of the present template, as its pods carry it."""
+        """The hash of the present template, as in the pods' revision label."""
         return controller_history.name_for(self.owner, self.revisions).rpartition("-")[2]
 
     @property
@@ -90,20 +90,20 @@ class DaemonSetView:
         return unavailable if unavailable or self.surge else 1
 
     def current(self, pod: JsonObject) -> bool:
-        """Whether a pod is of the present template."""
+        """Return whether a pod has the present template."""
         return (pod["metadata"].get("labels") or {}).get(controller_history.HASH) == self.digest
 
     def wait_for(self, pod: JsonObject) -> float | None:
-        """Zero or less for an available pod, None for one that is not ready."""
+        """Return the seconds until the pod is available (zero or less if it is); None if it is not ready."""
         return seconds_until_available(pod, int(self.owner["spec"].get("minReadySeconds") or 0), self.now)
 
     def available(self, pod: JsonObject) -> bool:
-        """Ready for long enough."""
+        """Return whether a pod has been ready for ``minReadySeconds``."""
         wait = self.wait_for(pod)
         return wait is not None and wait <= 0
 
     def pod_on(self, node: str) -> JsonObject | None:
-        """The pod of a node that counts."""
+        """Return the first pod of a node."""
         return next(iter(self.pods.get(node, ())), None)
 
 
@@ -113,7 +113,7 @@ def _rolling(owner: JsonObject) -> JsonObject:
 
 
 def node_of(pod: JsonObject) -> str:
-    """The node that a pod is on, or is meant for."""
+    """Return the node that a pod runs on, or has to be scheduled to."""
     if pod["spec"].get("nodeName"):
         return str(pod["spec"]["nodeName"])
     affinity = ((pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}).get(
@@ -132,7 +132,7 @@ def _tolerations(spec: JsonObject) -> list[JsonObject]:
 
 
 def suits(owner: JsonObject, node: JsonObject) -> tuple[bool, bool]:
-    """Whether a node should run a pod, and whether it may go on running one."""
+    """Return whether a node should run a pod, and whether a running pod may continue."""
     spec = owner["spec"]["template"].get("spec") or {}
     if spec.get("nodeName") not in (None, "", node["metadata"]["name"]) or not matches_node_selector(spec, node):
         return False, False
@@ -144,7 +144,7 @@ def suits(owner: JsonObject, node: JsonObject) -> tuple[bool, bool]:
 
 # ------------------------------------------------------------------ core
 def plan(view: DaemonSetView) -> PodPlan:
-    """One step of a daemon set."""
+    """Return the writes of one sync of a DaemonSet."""
     if deleting(view.owner):
         return PodPlan([])
     waits = [w for node_pods in view.pods.values() for p in node_pods if (w := view.wait_for(p)) is not None and w > 0]
@@ -284,7 +284,7 @@ def _surge(view: DaemonSetView, pairs: Pairs) -> list[Write]:
 
 
 def count(view: DaemonSetView) -> JsonObject:
-    """The status."""
+    """Return the status."""
     pods = [p for node in view.nodes if (p := view.pod_on(node)) is not None]
     available = sum(view.available(p) for p in pods)
     status = {
@@ -319,7 +319,7 @@ class DaemonSetController(PlanningController):
         self._failures.clear()
 
     def add_event_handlers(self) -> None:
-        """Nodes too."""
+        """Watch DaemonSets, pods and nodes."""
         super().add_event_handlers()
         self.informers.add_event_handler(NODES, self._node)
 

@@ -54,7 +54,7 @@ _NEVER = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class DeploymentView:
-    """What a decision is made of; `old_pods` counts pods of old replica sets that still run."""
+    """The state of one sync; `old_pods` counts running pods of old replica sets."""
 
     deployment: JsonObject
     new: JsonObject | None
@@ -64,13 +64,13 @@ class DeploymentView:
 
     @property
     def sets(self) -> list[JsonObject]:
-        """All of them."""
+        """All replica sets."""
         return [*self.old, *([self.new] if self.new is not None else [])]
 
 
 # ------------------------------------------------------------------ core: the replica sets
 def plan(view: DeploymentView) -> PodPlan:
-    """One step of a deployment."""
+    """Return the writes of one sync of a Deployment."""
     if deleting(view.deployment):
         return PodPlan([*_status(view, None, None)])
     revision = rollout.next_revision(view.new, view.old)
@@ -196,7 +196,7 @@ def _clean(view: DeploymentView, *, always: bool = False) -> list[Write]:
 
 # ------------------------------------------------------------------ core: the status
 def count(view: DeploymentView) -> JsonObject:
-    """The numbers of the status."""
+    """Return the counts of the status."""
     available = rollout.total(view.sets, "availableReplicas")
     reported = all("terminatingReplicas" in (s.get("status") or {}) for s in view.sets)
     going = {"terminatingReplicas": rollout.total(view.sets, "terminatingReplicas")} if reported else {}
@@ -351,7 +351,7 @@ def _status(view: DeploymentView, created: str | None, revision: int | None) -> 
 def adoptions(
     deployment: JsonObject, sets: Sequence[JsonObject], orphans: Sequence[JsonObject]
 ) -> tuple[list[JsonObject], list[Write]]:
-    """The replica sets that are the deployment's, and those that it takes in or lets go."""
+    """Return the deployment's replica sets, and the writes that adopt and release replica sets."""
     selector = deployment["spec"].get("selector") or {}
     owned: list[JsonObject] = []
     writes: list[Write] = []
@@ -376,14 +376,14 @@ def _owners(item: JsonObject, owners: list[JsonObject]) -> PatchWrite:
 
 
 def collided(deployment: JsonObject) -> UpdateWrite:
-    """Somebody else's replica set has the name: the next try takes another one."""
+    """Return the status update after a name collision: a new collision count changes the hash."""
     status = deployment.get("status") or {}
     count = int(status.get("collisionCount") or 0) + 1
     return UpdateWrite(DEPLOYMENTS, with_status(deployment, {**status, "collisionCount": count}), "status")
 
 
 def refused(deployment: JsonObject, reason: str, now: datetime) -> UpdateWrite:
-    """The server did not take the new replica set."""
+    """Return the status update after the server refused the new replica set."""
     condition = _condition("Progressing", "False", _REFUSED, reason, stamp(now))
     conditions = _put(conditions_of(deployment), condition) if _has_deadline(deployment) else conditions_of(deployment)
     changed = with_status(deployment, {**(deployment.get("status") or {}), "conditions": conditions})
@@ -397,7 +397,7 @@ class DeploymentController(SimulatedController):
     name = "deployment"
 
     def add_event_handlers(self) -> None:
-        """Deployments, their replica sets, and pods that end (a Recreate waits for the last)."""
+        """Watch Deployments, their replica sets, and pods that end (Recreate waits for the last)."""
         self.informers.add_event_handler(DEPLOYMENTS, self.add)
         self.informers.add_event_handler(REPLICA_SETS, self._replica_set)
         self.informers.add_event_handler(PODS, self._pod)

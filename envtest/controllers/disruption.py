@@ -36,12 +36,12 @@ _PATIENCE = 120.0
 
 
 class NoScaleError(Exception):
-    """Nobody can say how many pods there should be; the text says why."""
+    """The expected number of pods is unknown; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class DisruptionBudgetView:
-    """What a decision is made of; `scale` has the wanted replicas of the pods' owners, by uid."""
+    """The state of one sync; `scale` has the desired replicas of the pods' owners by uid."""
 
     budget: JsonObject
     pods: Sequence[JsonObject]
@@ -51,19 +51,19 @@ class DisruptionBudgetView:
 
 # ------------------------------------------------------------------ core
 def covers(budget: JsonObject, pod: JsonObject) -> bool:
-    """Whether a pod is one of the budget's; without a selector none is."""
+    """Return whether the budget's selector matches the pod."""
     selector = (budget.get("spec") or {}).get("selector")
     return selector is not None and selects(selector, pod["metadata"].get("labels") or {})
 
 
 def needs_scale(budget: JsonObject) -> bool:
-    """Whether the pods' owners must be asked: shares and missing pods count from what they want."""
+    """Return whether the budget needs the owners' scale: percentages and maxUnavailable do."""
     spec = budget.get("spec") or {}
     return spec.get("maxUnavailable") is not None or isinstance(spec.get("minAvailable"), str)
 
 
 def expected(view: DisruptionBudgetView) -> tuple[int, int]:
-    """How many pods there should be, and how many of them healthy."""
+    """Return the expected pods and the desired healthy pods."""
     spec = view.budget.get("spec") or {}
     whole = sum(view.scale.values()) if needs_scale(view.budget) else len(view.pods)
     if spec.get("maxUnavailable") is not None:
@@ -72,7 +72,7 @@ def expected(view: DisruptionBudgetView) -> tuple[int, int]:
 
 
 def disrupted(view: DisruptionBudgetView) -> tuple[JsonObject, float | None]:
-    """The evicted pods that are still expected to go, and the seconds until the first has had its time."""
+    """Return the evicted pods that are still there, and the seconds until the first entry expires."""
     recorded = (view.budget.get("status") or {}).get("disruptedPods") or {}
     pods: JsonObject = {}
     waits: list[float] = []
@@ -88,7 +88,7 @@ def disrupted(view: DisruptionBudgetView) -> tuple[JsonObject, float | None]:
 
 
 def count(view: DisruptionBudgetView) -> tuple[JsonObject, float | None]:
-    """The status, and when to look again."""
+    """Return the status, and the seconds until the next sync."""
     going, again = disrupted(view)
     whole, desired = expected(view)
     healthy = sum(is_ready(p) and not deleting(p) and p["metadata"]["name"] not in going for p in view.pods)
@@ -118,7 +118,7 @@ def _condition(budget: JsonObject, status: str, reason: str, message: str, now: 
 
 
 def failed(budget: JsonObject, reason: str, now: datetime) -> JsonObject:
-    """The status where the count failed: nothing may be evicted."""
+    """Return the status of a failed sync: no disruptions are allowed."""
     conditions = conditions_of(budget)
     condition = condition_in(conditions, "DisruptionAllowed")
     new = _condition(budget, "False", "SyncFailed", reason, now)
@@ -130,7 +130,7 @@ def failed(budget: JsonObject, reason: str, now: datetime) -> JsonObject:
 
 
 def seconds_of_disruption(pod: JsonObject, now: datetime) -> float | None:
-    """For how long a pod is still expected to go; None where it is not, or where it does."""
+    """Return the seconds until a DisruptionTarget condition is stale; None if the pod has none."""
     condition = condition_in(conditions_of(pod), "DisruptionTarget") or {}
     if condition.get("status") != "True" or deleting(pod) or phase_of(pod) in ("Succeeded", "Failed"):
         return None
@@ -146,7 +146,7 @@ class DisruptionController(SimulatedController):
     component = "controllermanager"
 
     def add_event_handlers(self) -> None:
-        """Budgets, and pods that they cover or covered."""
+        """Watch budgets and pods."""
         self.informers.add_event_handler(BUDGETS, self.add)
         self.informers.add_event_handler(PODS, self._pod)
 

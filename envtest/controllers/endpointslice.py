@@ -23,7 +23,7 @@ _SLICE_SIZE = 100
 
 # ------------------------------------------------------------------ core
 def backends(service: JsonObject, pods: Iterable[JsonObject]) -> list[JsonObject]:
-    """The pods that stand behind a service, by name."""
+    """Return the pods of a service, by name."""
     selector = (service["spec"].get("selector") or {}).items()
     matching = [
         p
@@ -36,7 +36,7 @@ def backends(service: JsonObject, pods: Iterable[JsonObject]) -> list[JsonObject
 
 
 def ports_of(service: JsonObject, pods: Sequence[JsonObject], *, names: bool) -> list[JsonObject]:
-    """The ports where the pods listen; `names` says whether an empty name is written down."""
+    """Return the endpoint ports of a service; `names` says whether empty names are written."""
     service_ports: list[JsonObject] = []
     for port in service["spec"].get("ports") or ():
         number = _number(port.get("targetPort", port.get("port")), pods)
@@ -86,7 +86,7 @@ def _headless(service: JsonObject) -> dict[str, str]:
 
 
 def plan_slices(service: JsonObject, pods: Sequence[JsonObject], slices: Sequence[JsonObject]) -> list[Write]:
-    """The writes that make the slices of a service true."""
+    """Return the writes of one sync of a service's EndpointSlices."""
     if not _selects(service) or deleting(service):
         return []
     endpoints = [_endpoint(service, p) for p in pods]
@@ -120,7 +120,7 @@ def _slice(service: JsonObject) -> JsonObject:
 
 
 def plan_endpoints(service: JsonObject | None, pods: Sequence[JsonObject], existing: JsonObject | None) -> list[Write]:
-    """The writes that make the Endpoints of a service (None: it is gone) true."""
+    """Return the writes of one sync of a service's Endpoints; `service` is None if it was deleted."""
     if service is None or deleting(service):
         mirrored = existing is not None and _MIRRORED in (existing["metadata"].get("labels") or {})
         return [DeleteWrite(ENDPOINTS, existing)] if mirrored and existing is not None else []
@@ -158,24 +158,24 @@ def _address(pod: JsonObject) -> JsonObject:
 
 @dataclass(slots=True)
 class LabelIndex:
-    """Keys of objects by namespace and one label each."""
+    """An index of objects by namespace and label."""
 
     _keys: dict[tuple[str, str, str], dict[str, None]] = field(default_factory=dict)
 
     def move(self, namespace: str, key: str, before: JsonObject, after: JsonObject) -> None:
-        """The object had `before` as labels and has `after` now."""
+        """Update the index after the labels of an object changed."""
         for pair in before.items() - after.items():
             self._keys.get((namespace, *pair), {}).pop(key, None)
         for pair in after.items() - before.items():
             self._keys.setdefault((namespace, *pair), {})[key] = None
 
     def smallest(self, namespace: str, labels: JsonObject) -> list[str]:
-        """The keys under the rarest of some labels: whoever has all of them is among these."""
+        """Return the smallest set of keys among the labels; it holds every object with all of them."""
         candidates = [list(self._keys.get((namespace, *pair), ())) for pair in labels.items()]
         return min(candidates, key=len) if candidates else []
 
     def any_of(self, namespace: str, labels: JsonObject) -> set[str]:
-        """The keys under any of some labels."""
+        """Return the keys of objects with any of the labels."""
         return {key for pair in labels.items() for key in self._keys.get((namespace, *pair), ())}
 
 

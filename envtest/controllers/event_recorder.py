@@ -59,7 +59,7 @@ class _SimilarEvents:
 
 @dataclass(slots=True)
 class RecordedEvent:
-    """One event that was written: its name, and how often that was said."""
+    """A recorded event: its name, count and first timestamp."""
 
     name: str = ""
     count: int = 0
@@ -68,7 +68,7 @@ class RecordedEvent:
 
 # ------------------------------------------------------------------ core
 class Correlator:
-    """Decides what becomes of an event: dropped, counted, or new. No clock: times are given in seconds."""
+    """Aggregates, counts or drops events. It has no clock: times are seconds."""
 
     def __init__(self) -> None:
         self._buckets: _Recent[_Bucket] = _Recent()
@@ -79,7 +79,7 @@ class Correlator:
         return f"<Correlator of {len(self._said)} events>"
 
     def look(self, note: PendingEvent, message: str, now: float) -> tuple[RecordedEvent, str] | None:
-        """The record of an event (with `count` 0 for a new one) and the text to write; None where it is dropped."""
+        """Return the record (`count` 0 if it is new) and the message to write; None if the event is dropped."""
         about = note.involved_object
         uid = about["metadata"].get("uid", "")
         whose = (about.get("kind", ""), about["metadata"].get("namespace", ""), about["metadata"]["name"], uid)
@@ -111,14 +111,14 @@ class Correlator:
 
 
 def reference_to(obj: JsonObject) -> JsonObject:
-    """How an event names what it is about."""
+    """Return the ``involvedObject`` of an Event."""
     meta = obj["metadata"]
     reference = {k: meta[k] for k in ("namespace", "name", "uid", "resourceVersion") if meta.get(k)}
     return {"kind": obj.get("kind", ""), "apiVersion": obj.get("apiVersion", ""), **reference}
 
 
 def event_of(note: PendingEvent, message: str, *, name: str, source: JsonObject, now: str) -> JsonObject:
-    """The event as it is written first."""
+    """Return a new Event."""
     involved = reference_to(note.involved_object)
     return {
         "kind": "Event",
@@ -139,7 +139,7 @@ def event_of(note: PendingEvent, message: str, *, name: str, source: JsonObject,
 
 # ------------------------------------------------------------------ shell
 class Recorder:
-    """Writes events as one component."""
+    """Records Events of one component."""
 
     def __init__(self, api: InProcessClient, component: str, clock: Clock, *, host: str = "") -> None:
         self._api = api
@@ -152,7 +152,7 @@ class Recorder:
         return f"<Recorder of {self._component}>"
 
     async def record(self, note: PendingEvent, *, name: str = "", error: str = "") -> None:
-        """Write or count one event. Events are best effort: a refusal is logged."""
+        """Create an Event or raise its count. Events are best effort: errors are logged."""
         message = note.message.replace("{name}", name).replace("{error}", error)[:1024]
         correlated = self._correlator.look(note, message, self._clock.now())
         if correlated is None:

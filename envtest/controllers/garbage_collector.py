@@ -35,7 +35,7 @@ class GarbageCollector(SimulatedController):
     name = "garbage-collector"
 
     def add_event_handlers(self) -> None:
-        """Everything."""
+        """Watch every kind."""
         self.informers.add_event_handler_for_all(self._event)
         self._told: set[tuple[str, str]] = set()
 

@@ -46,19 +46,19 @@ _OURS = "kubernetes.io/job-controller"
 
 @dataclass(frozen=True, slots=True)
 class JobBackoff:
-    """How many pods failed since the last success, and when the last one did."""
+    """The failures since the last success, and the time of the last failure."""
 
     failures: int = 0
     last: datetime | None = None
 
     def remaining(self, now: datetime) -> float:
-        """Seconds until the next pod may be made."""
+        """Return the seconds until the next pod may be created."""
         if self.last is None:
             return 0.0
         return _pause(self.failures) - (now - self.last).total_seconds()
 
     def updated(self, succeeded: Sequence[datetime], failed: Sequence[datetime]) -> JobBackoff:
-        """With what has ended since."""
+        """Return the back-off with newly finished pods."""
         start = JobBackoff() if succeeded else self
         newer = [f for f in failed if not succeeded or f > max(succeeded)]
         return JobBackoff(
@@ -72,7 +72,7 @@ def _pause(failures: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class JobPlan:
-    """What to write, in how many seconds to look again, and what to remember once that is written."""
+    """The writes of one sync, the seconds until the next one, and the back-off to remember after the writes."""
 
     writes: Sequence[Write | PendingEvent]
     requeue_after: float | None
@@ -81,7 +81,7 @@ class JobPlan:
 
 @dataclass(frozen=True, slots=True)
 class FinishedPods:
-    """What has ended: `new` pods were not noted before; the numbers are those of all."""
+    """The finished pods: `new_` ones are not counted in the status yet, the numbers are totals."""
 
     new_succeeded: Sequence[JsonObject]
     new_failed: Sequence[JsonObject]
@@ -94,7 +94,7 @@ class FinishedPods:
 
 @dataclass(slots=True)
 class JobView:
-    """What a decision is made of; `blocked` where pods cannot be made now. The rest grows as decisions are made."""
+    """The state of one sync; `blocked` means that pods cannot be created now. The other fields are filled."""
 
     job: JsonObject
     pods: Sequence[JsonObject]
@@ -112,37 +112,37 @@ class JobView:
 
     @property
     def spec(self) -> JsonObject:
-        """What is wanted."""
+        """The spec of the job."""
         spec: JsonObject = self.job["spec"]
         return spec
 
     @property
     def active(self) -> list[JsonObject]:
-        """Pods that are neither finished nor on their way out."""
+        """Pods that are neither finished nor terminating."""
         return [p for p in self.pods if is_active(p)]
 
     @property
     def terminating(self) -> int:
-        """Pods that are on their way out."""
+        """The number of terminating pods."""
         return sum(of_pods.terminating(p) for p in self.pods)
 
     @property
     def suspended(self) -> bool:
-        """Whether it waits to be resumed."""
+        """Whether the job is suspended."""
         return bool(self.spec.get("suspend"))
 
     def uncounted(self, key: str) -> list[str]:
-        """Uids of pods that ended and are not in the counters yet."""
+        """Return the uids in ``uncountedTerminatedPods``."""
         return list((self.status.get("uncountedTerminatedPods") or {}).get(key) or ())
 
     def condition(self, kind: str, reason: str, message: str, *, holds: bool = True) -> JsonObject:
-        """One that was reached now."""
+        """Return a condition with the present time."""
         when = stamp(self.now)
         times = {"lastProbeTime": when, "lastTransitionTime": when}
         return {"type": kind, "status": str(holds), **times, "reason": reason, "message": message}
 
     def set_condition(self, condition: JsonObject) -> bool:
-        """Set a condition; whether that changed anything. What never held need not be said not to hold."""
+        """Set a condition and return whether it changed; a False condition is never added."""
         conditions = list(self.status.get("conditions") or ())
         before = condition_in(conditions, condition["type"])
         if before is None and condition["status"] == "False":
@@ -155,13 +155,13 @@ class JobView:
 
 # ------------------------------------------------------------------ core: counting
 def is_finished(job: JsonObject) -> bool:
-    """Whether it is complete or has failed."""
+    """Return whether the job is complete or failed."""
     conditions = conditions_of(job)
     return is_true(conditions, "Complete") or is_true(conditions, "Failed")
 
 
 def finished_pods(view: JobView) -> FinishedPods:
-    """What has ended."""
+    """Return the finished pods of a job."""
     job, spec = view.job, view.spec
     recorded = {*view.uncounted("succeeded"), *view.uncounted("failed")}
     indexed = of_pods.is_indexed(job)
@@ -194,7 +194,7 @@ def _fails_index(view: JobView, pod: JsonObject) -> bool:
 
 # ------------------------------------------------------------------ core: is it over?
 def verdict(view: JobView, counted: FinishedPods) -> JsonObject | None:
-    """The condition after which nothing more is begun: ``SuccessCriteriaMet`` or ``FailureTarget``."""
+    """Return the condition that ends the job: ``SuccessCriteriaMet`` or ``FailureTarget``."""
     conditions = conditions_of(view.job)
     for kind in ("SuccessCriteriaMet", "FailureTarget"):
         if is_true(conditions, kind):
@@ -252,7 +252,7 @@ def _failed_indexes(spec: JsonObject, counted: FinishedPods) -> tuple[str, str] 
 
 # ------------------------------------------------------------------ core: pods
 def plan(view: JobView) -> JobPlan:
-    """One step of a job."""
+    """Return the writes of one sync of a Job."""
     if is_finished(view.job) or view.spec.get("managedBy") not in (None, _OURS):
         return JobPlan([], None, JobBackoff())
     if not view.suspended:
@@ -494,7 +494,7 @@ class JobController(PodOwnerController):
         self._backoffs: dict[str, JobBackoff] = {}
 
     def add_event_handlers(self) -> None:
-        """Jobs that go, too, and pods whose job is gone."""
+        """Watch jobs, also deleted ones, and pods whose job is gone."""
         super().add_event_handlers()
         self.informers.add_event_handler(JOBS, self._forget)
         self.informers.add_event_handler(PODS, self._left_over)

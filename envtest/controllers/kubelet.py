@@ -63,18 +63,18 @@ _ADDRESS = "192.168.0.1"
 
 # ------------------------------------------------------------------ core
 def labels_of_node(name: str) -> dict[str, str]:
-    """What every node says of itself."""
+    """Return the standard labels of a node."""
     return {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
 
 
 def node_object() -> JsonObject:
-    """The node as it registers itself."""
+    """Return the Node as the kubelet registers it."""
     meta = {"name": NODE, "labels": labels_of_node(NODE)}
     return {"kind": "Node", "apiVersion": "v1", "metadata": meta, "spec": {}}
 
 
 def registered(node: JsonObject) -> JsonObject | None:
-    """A node whose agent has come up, None where it is as it should be: with labels, and not held back as new."""
+    """Return the node after its kubelet started; None if nothing changes."""
     meta, spec = node["metadata"], node.get("spec") or {}
     labels = {**labels_of_node(meta["name"]), **(meta.get("labels") or {})}
     ready = is_true(conditions_of(node), "Ready")
@@ -85,25 +85,25 @@ def registered(node: JsonObject) -> JsonObject | None:
 
 
 def is_alive(node: JsonObject | None) -> bool:
-    """Whether a node's agent does anything; one that has gone from the records still does."""
+    """Return whether the kubelet of a node runs."""
     ready = None if node is None else condition_in(conditions_of(node), "Ready")
     return ready is None or ready.get("status") != "Unknown"
 
 
 def is_well(node: JsonObject | None) -> bool:
-    """Whether it starts pods and finds them ready."""
+    """Return whether the kubelet starts pods and finds them ready."""
     ready = None if node is None else condition_in(conditions_of(node), "Ready")
     return ready is None or ready.get("status") == "True"
 
 
 def address_of(node: JsonObject | None) -> str:
-    """Its address."""
+    """Return the internal IP of a node."""
     addresses = ((node or {}).get("status") or {}).get("addresses") or ()
     return next((str(a["address"]) for a in addresses if a.get("type") == "InternalIP"), _ADDRESS)
 
 
 def node_status(node: JsonObject, address: str, now: str) -> JsonObject:
-    """The status of a healthy node; what it says already stays."""
+    """Return the status of a healthy node; conditions that it has stay."""
     healthy = [
         ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
         ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
@@ -144,7 +144,7 @@ _NODE_INFO = {
 
 # ------------------------------------------------------------------ shell
 class KubeletController(SimulatedController):
-    """``kubelet``: a scheduler and the agents of all nodes in one."""
+    """``kubelet``: simulates the scheduler and the kubelets of all nodes."""
 
     name = "kubelet"
     component = "kubelet"
@@ -166,7 +166,7 @@ class KubeletController(SimulatedController):
         self._used.clear()
 
     def add_event_handlers(self) -> None:
-        """Pods; nodes, and the pods that wait for one or are on it."""
+        """Watch pods and nodes."""
         self.informers.add_event_handler(PODS, self._pod)
         self.informers.add_event_handler(NODES, self._node)
         self.informers.add_event_handler(CLAIMS, lambda _: self._reschedule())
@@ -197,7 +197,7 @@ class KubeletController(SimulatedController):
                 self.queue.add(key)
 
     async def create_initial_objects(self) -> None:
-        """The node."""
+        """Create the first node."""
         try:
             await self.context.kubelet.write(CreateWrite(NODES, node_object()))
         except AlreadyExistsError:

@@ -23,14 +23,14 @@ _FINALIZER = "kubernetes"
 # ------------------------------------------------------------------ core
 @dataclass(frozen=True, slots=True)
 class RemainingContent:
-    """What is still there: objects by resource (``widgets.demo.io``) and by finalizer."""
+    """The remaining objects by resource (``widgets.demo.io``) and by finalizer."""
 
     objects: Mapping[str, int]
     finalizers: Mapping[str, int]
 
     @classmethod
     def of(cls, objects: Sequence[tuple[Resource, JsonObject]]) -> RemainingContent:
-        """Count."""
+        """Count objects."""
         held = (f for _, obj in objects for f in obj["metadata"].get("finalizers") or ())
         return cls(Counter(f"{r.plural}.{r.group}" for r, _ in objects), Counter(held))
 
@@ -39,7 +39,7 @@ class RemainingContent:
 
 
 def conditions(namespace: JsonObject, remaining: RemainingContent, now: str) -> list[JsonObject]:
-    """The conditions of a namespace that terminates."""
+    """Return the deletion conditions of a terminating namespace."""
     existing = conditions_of(namespace)
     for kind, holds, reason, message in _condition_values(remaining):
         entry = {
@@ -79,7 +79,7 @@ def _condition_values(remaining: RemainingContent) -> list[tuple[str, bool, str,
 
 
 def finalized(namespace: JsonObject) -> JsonObject:
-    """The namespace without this controller's hold."""
+    """Return the namespace without the finalizer ``kubernetes``."""
     spec = namespace.get("spec") or {}
     return {**namespace, "spec": {**spec, "finalizers": [f for f in spec.get("finalizers") or () if f != _FINALIZER]}}
 
@@ -91,7 +91,7 @@ class NamespaceController(SimulatedController):
     name = "namespace"
 
     def add_event_handlers(self) -> None:
-        """Namespaces, and whatever goes or loses a finalizer in one that terminates."""
+        """Watch namespaces, and objects in terminating ones."""
         self.informers.add_event_handler(NAMESPACES, self._namespace)
         self.informers.add_event_handler_for_all(self._content)
 

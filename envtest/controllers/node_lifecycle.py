@@ -36,7 +36,7 @@ _OURS = {UNSCHEDULABLE, NOT_READY, UNREACHABLE, *_PRESSURES.values()}
 
 # ------------------------------------------------------------------ core: taints
 def wanted_taints(node: JsonObject) -> set[tuple[str, str]]:
-    """Keys and effects of the taints that follow from what a node says of itself."""
+    """Return keys and effects of the taints that follow from the node's conditions."""
     conditions = conditions_of(node)
     taints: set[tuple[str, str]] = set()
     for kind, key in _PRESSURES.items():
@@ -52,7 +52,7 @@ def wanted_taints(node: JsonObject) -> set[tuple[str, str]]:
 
 
 def tainted(node: JsonObject, now: datetime) -> JsonObject | None:
-    """The node with the taints that follow; None where they are right."""
+    """Return the node with the taints that follow; None if they are right."""
     if condition_in(conditions_of(node), "Ready") is None:
         return None  # it is new, and held back until it says how it is
     desired = wanted_taints(node)
@@ -67,7 +67,7 @@ def tainted(node: JsonObject, now: datetime) -> JsonObject | None:
 
 
 def not_ready(pod: JsonObject, now: datetime) -> list[Write | PendingEvent]:
-    """A pod on a node that is away is not ready, whatever it said last."""
+    """Return the status of a pod on an unreachable node; None if it is unchanged."""
     if not is_ready(pod) or deleting(pod):
         return []
     condition = condition_in(conditions_of(pod), "Ready") or {}
@@ -81,7 +81,7 @@ def not_ready(pod: JsonObject, now: datetime) -> list[Write | PendingEvent]:
 
 # ------------------------------------------------------------------ core: evictions
 def seconds_to_stay(pod: JsonObject, taints: Sequence[JsonObject], now: datetime) -> float | None:
-    """For how long a pod stands the taints of its node; None for ever."""
+    """Return the seconds until the pod is evicted for its node's taints; None if it never is."""
     tolerations = (pod.get("spec") or {}).get("tolerations") or ()
     ends: list[float] = []
     for taint in taints:
@@ -98,7 +98,7 @@ def seconds_to_stay(pod: JsonObject, taints: Sequence[JsonObject], now: datetime
 
 
 def disrupted(pod: JsonObject, reason: str, message: str, now: datetime, **status: str) -> UpdateWrite | None:
-    """The status of a pod that somebody ends for the cluster's sake; None where it says so already."""
+    """Return the pod's status with the condition DisruptionTarget; None if it is unchanged."""
     new = {
         "type": "DisruptionTarget",
         "status": "True",
@@ -117,7 +117,7 @@ def disrupted(pod: JsonObject, reason: str, message: str, now: datetime, **statu
 
 
 def evict(pod: JsonObject, now: datetime) -> Writes:
-    """The writes by which a pod leaves its node."""
+    """Return the writes that evict a pod."""
     text = "Taint manager: deleting due to NoExecute taint"
     update = disrupted(pod, "DeletionByTaintManager", text, now)
     meta = pod["metadata"]
@@ -127,13 +127,13 @@ def evict(pod: JsonObject, now: datetime) -> Writes:
 
 # ------------------------------------------------------------------ shells
 class NodeLifecycleController(SimulatedController):
-    """``node-lifecycle``; whether a node is well is what its conditions say, nobody counts its heartbeats."""
+    """``node-lifecycle``: taints nodes by their conditions; heartbeats are not monitored."""
 
     name = "node-lifecycle"
     component = "node-controller"
 
     def add_event_handlers(self) -> None:
-        """Nodes."""
+        """Watch nodes."""
         self.informers.add_event_handler(NODES, self.add)
 
     async def reconcile(self, key: str) -> float | None:
@@ -158,7 +158,7 @@ class TaintEvictionController(SimulatedController):
     name = "taint-eviction"
 
     def add_event_handlers(self) -> None:
-        """Pods that get a node, and those on nodes whose taints change."""
+        """Watch pods that get a node, and pods on nodes whose taints change."""
         self.informers.add_event_handler(PODS, self._pod)
         self.informers.add_event_handler(NODES, self._node)
 

@@ -17,7 +17,7 @@ FOREGROUND = "foregroundDeletion"
 
 
 class OwnerState(enum.Enum):
-    """What has become of an owner."""
+    """The state of an owner that a reference names."""
 
     SOLID = "solid"
     """It is there."""
@@ -30,7 +30,7 @@ class OwnerState(enum.Enum):
 
 
 class Verdict(enum.Enum):
-    """What to do about an object."""
+    """What the garbage collector does with an object."""
 
     KEEP = "keep"
     """Nothing."""
@@ -51,12 +51,12 @@ class GarbageVerdict:
 
 
 def has_finalizer(obj: JsonObject, finalizer: str) -> bool:
-    """Whether a finalizer holds it."""
+    """Return whether the object has the finalizer."""
     return finalizer in (obj["metadata"].get("finalizers") or ())
 
 
 def state_of_owner(owner: JsonObject | None, uid: str) -> OwnerState:
-    """What a reference with this uid means, given what is found under its name."""
+    """Return the state of an owner: `owner` is the stored object with its name, `uid` the uid of the reference."""
     if owner is None or owner["metadata"]["uid"] != uid:
         return OwnerState.ABSENT
     return OwnerState.WAITING if deleting(owner) and has_finalizer(owner, FOREGROUND) else OwnerState.SOLID
@@ -65,7 +65,7 @@ def state_of_owner(owner: JsonObject | None, uid: str) -> OwnerState:
 def attempt_to_delete_verdict(
     obj: JsonObject, owner_state: Callable[[JsonObject], OwnerState], *, has_dependents: bool
 ) -> GarbageVerdict:
-    """The verdict on one object; `owner_state` returns the state of the owner that a reference names."""
+    """Decide about one object; `owner_state` returns the state of the owner that a reference names."""
     references = obj["metadata"].get("ownerReferences") or []
     if not references or deleting(obj):
         return GarbageVerdict(Verdict.KEEP)
@@ -82,14 +82,14 @@ def attempt_to_delete_verdict(
 
 
 def propagation_policy(obj: JsonObject) -> str:
-    """How an object that nobody owns is to be deleted: its finalizers may say so."""
+    """Return the propagation policy of an object without owners; its finalizers may name one."""
     if has_finalizer(obj, ORPHAN):
         return "Orphan"
     return "Foreground" if has_finalizer(obj, FOREGROUND) else "Background"
 
 
 def blocking(owner: JsonObject, dependents: Sequence[JsonObject]) -> bool:
-    """Whether a dependent is left for which its owner must wait."""
+    """Return whether a dependent with ``blockOwnerDeletion`` remains."""
     uid = owner["metadata"]["uid"]
     return any(
         ref.get("uid") == uid and ref.get("blockOwnerDeletion")
@@ -99,7 +99,7 @@ def blocking(owner: JsonObject, dependents: Sequence[JsonObject]) -> bool:
 
 
 def unblocked(obj: JsonObject) -> list[JsonObject] | None:
-    """Its references, none of which keeps its owner waiting; None where that is so already."""
+    """Return the owner references with ``blockOwnerDeletion`` false; None if no reference blocks."""
     before = obj["metadata"].get("ownerReferences") or []
     if not any(r.get("blockOwnerDeletion") for r in before):
         return None
@@ -107,10 +107,10 @@ def unblocked(obj: JsonObject) -> list[JsonObject] | None:
 
 
 def without_owner(obj: JsonObject, uid: str) -> list[JsonObject] | None:
-    """Its references but those to one owner; None, which removes the field, where none are left."""
+    """Return the owner references except those to one owner; None if none remain."""
     return [r for r in obj["metadata"].get("ownerReferences") or () if r.get("uid") != uid] or None
 
 
 def without_finalizer(obj: JsonObject, name: str) -> list[str] | None:
-    """Its finalizers but one; None where none are left."""
+    """Return the finalizers except one; None if none remain."""
     return [f for f in obj["metadata"].get("finalizers") or () if f != name] or None

@@ -35,14 +35,14 @@ _COMPLETED, _BY = "pv.kubernetes.io/bind-completed", "pv.kubernetes.io/bound-by-
 
 # ------------------------------------------------------------------ core
 def claims_of(pod: JsonObject) -> list[str]:
-    """The names of the claims that a pod uses."""
+    """Return the names of the claims that a pod uses."""
     sources = (v.get("persistentVolumeClaim") or {} for v in pod["spec"].get("volumes") or ())
     return [s["claimName"] for s in sources if s.get("claimName")]
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimView:
-    """What a claim's fate depends on.
+    """The state that one sync of a claim depends on.
 
     `volume` is the volume that it names, `candidates` are those that may be bound. `storage_class` is None where the
     class does not exist. `in_use`: a running pod uses the claim; `has_consumer`: a pod exists that would.
@@ -56,7 +56,7 @@ class ClaimView:
 
 
 def plan_claim(claim: JsonObject, view: ClaimView) -> Writes:
-    """One step of a claim."""
+    """Return the writes of one sync of a claim."""
     spec, volume = claim["spec"], view.volume
     if deleting(claim):
         return [] if view.in_use else _let_go(CLAIMS, claim, _CLAIM_IN_USE)
@@ -91,7 +91,7 @@ def _grows(claim: JsonObject, volume: JsonObject) -> bool:
 
 
 def resized(claim: JsonObject, volume: JsonObject | None) -> Writes:
-    """The claim says how large its volume is by now."""
+    """Copy the capacity of the bound volume into the claim's status."""
     capacity = ((claim.get("status") or {}).get("capacity") or {}).get("storage")
     if volume is None or phase_of(claim) != "Bound" or deleting(claim) or not _takes(volume, claim):
         return []
@@ -134,7 +134,7 @@ def _bind(claim: JsonObject, view: ClaimView) -> Writes:
 
 
 def match(claim: JsonObject, volumes: Sequence[JsonObject]) -> JsonObject | None:
-    """The volume that is meant for a claim, else the smallest free one that will do."""
+    """Return the volume that is pre-bound to a claim, else the smallest available volume that fits."""
     candidates = [v for v in volumes if (v["spec"].get("claimRef") or {}) and _takes(v, claim) and not deleting(v)]
     free = [v for v in volumes if not v["spec"].get("claimRef") and not deleting(v) and _fits(claim, v)]
     free.sort(key=lambda v: (Quantity(v["spec"]["capacity"]["storage"]).value, v["metadata"]["name"]))
@@ -164,7 +164,7 @@ def _takes(volume: JsonObject, claim: JsonObject) -> bool:
 
 
 def unbound(pod: JsonObject, claims: Mapping[str, JsonObject], kinds: Mapping[str, JsonObject]) -> str:
-    """Why a pod cannot be placed yet for its claims' sake; empty where it can. Both by name."""
+    """Return the message of a pod whose claims are not bound; empty if all are. Both maps are by name."""
     for name in claims_of(pod):
         claim = claims.get(name)
         if claim is None:
@@ -180,7 +180,7 @@ def unbound(pod: JsonObject, claims: Mapping[str, JsonObject], kinds: Mapping[st
 
 
 def volume_name(claim: JsonObject) -> str:
-    """The volume that is made for a claim."""
+    """Return the name of the volume that is provisioned for a claim."""
     return f"pvc-{claim['metadata']['uid']}"
 
 
@@ -193,7 +193,7 @@ def _let_go(resource: Resource, obj: JsonObject, finalizer: str) -> list[Write]:
 
 
 def claim_reference(claim: JsonObject) -> JsonObject:
-    """How a volume names its claim."""
+    """Return the ``claimRef`` of a claim."""
     meta = claim["metadata"]
     reference = {k: meta[k] for k in ("name", "namespace", "uid", "resourceVersion")}
     return {"kind": "PersistentVolumeClaim", "apiVersion": "v1", **reference}
@@ -216,7 +216,7 @@ def _volume(claim: JsonObject, name: str, kind: JsonObject | None) -> JsonObject
 
 
 def plan_volume(volume: JsonObject, claim: JsonObject | None) -> Writes:
-    """One step of a volume; `claim` is the one that has it or asks for it by name."""
+    """Return the writes of one sync of a volume; `claim` is the claim that its ``claimRef`` names."""
     bound = claim is not None and claim["spec"].get("volumeName") == volume["metadata"]["name"]
     if deleting(volume):
         return [] if bound else _let_go(VOLUMES, volume, _VOLUME_IN_USE)
@@ -240,7 +240,7 @@ class VolumeController(SimulatedController):
     component = "persistentvolume-controller"
 
     def add_event_handlers(self) -> None:
-        """Claims, volumes, and pods that stop using them."""
+        """Watch claims, volumes, and pods that stop using them."""
         self.informers.add_event_handler(CLAIMS, self._claim)
         self.informers.add_event_handler(VOLUMES, self._volume)
         self.informers.add_event_handler(PODS, self._pod)

@@ -20,7 +20,7 @@ from opsdk.structured_merge.value import JsonObject
 
 @dataclass(frozen=True, slots=True)
 class PodPlan:
-    """What to write, and in how many seconds to look again."""
+    """The writes of one sync, and the seconds until the next one."""
 
     writes: Writes
     requeue_after: float | None = None
@@ -30,7 +30,7 @@ class PodPlan:
 def claim(
     owner: JsonObject, pods: Sequence[JsonObject], orphans: Sequence[JsonObject], *, finalizer: str = ""
 ) -> tuple[list[JsonObject], list[Write]]:
-    """The pods that count as the owner's, and the writes that take others in or let strangers go.
+    """Return the owner's pods, and the writes that adopt matching pods and release others.
 
     `finalizer` comes with the owner and goes with it.
     """
@@ -69,13 +69,13 @@ def _owners_patch(pod: JsonObject, owners: list[JsonObject], finalizers: list[st
 
 
 def selector_of(owner: JsonObject) -> JsonObject:
-    """Its selector; that of a replication controller is a bare set of labels."""
+    """Return the selector of a workload; a ReplicationController has a plain map of labels."""
     selector: JsonObject = owner["spec"].get("selector") or {}
     return {"matchLabels": selector} if owner.get("kind") == "ReplicationController" else selector
 
 
 def make_pod(pod: JsonObject, owner: JsonObject) -> CreateWrite:
-    """The creation of an owner's pod, and what is told of it."""
+    """Return the creation of a pod, with its Events."""
     done = PendingEvent(owner, "SuccessfulCreate", "Created pod: {name}")
     return CreateWrite(
         PODS,
@@ -86,7 +86,7 @@ def make_pod(pod: JsonObject, owner: JsonObject) -> CreateWrite:
 
 
 def remove_pod(pod: JsonObject, owner: JsonObject) -> DeleteWrite:
-    """The deletion of an owner's pod, and what is told of it."""
+    """Return the deletion of a pod, with its Events."""
     done = PendingEvent(owner, "SuccessfulDelete", f"Deleted pod: {pod['metadata']['name']}")
     failure = PendingEvent(owner, "FailedDelete", "Error deleting: {error}", warning=True)
     return DeleteWrite(PODS, pod, success_event=done, failure_event=failure)
@@ -94,7 +94,7 @@ def remove_pod(pod: JsonObject, owner: JsonObject) -> DeleteWrite:
 
 # ------------------------------------------------------------------ shell
 class PodOwnerController(SimulatedController):
-    """Looks at an owner whenever it or one of its pods changes, or a pod comes that it could take in.
+    """Syncs an owner when it, one of its pods, or a pod that it may adopt changes.
 
     Attributes:
         resource: the kind of the owners.
@@ -106,13 +106,13 @@ class PodOwnerController(SimulatedController):
     async def step(
         self, owner: JsonObject, pods: Sequence[JsonObject], orphans: Sequence[JsonObject], failed: str
     ) -> float | None:
-        """One step; `pods` name the owner, `orphans` ones have no controller; `failed` says why pods cannot be made.
+        """Run one sync; `orphans` are pods without a controller, `failed` is the error of the last pod creation.
 
         The answer is that of `reconcile`.
         """
 
     def add_event_handlers(self) -> None:
-        """Owners and pods."""
+        """Watch owners and pods."""
         self.informers.add_event_handler(self.resource, self.add)
         self.informers.add_event_handler(PODS, self._pod)
 
@@ -153,13 +153,13 @@ class PodOwnerController(SimulatedController):
 
 
 class PlanningController(PodOwnerController):
-    """One whose steps are pure plans."""
+    """A controller whose sync is a pure function."""
 
     @abstractmethod
     def plan(
         self, owner: JsonObject, pods: Sequence[JsonObject], orphans: Sequence[JsonObject], failed: str
     ) -> PodPlan:
-        """What to do; see `step`."""
+        """Return the writes of one sync; see `step`."""
 
     async def step(
         self, owner: JsonObject, pods: Sequence[JsonObject], orphans: Sequence[JsonObject], failed: str

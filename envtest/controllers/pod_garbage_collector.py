@@ -23,14 +23,14 @@ _MANY = 12_500
 
 # ------------------------------------------------------------------ core
 def orphaned(pod: JsonObject, now: datetime) -> Writes:
-    """The writes that end a pod whose node is gone."""
+    """Return the writes that delete a pod whose node does not exist."""
     phase = {} if phase_of(pod) in ("Succeeded", "Failed") else {"phase": "Failed"}
     update = disrupted(pod, "DeletionByPodGC", "PodGC: node no longer exists", now, **phase)
     return [*([update] if update else []), DeleteWrite(PODS, pod, grace_period_seconds=0)]
 
 
 def never_ran(pod: JsonObject) -> Writes:
-    """The writes that end a deleted pod that no node has to let go of."""
+    """Return the writes that delete a terminating pod that was never scheduled."""
     failed = with_status(pod, {**(pod.get("status") or {}), "phase": "Failed"})
     ended = phase_of(pod) in ("Succeeded", "Failed")
     updates = [] if ended else [UpdateWrite(PODS, failed, "status")]
@@ -39,14 +39,14 @@ def never_ran(pod: JsonObject) -> Writes:
 
 
 def too_many(finished: Sequence[JsonObject], limit: int = _MANY) -> Writes:
-    """The deletions of finished pods beyond a limit, the oldest first."""
+    """Return the deletions of finished pods above the limit, the oldest first."""
     going = sorted(finished, key=age_order)[: max(len(finished) - limit, 0)]
     return [DeleteWrite(PODS, p, grace_period_seconds=0) for p in going]
 
 
 # ------------------------------------------------------------------ shell
 class PodCollector(SimulatedController):
-    """``pod-garbage-collector``: keys of pods, and an empty one for finished pods."""
+    """``pod-garbage-collector``: keys of pods; the empty key collects finished pods."""
 
     name = "pod-garbage-collector"
 
@@ -60,7 +60,7 @@ class PodCollector(SimulatedController):
         self._gone.clear()
 
     def add_event_handlers(self) -> None:
-        """Pods, and nodes that go."""
+        """Watch pods, and nodes that are deleted."""
         self.informers.add_event_handler(PODS, self._pod)
         self.informers.add_event_handler(NODES, self._node)
 

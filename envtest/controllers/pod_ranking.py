@@ -16,7 +16,7 @@ _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
 
 
 def deletion_order(pods: Sequence[JsonObject], *, pods_by_node: Mapping[str, int] | None = None) -> list[JsonObject]:
-    """Those that are missed least first.
+    """Sort pods by deletion order, the first to delete first.
 
     Unscheduled, pending, not ready, then, where `pods_by_node` is given, cheap to delete and on a crowded
     node; then ready for the shortest time, restarted most often, youngest.
@@ -40,6 +40,6 @@ def _ready_since(pod: JsonObject) -> str:
 
 
 def deletion_cost(pod: JsonObject) -> int:
-    """What an annotation says it costs to delete the pod."""
+    """Return the pod deletion cost annotation; 0 if it is missing or invalid."""
     text = str((pod["metadata"].get("annotations") or {}).get(COST, "0"))
     return int(text) if text.lstrip("+-").isdigit() else 0

@@ -29,7 +29,7 @@ _PAUSES = (0.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodTransition:
-    """Into which state a pod is moved, and what shows of it."""
+    """The new state of a pod, and what its status shows."""
 
     to: State
     now: str
@@ -41,13 +41,13 @@ class PodTransition:
 
     @property
     def up(self) -> bool:
-        """Whether the pod has containers that run, or will again."""
+        """Whether the pod has started and not finished."""
         return self.to in _UP
 
 
 # ------------------------------------------------------------------ reading
 def state_of(pod: JsonObject) -> State:
-    """Where a pod is."""
+    """Return the state that the pod's status shows."""
     if deleting(pod):
         return State.TERMINATING
     match phase_of(pod):
@@ -78,7 +78,7 @@ def _statuses_by_name(pod: JsonObject, key: str) -> dict[str, JsonObject]:
 
 
 def is_sidecar(container: JsonObject) -> bool:
-    """Whether an init container stays beside the others."""
+    """Return whether an init container is a sidecar (``restartPolicy: Always``)."""
     return bool(container.get("restartPolicy") == "Always")
 
 
@@ -87,19 +87,19 @@ def _init_containers(pod: JsonObject) -> Iterable[JsonObject]:
 
 
 def gates_passed(pod: JsonObject) -> bool:
-    """Whether the conditions of its readiness gates are all True."""
+    """Return whether the conditions of all readiness gates are True."""
     conditions = conditions_of(pod)
     return all(is_true(conditions, g["conditionType"]) for g in pod["spec"].get("readinessGates") or ())
 
 
 def pause_before_restart(pod: JsonObject) -> float:
-    """Seconds until its containers are started again."""
+    """Return the seconds of back-off before the containers restart."""
     count = max((int(c.get("restartCount") or 0) for c in _statuses(pod)), default=0)
     return _PAUSES[min(count, len(_PAUSES) - 1)]
 
 
 def reachable(pod: JsonObject, stage: Stage) -> State:
-    """Where a rule takes a pod: containers that are not started again do not crash, they end."""
+    """Return the state that a stage leads to: containers that are not restarted terminate and do not crash."""
     policy = pod["spec"].get("restartPolicy", "Always")
     if stage.to is State.CRASHED and (policy == "Never" or (policy == "OnFailure" and not stage.code)):
         return State.FAILED if stage.code else State.SUCCEEDED
@@ -108,7 +108,7 @@ def reachable(pod: JsonObject, stage: Stage) -> State:
 
 
 def needs_refresh(pod: JsonObject) -> bool:
-    """Whether a ready pod's status is behind: gates, images, resources or debugging containers changed."""
+    """Return whether a ready pod's status is outdated by gates, images, resources or ephemeral containers."""
     if is_ready(pod) != gates_passed(pod):
         return True
     statuses = _statuses_by_name(pod, "containerStatuses")
@@ -126,7 +126,7 @@ def needs_refresh(pod: JsonObject) -> bool:
 
 # ------------------------------------------------------------------ writing
 def status_in(pod: JsonObject, move: PodTransition) -> JsonObject:
-    """The status of a pod that is moved."""
+    """Return the pod's status after a transition."""
     status = dict(pod.get("status") or {})
     status["phase"] = "Running" if move.up else "Pending" if move.to in _BEFORE else move.to.value
     if pod["metadata"].get("generation"):
@@ -296,7 +296,7 @@ def _debugging(container: JsonObject, pod: JsonObject, move: PodTransition) -> J
 
 # ------------------------------------------------------------------ the end
 def ending(pod: JsonObject, move: PodTransition | None, *, killed: bool) -> tuple[State, int]:
-    """How a pod ends that was deleted: as a rule says, else by its restart policy; killed ones always badly."""
+    """Return how a deleted pod ends: by its stage, else by its restart policy; a killed pod fails."""
     if killed:
         return State.FAILED, 137
     if move is not None:
@@ -306,5 +306,5 @@ def ending(pod: JsonObject, move: PodTransition | None, *, killed: bool) -> tupl
 
 
 def has_started(pod: JsonObject) -> bool:
-    """Whether any of its containers ever ran."""
+    """Return whether a container of the pod ever ran."""
     return any("running" in (c.get("state") or {}) or c.get("restartCount") for c in _statuses(pod))

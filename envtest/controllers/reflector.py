@@ -31,7 +31,7 @@ class StoreEvent:
 
     @property
     def obj(self) -> JsonObject:
-        """The object as it is now, or was last."""
+        """The present object, or the last one if it was removed."""
         current = self.new if self.new is not None else self.old
         assert current is not None
         return current
@@ -41,7 +41,7 @@ Handler = Callable[[StoreEvent], None]
 
 
 class StorageReflector:
-    """The objects of one kind."""
+    """Mirrors the objects of one kind from the storage."""
 
     def __init__(self, storage: Storage, resource: Resource, emit: Handler) -> None:
         self.resource = resource
@@ -55,7 +55,7 @@ class StorageReflector:
         return f"<StorageReflector of {len(self.objects)} {self.resource.plural}>"
 
     def sync(self) -> None:
-        """Take the present state, and watch from there on."""
+        """List, and watch from the listed revision."""
         page = self._storage.list(self.resource.prefix)
         self._watch = self._storage.watch(self.resource.prefix, page.revision)
         listed = dict(page.items)
@@ -78,7 +78,7 @@ class StorageReflector:
         self._emit(StoreEvent(self.resource, key, old, obj))
 
     async def drain(self) -> None:
-        """Take in what waits; does not suspend."""
+        """Apply all pending changes without suspending."""
         while self._watch is not None and self._watch.progress() is None:
             try:
                 await self._apply_next(self._watch)
@@ -91,7 +91,7 @@ class StorageReflector:
             self._apply(change.key, change.value if change.kind.value == "put" else None)
 
     async def run(self) -> None:
-        """Take in changes until `stop`; a watch that ends is begun again."""
+        """Apply changes until `stop`; restart a watch that ends."""
         while not self._stopped:
             if self._watch is None:
                 self.sync()
@@ -104,7 +104,7 @@ class StorageReflector:
                     self._watch = None
 
     def stop(self) -> None:
-        """End; idempotent."""
+        """Stop; idempotent."""
         self._stopped = True
         if self._watch is not None:
             self._watch.close()
@@ -128,7 +128,7 @@ class _OwnerIndex:
 
 
 class SharedInformers:
-    """Every reflector, the index by owner, and who wants to hear of what."""
+    """The reflectors of all kinds, an index by owner, and the event handlers."""
 
     def __init__(self, storage: Storage, resources: Iterable[Resource]) -> None:
         self._storage = storage
@@ -148,7 +148,7 @@ class SharedInformers:
 
     # -------------------------------------------------------------- life
     def start(self, tasks: TaskOwner) -> None:
-        """Take in everything there is; `tasks` own what follows."""
+        """List every kind; `tasks` run the watches."""
         self._tasks = tasks
         for reflector in list(self._reflectors.values()):
             self._start_reflector(reflector)
@@ -159,12 +159,12 @@ class SharedInformers:
             self._tasks.start(reflector.run(), name=f"reflector of {reflector.resource.prefix}")
 
     def stop(self) -> None:
-        """End every watch."""
+        """Stop every reflector."""
         for reflector in self._reflectors.values():
             reflector.stop()
 
     async def catch_up(self) -> None:
-        """Take in everything that has been written up to now; does not suspend."""
+        """Apply every change that is committed; does not suspend."""
         while self._seen_revision != self._storage.current_rv:
             self._seen_revision = self._storage.current_rv
             for reflector in list(self._reflectors.values()):
@@ -203,47 +203,47 @@ class SharedInformers:
 
     @property
     def resources(self) -> list[Resource]:
-        """Every kind, those of custom resources too."""
+        """All kinds, custom resources included."""
         return [m.resource for m in self._reflectors.values()]
 
     def resource_of(self, api_version: str, kind: str) -> Resource | None:
-        """The kind that a reference means, in whichever version."""
+        """Return the resource of an owner reference, in any version; None if it is not served."""
         group, _, _ = api_version.rpartition("/")
         return self._by_kind.get((group, kind))
 
     def resource_at(self, key: str) -> Resource | None:
-        """The kind that a key belongs to."""
+        """Return the resource of a storage key."""
         group, plural, *_ = key.split("/", 2)
         reflector = self._reflectors.get(f"{group}/{plural}/")
         return None if reflector is None else reflector.resource
 
     # -------------------------------------------------------------- reading
     def get(self, key: str) -> JsonObject | None:
-        """The object at a key."""
+        """Return the object at a storage key."""
         group, plural, *_ = key.split("/", 2)
         reflector = self._reflectors.get(f"{group}/{plural}/")
         return None if reflector is None else reflector.objects.get(key)
 
     def all(self, resource: Resource) -> Mapping[str, JsonObject]:
-        """Every object of a kind by key, oldest first as far as this process saw them come."""
+        """Return the objects of a kind by key, in the order in which they were seen."""
         reflector = self._reflectors.get(resource.prefix)
         return {} if reflector is None else reflector.objects
 
     def in_namespace(self, resource: Resource, namespace: str) -> list[JsonObject]:
-        """The objects of a kind in one namespace, by name."""
+        """Return the objects of a kind in one namespace, sorted by name."""
         return [obj for _, obj in self._storage.list(f"{resource.prefix}{namespace}/").items]
 
     def dependents(self, uid: str, prefix: str = "") -> list[JsonObject]:
-        """The objects that name this owner; of one kind, if `prefix` says so."""
+        """Return the objects that reference this owner; `prefix` restricts them to one kind."""
         keys = self._by_owner.by_uid.get(uid, ())
         return [obj for key in keys if key.startswith(prefix) and (obj := self.get(key)) is not None]
 
     def dependent_keys(self, uid: str) -> list[str]:
-        """Their keys."""
+        """Return the keys of the objects that reference this owner."""
         return list(self._by_owner.by_uid.get(uid, ()))
 
     def orphans(self, resource: Resource, namespace: str) -> list[JsonObject]:
-        """The objects of a kind in a namespace that nobody controls."""
+        """Return the objects of a kind in a namespace that have no controller."""
         keys = self._orphans.get(f"{resource.prefix}{namespace}/", ())
         return [obj for key in keys if (obj := self.get(key)) is not None]
 

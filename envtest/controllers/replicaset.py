@@ -42,7 +42,7 @@ def plan(
     failed: str = "",
     pods_by_node: dict[str, int] | None = None,
 ) -> PodPlan:
-    """One step: adopt and release, create or delete, count.
+    """Sync once: adopt and release pods, create or delete pods, update the status.
 
     `failed` says why pods cannot be made; `pods_by_node` how many related pods each node runs.
     """
@@ -72,7 +72,7 @@ def _manage_replicas(
 def count(
     replica_set: JsonObject, pods: Sequence[JsonObject], now: datetime, *, failed: str = ""
 ) -> tuple[JsonObject, float | None]:
-    """The status, and the seconds until another pod has been ready for long enough."""
+    """Return the status, and the seconds until the next pod becomes available."""
     spec = replica_set["spec"]
     active = [p for p in pods if is_active(p)]
     labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}

@@ -18,7 +18,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 class QuotaController(SimulatedController):
-    """Keeps ``status.hard`` and ``status.used``; admission books what is new, this one finds out what is gone."""
+    """Recalculates ``status.used``: admission adds usage, this controller finds what was released."""
 
     name = "resourcequota"
 
@@ -27,7 +27,7 @@ class QuotaController(SimulatedController):
         self._registry = Registry()
 
     def add_event_handlers(self) -> None:
-        """Quotas, and whatever they might count."""
+        """Watch quotas, and every kind that quotas count."""
         self.informers.add_event_handler_for_all(self._changed)
 
     def _changed(self, event: StoreEvent) -> None:

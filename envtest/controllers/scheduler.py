@@ -22,7 +22,7 @@ _HELPLESS = "Preemption is not helpful for scheduling"
 
 # ------------------------------------------------------------------ taints
 def tolerates(toleration: JsonObject, taint: JsonObject) -> bool:
-    """Whether one toleration stands one taint."""
+    """Return whether one toleration tolerates one taint."""
     if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
         return False
     if toleration.get("key") and toleration["key"] != taint.get("key"):
@@ -33,20 +33,20 @@ def tolerates(toleration: JsonObject, taint: JsonObject) -> bool:
 
 
 def tolerations_tolerate_taint(tolerations: Iterable[JsonObject], taint: JsonObject) -> bool:
-    """Whether any of them does."""
+    """Return whether any of the tolerations tolerates the taint."""
     return any(tolerates(t, taint) for t in tolerations)
 
 
 def has_untolerated_taint(
     pod_spec: JsonObject, taints: Iterable[JsonObject], effects: Sequence[str] = ("NoSchedule", "NoExecute")
 ) -> bool:
-    """Whether a taint with one of the effects keeps the pod away."""
+    """Return whether a taint with one of the effects is not tolerated."""
     tolerations = pod_spec.get("tolerations") or ()
     return any(t.get("effect") in effects and not tolerations_tolerate_taint(tolerations, t) for t in taints)
 
 
 def taints_of(node: JsonObject) -> list[JsonObject]:
-    """Its taints; what nobody has turned into one yet counts too."""
+    """Return the node's taints, with the unschedulable taint that the node controller has yet to add."""
     spec = node.get("spec") or {}
     taints = list(spec.get("taints") or ())
     if spec.get("unschedulable") and all(t.get("key") != UNSCHEDULABLE for t in taints):
@@ -56,7 +56,7 @@ def taints_of(node: JsonObject) -> list[JsonObject]:
 
 # ------------------------------------------------------------------ affinity
 def matches_node_selector(spec: JsonObject, node: JsonObject) -> bool:
-    """Whether the selector and the required affinity of a pod's spec fit a node."""
+    """Return whether the node matches the pod's node selector and required node affinity."""
     labels = node["metadata"].get("labels") or {}
     if not (spec.get("nodeSelector") or {}).items() <= labels.items():
         return False
@@ -85,12 +85,12 @@ def _fits(expression: JsonObject, labels: JsonObject) -> bool:
 
 # ------------------------------------------------------------------ amounts
 def pod_requests(pod: JsonObject) -> Amounts:
-    """What a pod asks a node for."""
+    """Return the resource requests of a pod, overhead included."""
     return with_overhead(pod["spec"], "requests", of_pod(pod["spec"], "requests"))
 
 
 def insufficient_resources(requests: Amounts, node: JsonObject, others: Iterable[JsonObject]) -> list[str]:
-    """The names of what a node has too little of; one that says nothing of itself has enough."""
+    """Return the names of insufficient resources; a node without allocatable has enough."""
     allocatable = (node.get("status") or {}).get("allocatable")
     if not requests or not allocatable:
         return []
@@ -105,7 +105,7 @@ def insufficient_resources(requests: Amounts, node: JsonObject, others: Iterable
 # ------------------------------------------------------------------ the decision
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The node for a pod, or (``node`` empty) why there is none."""
+    """The node for a pod; an empty `node` comes with the message of the scheduler."""
 
     node: str = ""
     message: str = ""
@@ -113,7 +113,7 @@ class Placement:
 
 @dataclass(slots=True)
 class NodeFilter:
-    """Nodes are looked at one by one; `pods` are those of each node, by its name."""
+    """Filters nodes for one pod; `pods` are the pods of each node, by its name."""
 
     pod: JsonObject
     pods: Mapping[str, Sequence[JsonObject]] = field(default_factory=dict)
@@ -121,7 +121,7 @@ class NodeFilter:
     reasons: Counter[str] = field(default_factory=Counter)
 
     def check(self, node: JsonObject) -> None:
-        """One node."""
+        """Return the reasons against one node."""
         reasons = list(self._against(node))
         self.reasons.update(reasons)
         if not reasons:
@@ -143,7 +143,7 @@ class NodeFilter:
 def schedule(
     pod: JsonObject, nodes: Sequence[JsonObject], pods: Mapping[str, Sequence[JsonObject]] | None = None
 ) -> Placement:
-    """Where a pod goes; `pods` by node say what is taken."""
+    """Return the placement of a pod; `pods` by node count against their resources."""
     if not nodes:
         return Placement(message="no nodes available to schedule pods")
     search = NodeFilter(pod, pods or {})
@@ -160,7 +160,7 @@ def schedule(
 
 
 def waits_for_scheduler(pod: JsonObject) -> bool:
-    """Whether the scheduler should place it."""
+    """Return whether the default scheduler should place the pod now."""
     spec = pod["spec"]
     return (
         not spec.get("nodeName")
@@ -172,7 +172,7 @@ def waits_for_scheduler(pod: JsonObject) -> bool:
 
 
 def unschedulable(pod: JsonObject, message: str, now: str) -> JsonObject | None:
-    """Its status where no node fits; None where it says so already."""
+    """Return the status with PodScheduled false; None if it is unchanged."""
     new = {
         "type": "PodScheduled",
         "status": "False",
@@ -189,7 +189,7 @@ def unschedulable(pod: JsonObject, message: str, now: str) -> JsonObject | None:
 
 
 def binding(pod: JsonObject, node: str) -> JsonObject:
-    """What the scheduler posts."""
+    """Return the Binding that the scheduler posts."""
     meta = {k: pod["metadata"][k] for k in ("name", "namespace", "uid")}
     target = {"apiVersion": "v1", "kind": "Node", "name": node}
     return {"kind": "Binding", "apiVersion": "v1", "metadata": meta, "target": target}

@@ -33,7 +33,7 @@ TRUST = "kube-root-ca.crt"
 
 # ------------------------------------------------------------------ core
 def missing(namespace: str, account: JsonObject | None, trust: JsonObject | None, certificate: str) -> list[Write]:
-    """The writes after which a namespace has both, the right certificates among them."""
+    """Return the writes that create or repair the default account and the CA ConfigMap of a namespace."""
     writes: list[Write] = []
     if account is None:
         account = {"kind": "ServiceAccount", "apiVersion": "v1", "metadata": {"name": ACCOUNT, "namespace": namespace}}
@@ -52,7 +52,7 @@ def missing(namespace: str, account: JsonObject | None, trust: JsonObject | None
 def kept_token(
     secret: JsonObject, account: JsonObject | None, sign: Sign, certificate: str
 ) -> UpdateWrite | DeleteWrite | None:
-    """What a secret for an account's token needs: its content, or to go with the account."""
+    """Return the write that fills a token secret, or deletes it with its account."""
     meta = secret["metadata"]
     uid = (meta.get("annotations") or {}).get(f"{_ANNOTATION}uid", "")
     if account is None or (uid and uid != account["metadata"]["uid"]):
@@ -73,7 +73,7 @@ class ServiceAccountController(SimulatedController):
     name = "serviceaccount"
 
     def add_event_handlers(self) -> None:
-        """Namespaces, and the two objects where they change or go."""
+        """Watch namespaces, the default accounts and the CA ConfigMaps."""
         self.informers.add_event_handler(NAMESPACES, self.add)
         self.informers.add_event_handler(SERVICE_ACCOUNTS, self._kept)
         self.informers.add_event_handler(CONFIG_MAPS, self._kept)
@@ -84,7 +84,7 @@ class ServiceAccountController(SimulatedController):
             self.queue.add(NAMESPACES.key("", meta["namespace"]))
 
     async def create_initial_objects(self) -> None:
-        """At once for what is there: who has a cluster expects its accounts."""
+        """Create the default accounts of the existing namespaces."""
         for key in list(self.informers.all(NAMESPACES)):
             await self.reconcile(key)
 
@@ -103,12 +103,12 @@ class ServiceAccountController(SimulatedController):
 
 
 class TokenController(SimulatedController):
-    """``serviceaccount-token``: fills secrets of the type that asks for an account's token; `sign` signs claims."""
+    """``serviceaccount-token``: fills secrets of the type service account token; `sign` signs claims."""
 
     name = "serviceaccount-token"
 
     def add_event_handlers(self) -> None:
-        """Secrets, and all of a namespace's where an account of it changes."""
+        """Watch secrets; a changed account syncs all token secrets of its namespace."""
         self.informers.add_event_handler(SECRETS, self.add)
         self.informers.add_event_handler(SERVICE_ACCOUNTS, self._account)
 

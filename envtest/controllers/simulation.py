@@ -23,31 +23,31 @@ from opsdk.errors import ConfigError
 
 
 class Components(Protocol):
-    """What is needed of the component statuses."""
+    """The protocol of the component statuses."""
 
     simulated: bool
 
 
 class TokenSigner(Protocol):
-    """What is needed of the key of service accounts."""
+    """The protocol of the service account signing key."""
 
     @property
     def sign(self) -> Sign:
-        """Signs claims."""
+        """Sign claims."""
         ...
 
 
 class SigningAuthenticators(Protocol):
-    """What is needed of the authenticators of a control plane."""
+    """The protocol of a control plane's authenticators."""
 
     @property
     def key(self) -> TokenSigner:
-        """Signs tokens of service accounts."""
+        """The key that signs service account tokens."""
         ...
 
 
 class SimulatedPlane(Protocol):
-    """What is needed of a control plane."""
+    """The protocol of a control plane with simulated controllers."""
 
     clock: Clock
     server: Server
@@ -56,7 +56,7 @@ class SimulatedPlane(Protocol):
 
     @property
     def access(self) -> SigningAuthenticators:
-        """Who gets in."""
+        """The authenticators and the authorizer."""
         ...
 
     @property
@@ -122,7 +122,7 @@ CONTROLLERS = frozenset(_WHERE)
 
 
 def selected_controllers(controllers: str | Collection[str]) -> frozenset[str]:
-    """The names that are meant.
+    """Return the names of the selected controllers.
 
     ``none``, ``cluster`` (also ``*``), one name, several with commas between, or a collection. The ending
     ``-controller`` may be there, and a name with ``-`` before it is left out, as for kube-controller-manager.
@@ -170,7 +170,7 @@ def simulate(
     certificate: Callable[[], str] = str,
     certify: Certify = no_authority,
 ) -> Runner:
-    """The runner of the wanted controllers, to be started; it works as users that are added to the plane's `tokens`.
+    """Return the runner of the selected controllers; their users' tokens are added to `tokens`.
 
     `stages` say what becomes of pods; `certificate` gives the certificates (PEM) that clients in the cluster trust,
     `certify` makes more.

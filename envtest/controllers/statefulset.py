@@ -43,7 +43,7 @@ _NAME, _INDEX = "statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-in
 
 @dataclass(frozen=True, slots=True)
 class StatefulSetView:
-    """What a decision is made of: the set, its pods by ordinal, its revisions, and by name the claims there are."""
+    """The state of one sync: the set, its pods by ordinal, its revisions, and its claims by name."""
 
     owner: JsonObject
     pods: Mapping[int, JsonObject]
@@ -59,7 +59,7 @@ class StatefulSetView:
 
     @property
     def current(self) -> str:
-        """The revision that pods have until the rollout reaches them."""
+        """The revision of pods that the rollout has not reached."""
         revision = str((self.owner.get("status") or {}).get("currentRevision", ""))
         return revision if any(r["metadata"]["name"] == revision for r in self.revisions) else self.update
 
@@ -70,23 +70,23 @@ class StatefulSetView:
 
     @property
     def ordinals(self) -> range:
-        """Those that are wanted."""
+        """The desired ordinals."""
         return range(self.start, self.start + replicas_of(self.owner))
 
     @property
     def ordered(self) -> bool:
-        """One after another, rather than all at once."""
+        """Whether pods start and stop one after another."""
         return bool(self.owner["spec"].get("podManagementPolicy", "OrderedReady") == "OrderedReady")
 
     @property
     def is_rolling_update(self) -> bool:
-        """Whether pods are replaced without anybody deleting them."""
+        """Whether the update strategy is RollingUpdate."""
         strategy = self.owner["spec"].get("updateStrategy") or {}
         return bool(strategy.get("type", "RollingUpdate") == "RollingUpdate")
 
     @property
     def partition(self) -> int | None:
-        """The first ordinal that is updated; None where pods are only replaced when somebody deletes them."""
+        """The first ordinal to update; None for the strategy OnDelete."""
         rolling = (self.owner["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
         return self.start + int(rolling.get("partition") or 0) if self.is_rolling_update else None
 
@@ -97,30 +97,30 @@ class StatefulSetView:
         return max(scaled(rolling.get("maxUnavailable") or 1, replicas_of(self.owner), up=True), 1)
 
     def wait_for(self, pod: JsonObject) -> float | None:
-        """Zero or less for an available pod, None for one that is not ready."""
+        """Return the seconds until the pod is available (zero or less if it is); None if it is not ready."""
         return seconds_until_available(pod, int(self.owner["spec"].get("minReadySeconds") or 0), self.now)
 
 
 def ordinal_of(pod: JsonObject) -> int:
-    """The number at the end of its name; -1 where there is none."""
+    """Return the ordinal in the pod's name; -1 if there is none."""
     _, _, number = pod["metadata"]["name"].rpartition("-")
     return int(number) if number.isdigit() else -1
 
 
 def revision_of(pod: JsonObject) -> str:
-    """The revision that it was made from."""
+    """Return the revision label of the pod."""
     return str((pod["metadata"].get("labels") or {}).get(controller_history.HASH, ""))
 
 
 def healthy(view: StatefulSetView, pod: JsonObject) -> bool:
-    """Available, and not on its way out."""
+    """Return whether the pod is available and not terminating."""
     wait = view.wait_for(pod)
     return not deleting(pod) and wait is not None and wait <= 0
 
 
 # ------------------------------------------------------------------ core
 def plan(view: StatefulSetView) -> PodPlan:
-    """One step of a stateful set."""
+    """Return the writes of one sync of a StatefulSet."""
     if deleting(view.owner):
         return PodPlan([])
     revisions = controller_history.keep(view.owner, view.revisions)
@@ -283,7 +283,7 @@ def _retention(owner: JsonObject) -> tuple[bool, bool]:
 
 
 def retain(view: StatefulSetView) -> list[Write]:
-    """The writes after which each pod's claims belong to whom they should go with."""
+    """Return the writes that set the owner references of claims, by the retention policy."""
     templates = view.owner["spec"].get("volumeClaimTemplates") or ()
     with_set, with_pod = _retention(view.owner)
     writes: list[Write] = []
@@ -314,7 +314,7 @@ def _belonging(
 
 
 def count(view: StatefulSetView) -> JsonObject:
-    """The status."""
+    """Return the status."""
     before = view.owner.get("status") or {}
     pods = [p for p in view.pods.values() if phase_of(p) not in ("Succeeded", "Failed")]
     live = [p for p in pods if not deleting(p)]
@@ -349,7 +349,7 @@ class StatefulSetController(PlanningController):
     resource = STATEFUL_SETS
 
     def add_event_handlers(self) -> None:
-        """Revisions too: a deleted one comes back; and claims that go, as a pod may wait for that."""
+        """Watch sets, pods, revisions (deleted ones are recreated) and claims that are deleted."""
         super().add_event_handlers()
         self.informers.add_event_handler(REVISIONS, self._revision)
         self.informers.add_event_handler(CLAIMS, self._claim)

@@ -16,7 +16,7 @@ from opsdk.structured_merge.value import JsonObject
 
 # ------------------------------------------------------------------ core
 def seconds_left(job: JsonObject, now: datetime) -> float | None:
-    """Until it is to go; None for jobs that stay."""
+    """Return the seconds until the job expires; None for jobs without a TTL."""
     ttl = job["spec"].get("ttlSecondsAfterFinished")
     if ttl is None or deleting(job) or not is_finished(job):
         return None
@@ -32,7 +32,7 @@ class TtlController(SimulatedController):
     name = "ttl-after-finished"
 
     def add_event_handlers(self) -> None:
-        """Jobs."""
+        """Watch jobs."""
         self.informers.add_event_handler(JOBS, self.add)
 
     async def reconcile(self, key: str) -> float | None:

@@ -10,7 +10,7 @@ from opsdk.structured_merge.value import JsonObject
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
-    """A kind that is served, and where its objects are kept (`prefix`)."""
+    """A served resource and the storage prefix of its objects."""
 
     group: str
     version: str
@@ -25,17 +25,17 @@ class Resource:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def key(self, namespace: str, name: str) -> str:
-        """Where the storage keeps an object."""
+        """Return the storage key of an object."""
         return f"{self.prefix}{namespace}/{name}" if self.namespaced else f"{self.prefix}{name}"
 
     def split(self, key: str) -> tuple[str, str]:
-        """Namespace and name of a key."""
+        """Return namespace and name of a storage key."""
         rest = key.removeprefix(self.prefix)
         namespace, _, name = rest.rpartition("/")
         return namespace, name
 
     def path(self, namespace: str, name: str = "", subresource: str = "") -> str:
-        """The request path."""
+        """Return the request path."""
         root = f"/apis/{self.group}" if self.group else "/api"
         parts = [root, self.version]
         if self.namespaced:
@@ -82,7 +82,7 @@ CLUSTER_ROLES = replace(_grouped("rbac.authorization.k8s.io", "clusterroles", "C
 
 @dataclass(frozen=True, slots=True)
 class PendingEvent:
-    """What an Event says about an object; ``{name}`` in the message is what was written, ``{error}`` why it was not."""
+    """An Event to record; ``{name}`` in the message is the written object's name, ``{error}`` the error."""
 
     involved_object: JsonObject
     reason: str
@@ -106,7 +106,7 @@ class CreateWrite:
 
 @dataclass(frozen=True, slots=True)
 class UpdateWrite:
-    """PUT of the whole object; refused where it was changed since it was read."""
+    """PUT of the whole object; a changed resource version is a conflict."""
 
     resource: Resource
     obj: JsonObject

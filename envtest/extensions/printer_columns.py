@@ -95,7 +95,7 @@ def cell(kind: str, value: JsonValue, now: float) -> JsonValue:
 
 
 def text(value: JsonValue) -> str:
-    """Return a value as text: strings as they are, other values as JSON, a null as ``<nil>``."""
+    """Return a value as text: strings as they are, other values as JSON, a null as ``<no value>``."""
     if isinstance(value, str):
         return value
     if value is None:

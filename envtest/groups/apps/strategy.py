@@ -116,7 +116,7 @@ class StatefulSetStrategy(WorkloadStrategy):
         return list(validate_stateful_set_update(obj, old))
 
     def name_rule(self, name: str, *, prefix: bool = False) -> Sequence[str]:
-        """Names are DNS subdomains, because pod host names begin with them."""
+        """Names are DNS labels, because pod host names begin with them."""
         return validation.dns_label(name, prefix=prefix)
 
 

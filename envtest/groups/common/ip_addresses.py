@@ -88,7 +88,7 @@ _SPECIAL = tuple(
 
 
 def special_address(address: str, path: str) -> Iterator[Cause]:
-    """Validate that an address is not unspecified, loopback, link-local or multicast."""
+    """Validate an address of an ordinary host: not unspecified, loopback or link-local."""
     causes = list(ip_address(address, path))
     yield from causes
     if causes:

@@ -33,7 +33,7 @@ _HUGE: Final = "hugepages-"
 
 
 def native(name: str) -> bool:
-    """Return whether a resource name has no domain, or one of Kubernetes."""
+    """Return whether a resource name has no domain, or one of ``kubernetes.io``."""
     return "/" not in name or "kubernetes.io/" in name
 
 

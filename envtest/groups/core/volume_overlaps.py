@@ -13,7 +13,7 @@ _ITEMS = (("configMap", "ConfigMap", "name"), ("secret", "Secret", "secretName")
 
 
 def overlap_warnings(volumes: Iterable[JsonObject]) -> Iterator[str]:
-    """Files of one volume in each other's way."""
+    """Warn of files of one volume with overlapping paths."""
     for volume in volumes:
         start = f'volume "{volume.get("name", "")}"'
         for key, word, name in _ITEMS:

@@ -50,7 +50,7 @@ _NULL_SELECTOR: Final = "a null labelSelector results in matching no pod"
 
 
 def name_warnings(name: str, *, pod: bool = False) -> Iterator[str]:
-    """A name that cannot be a host's."""
+    """Warn of a name that is not a DNS label."""
     wrong = validation.dns_label(name)
     if wrong:
         where = "the Pod's hostname" if pod else "Pod names and hostnames"
@@ -59,7 +59,7 @@ def name_warnings(name: str, *, pod: bool = False) -> Iterator[str]:
 
 
 def pod_warnings(template: JsonObject, path: str = "") -> Iterator[str]:
-    """Of a pod, or of a template that stands under `path`."""
+    """Warn about a pod, or a template at `path`."""
     spec: JsonObject = template.get("spec") or {}
     notes: Mapping[str, str] = (template.get("metadata") or {}).get("annotations") or {}
     prefix = f"{path}." if path else ""
@@ -115,7 +115,7 @@ def _node_warnings(spec: JsonObject, at: str) -> Iterator[str]:
 
 
 def term_warnings(term: JsonObject, at: str) -> Iterator[str]:
-    """Of one term of a selector of nodes."""
+    """Warn about one node selector term."""
     for index, expression in enumerate(term.get("matchExpressions") or ()):
         key = expression.get("key")
         if key in OLD_LABELS:
@@ -139,7 +139,7 @@ def _volume_warnings(volumes: Sequence[JsonObject], at: str) -> Iterator[str]:
 
 
 def storage_warnings(requests: Mapping[str, str], at: str) -> Iterator[str]:
-    """Of the size of a claim."""
+    """Warn about the storage request of a claim."""
     yield from fraction_warnings(requests, at, ("storage",))
 
 
@@ -159,7 +159,7 @@ def _repeated_warnings(spec: JsonObject, at: str) -> Iterator[str]:
 def fraction_warnings(
     amounts: Mapping[str, str], at: str, which: Sequence[str] = ("memory", "ephemeral-storage")
 ) -> Iterator[str]:
-    """Parts of bytes."""
+    """Warn of quantities with fractions of a byte."""
     for name in which:
         if name in amounts and not Quantity(str(amounts[name])).whole:
             yield f'{at}[{name}]: fractional byte value "{amounts[name]}" is invalid, must be an integer'
@@ -230,7 +230,7 @@ _NAMED = frozenset({"deployments", "replicasets", "replicationcontrollers", "job
 
 
 def service_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:
-    """Fields that count for nothing, and addresses in odd forms."""
+    """Warn of Service fields without effect, and of addresses that are not canonical."""
     spec: JsonObject = obj.get("spec") or {}
     if old is not None and (old.get("spec") or {}) == spec:
         return
@@ -270,7 +270,7 @@ def _headless_warnings(spec: JsonObject) -> Iterator[str]:
 
 
 def volume_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:  # noqa: ARG001 - one shape for all
-    """Persistent volumes: annotations, policies and drivers that had their time."""
+    """Warn of deprecated annotations, reclaim policies and drivers of a PersistentVolume."""
     spec, notes = obj.get("spec") or {}, obj["metadata"].get("annotations") or {}
     yield from _class_annotation(obj)
     if _MOUNT_OPTIONS in notes:
@@ -287,7 +287,7 @@ def volume_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:  
 
 
 def claim_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:  # noqa: ARG001 - one shape for all
-    """Parts of bytes, and the annotation that was there before the field."""
+    """Warn of fractional bytes and the deprecated class annotation."""
     yield from _class_annotation(obj)
     resources = (obj.get("spec") or {}).get("resources") or {}
     for kind in ("requests", "limits"):
@@ -300,7 +300,7 @@ def _class_annotation(obj: JsonObject) -> Iterator[str]:
 
 
 def node_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:  # noqa: ARG001 - one shape for all
-    """Nodes: an identity that nobody asks for, and their blocks of addresses."""
+    """Warn of the deprecated external ID, and of pod CIDRs that are not canonical."""
     spec = obj.get("spec") or {}
     if spec.get("externalID"):
         yield "spec.externalID: this field is deprecated, and is unused by Kubernetes"
@@ -309,7 +309,7 @@ def node_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:  # 
 
 
 def account_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:
-    """Service accounts: an annotation."""
+    """Warn of the deprecated annotation of a ServiceAccount."""
     before = () if old is None else old["metadata"].get("annotations") or ()
     if _MOUNTABLE in (obj["metadata"].get("annotations") or {}) and _MOUNTABLE not in before:
         advice = "prefer separate namespaces to isolate access to mounted secrets"
@@ -317,14 +317,14 @@ def account_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:
 
 
 def template_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:  # noqa: ARG001 - one shape for all
-    """Pod templates by themselves."""
+    """Warn about a PodTemplate."""
     yield from pod_warnings(obj.get("template") or {}, "template")
 
 
 def workload_warnings(
     obj: JsonObject, old: JsonObject | None, *, resource: str, path: str = "spec.template"
 ) -> Iterator[str]:
-    """Workloads: their names, and their templates where the wish has changed."""
+    """Warn about the name of a new workload, and about the template of a new or changed one."""
     meta = obj["metadata"]
     if old is not None:
         if meta.get("generation") == old["metadata"].get("generation"):

@@ -64,7 +64,7 @@ class PodStrategy(GeneratedStrategy):
         return {"phase": "Pending", "qosClass": qos_class(obj.get("spec") or {})}
 
     def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
-        """Reset the status and prepare the spec."""
+        """Reset the status, prepare the spec and set the condition SchedulingGated."""
         super().prepare_for_create(context, obj)
         drop_disabled(obj["spec"])
         merge_label_keys(obj)
@@ -109,7 +109,7 @@ class PodStrategy(GeneratedStrategy):
         return [*self._check(obj), *self._check_notes(obj, old), *changes]
 
     def prepare_status(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
-        """Keep the QoS class, which follows from the spec."""
+        """Restore the old QoS class if the update has none."""
         status, before = obj.setdefault("status", {}), old.get("status") or {}
         if not status.get("qosClass") and before.get("qosClass"):
             status["qosClass"] = before["qosClass"]

@@ -63,7 +63,7 @@ class AddressPool:
         raise api_errors.internal(f"failed to allocate a serviceIP: range {self.range} is full")
 
     def port(self, taken: set[int]) -> int:
-        """Allocate a free node port that is not in `taken`, the least recently used one."""
+        """Allocate the next free node port after the last one that is not in `taken`."""
         count = LAST_NODE_PORT - FIRST_NODE_PORT + 1
         for step in range(count):
             place = (self._next_port + step) % count
@@ -103,7 +103,7 @@ class AddressPool:
 
 
 def own_addresses(spec: JsonObject) -> Iterator[str]:
-    """Return the cluster IPs of a service, without None and empty ones."""
+    """Return the cluster IPs of a service; none of a headless one."""
     yield from (a for a in spec.get("clusterIPs") or () if a != "None")
 
 
@@ -172,7 +172,7 @@ class ServiceStrategy(GeneratedStrategy):
 
     # -------------------------------------------------------------- allocation
     def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
-        """Allocate families, addresses and ports, which are released if the create fails."""
+        """Choose families, addresses and ports; they are in use when the service is stored."""
         super().prepare_for_create(context, obj)
         spec = obj["spec"]
         if spec.get("clusterIP") and not spec.get("clusterIPs"):

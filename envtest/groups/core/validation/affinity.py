@@ -26,7 +26,7 @@ _POSITIVE: Final = "must be greater than zero"
 
 # ------------------------------------------------------------------ nodes
 def validate_affinity(affinity: JsonObject, path: str) -> Iterator[Cause]:
-    """What is wrong with a pod's affinity."""
+    """Validate the affinity of a pod."""
     node = affinity.get("nodeAffinity") or {}
     if node.get(REQUIRED) is not None:
         yield from validate_node_selector(node[REQUIRED], f"{path}.nodeAffinity.{REQUIRED}")
@@ -50,7 +50,7 @@ def _weight(term: JsonObject, path: str) -> Iterator[Cause]:
 
 
 def validate_node_selector(selector: JsonObject, path: str) -> Iterator[Cause]:
-    """Terms, one of which a node must fulfil."""
+    """Validate the terms of a node selector."""
     terms = selector.get("nodeSelectorTerms") or []
     if not terms:
         yield api_errors.required(f"{path}.nodeSelectorTerms", "must have at least one node selector term")
@@ -130,7 +130,7 @@ def _pod_term(term: JsonObject, path: str) -> Iterator[Cause]:
 
 # ------------------------------------------------------------------ spreading
 def validate_spread(constraints: Sequence[JsonObject], path: str) -> Iterator[Cause]:
-    """What is wrong with topology spread constraints."""
+    """Validate topology spread constraints."""
     pairs = [(c.get("topologyKey", ""), c.get("whenUnsatisfiable", "")) for c in constraints]
     for index, constraint in enumerate(constraints):
         item_path, (key, when) = f"{path}[{index}]", pairs[index]

@@ -57,7 +57,7 @@ _HUGE = "hugepages-"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodContext:
-    """What a container finds in its pod.
+    """The parts of a pod that container validation depends on.
 
     Attributes:
         volumes: their sources by name.
@@ -77,7 +77,7 @@ class PodContext:
 
 
 def validate_containers(spec: JsonObject, path: str, pod_context: PodContext) -> Iterator[Cause]:
-    """The ordinary containers."""
+    """Validate the ordinary containers."""
     containers = spec.get("containers") or []
     where = f"{path}.containers"
     if not containers:
@@ -95,7 +95,7 @@ def validate_containers(spec: JsonObject, path: str, pod_context: PodContext) ->
 
 
 def validate_init_containers(spec: JsonObject, path: str, pod_context: PodContext) -> Iterator[Cause]:
-    """Containers that run first; those that stay are sidecars, and have lives of their own."""
+    """Validate init containers; sidecars may have probes and lifecycle hooks."""
     names = {c.get("name", "") for c in spec.get("containers") or ()}
     for index, container in enumerate(spec.get("initContainers") or ()):
         item_path, name = f"{path}.initContainers[{index}]", container.get("name", "")
@@ -125,7 +125,7 @@ _EPHEMERAL_ORDER = (
 
 
 def validate_ephemeral_containers(spec: JsonObject, path: str, pod_context: PodContext) -> Iterator[Cause]:
-    """Containers that were added for a look: they cannot do much."""
+    """Validate ephemeral containers, which allow few fields."""
     others = {c.get("name", "") for key in ("containers", "initContainers") for c in spec.get(key) or ()}
     names = set(others)
     for index, container in enumerate(spec.get("ephemeralContainers") or ()):
@@ -148,14 +148,14 @@ def validate_ephemeral_containers(spec: JsonObject, path: str, pod_context: PodC
 
 
 def validate_image(container: JsonObject, path: str) -> Iterator[Cause]:
-    """What only pods see to: an image without spaces around it."""
+    """Validate that an image has no surrounding white space; templates are not checked."""
     image = container.get("image", "")
     if image != image.strip():
         yield api_errors.invalid_value(f"{path}.image", image, "must not have leading or trailing whitespace")
 
 
 def not_found(path: str, name: str, explanation: str = "") -> Cause:
-    """What is named is not there."""
+    """Return the cause of a reference to something that does not exist."""
     detail = f": {explanation}" if explanation else ""
     return Cause(reason="FieldValueNotFound", message=f"Not found: {api_errors.quoted(name)}{detail}", field=path)
 
@@ -277,7 +277,7 @@ def _odd_name(name: str) -> bool:
 
 
 def validate_field_ref(ref: JsonObject, path: str, allowed: Sequence[str]) -> Iterator[Cause]:
-    """A field of the pod itself."""
+    """Validate a downward API field reference."""
     target = ref.get("fieldPath", "")
     if not ref.get("apiVersion"):
         yield api_errors.required(f"{path}.apiVersion")
@@ -304,7 +304,7 @@ def validate_field_ref(ref: JsonObject, path: str, allowed: Sequence[str]) -> It
 
 
 def validate_resource_ref(ref: JsonObject, path: str, *, in_volume: bool) -> Iterator[Cause]:
-    """An amount of a container's resources."""
+    """Validate a downward API resource reference."""
     resource = ref.get("resource", "")
     if in_volume and not ref.get("containerName"):
         yield api_errors.required(f"{path}.containerName")
@@ -478,7 +478,7 @@ def _action(key: str, action: JsonObject, path: str, pod_context: PodContext) ->
 
 # ------------------------------------------------------------------ resources
 def validate_resources(resources: JsonObject, path: str, *, claims: Sequence[str] = ()) -> Iterator[Cause]:
-    """Requests and limits, and what is asked of the `claims` to devices."""
+    """Validate requests, limits and the referenced DRA `claims`."""
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     for name, amount in sorted(limits.items()):
         yield from _amount(name, amount, f"{path}.limits[{name}]")

@@ -23,7 +23,7 @@ _RATIO: Final = "maxLimitRequestRatio"
 
 
 def validate_limit_range(obj: JsonObject) -> Iterator[Cause]:
-    """Each limit."""
+    """Validate each limit."""
     types = set[str]()
     for index, limit in enumerate((obj.get("spec") or {}).get("limits") or ()):
         path = f"spec.limits[{index}]"
@@ -69,7 +69,7 @@ class _Amounts:
         self.quantities = {part: Quantity(text) for part, text in texts.items() if text is not None}
 
     def above(self, low: str, high: str) -> tuple[Quantity, Quantity] | None:
-        """Both, where what should be lower is higher."""
+        """Return both quantities if `low` exceeds `high`."""
         if low in self.quantities and high in self.quantities and self.quantities[low] > self.quantities[high]:
             return self.quantities[low], self.quantities[high]
         return None

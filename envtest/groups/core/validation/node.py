@@ -20,7 +20,7 @@ _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
 def validate_node(obj: JsonObject) -> Iterator[Cause]:
-    """A node."""
+    """Validate a Node."""
     spec = obj.get("spec") or {}
     yield from _taints(spec.get("taints") or ())
     yield from _amounts(obj.get("status") or {})
@@ -70,13 +70,13 @@ def _amounts(status: JsonObject) -> Iterator[Cause]:
 
 
 def validate_node_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
-    """What a node was told once stays; what is wrong with the rest is told twice."""
+    """Validate an update; as upstream, errors of the object itself are reported twice."""
     yield from validate_node(obj)
     yield from validate_node_status(obj, old)
 
 
 def validate_node_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
-    """Amounts and addresses, and everything else that is looked at whenever a node changes."""
+    """Validate capacity, allocatable and addresses, and what every update of a node checks."""
     status, spec, before = obj.get("status") or {}, obj.get("spec") or {}, old.get("spec") or {}
     yield from _amounts(status)
     addresses_before: list[JsonObject] = []

@@ -41,7 +41,7 @@ _CSI_SECRETS: Final = (
 
 
 def validate_persistent_volume(obj: JsonObject) -> Iterator[Cause]:
-    """A new volume."""
+    """Validate a new volume."""
     spec: JsonObject = obj.get("spec") or {}
     if not spec.get("accessModes"):
         yield api_errors.required("spec.accessModes")
@@ -129,7 +129,7 @@ def _sources(spec: JsonObject) -> JsonObject:
 
 
 def validate_persistent_volume_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
-    """Where it is, and how it is used, stays."""
+    """Validate an update: source and volume mode are immutable."""
     yield from validate_persistent_volume(obj)
     spec, before = obj.get("spec") or {}, old.get("spec") or {}
     if _expandable(_sources(spec), _sources(before)) != _sources(before):

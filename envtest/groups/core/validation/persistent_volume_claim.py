@@ -32,7 +32,7 @@ _RESIZES: Final = (
 
 
 def validate_access(modes: Sequence[str], path: str) -> Iterator[Cause]:
-    """How a volume is used."""
+    """Validate the access modes."""
     for mode in modes:
         if mode not in _ACCESS:
             yield api_errors.unsupported(path, mode, _ACCESS)
@@ -41,19 +41,19 @@ def validate_access(modes: Sequence[str], path: str) -> Iterator[Cause]:
 
 
 def validate_mode(spec: JsonObject, path: str) -> Iterator[Cause]:
-    """Whether it has files."""
+    """Validate the volume mode."""
     mode = spec.get("volumeMode")
     if mode is not None and mode not in _MODES:
         yield api_errors.unsupported(f"{path}.volumeMode", mode, _MODES)
 
 
 def validate_claim(obj: JsonObject) -> Iterator[Cause]:
-    """A new claim."""
+    """Validate a new claim."""
     yield from validate_claim_spec(obj.get("spec") or {}, "spec")
 
 
 def validate_claim_spec(spec: JsonObject, path: str) -> Iterator[Cause]:
-    """What is claimed."""
+    """Validate the spec of a claim."""
     if not spec.get("accessModes"):
         yield api_errors.required(f"{path}.accessModes", "at least 1 access mode is required")
     if spec.get("selector") is not None:
@@ -97,7 +97,7 @@ def _source(source: JsonObject, path: str) -> Iterator[Cause]:
 
 
 def validate_claim_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
-    """Bound claims may grow, or get other attributes; a volume is named once."""
+    """Validate an update: a bound claim may grow or change its attributes class."""
     yield from validate_claim(obj)
     spec, before = obj.get("spec") or {}, old.get("spec") or {}
     notes, noted = (o["metadata"].get("annotations") or {} for o in (obj, old))
@@ -118,7 +118,7 @@ def validate_claim_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
 
 
 def validate_attributes_kept(spec: JsonObject, before: JsonObject) -> Iterator[Cause]:
-    """Who has attributes has some ever after."""
+    """Validate that the volume attributes class is not unset."""
     now, path = spec.get("volumeAttributesClassName"), "spec.volumeAttributesClassName"
     if now or before.get("volumeAttributesClassName") in (None, now):
         return
@@ -127,7 +127,7 @@ def validate_attributes_kept(spec: JsonObject, before: JsonObject) -> Iterator[C
 
 
 def validate_claim_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:  # noqa: ARG001 - the shape of status rules
-    """What there is, and what is to become of it."""
+    """Validate the status of a claim."""
     status = obj.get("status") or {}
     for name, amount in sorted((status.get("capacity") or {}).items()):
         yield from validation.basic_amount(amount, f"status.capacity[{name}]")

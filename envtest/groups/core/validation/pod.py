@@ -34,7 +34,7 @@ _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
 def validate_pod_spec(spec: JsonObject, path: str, name: str = "") -> Iterator[Cause]:
-    """What is wrong with a pod spec that stands under `path`; `name` is that of the pod, if it is one."""
+    """Validate the pod spec at `path`; `name` is the pod's name, empty for a template."""
     volumes, wrong = validate_volumes(spec.get("volumes") or (), f"{path}.volumes", name)
     yield from wrong
     yield from validate_claims(spec.get("resourceClaims") or (), f"{path}.resourceClaims", name)
@@ -78,7 +78,7 @@ def _surroundings(spec: JsonObject, volumes: Mapping[str, JsonObject]) -> PodCon
 
 
 def validate_new_pod(spec: JsonObject) -> Iterator[Cause]:
-    """What only pods have to see to, not their templates, and only once."""
+    """Validate what is checked for new pods only, not for templates."""
     if spec.get("ephemeralContainers"):
         yield api_errors.not_allowed("spec.ephemeralContainers", "cannot be set on create")
     if spec.get("nodeName") and spec.get("schedulingGates"):
@@ -86,7 +86,7 @@ def validate_new_pod(spec: JsonObject) -> Iterator[Cause]:
 
 
 def validate_own_pod(spec: JsonObject) -> Iterator[Cause]:
-    """What only pods have to see to, not their templates."""
+    """Validate what is checked for pods, not for templates."""
     if not spec.get("serviceAccountName"):
         for index, volume in enumerate(spec.get("volumes") or ()):
             for number, source in enumerate((volume.get("projected") or {}).get("sources") or ()):
@@ -190,7 +190,7 @@ def _gates(spec: JsonObject, path: str) -> Iterator[Cause]:
 
 
 def validate_tolerations(tolerations: Sequence[JsonObject], path: str) -> Iterator[Cause]:
-    """What is wrong with tolerations."""
+    """Validate tolerations."""
     for index, toleration in enumerate(tolerations):
         item_path, key, value = f"{path}[{index}]", toleration.get("key", ""), toleration.get("value", "")
         operator, effect = toleration.get("operator", ""), toleration.get("effect", "")

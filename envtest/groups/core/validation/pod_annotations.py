@@ -24,7 +24,7 @@ _CONTAINERS: Final = ("initContainers", "containers", "ephemeralContainers")
 
 
 def validate_pod_annotations(notes: Mapping[str, str], spec: JsonObject, path: str) -> Iterator[Cause]:
-    """What is wrong with the annotations of a pod or of a template, which stand under `path`."""
+    """Validate the annotations of a pod or template at `path`."""
     if MIRROR in notes and not spec.get("nodeName"):
         text = "must set spec.nodeName if mirror pod annotation is set"
         yield api_errors.invalid_value(f"{path}[{MIRROR}]", notes[MIRROR], text)
@@ -58,7 +58,7 @@ def _apparmor(key: str, profile: str, names: set[str], path: str) -> Iterator[Ca
 
 
 def validate_annotations_update(now: Mapping[str, str], before: Mapping[str, str], path: str) -> Iterator[Cause]:
-    """Some come with the pod and stay as they came."""
+    """Validate an update: some annotations are immutable."""
     for key in sorted(before):
         word = _fixed(key)
         if word and now.get(key, "") != before[key]:

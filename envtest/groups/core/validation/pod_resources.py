@@ -22,7 +22,7 @@ _WHOLE: Final = ("cpu", "memory")
 
 # ------------------------------------------------------------------ claims
 def validate_claims(claims: Sequence[JsonObject], path: str, pod: str) -> Iterator[Cause]:
-    """Claims to devices; `pod` is the name of the pod, if it has one already."""
+    """Validate DRA claims of a pod; `pod` is its name, empty for a template."""
     names: set[str] = set()
     for index, claim in enumerate(claims):
         item_path = f"{path}[{index}]"
@@ -61,7 +61,7 @@ def _claim_name(claim: JsonObject, path: str, pod: str, earlier_names: set[str])
 
 # ------------------------------------------------------------------ the pod as a whole
 def validate_pod_resources(spec: JsonObject, path: str) -> Iterator[Cause]:
-    """Requests and limits of a pod: no less than what its containers ask for together."""
+    """Validate pod-level resources: requests cover those of the containers."""
     resources, resources_path = spec.get("resources"), f"{path}.resources"
     if resources is None:
         return

@@ -20,7 +20,7 @@ _OWN_CONDITIONS: Final = frozenset({"PodScheduled", "Ready", "Initialized"})
 
 
 def validate_pod_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
-    """What is wrong with a changed status."""
+    """Validate an update of the status."""
     status, before, spec = obj.get("status") or {}, old.get("status") or {}, old.get("spec") or {}
     for index, condition in enumerate(status.get("conditions") or ()):
         kind = condition.get("type", "")

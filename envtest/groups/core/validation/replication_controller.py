@@ -16,7 +16,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 def validate_replication_controller(spec: JsonObject) -> Iterator[Cause]:
-    """A replication controller's spec: its selector is a plain map."""
+    """Validate the spec of a ReplicationController."""
     yield from validation.not_negative(spec.get("minReadySeconds"), "spec.minReadySeconds")
     selector = spec.get("selector") or {}
     yield from validation.required(selector, "spec.selector")

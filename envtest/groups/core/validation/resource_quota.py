@@ -35,7 +35,7 @@ _EXISTS: Final = (
 
 
 def validate_amounts(amounts: Mapping[str, str], path: str) -> Iterator[Cause]:
-    """Names and quantities of resources."""
+    """Validate resource names and quantities of a quota."""
     for name, text in sorted(amounts.items()):
         yield from resource_names.quota_name(name, f"{path}[{name}]")
         yield from resource_names.amount(name, text, f"{path}[{name}]")
@@ -49,7 +49,7 @@ def _foreign(scope: str, spec: JsonObject) -> int:
 
 
 def validate_scopes(spec: JsonObject) -> Iterator[Cause]:
-    """Scopes, and the resources that they can be used with."""
+    """Validate scopes and the resources that they apply to."""
     scopes, path = spec.get("scopes") or [], "spec.scopes"
     for scope in scopes:
         if scope not in SCOPES:
@@ -66,7 +66,7 @@ def _conflicts(scopes: set[str], listed: Sequence[str], path: str) -> Iterator[C
 
 
 def validate_scope_selector(spec: JsonObject) -> Iterator[Cause]:
-    """The scope selector."""
+    """Validate the scope selector."""
     selector, path = spec.get("scopeSelector"), "spec.scopeSelector.matchExpressions"
     if selector is None:
         return

@@ -34,7 +34,7 @@ _NET_BIOS: Final = r'[^\\/:\*\?"<>|\.][^\\/:\*\?"<>|]{0,14}'
 
 # ------------------------------------------------------------------ pods
 def validate_pod_context(spec: JsonObject, path: str) -> Iterator[Cause]:
-    """The security context of a pod, and what goes with it."""
+    """Validate the security context of a pod and its host namespaces."""
     context, context_path = spec.get("securityContext") or {}, f"{path}.securityContext"
     yield from _ids(context, context_path, ("fsGroup", "runAsUser", "runAsGroup"))
     yield from _word(context, "supplementalGroupsPolicy", ("Merge", "Strict"), context_path)
@@ -81,7 +81,7 @@ def _ids(context: JsonObject, path: str, keys: Sequence[str]) -> Iterator[Cause]
 
 # ------------------------------------------------------------------ containers
 def validate_container_context(context: JsonObject | None, path: str, *, host_users: bool = True) -> Iterator[Cause]:
-    """The security context of a container."""
+    """Validate the security context of a container."""
     if context is None:
         return
     yield from _ids(context, path, ("runAsUser", "runAsGroup"))

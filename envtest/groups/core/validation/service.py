@@ -28,19 +28,19 @@ _ONLY_BALANCED = "may only be used when `type` is 'LoadBalancer'"
 
 
 def is_headless(spec: JsonObject) -> bool:
-    """Whether it has no address of its own on purpose."""
+    """Return whether the cluster IP is None."""
     first: str = (spec.get("clusterIPs") or [spec.get("clusterIP", "")])[0]
     return first == "None"
 
 
 def externally_accessible(spec: JsonObject) -> bool:
-    """Whether traffic from outside reaches it."""
+    """Return whether the service receives traffic from outside."""
     kind = spec.get("type")
     return kind in ("LoadBalancer", "NodePort") or (kind == "ClusterIP" and bool(spec.get("externalIPs")))
 
 
 def validate_service(obj: JsonObject) -> Iterator[Cause]:
-    """A service."""
+    """Validate a Service."""
     spec: JsonObject = obj["spec"]
     notes = obj["metadata"].get("annotations") or {}
     if _MODE in notes and _HINTS in notes and notes[_MODE] != notes[_HINTS]:
@@ -116,7 +116,7 @@ def _affinity(spec: JsonObject) -> Iterator[Cause]:
 
 
 def validate_families(spec: JsonObject) -> Iterator[Cause]:
-    """Addresses and their families, as far as they are given."""
+    """Validate cluster IPs and IP families, as far as they are set."""
     if spec.get("type") == "ExternalName":
         return
     first, addresses = spec.get("clusterIP", ""), spec.get("clusterIPs") or []
@@ -245,12 +245,12 @@ def _traffic(spec: JsonObject) -> Iterator[Cause]:
 
 
 def checked(spec: JsonObject) -> bool:
-    """Whether balancers ask each node for the health of the service."""
+    """Return whether the service needs a health check node port."""
     return spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
 
 
 def validate_change(spec: JsonObject, old: JsonObject) -> Iterator[Cause]:
-    """What stays once it is set: the first address and its family, and the class of a balancer."""
+    """Validate an update: first cluster IP, its family and the load balancer class are immutable."""
     if "ExternalName" not in (spec.get("type"), old.get("type")):
         if not (is_headless(spec) and is_headless(old)):
             yield from _kept(spec, old, "clusterIPs", "clusterIP")
@@ -282,7 +282,7 @@ def _kept(spec: JsonObject, old: JsonObject, key: str, word: str) -> Iterator[Ca
 
 
 def validate_status(obj: JsonObject) -> Iterator[Cause]:
-    """What a balancer says of itself."""
+    """Validate the load balancer status."""
     ingress = ((obj.get("status") or {}).get("loadBalancer") or {}).get("ingress") or []
     if (obj.get("spec") or {}).get("type") != "LoadBalancer":
         if ingress:

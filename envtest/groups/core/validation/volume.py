@@ -37,7 +37,7 @@ _CLAIM_METADATA: Final = (
 def validate_volumes(
     volumes: Sequence[JsonObject], path: str, pod: str = ""
 ) -> tuple[dict[str, JsonObject], list[Cause]]:
-    """The volumes that are right, by name, and what is wrong with the others; `pod` is the name of the pod, if any."""
+    """Validate volumes and return the valid ones by name; `pod` is the pod's name, empty for a template."""
     good: dict[str, JsonObject] = {}
     causes: list[Cause] = []
     claim_names = {f"{pod}-{v.get('name', '')}" for v in volumes if pod and v.get("ephemeral") is not None}

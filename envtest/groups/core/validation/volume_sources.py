@@ -34,7 +34,7 @@ _BOTH_FLOCKERS: Final = "datasetName and datasetUUID can not be specified simult
 
 
 def each_of(sources: JsonObject, order: Sequence[str], checks: Mapping[str, Check], path: str) -> Iterator[Cause]:
-    """One source and no more; the first in `order` is the one that counts."""
+    """Validate that exactly one source is set; the first in `order` is validated."""
     keys = [key for key in order if sources.get(key) is not None]
     if not keys:
         yield api_errors.required(path, "must specify a volume type")
@@ -45,7 +45,7 @@ def each_of(sources: JsonObject, order: Sequence[str], checks: Mapping[str, Chec
 
 
 def wants(*keys: str) -> Check:
-    """A source that only has to have something under these keys."""
+    """Validate that these keys are set."""
 
     def check(source: JsonObject, path: str) -> Iterator[Cause]:
         for key in keys:
@@ -55,7 +55,7 @@ def wants(*keys: str) -> Check:
 
 
 def secret_ref(ref: JsonObject | None, path: str, *, namespaced: bool = False) -> Iterator[Cause]:
-    """A secret with a name, and with a namespace where it could be in any."""
+    """Validate a secret reference."""
     if ref is None:
         return
     yield from validation.required(ref.get("name"), f"{path}.name")
@@ -64,7 +64,7 @@ def secret_ref(ref: JsonObject | None, path: str, *, namespaced: bool = False) -
 
 
 def host_path(source: JsonObject, path: str) -> Iterator[Cause]:
-    """A path on the node, and what is expected there."""
+    """Validate a host path and its type."""
     if not source.get("path"):
         yield api_errors.required(f"{path}.path")
         return
@@ -75,13 +75,13 @@ def host_path(source: JsonObject, path: str) -> Iterator[Cause]:
 
 
 def git_repo(source: JsonObject, path: str) -> Iterator[Cause]:
-    """A repository, and a directory below the volume."""
+    """Validate a repository and a directory."""
     yield from validation.required(source.get("repository"), f"{path}.repository")
     yield from validation.inside(source.get("directory", ""), f"{path}.directory")
 
 
 def nfs(source: JsonObject, path: str) -> Iterator[Cause]:
-    """A server and an absolute path on it."""
+    """Validate server and absolute path."""
     yield from wants("server", "path")(source, path)
     target = source.get("path", "")
     if not target.startswith("/"):
@@ -89,7 +89,7 @@ def nfs(source: JsonObject, path: str) -> Iterator[Cause]:
 
 
 def iscsi(source: JsonObject, path: str) -> Iterator[Cause]:
-    """A portal and a target with one of the three sorts of names."""
+    """Validate portal, target name and LUN."""
     yield from validation.required(source.get("targetPortal"), f"{path}.targetPortal")
     if not source.get("iqn"):
         yield api_errors.required(f"{path}.iqn")
@@ -111,7 +111,7 @@ def _initiator(name: str, path: str) -> Iterator[Cause]:
 
 
 def fibre_channel(source: JsonObject, path: str) -> Iterator[Cause]:
-    """Targets with a unit, or identifiers."""
+    """Validate target WWNs with a LUN, or WWIDs."""
     targets, ids, unit = source.get("targetWWNs") or [], source.get("wwids") or [], source.get("lun")
     if not targets and not ids:
         yield api_errors.required(f"{path}.targetWWNs", "must specify either targetWWNs or wwids, but not both")
@@ -137,7 +137,7 @@ def _disk(key: str) -> Check:
 
 
 def quobyte(source: JsonObject, path: str) -> Iterator[Cause]:
-    """Registries and a volume."""
+    """Validate registries and volume."""
     registry = source.get("registry", "")
     if not registry:
         yield api_errors.required(f"{path}.registry", _HOSTS)
@@ -150,7 +150,7 @@ def quobyte(source: JsonObject, path: str) -> Iterator[Cause]:
 
 
 def flocker(source: JsonObject, path: str) -> Iterator[Cause]:
-    """A data set by its name or by its identity."""
+    """Validate a dataset name or a dataset UUID."""
     name, uid = source.get("datasetName", ""), source.get("datasetUUID", "")
     if not name and not uid:
         yield api_errors.required(path, "one of datasetName and datasetUUID is required")
@@ -161,7 +161,7 @@ def flocker(source: JsonObject, path: str) -> Iterator[Cause]:
 
 
 def flex(source: JsonObject, path: str) -> Iterator[Cause]:
-    """A driver; some names of options are Kubernetes' own."""
+    """Validate a driver and its options."""
     yield from validation.required(source.get("driver"), f"{path}.driver")
     for key in sorted(source.get("options") or {}):
         owner = "." + (key.partition("/")[0] if "/" in key else key).lower()
@@ -171,7 +171,7 @@ def flex(source: JsonObject, path: str) -> Iterator[Cause]:
 
 
 def azure_disk(source: JsonObject, path: str) -> Iterator[Cause]:
-    """A disk whose address fits its kind."""
+    """Validate a disk whose URI fits its kind."""
     uri, kind, cache = source.get("diskURI", ""), source.get("kind"), source.get("cachingMode")
     yield from wants("diskName", "diskURI")(source, path)
     if cache is not None and cache not in _DISK_CACHES:
@@ -185,7 +185,7 @@ def azure_disk(source: JsonObject, path: str) -> Iterator[Cause]:
 
 
 def storage_os(source: JsonObject, path: str) -> Iterator[Cause]:
-    """A volume, a namespace of its own, a secret."""
+    """Validate volume, namespace and secret."""
     if source.get("volumeName"):
         yield from validation.label(source["volumeName"], f"{path}.volumeName")
     else:
@@ -196,13 +196,13 @@ def storage_os(source: JsonObject, path: str) -> Iterator[Cause]:
 
 
 def cinder(source: JsonObject, path: str) -> Iterator[Cause]:
-    """A volume, and perhaps a secret."""
+    """Validate a volume and an optional secret."""
     yield from validation.required(source.get("volumeID"), f"{path}.volumeID")
     yield from secret_ref(source.get("secretRef"), f"{path}.secretRef")
 
 
 def driver_name(name: str, path: str) -> Iterator[Cause]:
-    """A CSI driver's name: a domain, in any case."""
+    """Validate the name of a CSI driver."""
     if not name:
         yield api_errors.required(path)
     if len(name) > 63:
