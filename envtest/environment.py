@@ -17,7 +17,7 @@ from envtest.external import kubectl, port_exposure
 from envtest.groups.core.rest.responders import Responders
 from envtest.plane import wait
 from envtest.plane.authenticators import AccessOptions
-from envtest.plane.bootstrap import publish_trust, server_address
+from envtest.plane.bootstrap import publish_server_address, publish_trust
 from envtest.plane.control_plane import ControlPlane
 from envtest.plane.install import CRD, Installer, Webhooks, WebhookServing, prepare, read_objects
 from envtest.plane.kubeconfig import user_kubeconfig
@@ -335,7 +335,7 @@ class Environment(Startable):
         await web.start()
         self._stack.push_async_callback(web.aclose)
         if not self._webs:
-            await server_address(self.plane, web.port)
+            await publish_server_address(self.plane, web.port)
         self._webs.append(web)
         if tls:
             await self._publish_trust()

@@ -35,7 +35,7 @@ _REMEMBERED = 1024
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """A flow schema, ready to be asked."""
+    """A compiled FlowSchema."""
 
     name: str
     uid: str
@@ -44,7 +44,7 @@ class Flow:
     rules: Sequence[Mapping[str, JsonValue]]
 
     def takes(self, user: User, info: RequestInfo) -> bool:
-        """Whether it is for such requests of such a user."""
+        """Return whether the flow matches a request of a user."""
         return any(
             any(_is(subject, user) for subject in rule.get("subjects") or ()) and _covers(rule, info)
             for rule in self.rules
@@ -52,7 +52,7 @@ class Flow:
 
 
 def flows_of(schemas: Iterable[JsonObject]) -> list[Flow]:
-    """In the order in which they are asked."""
+    """Return the flows in matching order."""
     flows = [
         Flow(
             name=obj["metadata"]["name"],
@@ -107,7 +107,7 @@ def _among(words: Sequence[str], word: str) -> bool:
 
 
 def condition(level: str, now: str, *, exists: bool) -> JsonObject:
-    """What a schema says of its level."""
+    """Return the condition Dangling of a FlowSchema."""
     text = f'This FlowSchema references the PriorityLevelConfiguration object named "{level}" '
     status, reason = ("False", "Found") if exists else ("True", "NotFound")
     text += "and it exists" if exists else "but there is no such object"
@@ -115,7 +115,7 @@ def condition(level: str, now: str, *, exists: bool) -> JsonObject:
 
 
 def with_condition(obj: JsonObject, condition: JsonObject) -> JsonObject | None:
-    """The schema with its condition, None where it says the same already."""
+    """Return the FlowSchema with the condition; None if it is unchanged."""
     conditions = list((obj.get("status") or {}).get("conditions") or ())
     old = next((c for c in conditions if c.get("type") == "Dangling"), None)
     if old is not None and (old.get("status"), old.get("message")) == (condition["status"], condition["message"]):
@@ -146,7 +146,7 @@ async def _desired_status(desired: JsonObject, current: JsonObject | None) -> Js
 
 
 class FlowControl:
-    """Follows schemas and levels in a storage; a filter."""
+    """Classifies requests by the stored FlowSchemas and priority levels; a server filter."""
 
     def __init__(self, storage: Storage, clock: Clock) -> None:
         self._storage = storage
@@ -165,7 +165,7 @@ class FlowControl:
         self._storage.subscribe(self._on_change)
 
     async def aclose(self) -> None:
-        """Forget about it; idempotent."""
+        """Stop; idempotent."""
         self._storage.unsubscribe(self._on_change)
         await self._tasks.aclose()
 
@@ -188,7 +188,7 @@ class FlowControl:
         return await handler(call)
 
     def classify(self, user: User, info: RequestInfo) -> tuple[str, str]:
-        """The uids of the schema that takes a request, and of its level."""
+        """Return the uids of the FlowSchema and the priority level of a request."""
         if self._flows is None:
             self._reload()
         where = (info.group, info.resource, info.subresource, info.namespace) if info.is_resource else info.path

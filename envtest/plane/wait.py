@@ -92,7 +92,7 @@ async def eventually(
     clock: Clock = LOOP_CLOCK,
     storage: Storage | None = None,
 ) -> T:
-    """Ask until the answer passes (`check`, if given, must pass it), and return it.
+    """Call `question` until its result passes (`check`, if given, must pass it), and return the result.
 
     Raises:
         AssertionError: it did not within so many seconds; what was wrong last is told.
@@ -118,7 +118,7 @@ async def consistently(
     clock: Clock = LOOP_CLOCK,
     storage: Storage | None = None,
 ) -> None:
-    """Ask again and again for so many seconds, after each write too; every answer has to pass.
+    """Call `question` repeatedly for some seconds, and after each write; every result has to pass.
 
     Raises:
         AssertionError: one did not.

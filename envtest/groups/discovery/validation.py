@@ -25,7 +25,7 @@ _MOST_HINTS: Final = 8
 
 
 def validate_endpoint_slice(obj: JsonObject) -> Iterator[Cause]:
-    """A slice: endpoints of one family."""
+    """Validate an EndpointSlice; its addresses have one type."""
     kind = obj.get("addressType", "")
     yield from validation.one_of(kind, _KINDS, "addressType")
     endpoints: Sequence[JsonObject] = obj.get("endpoints") or ()
@@ -112,6 +112,6 @@ def _domain(name: str, path: str) -> Iterator[Cause]:
 
 
 def validate_slice_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
-    """The family stays."""
+    """Validate an update: the address type is immutable."""
     yield from validate_endpoint_slice(obj)
     yield from validation.unchanged(obj, old, "addressType")

@@ -24,15 +24,15 @@ _NEW = "events.k8s.io/v1"
 
 
 class EventModel(TypedModel):
-    """Converts between the two; the core form is stored."""
+    """Converts between the core and the events.k8s.io form; the core form is stored."""
 
     def to_storage(self, obj: JsonObject) -> JsonObject:
-        """From the new form, where this is the model of the new API."""
+        """Convert an event to the core form."""
         stored = obj if obj.get("apiVersion") != _NEW else _renamed(obj, _OLD_OF_NEW, _STORED)
         return {k: v for k, v in stored.items() if v is not None}
 
     def from_storage(self, obj: JsonObject) -> JsonObject:
-        """With the empty parts that events always show."""
+        """Convert an event to the form of this model, with the structs that events always have."""
         converted = dict(obj)
         for key, empty in (
             ("source", {}),
@@ -54,7 +54,7 @@ class EventModel(TypedModel):
 
 
 def in_version(obj: JsonObject, api_version: str) -> JsonObject:
-    """An event in the form of the new API or of the old one."""
+    """Return an event in the form of `api_version`."""
     return _renamed(obj, _NEW_OF_OLD if api_version == _NEW else _OLD_OF_NEW, api_version)
 
 

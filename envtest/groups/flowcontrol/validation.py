@@ -84,13 +84,13 @@ def _status(obj: JsonObject) -> Iterator[Cause]:
 
 
 def validate_flow_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:  # noqa: ARG001 - the shape of status rules
-    """Conditions of either kind."""
+    """Validate the conditions of a FlowSchema or PriorityLevelConfiguration."""
     yield from _status(obj)
 
 
 # ------------------------------------------------------------------ levels
 def validate_priority_level(obj: JsonObject) -> Iterator[Cause]:
-    """A priority level."""
+    """Validate a PriorityLevelConfiguration."""
     name = obj["metadata"].get("name", "")
     spec = obj.get("spec") or {}
     kind = spec.get("type", "")
@@ -171,7 +171,7 @@ def _queuing(queuing: JsonObject, path: str) -> Iterator[Cause]:
 
 # ------------------------------------------------------------------ schemas
 def validate_flow_schema(obj: JsonObject) -> Iterator[Cause]:
-    """A flow schema."""
+    """Validate a FlowSchema."""
     spec = obj.get("spec") or {}
     precedence = spec.get("matchingPrecedence") or 0
     if precedence <= 0:

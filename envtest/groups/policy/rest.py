@@ -30,7 +30,7 @@ Record = Callable[[JsonObject, JsonObject, str], JsonObject]
 
 
 async def check_budgets(context: Context, budgets: GenericStore, pod: JsonObject, record: Record) -> None:
-    """Take one disruption of the pod's budget; raise where there is none left."""
+    """Decrement ``disruptionsAllowed`` of the pod's budget; raise `ApiError` if it is zero."""
     labels = pod["metadata"].get("labels") or {}
     listed = await budgets.list(context, ListQuery())
     matching = [b for b in listed.items if selects((b.get("spec") or {}).get("selector") or {}, labels)]
@@ -97,7 +97,7 @@ def _refused(text: str, *, wait: int = 0) -> TooManyRequestsError:
 
 
 class EvictionStore:
-    """``pods/eviction``: deletes a pod, unless a disruption budget is in the way.
+    """``pods/eviction``: deletes a pod if its disruption budget allows it.
 
     Args:
         pods: what is evicted.

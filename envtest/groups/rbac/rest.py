@@ -28,7 +28,7 @@ _GC_FIELDS = frozenset({"ownerReferences", "finalizers", "managedFields", "resou
 
 
 class GuardedStore(CheckedStore):
-    """A store of roles or bindings, with rules on who may write which.
+    """A store of roles or bindings that refuses privilege escalation.
 
     Args:
         authorizer: asked whether somebody may ``escalate`` or ``bind``.

@@ -17,7 +17,7 @@ _GROUP = "rbac.authorization.k8s.io"
 
 
 def validate_role(obj: JsonObject, *, namespaced: bool) -> Iterator[Cause]:
-    """The rules of a role or a cluster role, and the aggregation rule."""
+    """Validate the rules of a Role or ClusterRole, and its aggregation rule."""
     for index, rule in enumerate(obj.get("rules") or ()):
         field = f"rules[{index}]"
         if not rule.get("verbs"):
@@ -57,7 +57,7 @@ def _none_of(field: str, value: str, allowed: Sequence[str]) -> Cause:
 
 
 def validate_role_binding(obj: JsonObject, *, namespaced: bool) -> Iterator[Cause]:
-    """The reference to the role, and each subject."""
+    """Validate the role reference and the subjects of a binding."""
     ref = obj.get("roleRef") or {}
     if ref.get("apiGroup") != _GROUP:
         yield _none_of("roleRef.apiGroup", ref.get("apiGroup", ""), [_GROUP])
@@ -84,7 +84,7 @@ def validate_role_binding(obj: JsonObject, *, namespaced: bool) -> Iterator[Caus
 
 
 def validate_role_binding_update(obj: JsonObject, old: JsonObject, *, namespaced: bool) -> Iterator[Cause]:
-    """The role stays."""
+    """Validate an update: the role reference is immutable."""
     yield from validate_role_binding(obj, namespaced=namespaced)
     if obj.get("roleRef") != old.get("roleRef"):
         ref = obj.get("roleRef") or {}

@@ -62,7 +62,7 @@ Check = Callable[[JsonObject, str], Iterator[Cause]]
 
 
 def all_of(entries: Sequence[JsonValue] | None, most: int, check: Check, path: str, key: str = "") -> Iterator[Cause]:
-    """Every element, of which there may be so many; with `key`, no two alike in it."""
+    """Validate each element, and their number; with `key`, its values are unique."""
     items = entries or ()
     keys: set[JsonValue] = set()
     for index, item in enumerate(items):
@@ -87,7 +87,7 @@ def _one_of(value: JsonObject, keys: Sequence[str], path: str) -> Iterator[Cause
 
 # ------------------------------------------------------------------ parts
 def driver_name(name: str, path: str) -> Iterator[Cause]:
-    """The name of a driver."""
+    """Validate the name of a DRA driver."""
     if not name:
         yield api_errors.required(path)
         return
@@ -111,7 +111,7 @@ def _selector(selector: JsonObject, path: str) -> Iterator[Cause]:
 
 
 def configuration(config: JsonObject, path: str) -> Iterator[Cause]:
-    """What a driver is told."""
+    """Validate opaque device configuration."""
     opaque = config.get("opaque")
     if opaque is None:
         yield api_errors.required(f"{path}.opaque")
@@ -147,7 +147,7 @@ def _toleration(toleration: JsonObject, path: str) -> Iterator[Cause]:
 
 # ------------------------------------------------------------------ classes
 def validate_device_class(obj: JsonObject) -> Iterator[Cause]:
-    """Which devices, and how they are set up."""
+    """Validate a DeviceClass."""
     spec = obj.get("spec") or {}
     yield from all_of(spec.get("selectors"), _MOST, _selector, "spec.selectors")
     yield from all_of(spec.get("config"), _MOST, configuration, "spec.config")
@@ -158,19 +158,19 @@ def validate_device_class(obj: JsonObject) -> Iterator[Cause]:
 
 # ------------------------------------------------------------------ claims
 def validate_device_claim(obj: JsonObject) -> Iterator[Cause]:
-    """A resource claim."""
+    """Validate a ResourceClaim."""
     yield from _claim_spec(obj.get("spec") or {}, "spec")
 
 
 def validate_device_claim_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
-    """What is wanted stays."""
+    """Validate an update: the spec is immutable."""
     if obj.get("spec") != old.get("spec"):
         yield api_errors.invalid_value("spec", as_go(_CLAIM, obj.get("spec") or {}), "field is immutable")
     yield from validate_device_claim(obj)
 
 
 def validate_claim_template_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
-    """What claims are made from stays."""
+    """Validate an update: the spec is immutable."""
     if obj.get("spec") != old.get("spec"):
         spec = obj.get("spec") or {}
         rendered = {**(spec.get("metadata") or {}), "Spec": as_go(_CLAIM, spec.get("spec") or {})}
@@ -179,7 +179,7 @@ def validate_claim_template_update(obj: JsonObject, old: JsonObject) -> Iterator
 
 
 def validate_claim_template(obj: JsonObject) -> Iterator[Cause]:
-    """What claims are made from."""
+    """Validate a ResourceClaimTemplate."""
     spec = obj.get("spec") or {}
     meta = spec.get("metadata") or {}
     yield from metadata.labels(meta.get("labels") or {}, "spec.metadata.labels")
@@ -199,7 +199,7 @@ def _claim_spec(spec: JsonObject, path: str) -> Iterator[Cause]:
 
 
 def request_names(requests: Sequence[JsonObject]) -> Iterator[str]:
-    """What the other parts of a claim may call its requests."""
+    """Return the names by which a claim refers to its requests."""
     for request in requests:
         name = request.get("name", "")
         yield name
@@ -208,7 +208,7 @@ def request_names(requests: Sequence[JsonObject]) -> Iterator[str]:
 
 
 def label_name(name: str, path: str) -> Iterator[Cause]:
-    """A name that must be there."""
+    """Validate a required DNS label."""
     if not name:
         yield api_errors.required(path)
     else:
@@ -249,14 +249,14 @@ def _wanted(request: JsonObject, path: str) -> Iterator[Cause]:
 
 
 def request_reference(name: str, requests: set[str], path: str) -> Iterator[Cause]:
-    """The name of a request, or of one of its alternatives."""
+    """Validate a reference to a request or a subrequest."""
     if name not in requests:
         text = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
         yield api_errors.invalid_value(path, name, text)
 
 
 def request_references(references: Sequence[str] | None, requests: set[str], path: str) -> Iterator[Cause]:
-    """Names of requests, each once."""
+    """Validate unique references to requests."""
     names: set[str] = set()
     for index, name in enumerate(references or ()):
         item_path = f"{path}[{index}]"
@@ -311,7 +311,7 @@ def _qualified(name: str, path: str) -> Iterator[Cause]:
 
 # ------------------------------------------------------------------ slices
 def validate_slice(obj: JsonObject) -> Iterator[Cause]:
-    """What a node, or a network, has to offer."""
+    """Validate a ResourceSlice."""
     spec = obj.get("spec") or {}
     yield from driver_name(spec.get("driver", ""), "spec.driver")
     pool = spec.get("pool") or {}
@@ -340,7 +340,7 @@ def validate_slice(obj: JsonObject) -> Iterator[Cause]:
 
 
 def pool_name(name: str, path: str) -> Iterator[Cause]:
-    """The name of a pool: subdomains, one below the other."""
+    """Validate a pool name: DNS subdomains joined by slashes."""
     if not name:
         yield api_errors.required(path)
         return
@@ -386,7 +386,7 @@ def _taint(taint: JsonObject, path: str) -> Iterator[Cause]:
 
 
 def validate_slice_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
-    """Whose it is stays."""
+    """Validate an update: node, driver and pool name are immutable."""
     yield from validate_slice(obj)
     now, before = obj.get("spec") or {}, old.get("spec") or {}
     yield from validation.unchanged(now.get("pool") or {}, before.get("pool") or {}, "name", "spec.pool.name")
@@ -402,7 +402,7 @@ _SOURCES: Final = ("FromClaim", "FromClass")
 
 
 def validate_claim_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
-    """Which devices there are for a claim, and for whom."""
+    """Validate allocation, devices and consumers of a claim."""
     status, before = obj.get("status") or {}, old.get("status") or {}
     names = set(request_names(((obj.get("spec") or {}).get("devices") or {}).get("requests") or []))
     allocation, reserved = status.get("allocation"), status.get("reservedFor") or []

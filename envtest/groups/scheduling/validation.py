@@ -15,7 +15,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 def validate_priority_class(obj: JsonObject) -> Iterator[Cause]:
-    """Name, value, preemption policy."""
+    """Validate name, value and preemption policy."""
     name = obj["metadata"].get("name", "")
     if name.startswith(PREFIX):
         if name not in SYSTEM:
@@ -35,7 +35,7 @@ def validate_priority_class(obj: JsonObject) -> Iterator[Cause]:
 
 
 def validate_priority_class_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
-    """Value and preemption policy stay: pods were admitted with them."""
+    """Validate an update: value and preemption policy are immutable."""
     if obj.get("value", 0) != old.get("value", 0):
         yield api_errors.not_allowed("value", "may not be changed in an update.")
     yield from validation.unchanged(obj, old, "preemptionPolicy")

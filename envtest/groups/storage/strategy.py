@@ -22,7 +22,7 @@ _COUNTED: Final = (
 
 
 def count_driver(context: Context, obj: JsonObject, old: JsonObject | None) -> None:  # noqa: ARG001 - the shape of the hook
-    """The generation begins with the first change of what drivers may change."""
+    """Raise the generation if a mutable field of a CSIDriver changes."""
     if old is None:
         return
     now, before = obj.get("spec") or {}, old.get("spec") or {}

@@ -41,7 +41,7 @@ _ONE_SOURCE: Final = "must specify exactly one of inlineVolumeSpec and persisten
 
 # ------------------------------------------------------------------ classes
 def validate_class(obj: JsonObject) -> Iterator[Cause]:
-    """A storage class."""
+    """Validate a StorageClass."""
     provisioner = obj.get("provisioner", "").lower()
     if not provisioner:
         yield api_errors.required("provisioner")
@@ -88,7 +88,7 @@ def _topology(term: JsonObject, path: str) -> Iterator[Cause]:
 
 
 def validate_class_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
-    """Volumes that were made by it stay as they are described."""
+    """Validate an update: parameters, provisioner, reclaim policy and binding mode are immutable."""
     yield from validate_class(obj)
     for key in ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"):
         yield from validation.unchanged(obj, old, key)
@@ -105,7 +105,7 @@ def _driver(name: str, path: str) -> Iterator[Cause]:
 
 
 def validate_driver(obj: JsonObject) -> Iterator[Cause]:
-    """A CSI driver."""
+    """Validate a CSIDriver."""
     spec: JsonObject = obj.get("spec") or {}
     yield from _driver(obj["metadata"].get("name", ""), "name")
     for key in ("attachRequired", "podInfoOnMount", "storageCapacity"):
@@ -145,7 +145,7 @@ def _tokens(requests: Sequence[JsonObject]) -> Iterator[Cause]:
 
 
 def validate_driver_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
-    """How volumes are attached, and how long they live, stays."""
+    """Validate an update: ``attachRequired`` and ``volumeLifecycleModes`` are immutable."""
     yield from validate_driver(obj)
     new, before = obj.get("spec") or {}, old.get("spec") or {}
     yield from validation.unchanged(new, before, "attachRequired", "spec.attachedRequired")
@@ -153,7 +153,7 @@ def validate_driver_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
 
 
 def validate_driver_node(obj: JsonObject) -> Iterator[Cause]:
-    """The drivers of a node."""
+    """Validate a CSINode."""
     names: set[str] = set()
     for index, driver in enumerate((obj.get("spec") or {}).get("drivers") or ()):
         item_path, name, node = f"spec.drivers[{index}]", driver.get("name", ""), driver.get("nodeID", "")
@@ -180,7 +180,7 @@ def _keys(keys: Sequence[str], path: str) -> Iterator[Cause]:
 
 
 def validate_driver_node_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
-    """A driver that is there stays what it is; how much it can take may change."""
+    """Validate an update: an existing driver is immutable except for its allocatable count."""
     yield from validate_driver_node(obj)
     now, before = ((o.get("spec") or {}).get("drivers") or () for o in (obj, old))
     for driver in before:
@@ -194,7 +194,7 @@ def _lasting(driver: JsonObject) -> JsonObject:
 
 
 def validate_attachment(obj: JsonObject) -> Iterator[Cause]:
-    """An attachment of a volume to a node."""
+    """Validate a VolumeAttachment."""
     spec: JsonObject = obj.get("spec") or {}
     yield from _driver(spec.get("attacher", ""), "spec.attacher")
     source = spec.get("source") or {}
@@ -209,7 +209,7 @@ def validate_attachment(obj: JsonObject) -> Iterator[Cause]:
 
 
 def validate_attachment_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
-    """It stays what it is."""
+    """Validate an update: the spec is immutable."""
     yield from validate_attachment(obj)
     if obj.get("spec") != old.get("spec"):
         yield api_errors.invalid_value("spec", as_go(_ATTACHMENT, obj.get("spec") or {}), "field is immutable")
@@ -217,7 +217,7 @@ def validate_attachment_update(obj: JsonObject, old: JsonObject) -> Iterator[Cau
 
 # ------------------------------------------------------------------ capacities
 def validate_capacity(obj: JsonObject) -> Iterator[Cause]:
-    """How much a driver can still provide."""
+    """Validate a CSIStorageCapacity."""
     name = obj.get("storageClassName", "")
     if not name:
         yield api_errors.required("storageClassName")
@@ -231,7 +231,7 @@ def validate_capacity(obj: JsonObject) -> Iterator[Cause]:
 
 
 def validate_capacity_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
-    """What it is about stays."""
+    """Validate an update: topology and class are immutable."""
     yield from validate_capacity(obj)
     for key in ("nodeTopology", "storageClassName"):
         yield from validation.unchanged(obj, old, key)
@@ -239,7 +239,7 @@ def validate_capacity_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause
 
 # ------------------------------------------------------------------ classes of attributes
 def validate_attributes(obj: JsonObject) -> Iterator[Cause]:
-    """A class of attributes of volumes."""
+    """Validate a VolumeAttributesClass."""
     driver, parameters = obj.get("driverName", ""), obj.get("parameters") or {}
     if not driver:
         yield api_errors.required("driverName")
@@ -251,7 +251,7 @@ def validate_attributes(obj: JsonObject) -> Iterator[Cause]:
 
 
 def validate_attributes_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
-    """Volumes that follow it stay as they are described."""
+    """Validate an update: driver and parameters are immutable."""
     for key in ("driverName", "parameters"):
         if (obj.get(key) or None) != (old.get(key) or None):
             yield api_errors.not_allowed(key, f"updates to {key} are forbidden.")
