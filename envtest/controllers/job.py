@@ -363,7 +363,11 @@ def _make_indexed(view: JobView, counted: FinishedPods, held: Mapping[int, JsonO
         if missing <= 0:
             break
         before = held.get(index)
-        remaining = _until_next(before, view.now)
+        if before is None:
+            remaining = 0.0
+        else:
+            passed = (view.now - of_pods.ended_at(before)).total_seconds()
+            remaining = _pause(of_pods.all_failures_of_index(before) + 1) - passed
         missing -= 1
         if remaining > 0:
             waiting.append(remaining)
@@ -384,13 +388,6 @@ def _make_indexed(view: JobView, counted: FinishedPods, held: Mapping[int, JsonO
                     variables.append({"name": "JOB_COMPLETION_INDEX", "valueFrom": source})
             _make(view, pod)
     view.requeue_delays.extend(waiting)
-
-
-def _until_next(before: JsonObject | None, now: datetime) -> float:
-    if before is None:
-        return 0.0
-    passed = (now - of_pods.ended_at(before)).total_seconds()
-    return _pause(of_pods.all_failures_of_index(before) + 1) - passed
 
 
 def _failure_counts(view: JobView, before: JsonObject | None) -> dict[str, str]:

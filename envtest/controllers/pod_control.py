@@ -136,15 +136,11 @@ class PodOwnerController(SimulatedController):
             return await self._sync(owner, "")
         except ApiError as error:
             if error is self.reported_error:
-                await self._admit(key, error)
+                await self.informers.catch_up()
+                owner = self.informers.get(key)
+                if owner is not None:
+                    await self._sync(owner, error.message)
             raise
-
-    async def _admit(self, key: str, error: ApiError) -> None:
-        """What could not be written does not keep the rest from being written."""
-        await self.informers.catch_up()
-        owner = self.informers.get(key)
-        if owner is not None:
-            await self._sync(owner, error.message)
 
     async def _sync(self, owner: JsonObject, failed: str) -> float | None:
         meta = owner["metadata"]

@@ -40,15 +40,11 @@ def drop_disabled(spec: JsonObject, old: JsonObject | None = None) -> None:
         if not any(source.get(key) is not None for source in _sources(before)):
             for source in _sources(spec):
                 source.pop(key, None)
-    if not any(_hooks(container).get("stopSignal") is not None for container in containers(before)):
+    if not any((container.get("lifecycle") or {}).get("stopSignal") is not None for container in containers(before)):
         for container in containers(spec):
-            hooks = _hooks(container)
+            hooks = container.get("lifecycle") or {}
             if hooks.pop("stopSignal", None) is not None and not hooks:
                 del container["lifecycle"]
-
-
-def _hooks(container: JsonObject) -> JsonObject:
-    return container.get("lifecycle") or {}
 
 
 def _sources(spec: JsonObject) -> Iterator[JsonObject]:

@@ -26,7 +26,18 @@ def validate_claims(claims: Sequence[JsonObject], path: str, pod: str) -> Iterat
     names: set[str] = set()
     for index, claim in enumerate(claims):
         item_path = f"{path}[{index}]"
-        yield from _claim_name(claim, f"{item_path}.name", pod, names)
+        name_path = f"{item_path}.name"
+        name = claim.get("name", "")
+        if not name:
+            yield api_errors.required(name_path)
+        elif name in names:
+            yield api_errors.duplicate(name_path, name)
+        else:
+            names.add(name)
+            wrong = list(validation.label(name, name_path))
+            yield from wrong
+            if not wrong and pod and claim.get("resourceClaimTemplateName") is not None:
+                yield from validation.each(dns_subdomain(f"{pod}-{name}"), f"{pod}-{name}", name_path)
         claim_name, template = claim.get("resourceClaimName"), claim.get("resourceClaimTemplateName")
         rendered = {
             "Name": claim.get("name", ""),
@@ -42,21 +53,6 @@ def validate_claims(claims: Sequence[JsonObject], path: str, pod: str) -> Iterat
         for key in ("resourceClaimName", "resourceClaimTemplateName"):
             if claim.get(key) is not None:
                 yield from validation.subdomain(claim[key], f"{item_path}.{key}")
-
-
-def _claim_name(claim: JsonObject, path: str, pod: str, earlier_names: set[str]) -> Iterator[Cause]:
-    name = claim.get("name", "")
-    if not name:
-        yield api_errors.required(path)
-        return
-    if name in earlier_names:
-        yield api_errors.duplicate(path, name)
-        return
-    earlier_names.add(name)
-    wrong = list(validation.label(name, path))
-    yield from wrong
-    if not wrong and pod and claim.get("resourceClaimTemplateName") is not None:
-        yield from validation.each(dns_subdomain(f"{pod}-{name}"), f"{pod}-{name}", path)
 
 
 # ------------------------------------------------------------------ the pod as a whole
