@@ -311,7 +311,14 @@ def _sync_pods(view: JobView, counted: FinishedPods, held: Mapping[int, JsonObje
 
 def _manage(view: JobView, counted: FinishedPods, held: Mapping[int, JsonObject]) -> None:
     """Bring the number of active pods to what it should be; in one step either deletes or makes."""
-    active, desired = view.active, _wanted(view, counted)
+    parallelism, completions = int(view.spec.get("parallelism", 1)), view.spec.get("completions")
+    active = view.active
+    if view.suspended:
+        desired = 0
+    elif completions is None:
+        desired = len(active) if counted.succeeded > 0 else parallelism
+    else:
+        desired = max(min(parallelism, int(completions) - counted.succeeded), 0)
     going = of_pods.repeated(view.job, active, deletion_order) if of_pods.is_indexed(view.job) else []
     if len(going) < len(active) - desired:
         rest = deletion_order([p for p in active if p not in going])
@@ -331,15 +338,6 @@ def _manage(view: JobView, counted: FinishedPods, held: Mapping[int, JsonObject]
     else:
         for _ in range(missing):
             _make(view, pod_from_template(view.spec["template"], view.job))
-
-
-def _wanted(view: JobView, counted: FinishedPods) -> int:
-    parallelism, completions = int(view.spec.get("parallelism", 1)), view.spec.get("completions")
-    if view.suspended:
-        return 0
-    if completions is None:
-        return len(view.active) if counted.succeeded > 0 else parallelism
-    return max(min(parallelism, int(completions) - counted.succeeded), 0)
 
 
 def _remove(view: JobView, pods: Sequence[JsonObject]) -> None:

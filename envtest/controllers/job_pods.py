@@ -203,18 +203,16 @@ def _condition(rule: JsonObject, pod: JsonObject) -> str | None:
 def success_by(policy: JsonObject | None, succeeded: Collection[int], completions: int) -> str | None:
     """Return the message of the success policy rule that is met; None if none is."""
     for number, rule in enumerate((policy or {}).get("rules") or ()):
-        if _met(rule, succeeded, completions):
+        count = rule.get("succeededCount")
+        if rule.get("succeededIndexes") is None:
+            met = count is not None and len(succeeded) >= count
+        else:
+            indexes = numbers_in(rule["succeededIndexes"], completions)
+            reached = len(indexes & set(succeeded))
+            met = reached >= (len(indexes) if count is None else count)
+        if met:
             return f"Matched rules at index {number}"
     return None
-
-
-def _met(rule: JsonObject, succeeded: Collection[int], completions: int) -> bool:
-    count = rule.get("succeededCount")
-    if rule.get("succeededIndexes") is None:
-        return count is not None and len(succeeded) >= count
-    indexes = numbers_in(rule["succeededIndexes"], completions)
-    reached = len(indexes & set(succeeded))
-    return reached >= (len(indexes) if count is None else count)
 
 
 def new_failures(job: JsonObject, pods: Sequence[JsonObject], recorded: Collection[str]) -> Iterator[JsonObject]:

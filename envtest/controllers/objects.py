@@ -74,7 +74,7 @@ def is_true(conditions: Iterable[JsonObject], kind: str) -> bool:
 
 
 def with_condition(conditions: Sequence[JsonObject], new: JsonObject) -> list[JsonObject]:
-    """Set a condition in a list; an unchanged status keeps its transition time."""
+    """Return the conditions with `new` set; an unchanged status keeps its transition time."""
     before = condition_in(conditions, new["type"])
     if before is not None and before.get("status") == new.get("status") and "lastTransitionTime" in before:
         new = {**new, "lastTransitionTime": before["lastTransitionTime"]}
@@ -123,7 +123,7 @@ def seconds_until_available(pod: JsonObject, min_ready: int, now: datetime) -> f
 
 
 def without_zeros(status: JsonObject) -> JsonObject:
-    """Drop zero counts and empty lists."""
+    """Return the counts without zeros and empty lists."""
     return {k: v for k, v in status.items() if v not in (0, [], None)}
 
 

@@ -121,23 +121,21 @@ class NodeFilter:
     reasons: Counter[str] = field(default_factory=Counter)
 
     def check(self, node: JsonObject) -> None:
-        """Return the reasons against one node."""
-        reasons = list(self._against(node))
-        self.reasons.update(reasons)
-        if not reasons:
-            self.fitting.append(node["metadata"]["name"])
-
-    def _against(self, node: JsonObject) -> Iterable[str]:
+        """Add the node to `fitting`, or count the reasons against it."""
         spec = self.pod["spec"]
         taints = taints_of(node)
         if deleting(node) or has_untolerated_taint(spec, [t for t in taints if t.get("key") == UNSCHEDULABLE]):
-            return ["node(s) were unschedulable"]
-        if has_untolerated_taint(spec, taints):
-            return ["node(s) had untolerated taint(s)"]
-        if not matches_node_selector(spec, node):
-            return ["node(s) didn't match Pod's node affinity/selector"]
-        others = self.pods.get(node["metadata"]["name"], ())
-        return [f"Insufficient {name}" for name in insufficient_resources(pod_requests(self.pod), node, others)]
+            reasons = ["node(s) were unschedulable"]
+        elif has_untolerated_taint(spec, taints):
+            reasons = ["node(s) had untolerated taint(s)"]
+        elif not matches_node_selector(spec, node):
+            reasons = ["node(s) didn't match Pod's node affinity/selector"]
+        else:
+            others = self.pods.get(node["metadata"]["name"], ())
+            reasons = [f"Insufficient {name}" for name in insufficient_resources(pod_requests(self.pod), node, others)]
+        self.reasons.update(reasons)
+        if not reasons:
+            self.fitting.append(node["metadata"]["name"])
 
 
 def schedule(

@@ -44,7 +44,7 @@ def condition(kind: str, status: str, reason: str, message: str, now: str) -> Js
 
 
 def put_condition(conditions: list[JsonObject], new: JsonObject) -> list[JsonObject]:
-    """Set a condition in a list; an unchanged status keeps its transition time."""
+    """Return the conditions with `new` set; an unchanged status keeps its transition time."""
     result, done = [], False
     for old in conditions:
         if old["type"] != new["type"]:

@@ -22,7 +22,7 @@ class AutoscalerStrategy(GeneratedStrategy):
         super().__init__(row, has_status=has_status)
 
     def initial_status(self, obj: JsonObject) -> JsonObject:  # noqa: ARG002 - the shape of the hook
-        """Set the desired replicas to 0."""
+        """Return a status with 0 desired replicas."""
         return {"desiredReplicas": 0, "currentMetrics": None}
 
     def prepare_for_create(self, context: Context, obj: JsonObject) -> None:

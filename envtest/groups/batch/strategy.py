@@ -61,7 +61,7 @@ class JobStrategy(GeneratedStrategy):
             obj["metadata"]["labels"] = dict(labels)
 
     def propagation(self, context: Context, obj: JsonObject, asked: str) -> str:
-        """Default the propagation policy to Orphan."""
+        """Return the requested propagation policy, Orphan by default."""
         finalizers = obj["metadata"].get("finalizers") or ()
         if asked or {"orphan", "foregroundDeletion"} & set(finalizers):
             return asked

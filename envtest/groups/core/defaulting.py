@@ -87,7 +87,7 @@ def pod_spec(spec: JsonObject) -> None:
 
 
 def pull_policy(image: str) -> str:
-    """Default the pull policy: Always for ``latest`` and for images without a tag or digest."""
+    """Return the default pull policy: Always for ``latest`` and for images without a tag or digest."""
     name, separator, _ = image.partition("@")
     if separator:
         return "IfNotPresent"

@@ -62,7 +62,7 @@ class ServicePortAllocation:
         return number
 
     def new(self, ports: Sequence[JsonObject], *, needs_ports: bool) -> Iterator[Cause]:
-        """Allocate ports of a new service; equal port numbers share one node port."""
+        """Allocate ports of a new service and yield errors; equal port numbers share one node port."""
         shared: dict[int, int] = {}
         requested = {port.get("port", 0): port["nodePort"] for port in reversed(ports) if port.get("nodePort")}
         for index, port in enumerate(ports):
@@ -85,7 +85,7 @@ class ServicePortAllocation:
                 return
 
     def changed(self, ports: Sequence[JsonObject], *, needs_ports: bool) -> Iterator[Cause]:
-        """Allocate the ports that an update adds."""
+        """Allocate the ports that an update adds, and yield errors."""
         own_ports = {number for number, uid in self._free.ports.items() if uid == self._uid}
         for index, port in enumerate(ports):
             number = port.get("nodePort") or 0

@@ -60,7 +60,7 @@ class PodStrategy(GeneratedStrategy):
         }
 
     def initial_status(self, obj: JsonObject) -> JsonObject:
-        """Set the phase Pending and the QoS class."""
+        """Return a status with the phase Pending and the QoS class."""
         return {"phase": "Pending", "qosClass": qos_class(obj.get("spec") or {})}
 
     def prepare_for_create(self, context: Context, obj: JsonObject) -> None:

@@ -167,7 +167,7 @@ class ServiceStrategy(GeneratedStrategy):
         return validation.dns_label(name, prefix=prefix)
 
     def initial_status(self, obj: JsonObject) -> JsonObject:
-        """Set an empty load balancer status."""
+        """Return an empty load balancer status."""
         return {"loadBalancer": {}}
 
     # -------------------------------------------------------------- allocation

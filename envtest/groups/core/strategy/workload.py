@@ -34,7 +34,7 @@ class WorkloadStrategy(GeneratedStrategy):
         raise NotImplementedError
 
     def initial_status(self, obj: JsonObject) -> JsonObject:
-        """Set the counts that are shown even when they are zero."""
+        """Return the counts that are shown even when they are zero."""
         return dict.fromkeys(self.shown_counts, 0)
 
     def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
