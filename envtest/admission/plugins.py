@@ -121,24 +121,24 @@ def _owners(plane: PluginPlane, _: ListerFactory) -> OwnerReferencesPermissionEn
 
 _STORAGE_CLASSES: Final = "storage.k8s.io/storageclasses"
 _MAKERS: Final[Mapping[str, Maker]] = {
-    "LimitRanger": lambda _, kept: LimitRanger(kept("/limitranges")),
-    "ServiceAccount": lambda _, kept: ServiceAccount(kept("/serviceaccounts")),
+    "LimitRanger": lambda _, listers: LimitRanger(listers("/limitranges")),
+    "ServiceAccount": lambda _, listers: ServiceAccount(listers("/serviceaccounts")),
     "OwnerReferencesPermissionEnforcement": _owners,
-    "PodTopologyLabels": lambda _, kept: PodTopologyLabels(kept("/nodes")),
+    "PodTopologyLabels": lambda _, listers: PodTopologyLabels(listers("/nodes")),
     "TaintNodesByCondition": lambda _, __: TaintNodesByCondition(),
     "PodSecurity": _pod_security,
-    "Priority": lambda _, kept: Priority(kept("scheduling.k8s.io/priorityclasses")),
+    "Priority": lambda _, listers: Priority(listers("scheduling.k8s.io/priorityclasses")),
     "DefaultTolerationSeconds": lambda _, __: DefaultTolerationSeconds(),
-    "DefaultStorageClass": lambda _, kept: default_storage_class(kept(_STORAGE_CLASSES)),
+    "DefaultStorageClass": lambda _, listers: default_storage_class(listers(_STORAGE_CLASSES)),
     "StorageObjectInUseProtection": lambda _, __: StorageObjectInUseProtection(),
-    "PersistentVolumeClaimResize": lambda _, kept: PersistentVolumeClaimResize(kept(_STORAGE_CLASSES)),
-    "RuntimeClass": lambda _, kept: RuntimeClass(kept("node.k8s.io/runtimeclasses")),
+    "PersistentVolumeClaimResize": lambda _, listers: PersistentVolumeClaimResize(listers(_STORAGE_CLASSES)),
+    "RuntimeClass": lambda _, listers: RuntimeClass(listers("node.k8s.io/runtimeclasses")),
     "CertificateApproval": lambda plane, _: approval(plane.access.authorizer),
     "CertificateSigning": lambda plane, _: signing(plane.access.authorizer),
     "CertificateSubjectRestriction": lambda _, __: CertificateSubjectRestriction(),
-    "DefaultIngressClass": lambda _, kept: default_ingress_class(kept("networking.k8s.io/ingressclasses")),
-    "NodeDeclaredFeatureValidator": lambda _, kept: NodeDeclaredFeatureValidator(kept("/nodes")),
-    "PodResizeValidator": lambda _, kept: PodResizeValidator(kept("/nodes")),
+    "DefaultIngressClass": lambda _, listers: default_ingress_class(listers("networking.k8s.io/ingressclasses")),
+    "NodeDeclaredFeatureValidator": lambda _, listers: NodeDeclaredFeatureValidator(listers("/nodes")),
+    "PodResizeValidator": lambda _, listers: PodResizeValidator(listers("/nodes")),
     "ResourceQuota": _quota,
 }
 
@@ -173,10 +173,10 @@ def _names(value: str | Collection[str], verb: str) -> frozenset[str]:
 
 
 def install(plane: PluginPlane, choice: PluginSelection) -> None:
-    """Put the plugins into their places, and take out those that are switched off."""
-    shelf = ListerFactory(plane)
+    """Add the selected plugins to the chain, and remove the disabled ones."""
+    listers = ListerFactory(plane)
     for name, make in _MAKERS.items():
         if choice.runs(name):
-            plane.admission.add(name, make(plane, shelf))
+            plane.admission.add(name, make(plane, listers))
     for name in choice.disabled:
         plane.admission.remove(name)

@@ -277,26 +277,26 @@ class KubeletController(SimulatedController):
     async def _place(self, pod: JsonObject) -> None:
         nodes = list(self.informers.all(NODES).values())
         meta = pod["metadata"]
-        place = schedule(pod, nodes, self._by_node() if pod_requests(pod) else None)
+        placement = schedule(pod, nodes, self._by_node() if pod_requests(pod) else None)
         # What keeps a pod from being placed for its claims' sake.
         names, namespace = claims_of(pod), pod["metadata"]["namespace"]
         claims = {n: c for n in names if (c := self.informers.get(CLAIMS.key(namespace, n))) is not None}
         kinds = {k["metadata"]["name"]: k for k in self.informers.all(STORAGE_CLASSES).values()} if names else {}
         reason = unbound(pod, claims, kinds)
         if reason:
-            place = Placement(
+            placement = Placement(
                 message=f"0/{len(nodes)} nodes are available: {reason}. preemption: 0/{len(nodes)} nodes are"
                 f" available: {len(nodes)} Preemption is not helpful for scheduling."
             )
-        if place.node:
-            await self.context.api.write(CreateWrite(PODS, binding(pod, place.node), "binding"))
-            text = f"Successfully assigned {meta['namespace']}/{meta['name']} to {place.node}"
+        if placement.node:
+            await self.context.api.write(CreateWrite(PODS, binding(pod, placement.node), "binding"))
+            text = f"Successfully assigned {meta['namespace']}/{meta['name']} to {placement.node}"
             await self.scheduler.record(PendingEvent(pod, "Scheduled", text))
             return
-        status = unschedulable(pod, place.message, stamp(self.context.now()))
+        status = unschedulable(pod, placement.message, stamp(self.context.now()))
         if status is not None:
             await self.context.api.write(UpdateWrite(PODS, with_status(pod, status), "status"))
-            await self.scheduler.record(PendingEvent(pod, "FailedScheduling", place.message, warning=True))
+            await self.scheduler.record(PendingEvent(pod, "FailedScheduling", placement.message, warning=True))
 
     def _by_node(self) -> dict[str, list[JsonObject]]:
         pods: dict[str, list[JsonObject]] = defaultdict(list)

@@ -260,11 +260,11 @@ class SharedInformers:
         before, after = owner_uids(event.old), owner_uids(event.new)
         if before or after:
             self._by_owner.update(event.key, before, after)
-        place = event.key.rpartition("/")[0] + "/"
+        namespace_prefix = event.key.rpartition("/")[0] + "/"
         if event.new is not None and (not after or controller_of(event.new) is None):
-            self._orphans.setdefault(place, {})[event.key] = None
+            self._orphans.setdefault(namespace_prefix, {})[event.key] = None
         elif event.old is not None and (not before or controller_of(event.old) is None):
-            self._orphans.get(place, {}).pop(event.key, None)
+            self._orphans.get(namespace_prefix, {}).pop(event.key, None)
         if event.resource.prefix == DEFINITIONS:
             self._on_definition(event)
         for handler in (*self._handlers.get(event.resource.prefix, ()), *self._handlers_of_all):

@@ -284,7 +284,7 @@ def _validate_version(version: JsonObject, where: str, versions: Sequence[JsonOb
             )
         elif not warning:
             yield api_errors.invalid_value(f"{where}.deprecationWarning", "", "must not be an empty string")
-    for part, check, place in _PARTS:
+    for part, check, paths in _PARTS:
         if _is_shared(part, versions):
             continue
         if part == "selectableFields" and version.get(part) and _is_shared("schema", versions):
@@ -292,19 +292,19 @@ def _validate_version(version: JsonObject, where: str, versions: Sequence[JsonOb
             text = "may only be set when `version.schema.openAPIV3Schema` is not included"
             yield api_errors.invalid_value(f"{where}.{part}", "", text)
         else:
-            yield from check(version, f"{where}.{place[0]}")
+            yield from check(version, f"{where}.{paths[0]}")
 
 
 def _validate_shared(versions: Sequence[JsonObject]) -> Iterator[Cause]:
     """What all versions say alike stands at the top in the server's own form."""
-    for part, check, place in _PARTS:
+    for part, check, paths in _PARTS:
         if not versions or not _is_shared(part, versions):
             continue
         if part == "selectableFields" and versions[0].get(part) and not _is_shared("schema", versions):
             # These have gone to the top without the schemas, and the server looks for them there.
             yield api_errors.invalid_value(f"spec.{part}", "", "may only be set when validations.schema is included")
         else:
-            yield from check(versions[0], f"spec.{place[1]}")
+            yield from check(versions[0], f"spec.{paths[1]}")
 
 
 def _is_shared(part: str, versions: Sequence[JsonObject]) -> bool:

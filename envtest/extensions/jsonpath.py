@@ -83,8 +83,8 @@ def _walk(value: JsonValue, step: re.Match[str]) -> Iterator[JsonValue]:
         yield value
     elif step["field"] is not None:
         name = step["field"].replace("\\", "")
-        for place in _everything(value) if step["deep"] else (value,):
-            yield from _children(place) if name == "*" else _named(place, name)
+        for element in _everything(value) if step["deep"] else (value,):
+            yield from _children(element) if name == "*" else _named(element, name)
     elif step["names"] is not None:
         for quoted in re.findall(_QUOTED, step["names"]):
             yield from find(value, f".{quoted[1:-1]}")

@@ -41,13 +41,13 @@ def aggregate(plane: AggregatedPlane, identity: Callable[[], ClientCertificate] 
     group, _, resource = SERVICES.partition("/")
     served = plane.core.find(group, "v1", resource)
     assert served is not None
-    around = AggregatorDependencies(
+    dependencies = AggregatorDependencies(
         network=lambda namespace, name: network(plane.stores, namespace, name),
         resolve=ServiceResolver(plane.stores),
         watched=[plane.stores[name].prefix for name in _NETWORK],
     )
-    lines = ConnectionPools(plane.webhook_client.apps, identity=identity)
-    return Aggregator(served, plane.core, around, lines, clock=plane.clock)
+    pools = ConnectionPools(plane.webhook_client.apps, identity=identity)
+    return Aggregator(served, plane.core, dependencies, pools, clock=plane.clock)
 
 
 def register(plane: AggregatedPlane) -> AutoRegistration:

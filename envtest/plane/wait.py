@@ -95,7 +95,7 @@ async def eventually(
     """Call `question` until its result passes (`check`, if given, must pass it), and return the result.
 
     Raises:
-        AssertionError: it did not within so many seconds; what was wrong last is told.
+        AssertionError: no result passed within `within` seconds; the text names the last problem.
     """
     end, attempts = clock.now() + within, 0
     with _PollTimer(clock, storage, every) as pace:

@@ -118,7 +118,7 @@ class Faults:
     """The fault rules of one environment.
 
     Attributes:
-        rng: what rules with a probability ask; see `seed`.
+        rng: the random numbers of rules with a probability; see `seed`.
     """
 
     def __init__(self, server: Server, storage: Storage, webs: Collection[WebServer]) -> None:

@@ -65,7 +65,7 @@ class Ref:
 
     @classmethod
     def from_key(cls, key: str) -> Ref:
-        """Parse a key of the storage."""
+        """Parse a storage key."""
         group, resource, *rest = key.split("/")
         return cls("" if group == "core" else group, resource, rest[0] if len(rest) > 1 else "", rest[-1])
 

@@ -20,13 +20,13 @@ def choose_container(pod: JsonObject, container_name: str) -> str:
     containers: dict[str, list[str]] = {
         k: [c["name"] for c in spec.get(k) or ()] for k in ("initContainers", "containers", "ephemeralContainers")
     }
-    everybody = [c for names in containers.values() for c in names]
+    all_names = [c for names in containers.values() for c in names]
     if container_name:
-        if container_name not in everybody:
+        if container_name not in all_names:
             raise api_errors.bad_request(f"container {container_name} is not valid for pod {name}")
         return container_name
-    if len(everybody) == 1:
-        return everybody[0]
+    if len(all_names) == 1:
+        return all_names[0]
     first, *more = (f"[{' '.join(names)}]" for key, names in containers.items() if names and key != "initContainers")
     text = f"a container name must be specified for pod {name}, choose one of: "
     if containers["initContainers"]:
@@ -37,8 +37,8 @@ def choose_container(pod: JsonObject, container_name: str) -> str:
 
 async def raise_unreachable(nodes: GenericStore, context: Context, pod: JsonObject, path: str) -> NoReturn:
     """Raise the error of a kubelet that refuses connections."""
-    place = await kubelet_address(nodes, context, pod)
-    raise api_errors.plain(f'Get "https://{place}/{path}": dial tcp {place}: connect: connection refused')
+    address = await kubelet_address(nodes, context, pod)
+    raise api_errors.plain(f'Get "https://{address}/{path}": dial tcp {address}: connect: connection refused')
 
 
 async def kubelet_address(nodes: GenericStore, context: Context, pod: JsonObject) -> str:

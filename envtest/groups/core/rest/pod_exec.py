@@ -59,8 +59,8 @@ class RunStore:
         if "upgrade" not in request.header("connection").lower():
             raise api_errors.bad_request("Upgrade request required")
         if (self._responders.forwarded if forwards else self._responders.run) is None:
-            place = await kubelet_address(self._nodes, context, pod)
-            raise api_errors.plain(f"error dialing backend: dial tcp {place}: connect: connection refused")
+            address = await kubelet_address(self._nodes, context, pod)
+            raise api_errors.plain(f"error dialing backend: dial tcp {address}: connect: connection refused")
         if not (wants_websocket(request) or wants_spdy(request)):
             raise api_errors.bad_request(
                 "unable to upgrade: WebSockets and SPDY/3.1 are spoken here, on real connections"

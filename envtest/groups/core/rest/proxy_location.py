@@ -73,14 +73,14 @@ def node_location(target: ProxyTarget, node: JsonObject) -> str:
 def service_location(target: ProxyTarget, service: JsonObject, endpoints: JsonObject, get_pod: PodGetter) -> str:
     """Return address and port of an endpoint of a service; it must be a pod of the same namespace."""
     name = target.name
-    nobody = ServiceUnavailableError(f"no endpoints available for service {api_errors.quoted(name)}")
+    unavailable = ServiceUnavailableError(f"no endpoints available for service {api_errors.quoted(name)}")
     port = _port_name(target, service)
     if not endpoints.get("subsets"):
-        raise nobody
-    place = next(_ready_addresses(endpoints, port, get_pod), None)
-    if place is None:
+        raise unavailable
+    location = next(_ready_addresses(endpoints, port, get_pod), None)
+    if location is None:
         raise ServiceUnavailableError(f"no endpoints available for service {api_errors.quoted(target.text)}")
-    address, number = place
+    address, number = location
     return ProxyTarget(target.text, target.scheme, name, str(number)).host_port(address)
 
 

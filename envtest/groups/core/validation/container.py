@@ -64,7 +64,7 @@ class PodContext:
         claims: names of the claims to devices.
         grace_period_seconds: the pod's termination grace period.
         restart_policy: the pod's restart policy.
-        system: the operating system, if it was said.
+        system: the operating system of the pod; empty if it is not set.
         host_users: whether its users are those of the node.
     """
 
