@@ -243,14 +243,14 @@ class Environment(Startable):
     # -------------------------------------------------------------- going back
     def snapshot(self) -> Snapshot:
         """A snapshot of all objects, without a copy of them."""
-        return snapshots.take(self.plane.storage)
+        return snapshots.take_snapshot(self.plane.storage)
 
     def restore(self, snapshot: Snapshot, *, reset_revision: bool = False) -> None:
         """Have the objects of a snapshot again. Open watches are told that they are too old (410), and end.
 
         Resource versions go on from the present one; with `reset_revision` they go on from that of the snapshot.
         """
-        snapshots.put_back(self.plane, self._simulated, snapshot, reset=reset_revision)
+        snapshots.restore_snapshot(self.plane, self._simulated, snapshot, reset=reset_revision)
 
     def fork(self) -> Environment:
         """Another environment with the same objects and users, to be entered; from then on, each goes its own way."""

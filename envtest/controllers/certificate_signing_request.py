@@ -83,7 +83,7 @@ def refusal(signer: str, certificate: RequestedCertificate, usages: Sequence[str
     return ""
 
 
-def decided(request: JsonObject) -> bool:
+def is_decided(request: JsonObject) -> bool:
     """Return whether a request is approved, denied or failed."""
     return any(is_true(conditions_of(request), kind) for kind in ("Approved", "Denied", "Failed"))
 
@@ -157,7 +157,7 @@ class ApprovingController(_Requests):
     async def reconcile(self, key: str) -> float | None:
         """See `SimulatedController`."""
         request = self.informers.get(key)
-        if request is None or decided(request) or request["spec"].get("signerName") != _KUBELET:
+        if request is None or is_decided(request) or request["spec"].get("signerName") != _KUBELET:
             return None
         attributes, spec = RequestedCertificate.read(pem_of(request)), request["spec"]
         if refusal(_KUBELET, attributes, spec.get("usages") or ()):

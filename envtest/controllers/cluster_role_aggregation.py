@@ -21,7 +21,7 @@ def selectors_of(role: JsonObject) -> list[JsonObject]:
     return selectors
 
 
-def gathered(role: JsonObject, others: Iterable[JsonObject]) -> list[JsonObject]:
+def aggregated_rules(role: JsonObject, others: Iterable[JsonObject]) -> list[JsonObject]:
     """Return the aggregated rules: distinct, selector by selector, in the order of the role names."""
     own = role["metadata"]["name"]
     roles = sorted((o for o in others if o["metadata"]["name"] != own), key=lambda o: str(o["metadata"]["name"]))
@@ -54,7 +54,7 @@ class ClusterRoleController(SimulatedController):
         role = self.informers.get(key)
         if role is None or not selectors_of(role):
             return None
-        rules = gathered(role, self.informers.all(CLUSTER_ROLES).values())
+        rules = aggregated_rules(role, self.informers.all(CLUSTER_ROLES).values())
         if rules != (role.get("rules") or []):
             await self.context.api.write(UpdateWrite(CLUSTER_ROLES, {**role, "rules": rules}))
         return None

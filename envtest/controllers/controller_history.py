@@ -17,16 +17,16 @@ HASH = "controller-revision-hash"
 _OF_STATEFUL_SETS = "controller.kubernetes.io/hash"
 
 
-def known_for(owner: JsonObject, revisions: Sequence[JsonObject]) -> JsonObject | None:
+def existing_revision(owner: JsonObject, revisions: Sequence[JsonObject]) -> JsonObject | None:
     """Return the latest revision with the owner's present template; None if there is none."""
-    data = data_of(owner)
+    data = revision_data(owner)
     matching = [r for r in revisions if r.get("data") == data]
     return max(matching, key=lambda r: int(r.get("revision", 0)), default=None)
 
 
-def name_for(owner: JsonObject, revisions: Sequence[JsonObject] = ()) -> str:
+def revision_name(owner: JsonObject, revisions: Sequence[JsonObject] = ()) -> str:
     """Return the name of the existing or new revision of the owner's present template."""
-    existing = known_for(owner, revisions)
+    existing = existing_revision(owner, revisions)
     if existing is not None:
         return str(existing["metadata"]["name"])
     taken = {r["metadata"]["name"] for r in revisions}
@@ -38,7 +38,7 @@ def name_for(owner: JsonObject, revisions: Sequence[JsonObject] = ()) -> str:
         collisions += 1
 
 
-def data_of(owner: JsonObject) -> JsonObject:
+def revision_data(owner: JsonObject) -> JsonObject:
     """Return the ``data`` of a revision: a patch that restores the present template."""
     template: JsonObject = copy_tree(owner["spec"]["template"])
     return {"spec": {"template": {**template, "$patch": "replace"}}}
@@ -50,12 +50,12 @@ def template_of(revision: JsonObject) -> JsonObject:
     return {k: v for k, v in template.items() if k != "$patch"}
 
 
-def keep(owner: JsonObject, revisions: Sequence[JsonObject]) -> list[Write]:
+def record_revision(owner: JsonObject, revisions: Sequence[JsonObject]) -> list[Write]:
     """Return the write that makes the present template the latest revision."""
     latest = max((r.get("revision", 0) for r in revisions), default=0)
-    existing = known_for(owner, revisions)
+    existing = existing_revision(owner, revisions)
     if existing is None:
-        name = name_for(owner, revisions)
+        name = revision_name(owner, revisions)
         number = latest + 1
         meta = owner["metadata"]
         labels = dict((owner["spec"]["template"].get("metadata") or {}).get("labels") or {})
@@ -76,7 +76,7 @@ def keep(owner: JsonObject, revisions: Sequence[JsonObject]) -> list[Write]:
                     "apiVersion": "apps/v1",
                     "metadata": revision,
                     "revision": number,
-                    "data": data_of(owner),
+                    "data": revision_data(owner),
                 },
             )
         ]
@@ -85,7 +85,7 @@ def keep(owner: JsonObject, revisions: Sequence[JsonObject]) -> list[Write]:
     return []
 
 
-def surplus(owner: JsonObject, revisions: Sequence[JsonObject], used: Collection[str]) -> list[Write]:
+def truncate_history(owner: JsonObject, revisions: Sequence[JsonObject], used: Collection[str]) -> list[Write]:
     """Return the deletions of unused revisions above the history limit."""
     limit = owner["spec"].get("revisionHistoryLimit", 10)
     idle = [r for r in revisions if r["metadata"]["name"] not in used]

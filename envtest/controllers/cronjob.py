@@ -109,11 +109,11 @@ class ZonedSchedule:
             if change is None:
                 return timestamp
             # The clock was set first: go on from there, and what it shows at that very moment counts.
-            if self.shows(change):
+            if self.is_scheduled(change):
                 return change
             when = change
 
-    def shows(self, when: datetime) -> bool:
+    def is_scheduled(self, when: datetime) -> bool:
         """Return whether a time is a scheduled one."""
         there = (when + self._offset(when)).replace(tzinfo=None)
         return self.schedule.next(there - timedelta(seconds=1)) == there
@@ -163,7 +163,7 @@ class ZonedSchedule:
         return True
 
 
-def times_of(owner: JsonObject) -> ZonedSchedule | PendingEvent:
+def schedule_of(owner: JsonObject) -> ZonedSchedule | PendingEvent:
     """Return the schedule; the message of the Event if it does not parse."""
     spec = owner["spec"]
     name, text = spec.get("timeZone"), spec.get("schedule", "")
@@ -218,7 +218,7 @@ def plan(owner: JsonObject, jobs: Sequence[JsonObject], now: datetime) -> CronPl
 
 def _due(view: CronJobView) -> tuple[DueJob | None, float | None]:
     """The job to begin, and the seconds until the time after."""
-    times = times_of(view.owner)
+    times = schedule_of(view.owner)
     if isinstance(times, PendingEvent):
         view.writes.append(times)
         return None, None
@@ -263,7 +263,7 @@ def _may_begin(view: CronJobView, due: datetime) -> bool:
     return True
 
 
-def started(owner: JsonObject, job: JsonObject, due: datetime) -> UpdateWrite:
+def with_last_schedule_time(owner: JsonObject, job: JsonObject, due: datetime) -> UpdateWrite:
     """Return the status update after a job was created; `owner` is the CronJob after the other writes."""
     status = copy_tree(owner.get("status") or {})
     status["lastScheduleTime"] = stamp(due)
@@ -354,5 +354,5 @@ class CronJobController(SimulatedController):
             await self.informers.catch_up()
             now = self.informers.get(key)
             if job is not None and now is not None:
-                await self.write([started(now, job, due.scheduled_time)])
+                await self.write([with_last_schedule_time(now, job, due.scheduled_time)])
         return result.requeue_after

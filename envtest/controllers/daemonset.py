@@ -22,7 +22,7 @@ from envtest.controllers.objects import (
 )
 from envtest.controllers.pod_control import PlanningController, PodPlan, claim, make_pod, remove_pod
 from envtest.controllers.reflector import StoreEvent
-from envtest.controllers.rollout import scaled
+from envtest.controllers.rollout import scaled_value
 from envtest.controllers.scheduler import (
     NOT_READY,
     UNREACHABLE,
@@ -74,24 +74,24 @@ class DaemonSetView:
     paused: Mapping[str, float] = field(default_factory=dict)
 
     @property
-    def digest(self) -> str:
+    def template_hash(self) -> str:
         """The hash of the present template, as in the pods' revision label."""
-        return controller_history.name_for(self.owner, self.revisions).rpartition("-")[2]
+        return controller_history.revision_name(self.owner, self.revisions).rpartition("-")[2]
 
     @property
     def surge(self) -> int:
         """How many nodes may run two pods during an update."""
-        return scaled(_rolling(self.owner).get("maxSurge", 0), len(self.nodes), up=True)
+        return scaled_value(_rolling(self.owner).get("maxSurge", 0), len(self.nodes), up=True)
 
     @property
     def unavailable(self) -> int:
         """How many nodes may be without an available pod during an update."""
-        unavailable = scaled(_rolling(self.owner).get("maxUnavailable", 1), len(self.nodes), up=True)
+        unavailable = scaled_value(_rolling(self.owner).get("maxUnavailable", 1), len(self.nodes), up=True)
         return unavailable if unavailable or self.surge else 1
 
     def current(self, pod: JsonObject) -> bool:
         """Return whether a pod has the present template."""
-        return (pod["metadata"].get("labels") or {}).get(controller_history.HASH) == self.digest
+        return (pod["metadata"].get("labels") or {}).get(controller_history.HASH) == self.template_hash
 
     def wait_for(self, pod: JsonObject) -> float | None:
         """Return the seconds until the pod is available (zero or less if it is); None if it is not ready."""
@@ -131,7 +131,7 @@ def _tolerations(spec: JsonObject) -> list[JsonObject]:
     return [*(t for t in tolerations if t not in own), *own]
 
 
-def suits(owner: JsonObject, node: JsonObject) -> tuple[bool, bool]:
+def node_should_run(owner: JsonObject, node: JsonObject) -> tuple[bool, bool]:
     """Return whether a node should run a pod, and whether a running pod may continue."""
     spec = owner["spec"]["template"].get("spec") or {}
     if spec.get("nodeName") not in (None, "", node["metadata"]["name"]) or not matches_node_selector(spec, node):
@@ -149,7 +149,7 @@ def plan(view: DaemonSetView) -> PodPlan:
         return PodPlan([])
     waits = [w for node_pods in view.pods.values() for p in node_pods if (w := view.wait_for(p)) is not None and w > 0]
     waits.extend(w for w in view.paused.values() if w > 0)
-    revisions = controller_history.keep(view.owner, view.revisions)
+    revisions = controller_history.record_revision(view.owner, view.revisions)
     # Pods are made of a revision: it comes first.
     writes: list[Write | PendingEvent] = [
         *revisions,
@@ -170,8 +170,8 @@ def plan(view: DaemonSetView) -> PodPlan:
     hashes = {
         (p["metadata"].get("labels") or {}).get(controller_history.HASH, "") for f in view.pods.values() for p in f
     }
-    used = {f"{view.owner['metadata']['name']}-{h}" for h in (*hashes, view.digest)}
-    writes.extend(controller_history.surplus(view.owner, view.revisions, used))
+    used = {f"{view.owner['metadata']['name']}-{h}" for h in (*hashes, view.template_hash)}
+    writes.extend(controller_history.truncate_history(view.owner, view.revisions, used))
     return PodPlan(writes, min(waits, default=None))
 
 
@@ -221,7 +221,7 @@ def _beyond_surge(view: DaemonSetView, running: Sequence[JsonObject]) -> list[Js
 def _new(view: DaemonSetView, node: str) -> JsonObject:
     pod = pod_from_template(view.owner["spec"]["template"], view.owner)
     hash_label = (view.owner["metadata"].get("annotations") or {}).get(_OF_TEMPLATE)
-    own = {controller_history.HASH: view.digest, **({_GENERATION: hash_label} if hash_label else {})}
+    own = {controller_history.HASH: view.template_hash, **({_GENERATION: hash_label} if hash_label else {})}
     pod["metadata"]["labels"] = {**(pod["metadata"].get("labels") or {}), **own}
     pod["spec"]["tolerations"] = _tolerations(pod["spec"])
     # The scheduler is to put it there; what else it may ask for is known to hold.
@@ -337,7 +337,7 @@ class DaemonSetController(PlanningController):
         by_node: dict[str, list[JsonObject]] = {}
         for pod in sorted(claimed, key=age_order):
             by_node.setdefault(node_of(pod), []).append(pod)
-        suited = {n["metadata"]["name"]: suits(owner, n) for n in self.informers.all(NODES).values()}
+        suited = {n["metadata"]["name"]: node_should_run(owner, n) for n in self.informers.all(NODES).values()}
         revisions = self.informers.dependents(owner["metadata"]["uid"], REVISIONS.prefix)
         nodes = [n for n, (should_run, _) in suited.items() if should_run]
         view = DaemonSetView(
@@ -349,7 +349,7 @@ class DaemonSetController(PlanningController):
         for node, node_pods in view.pods.items():
             if not any(phase_of(p) == "Failed" and not deleting(p) for p in node_pods):
                 continue
-            key = (uid, node, view.digest)
+            key = (uid, node, view.template_hash)
             times, last = self._failures.get(key, (0, 0.0))
             remaining = last + min(_PAUSE * 2.0 ** min(times - 1, 12), _LONGEST_PAUSE) - now if times else 0.0
             pauses[node] = remaining

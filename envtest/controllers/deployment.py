@@ -74,7 +74,7 @@ def plan(view: DeploymentView) -> PodPlan:
     if deleting(view.deployment):
         return PodPlan([*_status(view, None, None)])
     revision = rollout.next_revision(view.new, view.old)
-    if view.deployment["spec"].get("paused") or rollout.scaling(view.deployment, view.sets):
+    if view.deployment["spec"].get("paused") or rollout.is_scaling_event(view.deployment, view.sets):
         writes = _resize(view, rollout.rescale(view.deployment, view.new, view.old), revision, all_sets=True)
         cleaned = _clean(view, always=True) if view.deployment["spec"].get("paused") else []
         return PodPlan([*writes, *cleaned, *_status(view, None, None)])
@@ -100,7 +100,7 @@ def _name(obj: JsonObject | None) -> str:
 
 
 def _create(view: DeploymentView, revision: int) -> CreateWrite:
-    size = rollout.new_size(view.deployment, None, view.old)
+    size = rollout.new_replica_set_size(view.deployment, None, view.old)
     replica_set = rollout.new_replica_set(view.deployment, replicas=size, revision=revision)
     replica_set["metadata"]["ownerReferences"] = [owner_reference(view.deployment)]
     name = replica_set["metadata"]["name"]
@@ -125,10 +125,10 @@ def _roll(view: DeploymentView, revision: int) -> list[Write]:
     """New ones first, as far as the surge allows; old ones as soon as they can be spared."""
     if view.new is None:
         return [_create(view, revision)]
-    size = rollout.new_size(view.deployment, view.new, view.old)
+    size = rollout.new_replica_set_size(view.deployment, view.new, view.old)
     if size != replicas_of(view.new):
         return _resize(view, {_name(view.new): size}, revision)
-    return _resize(view, rollout.shrink_old(view.deployment, view.new, view.old), revision)
+    return _resize(view, rollout.scale_down_old(view.deployment, view.new, view.old), revision)
 
 
 def _recreate(view: DeploymentView, revision: int) -> list[Write]:
@@ -190,7 +190,7 @@ def _clean(view: DeploymentView, *, always: bool = False) -> list[Write]:
         and s["metadata"].get("generation", 0) <= status_of(s, "observedGeneration")
     ]
     surplus = len(view.old) - limit
-    idle.sort(key=lambda s: (rollout.number_in(s, rollout.REVISION), age_order(s)))
+    idle.sort(key=lambda s: (rollout.annotation_number(s, rollout.REVISION), age_order(s)))
     return [DeleteWrite(REPLICA_SETS, s) for s in idle[: max(surplus, 0)]]
 
 
@@ -207,7 +207,7 @@ def count(view: DeploymentView) -> JsonObject:
         "updatedReplicas": status_of(view.new, "replicas") if view.new is not None else 0,
         "readyReplicas": rollout.total(view.sets, "readyReplicas"),
         "availableReplicas": available,
-        "unavailableReplicas": max(rollout.total_wanted(view.sets) - available, 0),
+        "unavailableReplicas": max(rollout.total_replicas(view.sets) - available, 0),
     }
 
 
@@ -348,7 +348,7 @@ def _status(view: DeploymentView, created: str | None, revision: int | None) -> 
     return [UpdateWrite(DEPLOYMENTS, {**deployment, "metadata": meta, "status": status}, "status")]
 
 
-def adoptions(
+def claim_replica_sets(
     deployment: JsonObject, sets: Sequence[JsonObject], orphans: Sequence[JsonObject]
 ) -> tuple[list[JsonObject], list[Write]]:
     """Return the deployment's replica sets, and the writes that adopt and release replica sets."""
@@ -375,14 +375,14 @@ def _owners(item: JsonObject, owners: list[JsonObject]) -> PatchWrite:
     return PatchWrite(REPLICA_SETS, item, {"metadata": meta})
 
 
-def collided(deployment: JsonObject) -> UpdateWrite:
+def with_collision(deployment: JsonObject) -> UpdateWrite:
     """Return the status update after a name collision: a new collision count changes the hash."""
     status = deployment.get("status") or {}
     count = int(status.get("collisionCount") or 0) + 1
     return UpdateWrite(DEPLOYMENTS, with_status(deployment, {**status, "collisionCount": count}), "status")
 
 
-def refused(deployment: JsonObject, reason: str, now: datetime) -> UpdateWrite:
+def with_replica_failure(deployment: JsonObject, reason: str, now: datetime) -> UpdateWrite:
     """Return the status update after the server refused the new replica set."""
     condition = _condition("Progressing", "False", _REFUSED, reason, stamp(now))
     conditions = _put(conditions_of(deployment), condition) if _has_deadline(deployment) else conditions_of(deployment)
@@ -431,7 +431,7 @@ class DeploymentController(SimulatedController):
             return None
         meta = deployment["metadata"]
         owned = self.informers.dependents(meta["uid"], REPLICA_SETS.prefix)
-        claimed, moves = adoptions(deployment, owned, self.informers.orphans(REPLICA_SETS, meta["namespace"]))
+        claimed, moves = claim_replica_sets(deployment, owned, self.informers.orphans(REPLICA_SETS, meta["namespace"]))
         if moves:
             await self.write(moves)
             return 0.0
@@ -451,7 +451,11 @@ class DeploymentController(SimulatedController):
                 if deployment is not None:
                     taken = isinstance(error, AlreadyExistsError)
                     await self.write(
-                        [collided(deployment) if taken else refused(deployment, error.message, self.context.now())]
+                        [
+                            with_collision(deployment)
+                            if taken
+                            else with_replica_failure(deployment, error.message, self.context.now())
+                        ]
                     )
             raise
         return result.requeue_after

@@ -25,7 +25,7 @@ from envtest.controllers.objects import (
     with_status,
 )
 from envtest.controllers.reflector import StoreEvent
-from envtest.controllers.rollout import scaled
+from envtest.controllers.rollout import scaled_value
 from envtest.controllers.writes import BUDGETS, DEPLOYMENTS, PODS, REPLICA_SETS, PendingEvent, UpdateWrite
 from envtest.groups.common.label_selectors import selects
 from opsdk.errors import NotFoundError
@@ -50,7 +50,7 @@ class DisruptionBudgetView:
 
 
 # ------------------------------------------------------------------ core
-def covers(budget: JsonObject, pod: JsonObject) -> bool:
+def covers_pod(budget: JsonObject, pod: JsonObject) -> bool:
     """Return whether the budget's selector matches the pod."""
     selector = (budget.get("spec") or {}).get("selector")
     return selector is not None and selects(selector, pod["metadata"].get("labels") or {})
@@ -67,8 +67,8 @@ def expected(view: DisruptionBudgetView) -> tuple[int, int]:
     spec = view.budget.get("spec") or {}
     whole = sum(view.scale.values()) if needs_scale(view.budget) else len(view.pods)
     if spec.get("maxUnavailable") is not None:
-        return whole, max(whole - scaled(spec["maxUnavailable"], whole, up=True), 0)
-    return whole, scaled(spec.get("minAvailable", 1), whole, up=True)
+        return whole, max(whole - scaled_value(spec["maxUnavailable"], whole, up=True), 0)
+    return whole, scaled_value(spec.get("minAvailable", 1), whole, up=True)
 
 
 def disrupted(view: DisruptionBudgetView) -> tuple[JsonObject, float | None]:
@@ -117,7 +117,7 @@ def _condition(budget: JsonObject, status: str, reason: str, message: str, now: 
     }
 
 
-def failed(budget: JsonObject, reason: str, now: datetime) -> JsonObject:
+def with_sync_failure(budget: JsonObject, reason: str, now: datetime) -> JsonObject:
     """Return the status of a failed sync: no disruptions are allowed."""
     conditions = conditions_of(budget)
     condition = condition_in(conditions, "DisruptionAllowed")
@@ -156,7 +156,7 @@ class DisruptionController(SimulatedController):
             self.queue.add(event.key)
         pods = [p for p in (event.old, event.new) if p is not None]
         for budget in self.informers.in_namespace(BUDGETS, namespace):
-            if any(covers(budget, p) for p in pods):
+            if any(covers_pod(budget, p) for p in pods):
                 self.queue.add(BUDGETS.key(namespace, budget["metadata"]["name"]))
 
     async def reconcile(self, key: str) -> float | None:
@@ -166,7 +166,7 @@ class DisruptionController(SimulatedController):
             return None
         if key.startswith(PODS.prefix):
             return await self._stale(budget)
-        pods = [p for p in self.informers.in_namespace(PODS, budget["metadata"]["namespace"]) if covers(budget, p)]
+        pods = [p for p in self.informers.in_namespace(PODS, budget["metadata"]["namespace"]) if covers_pod(budget, p)]
         now = self.context.now()
         again: float | None = None
         if not pods:
@@ -176,7 +176,7 @@ class DisruptionController(SimulatedController):
         except NoScaleError as error:
             text = f"Failed to calculate the number of expected pods: {error}"
             await self.write([PendingEvent(budget, "CalculateExpectedPodCountFailed", text, warning=True)])
-            status = failed(budget, str(error), now)
+            status = with_sync_failure(budget, str(error), now)
         else:
             status, again = count(DisruptionBudgetView(budget, pods, scale, now))
         if status != (budget.get("status") or {}):

@@ -162,7 +162,7 @@ class LabelIndex:
 
     _keys: dict[tuple[str, str, str], dict[str, None]] = field(default_factory=dict)
 
-    def move(self, namespace: str, key: str, before: JsonObject, after: JsonObject) -> None:
+    def update(self, namespace: str, key: str, before: JsonObject, after: JsonObject) -> None:
         """Update the index after the labels of an object changed."""
         for pair in before.items() - after.items():
             self._keys.get((namespace, *pair), {}).pop(key, None)
@@ -199,13 +199,13 @@ class _ServiceController(SimulatedController):
             dict(sorted((((o or {}).get("spec") or {}).get("selector") or {}).items())[:1])
             for o in (event.old, event.new)
         )
-        self._services.move(event.obj["metadata"]["namespace"], event.key, before, after)
+        self._services.update(event.obj["metadata"]["namespace"], event.key, before, after)
         self.queue.add(event.key)
 
     def _pod(self, event: StoreEvent) -> None:
         namespace = event.obj["metadata"]["namespace"]
         before, after = (((o or {}).get("metadata") or {}).get("labels") or {} for o in (event.old, event.new))
-        self._pods.move(namespace, event.key, before, after)
+        self._pods.update(namespace, event.key, before, after)
         for key in self._services.any_of(namespace, before) | self._services.any_of(namespace, after):
             self.queue.add(key)
 

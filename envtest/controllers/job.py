@@ -14,7 +14,7 @@ from datetime import datetime
 
 from envtest.controllers import job_pods as of_pods
 from envtest.controllers.controller import ControllerContext
-from envtest.controllers.job_pods import FAILURES, FINALIZER, IGNORED, INDEX, intervals, numbers_in
+from envtest.controllers.job_pods import FAILURES, FINALIZER, IGNORED, INDEX, format_intervals, parse_intervals
 from envtest.controllers.objects import (
     condition_in,
     conditions_of,
@@ -167,7 +167,9 @@ def finished_pods(view: JobView) -> FinishedPods:
     indexed = of_pods.is_indexed(job)
     pods = [p for p in view.pods if not indexed or of_pods.valid_index(p, job)]
     good = [
-        p for p in pods if phase_of(p) == "Succeeded" and of_pods.tracked(p) and p["metadata"]["uid"] not in recorded
+        p
+        for p in pods
+        if phase_of(p) == "Succeeded" and of_pods.has_tracking_finalizer(p) and p["metadata"]["uid"] not in recorded
     ]
     bad = list(of_pods.new_failures(job, pods, recorded))
     policy = spec.get("podFailurePolicy")
@@ -177,8 +179,14 @@ def finished_pods(view: JobView) -> FinishedPods:
         succeeded = status_of(job, "succeeded") + len(good) + len(view.uncounted("succeeded"))
         return FinishedPods(good, bad, succeeded, failed, frozenset(), frozenset())
     completions = int(spec.get("completions") or 0)
-    indexes = numbers_in(view.status.get("completedIndexes", ""), completions) | {of_pods.index_of(p) for p in good}
-    lost = numbers_in(view.status.get("failedIndexes") or "", completions) if of_pods.limited_per_index(job) else set()
+    indexes = parse_intervals(view.status.get("completedIndexes", ""), completions) | {
+        of_pods.index_of(p) for p in good
+    }
+    lost = (
+        parse_intervals(view.status.get("failedIndexes") or "", completions)
+        if of_pods.limited_per_index(job)
+        else set()
+    )
     lost |= {of_pods.index_of(p) for p in bad if _fails_index(view, p)}
     return FinishedPods(good, bad, len(indexes), failed, frozenset(indexes), frozenset(lost))
 
@@ -258,8 +266,8 @@ def plan(view: JobView) -> JobPlan:
     if not view.suspended:
         view.status.setdefault("startTime", stamp(view.now))
     counted = finished_pods(view)
-    ended = [of_pods.ended_at(p) for p in counted.new_succeeded]
-    view.backoff = view.backoff.updated(ended, [of_pods.ended_at(p) for p in counted.new_failed])
+    ended = [of_pods.finish_time(p) for p in counted.new_succeeded]
+    view.backoff = view.backoff.updated(ended, [of_pods.finish_time(p) for p in counted.new_failed])
     held = (
         of_pods.delayed(view.job, view.pods, counted.succeeded_indexes | counted.failed_indexes | _indexes(view.active))
         if of_pods.limited_per_index(view.job)
@@ -319,7 +327,7 @@ def _manage(view: JobView, counted: FinishedPods, held: Mapping[int, JsonObject]
         desired = len(active) if counted.succeeded > 0 else parallelism
     else:
         desired = max(min(parallelism, int(completions) - counted.succeeded), 0)
-    going = of_pods.repeated(view.job, active, deletion_order) if of_pods.is_indexed(view.job) else []
+    going = of_pods.duplicate_pods(view.job, active, deletion_order) if of_pods.is_indexed(view.job) else []
     if len(going) < len(active) - desired:
         rest = deletion_order([p for p in active if p not in going])
         going += rest[: len(active) - desired - len(going)]
@@ -364,7 +372,7 @@ def _make_indexed(view: JobView, counted: FinishedPods, held: Mapping[int, JsonO
         if before is None:
             remaining = 0.0
         else:
-            passed = (view.now - of_pods.ended_at(before)).total_seconds()
+            passed = (view.now - of_pods.finish_time(before)).total_seconds()
             remaining = _pause(of_pods.all_failures_of_index(before) + 1) - passed
         missing -= 1
         if remaining > 0:
@@ -408,7 +416,7 @@ def _track(view: JobView, counted: FinishedPods, over: JsonObject | None, held: 
     for pod in view.pods:
         uid, failed = pod["metadata"]["uid"], of_pods.is_failed(pod, view.job)
         ended = phase_of(pod) == "Succeeded" or failed
-        if not of_pods.tracked(pod) or not (ended or over is not None) or len(patches) >= _AT_ONCE:
+        if not of_pods.has_tracking_finalizer(pod) or not (ended or over is not None) or len(patches) >= _AT_ONCE:
             continue
         if uid in held and over is None and not deleting(view.job):
             continue
@@ -422,10 +430,10 @@ def _track(view: JobView, counted: FinishedPods, over: JsonObject | None, held: 
         view.status.pop("succeeded", None)
         if counted.succeeded_indexes:
             view.status.update(
-                completedIndexes=intervals(counted.succeeded_indexes), succeeded=len(counted.succeeded_indexes)
+                completedIndexes=format_intervals(counted.succeeded_indexes), succeeded=len(counted.succeeded_indexes)
             )
         if of_pods.limited_per_index(view.job):
-            view.status["failedIndexes"] = intervals(counted.failed_indexes)
+            view.status["failedIndexes"] = format_intervals(counted.failed_indexes)
     return patches
 
 
@@ -441,7 +449,7 @@ def _counts_as(view: JobView, pod: JsonObject, *, failed: bool) -> str | None:
 
 def _settle(view: JobView) -> None:
     """What has lost its finalizer moves from the notes to the counters."""
-    there = {p["metadata"]["uid"] for p in view.pods if of_pods.tracked(p)}
+    there = {p["metadata"]["uid"] for p in view.pods if of_pods.has_tracking_finalizer(p)}
     for key in ("succeeded", "failed"):
         moved = [u for u in view.uncounted(key) if u not in there]
         if moved:
@@ -507,7 +515,7 @@ class JobController(PodOwnerController):
                 self.queue.add(key)
 
     def _left_over(self, event: StoreEvent) -> None:
-        if event.new is not None and of_pods.tracked(event.new) and self._orphaned(event.new):
+        if event.new is not None and of_pods.has_tracking_finalizer(event.new) and self._orphaned(event.new):
             self.queue.add(event.key)
 
     def _orphaned(self, pod: JsonObject) -> bool:
@@ -522,7 +530,7 @@ class JobController(PodOwnerController):
         if not key.startswith(PODS.prefix):
             return await super().reconcile(key)
         pod = self.informers.get(key)
-        if pod is not None and of_pods.tracked(pod) and self._orphaned(pod):
+        if pod is not None and of_pods.has_tracking_finalizer(pod) and self._orphaned(pod):
             await self.write([_release(pod)])
         return None
 

@@ -19,7 +19,7 @@ UNKNOWN = -1
 
 
 # ------------------------------------------------------------------ one pod
-def tracked(pod: JsonObject) -> bool:
+def has_tracking_finalizer(pod: JsonObject) -> bool:
     """Return whether the pod has the tracking finalizer, so is not counted yet."""
     return FINALIZER in (pod["metadata"].get("finalizers") or ())
 
@@ -71,7 +71,7 @@ def all_failures_of_index(pod: JsonObject) -> int:
     return failures_of_index(pod) + _number(pod, IGNORED, 0)
 
 
-def ended_at(pod: JsonObject) -> datetime:
+def finish_time(pod: JsonObject) -> datetime:
     """Return when the last container ended, else when the pod failed, was deleted or was created."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
     ends = [((s.get("state") or {}).get("terminated") or {}).get("finishedAt") for s in statuses]
@@ -95,7 +95,7 @@ def restarts(pod: JsonObject) -> int:
 
 
 # ------------------------------------------------------------------ indexes
-def intervals(numbers: Iterable[int]) -> str:
+def format_intervals(numbers: Iterable[int]) -> str:
     """Return numbers as a text of intervals (``1,3-5``).
 
     >>> intervals({0, 1, 2, 5, 7, 8})
@@ -115,7 +115,7 @@ def intervals(numbers: Iterable[int]) -> str:
     return ",".join(parts)
 
 
-def numbers_in(text: str, below: int) -> set[int]:
+def parse_intervals(text: str, below: int) -> set[int]:
     """Parse intervals; numbers from the limit on and invalid parts are skipped.
 
     >>> sorted(numbers_in("0-2,5,7", 6))
@@ -139,7 +139,7 @@ def delayed(job: JsonObject, pods: Sequence[JsonObject], settled: Collection[int
     held: dict[int, JsonObject] = {}
     for pod in pods:
         index = index_of(pod)
-        if not (tracked(pod) and is_failed(pod, job) and valid_index(pod, job)) or index in settled:
+        if not (has_tracking_finalizer(pod) and is_failed(pod, job) and valid_index(pod, job)) or index in settled:
             continue
         before = held.get(index)
         if before is None or _later(pod, before):
@@ -149,10 +149,10 @@ def delayed(job: JsonObject, pods: Sequence[JsonObject], settled: Collection[int
 
 def _later(pod: JsonObject, than: JsonObject) -> bool:
     older, newer = all_failures_of_index(than), all_failures_of_index(pod)
-    return newer >= older and ended_at(pod) >= ended_at(than)
+    return newer >= older and finish_time(pod) >= finish_time(than)
 
 
-def repeated(
+def duplicate_pods(
     job: JsonObject, active: Sequence[JsonObject], order: Callable[[Sequence[JsonObject]], list[JsonObject]]
 ) -> list[JsonObject]:
     """Return active pods whose index is not desired, or is taken by another pod."""
@@ -207,7 +207,7 @@ def success_by(policy: JsonObject | None, succeeded: Collection[int], completion
         if rule.get("succeededIndexes") is None:
             met = count is not None and len(succeeded) >= count
         else:
-            indexes = numbers_in(rule["succeededIndexes"], completions)
+            indexes = parse_intervals(rule["succeededIndexes"], completions)
             reached = len(indexes & set(succeeded))
             met = reached >= (len(indexes) if count is None else count)
         if met:
@@ -218,5 +218,5 @@ def success_by(policy: JsonObject | None, succeeded: Collection[int], completion
 def new_failures(job: JsonObject, pods: Sequence[JsonObject], recorded: Collection[str]) -> Iterator[JsonObject]:
     """Return failed pods that are not counted yet."""
     for pod in pods:
-        if tracked(pod) and pod["metadata"]["uid"] not in recorded and is_failed(pod, job):
+        if has_tracking_finalizer(pod) and pod["metadata"]["uid"] not in recorded and is_failed(pod, job):
             yield pod

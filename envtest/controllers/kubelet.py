@@ -20,14 +20,14 @@ from envtest.controllers.objects import (
     stamp,
     with_status,
 )
-from envtest.controllers.persistent_volume_binder import claims_of, unbound
+from envtest.controllers.persistent_volume_binder import claims_of, unbound_message
 from envtest.controllers.pod_status import (
     PodTransition,
-    ending,
+    final_state,
     has_started,
     needs_refresh,
-    pause_before_restart,
-    reachable,
+    restart_backoff,
+    resulting_state,
     state_of,
     status_in,
 )
@@ -73,7 +73,7 @@ def node_object() -> JsonObject:
     return {"kind": "Node", "apiVersion": "v1", "metadata": meta, "spec": {}}
 
 
-def registered(node: JsonObject) -> JsonObject | None:
+def with_registration(node: JsonObject) -> JsonObject | None:
     """Return the node after its kubelet started; None if nothing changes."""
     meta, spec = node["metadata"], node.get("spec") or {}
     labels = {**labels_of_node(meta["name"]), **(meta.get("labels") or {})}
@@ -90,13 +90,13 @@ def is_alive(node: JsonObject | None) -> bool:
     return ready is None or ready.get("status") != "Unknown"
 
 
-def is_well(node: JsonObject | None) -> bool:
+def is_healthy(node: JsonObject | None) -> bool:
     """Return whether the kubelet starts pods and finds them ready."""
     ready = None if node is None else condition_in(conditions_of(node), "Ready")
     return ready is None or ready.get("status") == "True"
 
 
-def address_of(node: JsonObject | None) -> str:
+def internal_ip(node: JsonObject | None) -> str:
     """Return the internal IP of a node."""
     addresses = ((node or {}).get("status") or {}).get("addresses") or ()
     return next((str(a["address"]) for a in addresses if a.get("type") == "InternalIP"), _ADDRESS)
@@ -214,7 +214,7 @@ class KubeletController(SimulatedController):
             self._hosts = self._hosts % 250 + 1
             status = node_status(node, f"192.168.0.{self._hosts}", stamp(self.context.now()))
             node = await self.context.kubelet.write(UpdateWrite(NODES, with_status(node, status), "status"))
-            desired = registered(node)
+            desired = with_registration(node)
             if desired is not None:
                 await self.context.api.write(UpdateWrite(NODES, desired))
 
@@ -240,7 +240,7 @@ class KubeletController(SimulatedController):
         state = state_of(pod)
         if state is State.TERMINATING:
             return await self._end(key, pod)
-        return await self._live(key, pod, state) if is_well(node) else None
+        return await self._live(key, pod, state) if is_healthy(node) else None
 
     async def _live(self, key: str, pod: JsonObject, state: State) -> float | None:
         number = stage_for(pod, state, self.stages, self._used)
@@ -265,7 +265,7 @@ class KubeletController(SimulatedController):
         number = stage_for(pod, State.PENDING, self.stages, self._used)
         first = None if number is None else self.stages[number].to
         to = first if first in (State.RUNNING, State.READY) else State.RUNNING
-        return Stage(at=State.CRASHED, to=to, delay=pause_before_restart(pod))
+        return Stage(at=State.CRASHED, to=to, delay=restart_backoff(pod))
 
     def _remaining(self, key: str, pod: JsonObject, state: State, delay: float) -> float:
         now, uid = self.context.clock.now(), pod["metadata"]["uid"]
@@ -282,7 +282,7 @@ class KubeletController(SimulatedController):
         names, namespace = claims_of(pod), pod["metadata"]["namespace"]
         claims = {n: c for n in names if (c := self.informers.get(CLAIMS.key(namespace, n))) is not None}
         kinds = {k["metadata"]["name"]: k for k in self.informers.all(STORAGE_CLASSES).values()} if names else {}
-        reason = unbound(pod, claims, kinds)
+        reason = unbound_message(pod, claims, kinds)
         if reason:
             placement = Placement(
                 message=f"0/{len(nodes)} nodes are available: {reason}. preemption: 0/{len(nodes)} nodes are"
@@ -306,7 +306,7 @@ class KubeletController(SimulatedController):
         return pods
 
     def _host(self, pod: JsonObject) -> str:
-        return address_of(self.informers.get(NODES.key("", pod["spec"].get("nodeName") or "")))
+        return internal_ip(self.informers.get(NODES.key("", pod["spec"].get("nodeName") or "")))
 
     def _to(
         self, pod: JsonObject, state: State, stage: Stage | None = None, *, code: int | None = None
@@ -332,7 +332,7 @@ class KubeletController(SimulatedController):
         return await self.context.kubelet.write(UpdateWrite(PODS, with_status(pod, status), "status"))
 
     async def _move(self, pod: JsonObject, stage: Stage) -> None:
-        before, to = state_of(pod), reachable(pod, stage)
+        before, to = state_of(pod), resulting_state(pod, stage)
         await self._write_status(pod, self._to(pod, to, stage))
         if to in (State.RUNNING, State.READY) and before in (State.PENDING, State.INITIALIZING, State.CRASHED):
             for _ in pod["spec"].get("containers") or ():
@@ -362,7 +362,7 @@ class KubeletController(SimulatedController):
             if number is not None:
                 self._used[number] += 1
             move = None if stage is None or stage.to is None else self._to(pod, stage.to, stage)
-            to, code = ending(pod, move, killed=delay > grace > 0)
+            to, code = final_state(pod, move, killed=delay > grace > 0)
             for container in pod["spec"].get("containers") or ():
                 await self.events.record(PendingEvent(pod, "Killing", f"Stopping container {container['name']}"))
             ended = await self._write_status(pod, self._to(pod, to, stage, code=code))

@@ -51,7 +51,7 @@ def wanted_taints(node: JsonObject) -> set[tuple[str, str]]:
     return taints
 
 
-def tainted(node: JsonObject, now: datetime) -> JsonObject | None:
+def with_taints(node: JsonObject, now: datetime) -> JsonObject | None:
     """Return the node with the taints that follow; None if they are right."""
     if condition_in(conditions_of(node), "Ready") is None:
         return None  # it is new, and held back until it says how it is
@@ -66,7 +66,7 @@ def tainted(node: JsonObject, now: datetime) -> JsonObject | None:
     return {**node, "spec": {**spec, "taints": [*preserved, *new]}}
 
 
-def not_ready(pod: JsonObject, now: datetime) -> list[Write | PendingEvent]:
+def with_not_ready(pod: JsonObject, now: datetime) -> list[Write | PendingEvent]:
     """Return the status of a pod on an unreachable node; None if it is unchanged."""
     if not is_ready(pod) or deleting(pod):
         return []
@@ -80,7 +80,7 @@ def not_ready(pod: JsonObject, now: datetime) -> list[Write | PendingEvent]:
 
 
 # ------------------------------------------------------------------ core: evictions
-def seconds_to_stay(pod: JsonObject, taints: Sequence[JsonObject], now: datetime) -> float | None:
+def seconds_until_eviction(pod: JsonObject, taints: Sequence[JsonObject], now: datetime) -> float | None:
     """Return the seconds until the pod is evicted for its node's taints; None if it never is."""
     tolerations = (pod.get("spec") or {}).get("tolerations") or ()
     ends: list[float] = []
@@ -97,7 +97,9 @@ def seconds_to_stay(pod: JsonObject, taints: Sequence[JsonObject], now: datetime
     return max(min(ends), 0.0) if ends else None
 
 
-def disrupted(pod: JsonObject, reason: str, message: str, now: datetime, **status: str) -> UpdateWrite | None:
+def with_disruption_target(
+    pod: JsonObject, reason: str, message: str, now: datetime, **status: str
+) -> UpdateWrite | None:
     """Return the pod's status with the condition DisruptionTarget; None if it is unchanged."""
     new = {
         "type": "DisruptionTarget",
@@ -119,7 +121,7 @@ def disrupted(pod: JsonObject, reason: str, message: str, now: datetime, **statu
 def evict(pod: JsonObject, now: datetime) -> Writes:
     """Return the writes that evict a pod."""
     text = "Taint manager: deleting due to NoExecute taint"
-    update = disrupted(pod, "DeletionByTaintManager", text, now)
+    update = with_disruption_target(pod, "DeletionByTaintManager", text, now)
     meta = pod["metadata"]
     event = PendingEvent(pod, "TaintManagerEviction", f"Marking for deletion Pod {meta['namespace']}/{meta['name']}")
     return [event, *([update] if update else []), DeleteWrite(PODS, pod)]
@@ -142,13 +144,13 @@ class NodeLifecycleController(SimulatedController):
         if node is None:
             return None
         now = self.context.now()
-        changed = tainted(node, now)
+        changed = with_taints(node, now)
         if changed is not None:
             await self.write([UpdateWrite(NODES, changed)])
         if {k for k, _ in wanted_taints(node)} & {NOT_READY, UNREACHABLE}:
             name = node["metadata"]["name"]
             for pod in [p for p in self.informers.all(PODS).values() if p["spec"].get("nodeName") == name]:
-                await self.write(not_ready(pod, now))
+                await self.write(with_not_ready(pod, now))
         return None
 
 
@@ -184,7 +186,7 @@ class TaintEvictionController(SimulatedController):
         if pod is None or node is None or deleting(pod) or phase_of(pod) in ("Succeeded", "Failed"):
             return None
         now = self.context.now()
-        remaining = seconds_to_stay(pod, (node.get("spec") or {}).get("taints") or (), now)
+        remaining = seconds_until_eviction(pod, (node.get("spec") or {}).get("taints") or (), now)
         if remaining is None or remaining > 0:
             return remaining
         await self.write(evict(pod, now))

@@ -116,7 +116,7 @@ def _bind(claim: JsonObject, view: ClaimView) -> Writes:
     if waits and not view.has_consumer:
         text = "waiting for first consumer to be created before binding"
         return [PendingEvent(claim, _LATER, text)]
-    volume = match(claim, view.candidates)
+    volume = find_matching_volume(claim, view.candidates)
     writes: list[Write | PendingEvent] = []
     if volume is None:
         if name and view.storage_class is None:
@@ -133,7 +133,7 @@ def _bind(claim: JsonObject, view: ClaimView) -> Writes:
     return [*writes, UpdateWrite(CLAIMS, {**claim, "metadata": {**meta, "annotations": marks}, "spec": bound_spec})]
 
 
-def match(claim: JsonObject, volumes: Sequence[JsonObject]) -> JsonObject | None:
+def find_matching_volume(claim: JsonObject, volumes: Sequence[JsonObject]) -> JsonObject | None:
     """Return the volume that is pre-bound to a claim, else the smallest available volume that fits."""
     candidates = [v for v in volumes if (v["spec"].get("claimRef") or {}) and _takes(v, claim) and not deleting(v)]
     free = [v for v in volumes if not v["spec"].get("claimRef") and not deleting(v) and _fits(claim, v)]
@@ -163,7 +163,7 @@ def _takes(volume: JsonObject, claim: JsonObject) -> bool:
     return reference.get("uid") in (None, "", meta["uid"])
 
 
-def unbound(pod: JsonObject, claims: Mapping[str, JsonObject], kinds: Mapping[str, JsonObject]) -> str:
+def unbound_message(pod: JsonObject, claims: Mapping[str, JsonObject], kinds: Mapping[str, JsonObject]) -> str:
     """Return the message of a pod whose claims are not bound; empty if all are. Both maps are by name."""
     for name in claims_of(pod):
         claim = claims.get(name)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from envtest.controllers.controller import ControllerContext, SimulatedController
-from envtest.controllers.node_lifecycle import disrupted
+from envtest.controllers.node_lifecycle import with_disruption_target
 from envtest.controllers.objects import age_order, deleting, phase_of, with_status
 from envtest.controllers.reflector import StoreEvent
 from envtest.controllers.writes import NODES, PODS, DeleteWrite, UpdateWrite, Writes
@@ -22,14 +22,14 @@ _MANY = 12_500
 
 
 # ------------------------------------------------------------------ core
-def orphaned(pod: JsonObject, now: datetime) -> Writes:
+def collect_orphaned(pod: JsonObject, now: datetime) -> Writes:
     """Return the writes that delete a pod whose node does not exist."""
     phase = {} if phase_of(pod) in ("Succeeded", "Failed") else {"phase": "Failed"}
-    update = disrupted(pod, "DeletionByPodGC", "PodGC: node no longer exists", now, **phase)
+    update = with_disruption_target(pod, "DeletionByPodGC", "PodGC: node no longer exists", now, **phase)
     return [*([update] if update else []), DeleteWrite(PODS, pod, grace_period_seconds=0)]
 
 
-def never_ran(pod: JsonObject) -> Writes:
+def collect_unscheduled(pod: JsonObject) -> Writes:
     """Return the writes that delete a terminating pod that was never scheduled."""
     failed = with_status(pod, {**(pod.get("status") or {}), "phase": "Failed"})
     ended = phase_of(pod) in ("Succeeded", "Failed")
@@ -38,7 +38,7 @@ def never_ran(pod: JsonObject) -> Writes:
     return [*updates, *([] if ended and held else [DeleteWrite(PODS, pod, grace_period_seconds=0)])]
 
 
-def too_many(finished: Sequence[JsonObject], limit: int = _MANY) -> Writes:
+def collect_terminated(finished: Sequence[JsonObject], limit: int = _MANY) -> Writes:
     """Return the deletions of finished pods above the limit, the oldest first."""
     going = sorted(finished, key=age_order)[: max(len(finished) - limit, 0)]
     return [DeleteWrite(PODS, p, grace_period_seconds=0) for p in going]
@@ -90,14 +90,14 @@ class PodCollector(SimulatedController):
         """See `SimulatedController`."""
         if not key:
             finished = [p for p in self.informers.all(PODS).values() if phase_of(p) in ("Succeeded", "Failed")]
-            await self.write(too_many(finished))
+            await self.write(collect_terminated(finished))
             return None
         pod = self.informers.get(key)
         if pod is None:
             return None
         name = pod["spec"].get("nodeName")
         if not name:
-            await self.write(never_ran(pod) if deleting(pod) else [])
+            await self.write(collect_unscheduled(pod) if deleting(pod) else [])
             return None
         if self.informers.get(NODES.key("", name)) is not None:
             return None
@@ -105,5 +105,5 @@ class PodCollector(SimulatedController):
         remaining = self._gone.setdefault(name, clock) + _QUARANTINE - clock
         if remaining > 0:
             return remaining
-        await self.write(orphaned(pod, self.context.now()))
+        await self.write(collect_orphaned(pod, self.context.now()))
         return None

@@ -86,19 +86,19 @@ def _init_containers(pod: JsonObject) -> Iterable[JsonObject]:
     return (c for c in pod["spec"].get("initContainers") or () if not is_sidecar(c))
 
 
-def gates_passed(pod: JsonObject) -> bool:
+def readiness_gates_ready(pod: JsonObject) -> bool:
     """Return whether the conditions of all readiness gates are True."""
     conditions = conditions_of(pod)
     return all(is_true(conditions, g["conditionType"]) for g in pod["spec"].get("readinessGates") or ())
 
 
-def pause_before_restart(pod: JsonObject) -> float:
+def restart_backoff(pod: JsonObject) -> float:
     """Return the seconds of back-off before the containers restart."""
     count = max((int(c.get("restartCount") or 0) for c in _statuses(pod)), default=0)
     return _PAUSES[min(count, len(_PAUSES) - 1)]
 
 
-def reachable(pod: JsonObject, stage: Stage) -> State:
+def resulting_state(pod: JsonObject, stage: Stage) -> State:
     """Return the state that a stage leads to: containers that are not restarted terminate and do not crash."""
     policy = pod["spec"].get("restartPolicy", "Always")
     if stage.to is State.CRASHED and (policy == "Never" or (policy == "OnFailure" and not stage.code)):
@@ -109,7 +109,7 @@ def reachable(pod: JsonObject, stage: Stage) -> State:
 
 def needs_refresh(pod: JsonObject) -> bool:
     """Return whether a ready pod's status is outdated by gates, images, resources or ephemeral containers."""
-    if is_ready(pod) != gates_passed(pod):
+    if is_ready(pod) != readiness_gates_ready(pod):
         return True
     statuses = _statuses_by_name(pod, "containerStatuses")
     for container in pod["spec"].get("containers") or ():
@@ -157,7 +157,7 @@ def _conditions(pod: JsonObject, move: PodTransition, unready: list[str]) -> lis
     names = " ".join(c["name"] for c in _init_containers(pod))
     incomplete = {"reason": "ContainersNotInitialized", "message": f"containers with incomplete status: [{names}]"}
     ready = move.to is State.READY
-    gates = {} if gates_passed(pod) else {"reason": "ReadinessGatesNotReady", "message": _shut(pod)}
+    gates = {} if readiness_gates_ready(pod) else {"reason": "ReadinessGatesNotReady", "message": _shut(pod)}
     for kind, holds, reason in (
         ("PodReadyToStartContainers", move.up or move.to is State.INITIALIZING, {}),
         ("Initialized", begun, ({"reason": ended} if ended == "PodCompleted" else {}) if begun else incomplete),
@@ -241,7 +241,7 @@ def _run(before: JsonObject, move: PodTransition, container: JsonObject) -> Json
 
 def _crash(container: JsonObject, pod: JsonObject, move: PodTransition, previous: JsonObject) -> JsonObject:
     ended = {"terminated": _terminated({"containerID": ""}, previous, move)}
-    pause = pause_before_restart(pod)
+    pause = restart_backoff(pod)
     if not pause:
         return {"state": ended}
     meta = pod["metadata"]
@@ -295,7 +295,7 @@ def _debugging(container: JsonObject, pod: JsonObject, move: PodTransition) -> J
 
 
 # ------------------------------------------------------------------ the end
-def ending(pod: JsonObject, move: PodTransition | None, *, killed: bool) -> tuple[State, int]:
+def final_state(pod: JsonObject, move: PodTransition | None, *, killed: bool) -> tuple[State, int]:
     """Return how a deleted pod ends: by its stage, else by its restart policy; a killed pod fails."""
     if killed:
         return State.FAILED, 137

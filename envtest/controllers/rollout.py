@@ -108,7 +108,7 @@ def annotations_for(deployment: JsonObject, revision: int) -> JsonObject:
     }
 
 
-def number_in(obj: JsonObject, annotation: str) -> int:
+def annotation_number(obj: JsonObject, annotation: str) -> int:
     """Return the number in an annotation; 0 if it is missing."""
     text = (obj["metadata"].get("annotations") or {}).get(annotation, "")
     return int(text) if text.isdigit() else 0
@@ -116,8 +116,8 @@ def number_in(obj: JsonObject, annotation: str) -> int:
 
 def next_revision(new: JsonObject | None, old: Sequence[JsonObject]) -> int:
     """Return the next revision number, above those of all replica sets."""
-    others = max((number_in(s, REVISION) for s in old), default=0)
-    revision = number_in(new, REVISION) if new is not None else 0
+    others = max((annotation_number(s, REVISION) for s in old), default=0)
+    revision = annotation_number(new, REVISION) if new is not None else 0
     return revision if revision > others else others + 1
 
 
@@ -137,14 +137,14 @@ def limits(deployment: JsonObject) -> RollingLimits:
     if strategy.get("type", "RollingUpdate") != "RollingUpdate":
         return RollingLimits(0, 0)
     rolling = strategy.get("rollingUpdate") or {}
-    surge = scaled(rolling.get("maxSurge", "25%"), replicas, up=True)
-    unavailable = scaled(rolling.get("maxUnavailable", "25%"), replicas, up=False)
+    surge = scaled_value(rolling.get("maxSurge", "25%"), replicas, up=True)
+    unavailable = scaled_value(rolling.get("maxUnavailable", "25%"), replicas, up=False)
     if not surge and not unavailable:
         unavailable = 1  # otherwise nothing could ever move
     return RollingLimits(surge, min(unavailable, replicas))
 
 
-def scaled(value: int | str, total: int, *, up: bool) -> int:
+def scaled_value(value: int | str, total: int, *, up: bool) -> int:
     """Return a number, or a percentage of `total`, rounded up or down.
 
     >>> scaled("25%", 3, up=True), scaled("25%", 3, up=False), scaled(2, 3, up=True)
@@ -156,7 +156,7 @@ def scaled(value: int | str, total: int, *, up: bool) -> int:
     return int(value)
 
 
-def total_wanted(sets: Iterable[JsonObject]) -> int:
+def total_replicas(sets: Iterable[JsonObject]) -> int:
     """Return the sum of the desired replicas."""
     return sum(replicas_of(s) for s in sets)
 
@@ -166,7 +166,7 @@ def total(sets: Iterable[JsonObject], key: str) -> int:
     return sum(status_of(s, key) for s in sets)
 
 
-def new_size(deployment: JsonObject, new: JsonObject | None, old: Sequence[JsonObject]) -> int:
+def new_replica_set_size(deployment: JsonObject, new: JsonObject | None, old: Sequence[JsonObject]) -> int:
     """Return the size of the new replica set in this step."""
     replicas = replicas_of(deployment)
     if (deployment["spec"].get("strategy") or {}).get("type") == "Recreate":
@@ -174,11 +174,11 @@ def new_size(deployment: JsonObject, new: JsonObject | None, old: Sequence[JsonO
     size = replicas_of(new) if new is not None else 0
     if size >= replicas:
         return replicas
-    room = replicas + limits(deployment).surge - total_wanted(old) - size
+    room = replicas + limits(deployment).surge - total_replicas(old) - size
     return size + max(min(room, replicas - size), 0)
 
 
-def shrink_old(deployment: JsonObject, new: JsonObject, old: Sequence[JsonObject]) -> dict[str, int]:
+def scale_down_old(deployment: JsonObject, new: JsonObject, old: Sequence[JsonObject]) -> dict[str, int]:
     """Return new sizes of old replica sets by name: unhealthy pods first, then as many as the limits allow."""
     sizes = {s["metadata"]["name"]: replicas_of(s) for s in old}
     minimum = replicas_of(deployment) - limits(deployment).unavailable
@@ -206,10 +206,10 @@ def shrink_old(deployment: JsonObject, new: JsonObject, old: Sequence[JsonObject
     return {name: size for name, size in sizes.items() if size != before[name]}
 
 
-def scaling(deployment: JsonObject, sets: Sequence[JsonObject]) -> bool:
+def is_scaling_event(deployment: JsonObject, sets: Sequence[JsonObject]) -> bool:
     """Return whether the deployment's replicas differ from the desired-replicas annotation of an active set."""
     replicas = replicas_of(deployment)
-    return any(replicas_of(s) > 0 and number_in(s, DESIRED) not in (0, replicas) for s in sets)
+    return any(replicas_of(s) > 0 and annotation_number(s, DESIRED) not in (0, replicas) for s in sets)
 
 
 def rescale(deployment: JsonObject, new: JsonObject | None, old: Sequence[JsonObject]) -> dict[str, int]:
@@ -220,7 +220,7 @@ def rescale(deployment: JsonObject, new: JsonObject | None, old: Sequence[JsonOb
     if len(active) <= 1:
         only = active[0] if active else next(iter(sets), None)
         sizes = {} if only is None else {only["metadata"]["name"]: replicas}
-    elif saturated(deployment, new):
+    elif is_saturated(deployment, new):
         sizes = {s["metadata"]["name"]: 0 for s in active if s is not new}
     elif (deployment["spec"].get("strategy") or {}).get("type") == "Recreate":
         sizes = {}
@@ -230,10 +230,10 @@ def rescale(deployment: JsonObject, new: JsonObject | None, old: Sequence[JsonOb
     return {name: size for name, size in sizes.items() if size != replicas_of(by_name[name])}
 
 
-def saturated(deployment: JsonObject, new: JsonObject | None) -> bool:
+def is_saturated(deployment: JsonObject, new: JsonObject | None) -> bool:
     """Return whether the new replica set has all desired replicas, available and annotated."""
     replicas = replicas_of(deployment)
-    if new is None or number_in(new, DESIRED) != replicas:
+    if new is None or annotation_number(new, DESIRED) != replicas:
         return False
     return replicas_of(new) == replicas == status_of(new, "availableReplicas")
 
@@ -242,7 +242,7 @@ def _shares(deployment: JsonObject, active: Sequence[JsonObject]) -> dict[str, i
     """Each grows or shrinks by its share; what rounding leaves goes to the largest."""
     replicas = replicas_of(deployment)
     allowed = replicas + limits(deployment).surge if replicas else 0
-    missing = allowed - total_wanted(active)
+    missing = allowed - total_replicas(active)
     age = 1 if missing < 0 else -1  # of equal ones the newer grows first, and the older shrinks first
     ordered = sorted(active, key=age_order)[::age]
     ordered.sort(key=lambda s: -replicas_of(s))
@@ -264,5 +264,5 @@ def _share(deployment: JsonObject, item: JsonObject, allowed: int) -> int:
     size = replicas_of(item)
     if not replicas_of(deployment):
         return -size
-    before = number_in(item, MAXIMUM) or status_of(deployment, "replicas")
+    before = annotation_number(item, MAXIMUM) or status_of(deployment, "replicas")
     return math.floor(size * allowed / before + 0.5) - size if before else 0

@@ -22,7 +22,7 @@ from envtest.controllers.objects import (
 )
 from envtest.controllers.pod_control import PlanningController, PodPlan, claim
 from envtest.controllers.reflector import StoreEvent
-from envtest.controllers.rollout import scaled
+from envtest.controllers.rollout import scaled_value
 from envtest.controllers.writes import (
     CLAIMS,
     PODS,
@@ -55,7 +55,7 @@ class StatefulSetView:
     @property
     def update(self) -> str:
         """The revision of the present template."""
-        return controller_history.name_for(self.owner, self.revisions)
+        return controller_history.revision_name(self.owner, self.revisions)
 
     @property
     def current(self) -> str:
@@ -94,7 +94,7 @@ class StatefulSetView:
     def unavailable(self) -> int:
         """How many pods may be missing during an update."""
         rolling = (self.owner["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
-        return max(scaled(rolling.get("maxUnavailable") or 1, replicas_of(self.owner), up=True), 1)
+        return max(scaled_value(rolling.get("maxUnavailable") or 1, replicas_of(self.owner), up=True), 1)
 
     def wait_for(self, pod: JsonObject) -> float | None:
         """Return the seconds until the pod is available (zero or less if it is); None if it is not ready."""
@@ -123,7 +123,7 @@ def plan(view: StatefulSetView) -> PodPlan:
     """Return the writes of one sync of a StatefulSet."""
     if deleting(view.owner):
         return PodPlan([])
-    revisions = controller_history.keep(view.owner, view.revisions)
+    revisions = controller_history.record_revision(view.owner, view.revisions)
     moved = _fill(view) or _shrink(view) or _roll(view)
     if view.blocked:
         moved = [w for w in moved if not isinstance(w, CreateWrite)]
@@ -132,7 +132,7 @@ def plan(view: StatefulSetView) -> PodPlan:
     if status != (view.owner.get("status") or {}):
         writes.append(UpdateWrite(STATEFUL_SETS, with_status(view.owner, status), "status"))
     used = {view.update, view.current, *(revision_of(p) for p in view.pods.values())}
-    writes.extend(controller_history.surplus(view.owner, view.revisions, used))
+    writes.extend(controller_history.truncate_history(view.owner, view.revisions, used))
     waits = [w for p in view.pods.values() if (w := view.wait_for(p)) is not None and w > 0]
     return PodPlan(writes, min(waits, default=None))
 

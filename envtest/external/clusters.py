@@ -57,7 +57,7 @@ class TargetKind(enum.Enum):
     """Whatever the kubeconfig says."""
 
 
-def wanted(env: Mapping[str, str] = os.environ) -> TargetKind:
+def target_kind(env: Mapping[str, str] = os.environ) -> TargetKind:
     """The kind of cluster that the environment variables select."""
     if env.get("USE_EXISTING_CLUSTER", "").lower() in ("true", "1"):
         return TargetKind.EXISTING

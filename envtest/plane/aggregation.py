@@ -56,7 +56,7 @@ def register(plane: AggregatedPlane) -> AutoRegistration:
     registration = AutoRegistration(store, plane.clock, plane.extensions.group_versions)
     plane.extensions.on_group_versions_changed = registration.sync
     assert isinstance(store.strategy, ApiServiceStrategy)
-    store.strategy.gone = registration.gone
+    store.strategy.gone = registration.on_deleted
     return registration
 
 

@@ -106,7 +106,7 @@ class AutoRegistration:
                 self._have.add((obj["spec"].get("group", ""), obj["spec"]["version"]))
         self.sync()
 
-    async def gone(self, _: Context) -> None:
+    async def on_deleted(self, _: Context) -> None:
         """An APIService was deleted: recreate it if it is always registered."""
         self.reload()
 

@@ -64,7 +64,7 @@ async def bootstrap(plane: Stores) -> None:
     await ensure(plane, "/configmaps", trust_object({}), namespace=SYSTEM)
 
 
-def owned(plane: Stores, resource: str, obj: JsonObject, manager: str = SERVER) -> JsonObject:
+def with_managed_fields(plane: Stores, resource: str, obj: JsonObject, manager: str = SERVER) -> JsonObject:
     """Return the object with managedFields of the server."""
     meta = obj["metadata"]
     key = f"{resource}/{meta.get('namespace', '')}/{meta['name']}"
@@ -106,7 +106,7 @@ def ensure_flows(plane: Stores) -> None:
     now = context.timestamp()
     for resource, obj in bootstrap_flows():
         store = plane.stores[f"{FLOWS}/{resource}"]
-        obj_owned = owned(plane, f"{FLOWS}/{resource}", obj, _PRODUCER)
+        obj_owned = with_managed_fields(plane, f"{FLOWS}/{resource}", obj, _PRODUCER)
         obj_owned["metadata"] |= {"uid": context.new_uid(), "creationTimestamp": now}
         if resource == "flowschemas":
             level = obj["spec"]["priorityLevelConfiguration"]["name"]
@@ -189,7 +189,7 @@ def _put(plane: Stores, resource: str, obj: JsonObject, *, namespace: str = "") 
     meta = {"uid": context.new_uid(), "creationTimestamp": context.timestamp()}
     if namespace:
         meta["namespace"] = namespace
-    stamped = owned(plane, resource, obj)
+    stamped = with_managed_fields(plane, resource, obj)
     stamped["metadata"] |= meta
     with suppress(KeyExistsError):
         store.storage.create(store.key(namespace, obj["metadata"]["name"]), stamped)
@@ -279,7 +279,7 @@ async def ensure(plane: Stores, resource: str, obj: JsonObject, *, namespace: st
         store.storage.get(store.key(namespace, obj["metadata"]["name"]))
         return
     try:
-        stamped = owned(plane, resource, obj)
+        stamped = with_managed_fields(plane, resource, obj)
         await plane.stores[resource].create(Context(namespace=namespace, clock=plane.clock), "", stamped)
     except AlreadyExistsError:
         return

@@ -20,7 +20,7 @@ from envtest.extensions.openapi import published
 from envtest.extensions.server import ExtensionServer
 from envtest.groups.admissionregistration.rest import GUARDED, PolicyStore
 from envtest.groups.authentication.rest import SelfSubjectReviews, TokenReviews
-from envtest.groups.authorization.rest import AccessReviews, RulesReviews, oneself, somebody
+from envtest.groups.authorization.rest import AccessReviews, RulesReviews, review_subject, self_subject
 from envtest.groups.autoscaling.conversion import OldAutoscalerModel
 from envtest.groups.certificates.strategy import ApprovalStrategy, SignatureStrategy, SigningRequestStrategy
 from envtest.groups.common.defaulting import Defaults
@@ -282,9 +282,9 @@ class ControlPlane:
                     "bindings": BindingStore(self.stores["/pods"]),
                     "selfsubjectreviews": SelfSubjectReviews(),
                     "tokenreviews": TokenReviews(self.access.bearer),
-                    "subjectaccessreviews": AccessReviews(authorizer, subject=somebody),
-                    "localsubjectaccessreviews": AccessReviews(authorizer, subject=somebody, local=True),
-                    "selfsubjectaccessreviews": AccessReviews(authorizer, subject=oneself),
+                    "subjectaccessreviews": AccessReviews(authorizer, subject=review_subject),
+                    "localsubjectaccessreviews": AccessReviews(authorizer, subject=review_subject, local=True),
+                    "selfsubjectaccessreviews": AccessReviews(authorizer, subject=self_subject),
                     "selfsubjectrulesreviews": RulesReviews(resolver),
                 }
                 storage = reviews.get(row.info.resource)

@@ -43,7 +43,7 @@ class Flow:
     precedence: int
     rules: Sequence[Mapping[str, JsonValue]]
 
-    def takes(self, user: User, info: RequestInfo) -> bool:
+    def matches(self, user: User, info: RequestInfo) -> bool:
         """Return whether the flow matches a request of a user."""
         return any(
             any(_is(subject, user) for subject in rule.get("subjects") or ()) and _covers(rule, info)
@@ -197,7 +197,7 @@ class FlowControl:
         if entry is None:
             flows = [flow for flow in self._flows or () if flow.level in self._levels]
             # The last one takes what nobody wants.
-            matching = next((flow for flow in flows if flow.takes(user, info)), flows[-1] if flows else None)
+            matching = next((flow for flow in flows if flow.matches(user, info)), flows[-1] if flows else None)
             entry = self._classified[key] = (
                 ("", "") if matching is None else (matching.uid, self._levels[matching.level])
             )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from envtest.groups.common import validation
-from envtest.groups.common.label_selectors import check_label_selector, is_empty, selects, understood
+from envtest.groups.common.label_selectors import check_label_selector, is_empty, is_valid, selects
 from envtest.groups.core.validation.pod_template import (
     MISMATCH,
     template_labels,
@@ -52,12 +52,12 @@ def validate_deployment(spec: JsonObject) -> Iterator[Cause]:
 
 def _rolling_deployment(rolling: JsonObject, path: str) -> Iterator[Cause]:
     unavailable, surge = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
-    yield from validation.number_or_percent(unavailable, f"{path}.maxUnavailable")
-    yield from validation.number_or_percent(surge, f"{path}.maxSurge")
-    if not validation.share(unavailable) and not validation.share(surge):
+    yield from validation.int_or_percent(unavailable, f"{path}.maxUnavailable")
+    yield from validation.int_or_percent(surge, f"{path}.maxSurge")
+    if not validation.numeric_value(unavailable) and not validation.numeric_value(surge):
         text = "may not be 0 when `maxSurge` is 0"
         yield api_errors.invalid_value(f"{path}.maxUnavailable", unavailable, text)
-    yield from validation.at_most_all(unavailable, f"{path}.maxUnavailable")
+    yield from validation.not_more_than_100_percent(unavailable, f"{path}.maxUnavailable")
 
 
 def _go_strategy(kind: JsonValue, rolling: JsonObject | None) -> JsonObject:
@@ -114,7 +114,7 @@ def validate_stateful_set(spec: JsonObject) -> Iterator[Cause]:
 
 def _stateful_template(spec: JsonObject) -> Iterator[Cause]:
     """Nobody looks into its pod spec: what that mounts comes from the claims."""
-    if not understood(spec.get("selector")):
+    if not is_valid(spec.get("selector")):
         yield api_errors.invalid_value("spec.selector", spec["selector"], "")
         return
     yield from validate_selected_labels(spec)
@@ -127,10 +127,10 @@ def _rolling_set(rolling: JsonObject, path: str) -> Iterator[Cause]:
     yield from validation.not_negative(rolling.get("partition"), f"{path}.partition")
     unavailable = rolling.get("maxUnavailable")
     if unavailable is not None:
-        yield from validation.number_or_percent(unavailable, f"{path}.maxUnavailable")
-        if not validation.share(unavailable):
+        yield from validation.int_or_percent(unavailable, f"{path}.maxUnavailable")
+        if not validation.numeric_value(unavailable):
             yield api_errors.invalid_value(f"{path}.maxUnavailable", unavailable, "cannot be 0")
-        yield from validation.at_most_all(unavailable, f"{path}.maxUnavailable")
+        yield from validation.not_more_than_100_percent(unavailable, f"{path}.maxUnavailable")
 
 
 def _go_partition(rolling: JsonObject) -> JsonObject:
@@ -142,7 +142,7 @@ def validate_daemon_set(spec: JsonObject) -> Iterator[Cause]:
     selector = spec.get("selector")
     yield from check_label_selector(selector or {}, "spec.selector")
     labels = template_labels(spec)
-    if understood(selector) and (selector is None or not selects(selector, labels)):
+    if is_valid(selector) and (selector is None or not selects(selector, labels)):
         yield api_errors.invalid_value("spec.template.metadata.labels", labels or None, MISMATCH)
     if selector is not None and is_empty(selector):
         yield api_errors.invalid_value("spec.selector", selector, "empty selector is invalid for daemonset")
@@ -160,13 +160,13 @@ def _daemon_strategy(strategy: JsonObject, path: str) -> Iterator[Cause]:
             return
         rolling_update_path = f"{path}.rollingUpdate"
         unavailable, surge = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
-        for check in (validation.number_or_percent, validation.at_most_all):
+        for check in (validation.int_or_percent, validation.not_more_than_100_percent):
             yield from check(unavailable, f"{rolling_update_path}.maxUnavailable")
             yield from check(surge, f"{rolling_update_path}.maxSurge")
-        if validation.share(unavailable) and validation.share(surge):
+        if validation.numeric_value(unavailable) and validation.numeric_value(surge):
             text = "may not be set when maxUnavailable is non-zero"
             yield api_errors.invalid_value(f"{rolling_update_path}.maxSurge", surge, text)
-        elif not validation.share(unavailable) and not validation.share(surge):
+        elif not validation.numeric_value(unavailable) and not validation.numeric_value(surge):
             yield api_errors.required(f"{rolling_update_path}.maxUnavailable", "cannot be 0 when maxSurge is 0")
     elif kind != "OnDelete":
         yield api_errors.unsupported(path, _go_strategy(kind, rolling), ("RollingUpdate", "OnDelete"))

@@ -25,12 +25,12 @@ _OPERATORS = {"In": "in", "NotIn": "notin"}
 Subject = Callable[[Context, JsonObject], User]
 
 
-def oneself(context: Context, spec: JsonObject) -> User:  # noqa: ARG001 - the shape of Subject
+def self_subject(context: Context, spec: JsonObject) -> User:  # noqa: ARG001 - the shape of Subject
     """Return the user of the request, as the subject of a self review."""
     return context.user
 
 
-def somebody(context: Context, spec: JsonObject) -> User:  # noqa: ARG001 - the shape of Subject
+def review_subject(context: Context, spec: JsonObject) -> User:  # noqa: ARG001 - the shape of Subject
     """Return the subject that the review names."""
     extra = {k: tuple(v or ()) for k, v in (spec.get("extra") or {}).items()}
     groups = tuple(spec.get("groups") or ())
@@ -77,7 +77,7 @@ class AccessReviews:
         if resource is None and path is None:
             text = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
             yield api_errors.invalid_value("spec.resourceAttributes", None, text)
-        if self._subject is somebody and not spec.get("user") and not spec.get("groups"):
+        if self._subject is review_subject and not spec.get("user") and not spec.get("groups"):
             yield api_errors.invalid_value("spec.user", "", "at least one of user or group must be specified")
         yield from check_selectors(resource or {})
         resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")

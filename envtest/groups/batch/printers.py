@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from envtest.groups.common.printing import (
     NOTHING,
     age,
-    human,
+    human_duration,
     images,
     kind_printers,
     label_selector,
@@ -55,7 +55,7 @@ def _job(obj: JsonObject, now: float) -> list[JsonValue]:
         duration = ""
     else:
         ended = seconds_of(status.get("completionTime") or "")
-        duration = human((now if ended is None else ended) - began)
+        duration = human_duration((now if ended is None else ended) - began)
     words = [
         next((word for kind, word in _JOB_WORDS if kind in true), "Running"),
         _job_done(obj),

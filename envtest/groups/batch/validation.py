@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from envtest.codec.internal_form import BATCH, TEMPLATE, shown
 from envtest.groups.batch.cron_schedule import ScheduleError, parse
 from envtest.groups.common import validation
-from envtest.groups.common.label_selectors import check_label_selector, selects, understood
+from envtest.groups.common.label_selectors import check_label_selector, is_valid, selects
 from envtest.groups.common.validation import domain_path
 from envtest.groups.core.validation.pod_template import MISMATCH, template_labels, validate_pod_template
 from opsdk.apimachinery.validation import dns_label, qualified_name
@@ -49,7 +49,7 @@ def _whole_spec(spec: JsonObject) -> Iterator[Cause]:
         return
     yield from check_label_selector(selector or {}, "spec.selector")
     labels = template_labels(spec)
-    if understood(selector) and not selects(selector, labels):
+    if is_valid(selector) and not selects(selector, labels):
         rendered = dict(sorted(labels.items())) or None
         yield api_errors.invalid_value("spec.template.metadata.labels", rendered, MISMATCH)
 
@@ -69,7 +69,7 @@ def _generated(obj: JsonObject) -> Iterator[Cause]:
                 yield api_errors.required(where, f"must be '{value}'")
             else:
                 yield api_errors.invalid_value(where, labels[key], f"must be '{value}'")
-    if understood(selector) and not selects(selector, expected):
+    if is_valid(selector) and not selects(selector, expected):
         yield api_errors.invalid_value("spec.selector", selector, "`selector` not auto-generated")
 
 

@@ -81,7 +81,7 @@ def is_empty(selector: JsonObject) -> bool:
     return not selector.get("matchLabels") and not selector.get("matchExpressions")
 
 
-def understood(selector: JsonObject | None) -> bool:
+def is_valid(selector: JsonObject | None) -> bool:
     """Return whether a selector is valid."""
     for expression in (selector or {}).get("matchExpressions") or ():
         operator, values = expression.get("operator"), expression.get("values") or []

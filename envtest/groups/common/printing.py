@@ -30,7 +30,7 @@ def seconds_of(stamp: str) -> float | None:
         return None
 
 
-def human(seconds: float) -> str:
+def human_duration(seconds: float) -> str:
     """Return a duration as kubectl prints ages.
 
     >>> human(90), human(125), human(3 * 3600), human(5 * 86400)
@@ -72,7 +72,7 @@ def age(obj: JsonObject, now: float) -> str:
 def since(stamp: str, now: float) -> str:
     """Return the time since a timestamp as kubectl prints it."""
     moment = seconds_of(stamp) if stamp else None
-    return "<unknown>" if moment is None else human(now - moment)
+    return "<unknown>" if moment is None else human_duration(now - moment)
 
 
 def meta_of(obj: JsonObject) -> JsonObject:

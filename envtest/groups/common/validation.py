@@ -107,22 +107,22 @@ def port_or_name(value: int | str, field: str) -> Iterator[Cause]:
 
 
 # ------------------------------------------------------------------ paths and keys
-def inside(path: str, field: str) -> Iterator[Cause]:
+def local_descending_path(path: str, field: str) -> Iterator[Cause]:
     """Validate a relative path without ``..``."""
     if path.startswith("/"):
         yield api_errors.invalid_value(field, path, "must be a relative path")
-    yield from no_backsteps(path, field)
+    yield from path_no_backsteps(path, field)
 
 
-def no_backsteps(path: str, field: str) -> Iterator[Cause]:
+def path_no_backsteps(path: str, field: str) -> Iterator[Cause]:
     """Validate that a path has no ``..`` element."""
     if ".." in path.split("/"):
         yield api_errors.invalid_value(field, path, "must not contain '..'")
 
 
-def file_in_volume(path: str, field: str) -> Iterator[Cause]:
+def local_non_reserved_path(path: str, field: str) -> Iterator[Cause]:
     """Validate a relative path that does not begin with ``..``, which volumes reserve."""
-    yield from inside(path, field)
+    yield from local_descending_path(path, field)
     if path.startswith("..") and not path.startswith("../"):
         yield api_errors.invalid_value(field, path, "must not start with '..'")
 
@@ -148,13 +148,13 @@ def header_name(name: str, field: str) -> Iterator[Cause]:
 
 
 # ------------------------------------------------------------------ amounts
-def positive_amount(amount: str, field: str) -> Iterator[Cause]:
+def positive_quantity(amount: str, field: str) -> Iterator[Cause]:
     """Validate that a quantity is positive."""
     if Quantity(amount).value <= 0:
         yield api_errors.invalid_value(field, amount, "must be greater than zero")
 
 
-def basic_amount(amount: str, field: str) -> Iterator[Cause]:
+def non_negative_quantity(amount: str, field: str) -> Iterator[Cause]:
     """Validate that a quantity is not negative."""
     value = Quantity(amount).value
     if value < 0:
@@ -164,7 +164,7 @@ def basic_amount(amount: str, field: str) -> Iterator[Cause]:
 
 
 # ------------------------------------------------------------------ numbers or percentages
-def number_or_percent(value: JsonValue, field: str) -> Iterator[Cause]:
+def int_or_percent(value: JsonValue, field: str) -> Iterator[Cause]:
     """Validate ``3`` or ``25%``, not negative."""
     if isinstance(value, str):
         if not re.fullmatch(r"[0-9]+%", value):
@@ -177,20 +177,20 @@ def number_or_percent(value: JsonValue, field: str) -> Iterator[Cause]:
         yield from not_negative(value, field)
 
 
-def at_most_all(value: JsonValue, field: str) -> Iterator[Cause]:
+def not_more_than_100_percent(value: JsonValue, field: str) -> Iterator[Cause]:
     """Validate that a percentage is at most 100 %."""
     if isinstance(value, str) and re.fullmatch(r"[0-9]+%", value) and int(value[:-1]) > 100:
         yield api_errors.invalid_value(field, value, "must not be greater than 100%")
 
 
-def share(value: JsonValue) -> int:
+def numeric_value(value: JsonValue) -> int:
     """Return a number, or the number of a percentage, to compare with zero."""
     if isinstance(value, int):
         return value
     return int(value[:-1]) if isinstance(value, str) and re.fullmatch(r"[0-9]+%", value) else 0
 
 
-def unchanged(
+def immutable_field(
     obj: JsonObject, old: JsonObject, key: str, path: str = "", why: str = "field is immutable"
 ) -> Iterator[Cause]:
     """Validate that a field is immutable; `path` is the field's path if it is not `key`."""

@@ -32,26 +32,26 @@ _STANDARD: Final = QUOTA | {"storage"}
 _HUGE: Final = "hugepages-"
 
 
-def native(name: str) -> bool:
+def is_native(name: str) -> bool:
     """Return whether a resource name has no domain, or one of ``kubernetes.io``."""
     return "/" not in name or "kubernetes.io/" in name
 
 
-def extended(name: str) -> bool:
+def is_extended(name: str) -> bool:
     """Return whether a resource is an extended resource, such as ``example.com/gpu``."""
-    return not native(name) and not name.startswith("requests.") and not qualified_name(f"requests.{name}")
+    return not is_native(name) and not name.startswith("requests.") and not qualified_name(f"requests.{name}")
 
 
-def overcommitted(name: str) -> bool:
+def is_overcommit_allowed(name: str) -> bool:
     """Return whether limits of a resource may exceed its requests."""
-    return native(name) and not name.startswith(_HUGE)
+    return is_native(name) and not name.startswith(_HUGE)
 
 
 def _huge_quota(name: str) -> bool:
     return name.startswith((_HUGE, f"requests.{_HUGE}"))
 
 
-def of_quota(name: str) -> bool:
+def is_quota_name(name: str) -> bool:
     """Return whether a quota knows the resource by its plain name."""
     return name in QUOTA or _huge_quota(name)
 
@@ -67,7 +67,7 @@ def standard_name(name: str, path: str) -> Iterator[Cause]:
 def quota_name(name: str, path: str) -> Iterator[Cause]:
     """Validate a resource name in a quota."""
     yield from standard_name(name, path)
-    if "/" not in name and not of_quota(name):
+    if "/" not in name and not is_quota_name(name):
         yield api_errors.invalid_value(path, name, "must be a standard resource for quota")
 
 
@@ -77,7 +77,7 @@ def container_name(name: str, path: str) -> Iterator[Cause]:
     if "/" not in name:
         if name not in COMPUTE and not name.startswith(_HUGE):
             yield api_errors.invalid_value(path, name, "must be a standard resource for containers")
-    elif not native(name) and not extended(name):
+    elif not is_native(name) and not is_extended(name):
         yield api_errors.invalid_value(path, name, "doesn't follow extended resource name standard")
 
 
@@ -86,5 +86,5 @@ def amount(name: str, text: str, path: str) -> Iterator[Cause]:
     quantity = Quantity(text)
     if quantity.value < 0:
         yield api_errors.invalid_value(path, text, validation.NOT_NEGATIVE)
-    if (name in COUNTED or extended(name)) and not quantity.whole:
+    if (name in COUNTED or is_extended(name)) and not quantity.whole:
         yield api_errors.invalid_value(path, text, "must be an integer")

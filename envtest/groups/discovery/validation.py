@@ -114,4 +114,4 @@ def _domain(name: str, path: str) -> Iterator[Cause]:
 def validate_slice_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
     """Validate an update: the address type is immutable."""
     yield from validate_endpoint_slice(obj)
-    yield from validation.unchanged(obj, old, "addressType")
+    yield from validation.immutable_field(obj, old, "addressType")

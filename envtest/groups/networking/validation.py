@@ -70,7 +70,7 @@ def _segment(text: str, path: str, detail: str = "") -> Iterator[Cause]:
 def validate_ingress_class_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
     """Validate an update: the controller is immutable."""
     now, before = obj.get("spec") or {}, old.get("spec") or {}
-    yield from validation.unchanged(now, before, "controller", "spec.controller")
+    yield from validation.immutable_field(now, before, "controller", "spec.controller")
     yield from validate_ingress_class(obj)
 
 

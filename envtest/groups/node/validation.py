@@ -42,4 +42,4 @@ def validate_runtime(obj: JsonObject) -> Iterator[Cause]:
 def validate_runtime_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
     """Validate an update: the handler is immutable."""
     yield from validate_runtime(obj)
-    yield from validation.unchanged(obj, old, "handler")
+    yield from validation.immutable_field(obj, old, "handler")

@@ -30,8 +30,8 @@ def validate_budget(obj: JsonObject) -> Iterator[Cause]:
         yield api_errors.invalid_value("spec", rendered, "minAvailable and maxUnavailable cannot be both set")
     for key, value in (("minAvailable", low), ("maxUnavailable", high)):
         if value is not None:
-            yield from validation.number_or_percent(value, f"spec.{key}")
-            yield from validation.at_most_all(value, f"spec.{key}")
+            yield from validation.int_or_percent(value, f"spec.{key}")
+            yield from validation.not_more_than_100_percent(value, f"spec.{key}")
     yield from check_label_selector(spec.get("selector") or {}, "spec.selector")
     policy = spec.get("unhealthyPodEvictionPolicy")
     yield from validation.one_of(

@@ -12,7 +12,7 @@ from typing import Final
 from envtest.codec.go_structs import NullablePart, Shape, as_go
 from envtest.groups.common import validation
 from envtest.groups.common.conditions import validate_conditions
-from envtest.groups.core.resource_names import extended
+from envtest.groups.core.resource_names import is_extended
 from envtest.groups.core.validation.affinity import validate_node_selector
 from envtest.groups.resource.device_selectors import selector_problem
 from opsdk.apimachinery.validation import dns_subdomain, label_value, qualified_name
@@ -152,7 +152,7 @@ def validate_device_class(obj: JsonObject) -> Iterator[Cause]:
     yield from all_of(spec.get("selectors"), _MOST, _selector, "spec.selectors")
     yield from all_of(spec.get("config"), _MOST, configuration, "spec.config")
     name = spec.get("extendedResourceName")
-    if name is not None and not extended(name):
+    if name is not None and not is_extended(name):
         yield api_errors.invalid_value("spec.extendedResourceName", name, "must be a valid extended resource name")
 
 
@@ -389,9 +389,9 @@ def validate_slice_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
     """Validate an update: node, driver and pool name are immutable."""
     yield from validate_slice(obj)
     now, before = obj.get("spec") or {}, old.get("spec") or {}
-    yield from validation.unchanged(now.get("pool") or {}, before.get("pool") or {}, "name", "spec.pool.name")
-    yield from validation.unchanged(now, before, "driver", "spec.driver")
-    yield from validation.unchanged(now, before, "nodeName", "spec.nodeName")
+    yield from validation.immutable_field(now.get("pool") or {}, before.get("pool") or {}, "name", "spec.pool.name")
+    yield from validation.immutable_field(now, before, "driver", "spec.driver")
+    yield from validation.immutable_field(now, before, "nodeName", "spec.nodeName")
 
 
 _MOST_RESERVED: Final = 256

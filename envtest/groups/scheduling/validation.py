@@ -38,4 +38,4 @@ def validate_priority_class_update(obj: JsonObject, old: JsonObject) -> Iterator
     """Validate an update: value and preemption policy are immutable."""
     if obj.get("value", 0) != old.get("value", 0):
         yield api_errors.not_allowed("value", "may not be changed in an update.")
-    yield from validation.unchanged(obj, old, "preemptionPolicy")
+    yield from validation.immutable_field(obj, old, "preemptionPolicy")

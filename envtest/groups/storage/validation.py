@@ -91,7 +91,7 @@ def validate_class_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
     """Validate an update: parameters, provisioner, reclaim policy and binding mode are immutable."""
     yield from validate_class(obj)
     for key in ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"):
-        yield from validation.unchanged(obj, old, key)
+        yield from validation.immutable_field(obj, old, key)
 
 
 # ------------------------------------------------------------------ drivers
@@ -148,8 +148,8 @@ def validate_driver_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
     """Validate an update: ``attachRequired`` and ``volumeLifecycleModes`` are immutable."""
     yield from validate_driver(obj)
     new, before = obj.get("spec") or {}, old.get("spec") or {}
-    yield from validation.unchanged(new, before, "attachRequired", "spec.attachedRequired")
-    yield from validation.unchanged(new, before, "volumeLifecycleModes", "spec.volumeLifecycleModes")
+    yield from validation.immutable_field(new, before, "attachRequired", "spec.attachedRequired")
+    yield from validation.immutable_field(new, before, "volumeLifecycleModes", "spec.volumeLifecycleModes")
 
 
 def validate_driver_node(obj: JsonObject) -> Iterator[Cause]:
@@ -234,7 +234,7 @@ def validate_capacity_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause
     """Validate an update: topology and class are immutable."""
     yield from validate_capacity(obj)
     for key in ("nodeTopology", "storageClassName"):
-        yield from validation.unchanged(obj, old, key)
+        yield from validation.immutable_field(obj, old, key)
 
 
 # ------------------------------------------------------------------ classes of attributes

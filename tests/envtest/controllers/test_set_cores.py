@@ -336,7 +336,7 @@ def test_daemon_sets_are_everywhere(rolling: JsonObject, operations: list[tuple[
         run.disturb(name, number)
     run.settle()
     assert len(run.pods) == 3
-    digest = controller_history.name_for(run.owner, run.world.owned(REVISIONS, run.owner)).rpartition("-")[2]
+    digest = controller_history.revision_name(run.owner, run.world.owned(REVISIONS, run.owner)).rpartition("-")[2]
     assert {p["metadata"]["labels"][controller_history.HASH] for p in run.pods} == {digest}
     status = run.owner["status"]
     assert status["desiredNumberScheduled"] == status["updatedNumberScheduled"] == status["numberAvailable"] == 3
@@ -357,11 +357,11 @@ def test_daemons_tolerate_what_befalls_nodes() -> None:
     """Pods stand nodes that are cordoned, under pressure or away; other taints keep them off, or only new ones."""
     run = DaemonRun()
     node: JsonObject = {"metadata": {"name": "a"}, "spec": {"unschedulable": True}}
-    assert daemonset.suits(run.owner, node) == (True, True)
+    assert daemonset.node_should_run(run.owner, node) == (True, True)
     node["spec"] = {"taints": [{"key": "mine", "effect": "NoSchedule"}]}
-    assert daemonset.suits(run.owner, node) == (False, True)
+    assert daemonset.node_should_run(run.owner, node) == (False, True)
     node["spec"] = {"taints": [{"key": "mine", "effect": "NoExecute"}]}
-    assert daemonset.suits(run.owner, node) == (False, False)
+    assert daemonset.node_should_run(run.owner, node) == (False, False)
 
 
 # ------------------------------------------------------------------ revisions

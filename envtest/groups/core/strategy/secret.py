@@ -42,5 +42,5 @@ class SecretStrategy(GeneratedStrategy):
 
     def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """Validate an update: the type is immutable; an immutable Secret does not change."""
-        kind = validation.unchanged(obj, old, "type")
+        kind = validation.immutable_field(obj, old, "type")
         return [*kind, *validate_immutable(obj, old, ("data",)), *self.validate(context, obj)]

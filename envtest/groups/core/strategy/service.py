@@ -14,9 +14,9 @@ from envtest.data.resources import ServedResourceRow
 from envtest.groups.common.strategy import GeneratedStrategy
 from envtest.groups.core.port_allocator import FIRST_NODE_PORT, LAST_NODE_PORT, ServicePortAllocation
 from envtest.groups.core.validation.service import (
-    checked,
     externally_accessible,
     is_headless,
+    needs_health_check,
     validate_change,
     validate_families,
     validate_service,
@@ -82,8 +82,8 @@ class AddressPool:
     def take(self, obj: JsonObject) -> None:
         """Allocate the addresses and ports of a stored service."""
         spec, uid = obj.get("spec") or {}, obj["metadata"]["uid"]
-        addresses = list(own_addresses(spec))
-        ports = list(used_ports(spec))
+        addresses = list(cluster_ips(spec))
+        ports = list(allocated_node_ports(spec))
         self.addresses |= dict.fromkeys(addresses, uid)
         self.ports |= dict.fromkeys(ports, uid)
         held = self._taken.setdefault(uid, ([], []))
@@ -102,12 +102,12 @@ class AddressPool:
                 del self.ports[port]
 
 
-def own_addresses(spec: JsonObject) -> Iterator[str]:
+def cluster_ips(spec: JsonObject) -> Iterator[str]:
     """Return the cluster IPs of a service; none of a headless one."""
     yield from (a for a in spec.get("clusterIPs") or () if a != "None")
 
 
-def used_ports(spec: JsonObject) -> Iterator[int]:
+def allocated_node_ports(spec: JsonObject) -> Iterator[int]:
     """Return the node ports of a service."""
     for port in spec.get("ports") or ():
         if port.get("nodePort"):
@@ -223,7 +223,7 @@ class ServiceStrategy(GeneratedStrategy):
 
     def _check_addresses(self, obj: JsonObject) -> None:
         uid = obj["metadata"].get("uid")
-        for address in own_addresses(obj["spec"]):
+        for address in cluster_ips(obj["spec"]):
             reason = ""
             if ipaddress.ip_address(address) not in self.pool.range:
                 reason = "the provided network does not match the current range"
@@ -241,8 +241,8 @@ class ServiceStrategy(GeneratedStrategy):
         if spec.get("type") in ("NodePort", "LoadBalancer"):
             allocate = ports.new if old is None else ports.changed
             self._refuse(obj, *allocate(spec.get("ports") or (), needs_ports=_wants_ports(spec)))
-        if checked(spec):
-            if old is not None and checked(old):
+        if needs_health_check(spec):
+            if old is not None and needs_health_check(old):
                 self._refuse(obj, *_same_health(spec, old))
             else:
                 ports.health(spec)
@@ -274,14 +274,14 @@ class ServiceStrategy(GeneratedStrategy):
                     spec[key] = before[key]
         if _wants_ports(spec) and _wants_ports(before):
             # Ports keep their node ports by their names.
-            taken = set(used_ports(spec))
+            taken = set(allocated_node_ports(spec))
             node_ports = {port.get("name", ""): port.get("nodePort") for port in before.get("ports") or ()}
             for port in spec.get("ports") or ():
                 node_port = node_ports.get(port.get("name", ""))
                 if not port.get("nodePort") and node_port and node_port not in taken:
                     port["nodePort"] = node_port
                     taken.add(node_port)
-        if checked(spec) and checked(before) and not spec.get("healthCheckNodePort"):
+        if needs_health_check(spec) and needs_health_check(before) and not spec.get("healthCheckNodePort"):
             spec["healthCheckNodePort"] = before.get("healthCheckNodePort", 0)
         self._allocate(obj)
         self._allocate_ports(obj, before)
@@ -315,19 +315,19 @@ class ServiceStrategy(GeneratedStrategy):
         """Take new and release old addresses and ports."""
         self.pool.release(old)
         self.pool.take(obj)
-        self._withdraw(set(own_addresses(old["spec"])) - set(own_addresses(obj["spec"])))
-        self._publish(context, obj, set(own_addresses(old["spec"])))
+        self._withdraw(set(cluster_ips(old["spec"])) - set(cluster_ips(obj["spec"])))
+        self._publish(context, obj, set(cluster_ips(old["spec"])))
 
     async def after_delete(self, context: Context, obj: JsonObject) -> None:
         """Release addresses and ports."""
         self.pool.release(obj)
-        self._withdraw(set(own_addresses(obj["spec"])))
+        self._withdraw(set(cluster_ips(obj["spec"])))
 
     def _publish(self, context: Context, obj: JsonObject, existing: set[str]) -> None:
         if self.addresses is None:
             return
         meta = obj["metadata"]
-        for address in own_addresses(obj["spec"]):
+        for address in cluster_ips(obj["spec"]):
             if address in existing:
                 continue
             status = {
@@ -367,12 +367,12 @@ def _drop_by_type(spec: JsonObject, old: JsonObject) -> None:
         _drop_same(spec, old, "clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
         spec.pop("internalTrafficPolicy", None)
     opened = kind in _OPEN or before not in _OPEN
-    if not opened and set(used_ports(spec)) <= set(used_ports(old)):
+    if not opened and set(allocated_node_ports(spec)) <= set(allocated_node_ports(old)):
         for port in spec.get("ports") or ():
             port.pop("nodePort", None)
     if externally_accessible(old) and not externally_accessible(spec):
         _drop_same(spec, old, "externalTrafficPolicy")
-    if checked(old) and not checked(spec):
+    if needs_health_check(old) and not needs_health_check(spec):
         _drop_same(spec, old, "healthCheckNodePort")
     if before == "LoadBalancer" and kind != "LoadBalancer":
         _drop_same(spec, old, "allocateLoadBalancerNodePorts", "loadBalancerClass")

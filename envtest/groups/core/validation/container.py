@@ -269,7 +269,7 @@ def _file_key(ref: JsonObject, path: str) -> Iterator[Cause]:
     if not ref.get("path"):
         yield api_errors.required(f"{path}.path")
     else:
-        yield from validation.file_in_volume(ref["path"], f"{path}.path")
+        yield from validation.local_non_reserved_path(ref["path"], f"{path}.path")
 
 
 def _odd_name(name: str) -> bool:
@@ -356,12 +356,12 @@ def _mounts(container: JsonObject, path: str, volumes: Mapping[str, JsonObject])
             yield api_errors.invalid_value(f"{item_path}.mountPath", target, text)
         # Some messages do not say which of the mounts it is.
         if mount.get("subPath"):
-            yield from validation.inside(mount["subPath"], f"{path}.subPath")
+            yield from validation.local_descending_path(mount["subPath"], f"{path}.subPath")
         if mount.get("subPathExpr"):
             if mount.get("subPath"):
                 text = "subPathExpr and subPath are mutually exclusive"
                 yield api_errors.invalid_value(f"{item_path}.subPathExpr", mount["subPathExpr"], text)
-            yield from validation.inside(mount["subPathExpr"], f"{path}.subPathExpr")
+            yield from validation.local_descending_path(mount["subPathExpr"], f"{path}.subPathExpr")
         yield from _propagation(mount.get("mountPropagation"), container, f"{path}.mountPropagation")
         yield from _read_only(mount, f"{item_path}.recursiveReadOnly")
 
@@ -487,13 +487,13 @@ def validate_resources(resources: JsonObject, path: str, *, claims: Sequence[str
         if name in limits:
             limit = limits[name]
             requests_path = f"{path}.requests"
-            if Quantity(amount) != Quantity(limit) and not resource_names.overcommitted(name):
+            if Quantity(amount) != Quantity(limit) and not resource_names.is_overcommit_allowed(name):
                 yield api_errors.invalid_value(requests_path, amount, f"must be equal to {name} limit of {limit}")
             elif Quantity(amount) > Quantity(limit):
                 yield api_errors.invalid_value(
                     requests_path, amount, f"must be less than or equal to {name} limit of {limit}"
                 )
-        elif not resource_names.overcommitted(name):
+        elif not resource_names.is_overcommit_allowed(name):
             yield api_errors.required(f"{path}.limits", "Limit must be set for non overcommitable resources")
         yield from _pages(name, amount, f"{path}.requests[{name}]")
     huge = any(name.startswith(_HUGE) for name in (*limits, *requests))

@@ -104,7 +104,7 @@ def _ordered(amounts: _Amounts, path: str, name: str) -> Iterator[Cause]:
                 yield api_errors.invalid_value(
                     item_path, str(ratio), f"ratio {ratio} is greater than max/min = {most:.6f}"
                 )
-    if not resource_names.overcommitted(name) and set(_DEFAULTS) <= quantities.keys():
+    if not resource_names.is_overcommit_allowed(name) and set(_DEFAULTS) <= quantities.keys():
         default, request = quantities["default"], quantities["defaultRequest"]
         if default != request:
             text = f"default value {default} must equal to defaultRequest value {request} in {name}"

@@ -52,13 +52,13 @@ def validate_persistent_volume(obj: JsonObject) -> Iterator[Cause]:
     if capacity.keys() != {"storage"}:
         yield api_errors.unsupported("spec.capacity", capacity or None, ("storage",))
     for name, amount in sorted(capacity.items()):
-        yield from validation.basic_amount(amount, f"spec.capacity[{name}]")
-        yield from validation.positive_amount(amount, f"spec.capacity[{name}]")
+        yield from validation.non_negative_quantity(amount, f"spec.capacity[{name}]")
+        yield from validation.positive_quantity(amount, f"spec.capacity[{name}]")
     if spec.get("persistentVolumeReclaimPolicy"):
         policy = spec["persistentVolumeReclaimPolicy"]
         yield from validation.one_of(policy, _RECLAIM, "spec.persistentVolumeReclaimPolicy")
     yield from _affinity(spec.get("nodeAffinity"))
-    yield from volume_sources.each_of(spec, _ORDER, _CHECKS, "spec")
+    yield from volume_sources.exactly_one(spec, _ORDER, _CHECKS, "spec")
     if spec.get("local") is not None and spec.get("nodeAffinity") is None:
         yield api_errors.required("metadata.annotations", "Local volume requires node affinity")
     recycled = spec.get("persistentVolumeReclaimPolicy") == "Recycle"
@@ -94,7 +94,7 @@ def _attributes(spec: JsonObject) -> Iterator[Cause]:
 
 def _local(source: JsonObject, path: str) -> Iterator[Cause]:
     yield from validation.required(source.get("path"), f"{path}.path")
-    yield from validation.no_backsteps(source.get("path", ""), f"{path}.path")
+    yield from validation.path_no_backsteps(source.get("path", ""), f"{path}.path")
 
 
 def _csi(source: JsonObject, path: str) -> Iterator[Cause]:
@@ -110,7 +110,7 @@ def _cinder(source: JsonObject, path: str) -> Iterator[Cause]:
 
 
 def _azure_file(source: JsonObject, path: str) -> Iterator[Cause]:
-    yield from volume_sources.wants("secretName", "shareName")(source, path)
+    yield from volume_sources.required_keys("secretName", "shareName")(source, path)
     if source.get("secretNamespace") == "":
         yield api_errors.required(f"{path}.secretNamespace")
 
@@ -136,7 +136,7 @@ def validate_persistent_volume_update(obj: JsonObject, old: JsonObject) -> Itera
         change = difference(VOLUME_SOURCE, before, {**spec, **_expandable(_sources(spec), _sources(before))})
         text = f"spec.persistentvolumesource is immutable after creation\n{change}"
         yield api_errors.not_allowed("spec.persistentvolumesource", text)
-    yield from validation.unchanged(spec, before, "volumeMode", "volumeMode")
+    yield from validation.immutable_field(spec, before, "volumeMode", "volumeMode")
     affinity = spec.get("nodeAffinity")
     if before.get("nodeAffinity") not in (None, affinity):
         value = shown(f"{CORE}VolumeNodeAffinity", affinity)

@@ -63,7 +63,7 @@ def validate_claim_spec(spec: JsonObject, path: str) -> Iterator[Cause]:
     if size is None:
         yield api_errors.required(f"{path}.resources[storage]")
     else:
-        yield from validation.positive_amount(size, f"{path}.resources[storage]")
+        yield from validation.positive_quantity(size, f"{path}.resources[storage]")
     if spec.get("storageClassName"):
         yield from validation.subdomain(spec["storageClassName"], f"{path}.storageClassName")
     yield from validate_mode(spec, path)
@@ -113,7 +113,7 @@ def validate_claim_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
         if Quantity(new_size) <= Quantity(capacity):
             text = "field can not be less than status.capacity"
             yield api_errors.not_allowed("spec.resources.requests.storage", text)
-    yield from validation.unchanged(spec, before, "volumeMode", "volumeMode")
+    yield from validation.immutable_field(spec, before, "volumeMode", "volumeMode")
     yield from validate_attributes_kept(spec, before)
 
 
@@ -130,14 +130,14 @@ def validate_claim_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]: 
     """Validate the status of a claim."""
     status = obj.get("status") or {}
     for name, amount in sorted((status.get("capacity") or {}).items()):
-        yield from validation.basic_amount(amount, f"status.capacity[{name}]")
+        yield from validation.non_negative_quantity(amount, f"status.capacity[{name}]")
     for name, word in sorted((status.get("allocatedResourceStatuses") or {}).items()):
         yield from _resource(name, "status.allocatedResourceStatus")
         if word not in _RESIZES:
             yield api_errors.unsupported("status.allocatedResourceStatus", name, _RESIZES)
     for name, amount in sorted((status.get("allocatedResources") or {}).items()):
         yield from _resource(name, "status.allocatedResources")
-        yield from validation.basic_amount(amount, f"status.allocatedResources[{name}]")
+        yield from validation.non_negative_quantity(amount, f"status.allocatedResources[{name}]")
 
 
 def _resource(name: str, path: str) -> Iterator[Cause]:

@@ -36,7 +36,7 @@ def validate_pod_annotations(notes: Mapping[str, str], spec: JsonObject, path: s
             key_path = f"{path}.{key}"
             if profile not in ("runtime/default", "docker/default", "unconfined"):
                 if profile.startswith(_LOCAL):
-                    yield from validation.inside(profile.removeprefix(_LOCAL), key_path)
+                    yield from validation.local_descending_path(profile.removeprefix(_LOCAL), key_path)
                 else:
                     yield api_errors.invalid_value(key_path, profile, "must be a valid seccomp profile")
     names = {c.get("name", "") for key in _CONTAINERS for c in spec.get(key) or ()}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from envtest.groups.common.label_selectors import check_label_selector, is_empty, selects, understood
+from envtest.groups.common.label_selectors import check_label_selector, is_empty, is_valid, selects
 from envtest.groups.core.validation.pod import validate_pod_spec
 from envtest.groups.core.validation.pod_annotations import validate_pod_annotations
 from opsdk.apiserver import api_errors
@@ -70,7 +70,7 @@ def validate_selector(selector: JsonObject | None, path: str, *, word: str) -> I
 
 def validate_selected_template(spec: JsonObject, *, kind: str) -> Iterator[Cause]:
     """Validate a template whose labels the selector must match."""
-    if not understood(spec.get("selector")):
+    if not is_valid(spec.get("selector")):
         yield api_errors.invalid_value("spec.selector", spec["selector"], "invalid label selector")
         return
     yield from validate_selected_labels(spec)

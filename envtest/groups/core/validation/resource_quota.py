@@ -45,7 +45,7 @@ def _foreign(scope: str, spec: JsonObject) -> int:
     """How many resources the scope cannot be asked of."""
     fitting = SCOPES.get(scope)
     hard = spec.get("hard") or {}
-    return 0 if fitting is None else sum(resource_names.of_quota(name) and name not in fitting for name in hard)
+    return 0 if fitting is None else sum(resource_names.is_quota_name(name) and name not in fitting for name in hard)
 
 
 def validate_scopes(spec: JsonObject) -> Iterator[Cause]:

@@ -116,7 +116,7 @@ def _seccomp(profile: JsonObject | None, path: str) -> Iterator[Cause]:
     elif local is None:
         yield api_errors.required(local_path, "must be set when seccomp type is Localhost")
     else:
-        yield from validation.inside(local, local_path)
+        yield from validation.local_descending_path(local, local_path)
 
 
 def _apparmor(profile: JsonObject | None, path: str) -> Iterator[Cause]:

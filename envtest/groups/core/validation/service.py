@@ -225,7 +225,7 @@ def _traffic(spec: JsonObject) -> Iterator[Cause]:
         text = "may only be set for externally-accessible services"
         yield api_errors.invalid_value("spec.externalTrafficPolicy", outside, text)
     port, path = spec.get("healthCheckNodePort") or 0, "spec.healthCheckNodePort"
-    if checked(spec):
+    if needs_health_check(spec):
         if not port:
             yield api_errors.required(path)
         else:
@@ -244,7 +244,7 @@ def _traffic(spec: JsonObject) -> Iterator[Cause]:
         yield from validation.one_of(spec["trafficDistribution"], allowed, "spec.trafficDistribution")
 
 
-def checked(spec: JsonObject) -> bool:
+def needs_health_check(spec: JsonObject) -> bool:
     """Return whether the service needs a health check node port."""
     return spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
 

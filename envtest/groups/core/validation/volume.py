@@ -62,7 +62,7 @@ def validate_volumes(
 
 
 def _source(volume: JsonObject, path: str, pod: str) -> Iterator[Cause]:
-    yield from volume_sources.each_of(volume, _ORDER, _CHECKS, path)
+    yield from volume_sources.exactly_one(volume, _ORDER, _CHECKS, path)
     name = volume.get("name", "")
     first = next((key for key in _ORDER if volume.get(key) is not None), "")
     portal = (volume.get("iscsi") or {}).get("targetPortal", "")
@@ -92,7 +92,7 @@ def _items(items: Sequence[JsonObject], path: str) -> Iterator[Cause]:
 def _item(item: JsonObject, path: str) -> Iterator[Cause]:
     yield from validation.required(item.get("key"), f"{path}.key")
     yield from validation.required(item.get("path"), f"{path}.path")
-    yield from validation.file_in_volume(item.get("path", ""), f"{path}.path")
+    yield from validation.local_non_reserved_path(item.get("path", ""), f"{path}.path")
     yield from _mode(item.get("mode"), f"{path}.mode")
 
 
@@ -118,7 +118,7 @@ def _downward(source: JsonObject, path: str) -> Iterator[Cause]:
 def _file(item: JsonObject, path: str) -> Iterator[Cause]:
     """A file of the downward API."""
     yield from validation.required(item.get("path"), f"{path}.path")
-    yield from validation.file_in_volume(item.get("path", ""), f"{path}.path")
+    yield from validation.local_non_reserved_path(item.get("path", ""), f"{path}.path")
     field, resource = item.get("fieldRef"), item.get("resourceFieldRef")
     if field is not None:
         yield from validate_field_ref(field, f"{path}.fieldRef", VOLUME_FIELDS)
@@ -182,7 +182,7 @@ def _projected_token(source: JsonObject, path: str, taken: _Paths) -> Iterator[C
     if not source.get("path"):
         yield api_errors.required(f"{path}.path")
     else:
-        yield from validation.file_in_volume(source["path"], f"{path}.path")
+        yield from validation.local_non_reserved_path(source["path"], f"{path}.path")
         yield from taken.add(source["path"], source["path"])
 
 
@@ -229,7 +229,7 @@ _CHECKS: Final[Mapping[str, volume_sources.Check]] = {
     "emptyDir": _empty,
     "gitRepo": volume_sources.git_repo,
     "secret": _secret,
-    "persistentVolumeClaim": volume_sources.wants("claimName"),
+    "persistentVolumeClaim": volume_sources.required_keys("claimName"),
     "downwardAPI": _downward,
     "configMap": _config_map,
     "projected": _projected,

@@ -33,7 +33,7 @@ _HOSTS: Final = "must be a host:port pair or multiple pairs separated by commas"
 _BOTH_FLOCKERS: Final = "datasetName and datasetUUID can not be specified simultaneously"
 
 
-def each_of(sources: JsonObject, order: Sequence[str], checks: Mapping[str, Check], path: str) -> Iterator[Cause]:
+def exactly_one(sources: JsonObject, order: Sequence[str], checks: Mapping[str, Check], path: str) -> Iterator[Cause]:
     """Validate that exactly one source is set; the first in `order` is validated."""
     keys = [key for key in order if sources.get(key) is not None]
     if not keys:
@@ -44,7 +44,7 @@ def each_of(sources: JsonObject, order: Sequence[str], checks: Mapping[str, Chec
         yield api_errors.not_allowed(f"{path}.{key}", "may not specify more than 1 volume type")
 
 
-def wants(*keys: str) -> Check:
+def required_keys(*keys: str) -> Check:
     """Validate that these keys are set."""
 
     def check(source: JsonObject, path: str) -> Iterator[Cause]:
@@ -68,7 +68,7 @@ def host_path(source: JsonObject, path: str) -> Iterator[Cause]:
     if not source.get("path"):
         yield api_errors.required(f"{path}.path")
         return
-    yield from validation.no_backsteps(source["path"], f"{path}.path")
+    yield from validation.path_no_backsteps(source["path"], f"{path}.path")
     kind = source.get("type") or ""
     if kind not in _HOST_PATHS:
         yield api_errors.unsupported(f"{path}.type", kind, _HOST_PATHS)
@@ -77,12 +77,12 @@ def host_path(source: JsonObject, path: str) -> Iterator[Cause]:
 def git_repo(source: JsonObject, path: str) -> Iterator[Cause]:
     """Validate a repository and a directory."""
     yield from validation.required(source.get("repository"), f"{path}.repository")
-    yield from validation.inside(source.get("directory", ""), f"{path}.directory")
+    yield from validation.local_descending_path(source.get("directory", ""), f"{path}.directory")
 
 
 def nfs(source: JsonObject, path: str) -> Iterator[Cause]:
     """Validate server and absolute path."""
-    yield from wants("server", "path")(source, path)
+    yield from required_keys("server", "path")(source, path)
     target = source.get("path", "")
     if not target.startswith("/"):
         yield api_errors.invalid_value(f"{path}.path", target, "must be an absolute path")
@@ -173,7 +173,7 @@ def flex(source: JsonObject, path: str) -> Iterator[Cause]:
 def azure_disk(source: JsonObject, path: str) -> Iterator[Cause]:
     """Validate a disk whose URI fits its kind."""
     uri, kind, cache = source.get("diskURI", ""), source.get("kind"), source.get("cachingMode")
-    yield from wants("diskName", "diskURI")(source, path)
+    yield from required_keys("diskName", "diskURI")(source, path)
     if cache is not None and cache not in _DISK_CACHES:
         yield api_errors.unsupported(f"{path}.cachingMode", cache, _DISK_CACHES)
     if kind is not None and kind not in _DISK_KINDS:
@@ -217,19 +217,19 @@ SHARED: Final[Mapping[str, Check]] = {
     "nfs": nfs,
     "iscsi": iscsi,
     "flocker": flocker,
-    "rbd": wants("monitors", "image"),
-    "glusterfs": wants("endpoints", "path"),
+    "rbd": required_keys("monitors", "image"),
+    "glusterfs": required_keys("endpoints", "path"),
     "quobyte": quobyte,
-    "cephfs": wants("monitors"),
+    "cephfs": required_keys("monitors"),
     "cinder": cinder,
     "fc": fibre_channel,
     "flexVolume": flex,
-    "azureFile": wants("secretName", "shareName"),
-    "vsphereVolume": wants("volumePath"),
-    "photonPersistentDisk": wants("pdID"),
-    "portworxVolume": wants("volumeID"),
+    "azureFile": required_keys("secretName", "shareName"),
+    "vsphereVolume": required_keys("volumePath"),
+    "photonPersistentDisk": required_keys("pdID"),
+    "portworxVolume": required_keys("volumeID"),
     "azureDisk": azure_disk,
-    "scaleIO": wants("gateway", "system", "volumeName"),
+    "scaleIO": required_keys("gateway", "system", "volumeName"),
     "storageos": storage_os,
 }
 """The sources that pods and persistent volumes have in common."""
