@@ -9,7 +9,7 @@ from opsdk.apiserver.server import Server
 from opsdk.errors import ServiceUnavailableError, api_error_from_status
 from opsdk.http.asgi_types import Message
 from opsdk.http.server.request import HttpRequest, Query
-from opsdk.http.server.response import CutResponse, HttpResponse, StreamResponse
+from opsdk.http.server.response import CutResponse, StreamResponse
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _JSON = "application/json"
@@ -60,18 +60,15 @@ class InProcessClient:
         response = await self._server.respond(HttpRequest(method, path, Query(), headers, receive))
         if isinstance(response, CutResponse):
             raise ServiceUnavailableError(f"{method} {path}: the connection was lost")
-        answer = _decoded(await _whole(response), response.status)
+        if isinstance(response, StreamResponse):
+            raw = b"".join([piece async for piece in response.chunks])
+        else:
+            raw = response.body
+        answer = _decoded(raw, response.status)
         if response.status >= 400:
             raise api_error_from_status(answer, code=response.status)
         decoded: JsonObject = answer
         return decoded
-
-
-async def _whole(response: HttpResponse) -> bytes:
-    """The body; what another server answers comes in pieces."""
-    if isinstance(response, StreamResponse):
-        return b"".join([piece async for piece in response.chunks])
-    return response.body
 
 
 def _decoded(body: bytes, status: int) -> JsonValue:

@@ -12,7 +12,7 @@ from envtest.controllers.controller import ControllerContext, SimulatedControlle
 from envtest.controllers.objects import deleting, is_ready, owner_reference, phase_of
 from envtest.controllers.reflector import StoreEvent
 from envtest.controllers.writes import ENDPOINTS, PODS, SERVICES, SLICES, CreateWrite, DeleteWrite, UpdateWrite, Write
-from opsdk.structured_merge.value import JsonObject, JsonValue
+from opsdk.structured_merge.value import JsonObject
 
 SERVICE, MANAGED = "kubernetes.io/service-name", "endpointslice.kubernetes.io/managed-by"
 _MANAGER = "endpointslice-controller.k8s.io"
@@ -39,21 +39,18 @@ def ports_of(service: JsonObject, pods: Sequence[JsonObject], *, names: bool) ->
     """Return the endpoint ports of a service; `names` says whether empty names are written."""
     service_ports: list[JsonObject] = []
     for port in service["spec"].get("ports") or ():
-        number = _number(port.get("targetPort", port.get("port")), pods)
+        target = port.get("targetPort", port.get("port"))
+        number: int | None = target if isinstance(target, int) else None
+        if number is None:
+            # A named target port is resolved by the pods' container ports.
+            ports = (q for p in pods for c in p["spec"].get("containers") or () for q in c.get("ports") or ())
+            number = next((int(q["containerPort"]) for q in ports if q.get("name") == target), None)
         if number is not None:
             entry: JsonObject = {"port": number, "protocol": port.get("protocol", "TCP")}
             if names or port.get("name"):
                 entry["name"] = port.get("name", "")
             service_ports.append(entry)
     return service_ports
-
-
-def _number(target: JsonValue, pods: Sequence[JsonObject]) -> int | None:
-    """A target port as a number: names are those of container ports."""
-    if isinstance(target, int):
-        return target
-    ports = (q for p in pods for c in p["spec"].get("containers") or () for q in c.get("ports") or ())
-    return next((int(q["containerPort"]) for q in ports if q.get("name") == target), None)
 
 
 def _ready(service: JsonObject, pod: JsonObject) -> bool:

@@ -9,7 +9,6 @@ import itertools
 import logging
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import TypeVar
 
 from envtest.controllers.client import InProcessClient
@@ -177,11 +176,7 @@ class Recorder:
                 entry.count = 1
             else:
                 return
-        entry.name, entry.first = self._name(event, wall), now
+        ticks = int(wall.timestamp()) * 10**9 + wall.microsecond * 1000 + next(_NUMBERS)
+        entry.name, entry.first = f"{event.involved_object['metadata']['name'][:236]}.{ticks:x}", now
         obj = event_of(event, text, name=entry.name, source=self._source, now=now)
         await self._api.write(CreateWrite(EVENTS, obj))
-
-    @staticmethod
-    def _name(event: PendingEvent, wall: datetime) -> str:
-        ticks = int(wall.timestamp()) * 10**9 + wall.microsecond * 1000 + next(_NUMBERS)
-        return f"{event.involved_object['metadata']['name'][:236]}.{ticks:x}"

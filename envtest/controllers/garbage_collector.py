@@ -58,16 +58,13 @@ class GarbageCollector(SimulatedController):
     def _enqueue_owners(self, obj: JsonObject) -> None:
         """An owner that waits for its dependents may have waited for this one."""
         for ref in obj["metadata"].get("ownerReferences") or ():
-            key = self._key_of(ref, obj)
-            owner = None if key is None else self.informers.get(key)
-            if key is not None and owner is not None and deleting(owner):
+            resource = self.informers.resource_of(ref.get("apiVersion", ""), ref.get("kind", ""))
+            if resource is None:
+                continue
+            key = resource.key(obj["metadata"].get("namespace", ""), ref.get("name", ""))
+            owner = self.informers.get(key)
+            if owner is not None and deleting(owner):
                 self.queue.add(key)
-
-    def _key_of(self, ref: JsonObject, obj: JsonObject) -> str | None:
-        resource = self.informers.resource_of(ref.get("apiVersion", ""), ref.get("kind", ""))
-        if resource is None:
-            return None
-        return resource.key(obj["metadata"].get("namespace", ""), ref.get("name", ""))
 
     # -------------------------------------------------------------- one object
     async def reconcile(self, key: str) -> float | None:

@@ -226,10 +226,12 @@ def _failure(view: JobView, counted: FinishedPods) -> tuple[str, str] | None:
     limit = spec.get("backoffLimit", 6)
     if counted.failed > limit or _restarted_too_often(view, limit):
         return "BackoffLimitExceeded", "Job has reached the specified backoff limit"
-    remaining = _until_deadline(view)
-    if remaining is not None and remaining <= 0:
-        return "DeadlineExceeded", "Job was active longer than specified deadline"
-    if remaining is not None:
+    deadline, started = spec.get("activeDeadlineSeconds"), view.status.get("startTime")
+    suspended = view.suspended or is_true(conditions_of(view.job), "Suspended")
+    if deadline is not None and started and not suspended:
+        remaining = float(deadline - (view.now - parse_time(started)).total_seconds())
+        if remaining <= 0:
+            return "DeadlineExceeded", "Job was active longer than specified deadline"
         view.requeue_delays.append(remaining)
     return _failed_indexes(spec, counted) if of_pods.limited_per_index(view.job) else None
 
@@ -240,13 +242,6 @@ def _restarted_too_often(view: JobView, limit: int) -> bool:
         return False
     restarts = sum(of_pods.restarts(p) for p in view.pods if phase_of(p) in ("Running", "Pending"))
     return restarts > 0 if limit == 0 else restarts >= limit
-
-
-def _until_deadline(view: JobView) -> float | None:
-    limit, started = view.spec.get("activeDeadlineSeconds"), view.status.get("startTime")
-    if limit is None or view.suspended or not started or is_true(conditions_of(view.job), "Suspended"):
-        return None
-    return float(limit - (view.now - parse_time(started)).total_seconds())
 
 
 def _failed_indexes(spec: JsonObject, counted: FinishedPods) -> tuple[str, str] | None:

@@ -33,7 +33,7 @@ def validate_conditions(conditions: Sequence[JsonObject], field: str) -> Iterato
         if kind in types:
             yield api_errors.duplicate(f"{item_path}.type", kind)
         types[kind] = index
-        kind, status = condition.get("type") or "", condition.get("status") or ""
+        status = condition.get("status") or ""
         for reason in validation.qualified_name(kind):
             yield api_errors.invalid_value(f"{item_path}.type", kind, reason)
         if status not in _STATUSES:
