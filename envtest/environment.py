@@ -253,7 +253,7 @@ class Environment(Startable):
         snapshots.restore_snapshot(self.plane, self._simulated, snapshot, reset=reset_revision)
 
     def fork(self) -> Environment:
-        """Another environment with the same objects and users, to be entered; from then on, each goes its own way."""
+        """Return an independent environment with the same objects and users; enter it to start it."""
         storage = snapshots.copy(self.plane.storage)
         fork = Environment(**self._again, storage=storage, tokens=self.tokens.users())
         snapshots.share(self.plane, fork.plane)
@@ -285,7 +285,7 @@ class Environment(Startable):
     # -------------------------------------------------------------- faults
     @property
     def faults(self) -> Faults:
-        """What goes wrong, for whom: ``env.faults.add(Fail(503), verb="update", times=3)``.
+        """The fault rules: ``env.faults.add(Fail(503), verb="update", times=3)``.
 
         The effects are in `envtest.testing.effects`.
         """

@@ -44,7 +44,7 @@ class PlaneAuthorizer(Protocol):
 
     @property
     def authorizer(self) -> Authorizer:
-        """Decides who may do what."""
+        """The authorizer of the control plane."""
         ...
 
 
@@ -58,7 +58,7 @@ class PluginPlane(Protocol):
 
     @property
     def access(self) -> PlaneAuthorizer:
-        """Who may do what."""
+        """The authenticators and the authorizer."""
         ...
 
 
@@ -145,14 +145,14 @@ _MAKERS: Final[Mapping[str, Maker]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginSelection:
-    """Plugins that are switched on beside those that run anyway, and ones that are switched off."""
+    """The plugins that are enabled beside the default ones, and those that are disabled."""
 
     enabled: frozenset[str] = frozenset()
     disabled: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, enabled: str | Collection[str] = (), disabled: str | Collection[str] = ()) -> Self:
-        """Names, or texts with commas between them; `ConfigError` for names that nobody knows, or that are in both."""
+        """Parse names or comma-separated lists; `ConfigError` for names that are unknown or in both lists."""
         on, off = _names(enabled, "enable"), _names(disabled, "disable")
         if on & off:
             listed = ", ".join(sorted(on & off))

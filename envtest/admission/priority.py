@@ -23,7 +23,7 @@ class Priority(Plugin):
         self._classes = classes
 
     async def mutate(self, attributes: Attributes) -> None:
-        """Pods."""
+        """Set the priority of new pods; restore it on updates."""
         if writes(attributes, "pods", "CREATE"):
             obj = attributes.obj or {}
             spec: JsonObject = dict(obj.get("spec") or {})
@@ -49,7 +49,7 @@ class Priority(Plugin):
                 attributes.obj = {**obj, "spec": {**spec, **lost}}
 
     async def validate(self, attributes: Attributes) -> None:
-        """Priority classes."""
+        """Refuse a second default PriorityClass."""
         if not writes(attributes, _CLASSES, "CREATE", "UPDATE"):
             return
         obj, other = attributes.obj or {}, self._default()

@@ -76,7 +76,7 @@ class DecodeContext:
         return text
 
     def fail_type(self, value: JsonValue, go_type: str, form: GoKind) -> None:
-        """A value does not fit; what cannot be told later is raised."""
+        """Record that a value has the wrong type; raise if the decoder cannot continue."""
         if self.from_memory:
             raise DecodeError(_in_memory(value, go_type, form))
         error = DecodeError(f"json: cannot unmarshal {_shown(value, go_type)} into {self._where()} of type {go_type}")
@@ -86,7 +86,7 @@ class DecodeContext:
             self.first_error = error
 
     def fail(self, text: str) -> None:
-        """The same, in other words."""
+        """Record another decoding error; raise if the decoder cannot continue."""
         if self.from_memory:
             raise DecodeError(f"error decoding from json: {text}")
         if self.first_error is None:

@@ -215,7 +215,7 @@ class Decoders:
         return value
 
     def of(self, schema: Mapping[str, JsonValue], default_go_type: str = "") -> tuple[Decoder, str]:
-        """The decoder of a schema and the name of its Go type; `default_go_type` where the schema does not tell."""
+        """Return the decoder of a schema and its Go type; `default_go_type` is used if the schema has none."""
         ref = _referred(schema)
         if ref:
             return self._reference(ref)

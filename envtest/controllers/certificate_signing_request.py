@@ -116,7 +116,7 @@ def pem_of(request: JsonObject) -> bytes:
 # ------------------------------------------------------------------ shells
 class _Requests(SimulatedController):
     def add_event_handlers(self) -> None:
-        """Requests."""
+        """Watch certificate signing requests."""
         self.informers.add_event_handler(SIGNING_REQUESTS, self._changed)
 
     def _changed(self, event: StoreEvent) -> None:

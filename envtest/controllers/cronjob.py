@@ -316,7 +316,7 @@ def job_for(owner: JsonObject, due: datetime, zone: ZoneInfo) -> JsonObject:
 
 # ------------------------------------------------------------------ shell
 class CronJobController(SimulatedController):
-    """``cronjob``."""
+    """``cronjob``: keys of CronJobs."""
 
     name = "cronjob"
 

@@ -304,7 +304,7 @@ def count(view: DaemonSetView) -> JsonObject:
 
 # ------------------------------------------------------------------ shell
 class DaemonSetController(PlanningController):
-    """``daemonset``."""
+    """``daemonset``: keys of DaemonSets."""
 
     name = "daemonset"
     resource = DAEMON_SETS

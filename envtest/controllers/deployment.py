@@ -392,7 +392,7 @@ def with_replica_failure(deployment: JsonObject, reason: str, now: datetime) -> 
 
 # ------------------------------------------------------------------ shell
 class DeploymentController(SimulatedController):
-    """``deployment``."""
+    """``deployment``: keys of Deployments."""
 
     name = "deployment"
 

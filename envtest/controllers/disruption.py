@@ -140,7 +140,7 @@ def seconds_of_disruption(pod: JsonObject, now: datetime) -> float | None:
 
 # ------------------------------------------------------------------ shell
 class DisruptionController(SimulatedController):
-    """``disruption``."""
+    """``disruption``: keys of PodDisruptionBudgets, and of pods with a disruption target."""
 
     name = "disruption"
     component = "controllermanager"

@@ -186,7 +186,7 @@ class _ServiceController(SimulatedController):
         self._services = LabelIndex()
 
     def add_event_handlers(self) -> None:
-        """Services and pods."""
+        """Watch services and pods."""
         self.informers.add_event_handler(SERVICES, self._service)
         self.informers.add_event_handler(PODS, self._pod)
 
@@ -213,7 +213,7 @@ class _ServiceController(SimulatedController):
 
 
 class SliceController(_ServiceController):
-    """``endpointslice``."""
+    """``endpointslice``: keys of Services."""
 
     name = "endpointslice"
 
@@ -227,7 +227,7 @@ class SliceController(_ServiceController):
 
 
 class EndpointsController(_ServiceController):
-    """``endpoints``."""
+    """``endpoints``: keys of Services."""
 
     name = "endpoints"
 

@@ -482,7 +482,7 @@ def _finish_event(view: JobView) -> list[PendingEvent]:
 
 # ------------------------------------------------------------------ shell
 class JobController(PodOwnerController):
-    """``job``."""
+    """``job``: keys of Jobs."""
 
     name = "job"
     resource = JOBS

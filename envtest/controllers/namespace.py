@@ -86,7 +86,7 @@ def finalized(namespace: JsonObject) -> JsonObject:
 
 # ------------------------------------------------------------------ shell
 class NamespaceController(SimulatedController):
-    """``namespace``."""
+    """``namespace``: keys of Namespaces."""
 
     name = "namespace"
 

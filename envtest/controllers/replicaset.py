@@ -105,7 +105,7 @@ def _conditions(replica_set: JsonObject, active: int, now: datetime, failed: str
 
 # ------------------------------------------------------------------ shell
 class ReplicaSetController(PlanningController):
-    """``replicaset``."""
+    """``replicaset``: keys of ReplicaSets."""
 
     name = "replicaset"
     resource = REPLICA_SETS
@@ -126,7 +126,7 @@ class ReplicaSetController(PlanningController):
 
 
 class ReplicationControllerController(ReplicaSetController):
-    """``replicationcontroller``."""
+    """``replicationcontroller``: keys of ReplicationControllers."""
 
     name = "replicationcontroller"
     component = "replication-controller"

@@ -343,7 +343,7 @@ def count(view: StatefulSetView) -> JsonObject:
 
 # ------------------------------------------------------------------ shell
 class StatefulSetController(PlanningController):
-    """``statefulset``."""
+    """``statefulset``: keys of StatefulSets."""
 
     name = "statefulset"
     resource = STATEFUL_SETS

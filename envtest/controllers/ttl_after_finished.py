@@ -27,7 +27,7 @@ def seconds_left(job: JsonObject, now: datetime) -> float | None:
 
 # ------------------------------------------------------------------ shell
 class TtlController(SimulatedController):
-    """``ttl-after-finished``."""
+    """``ttl-after-finished``: keys of Jobs."""
 
     name = "ttl-after-finished"
 

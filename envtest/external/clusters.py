@@ -72,7 +72,7 @@ def asset(name: str, env: Mapping[str, str] = os.environ) -> Path:
 
 
 def process_options(env: Mapping[str, str] = os.environ) -> ProcessOptions:
-    """Timeouts (``20s``, ``1m30s``, or seconds) and where output goes."""
+    """Read timeouts (``20s``, ``1m30s``, or seconds) and output options from the variables of Go's envtest."""
     return ProcessOptions(
         start_timeout=_seconds(env, "KUBEBUILDER_CONTROLPLANE_START_TIMEOUT"),
         stop_timeout=_seconds(env, "KUBEBUILDER_CONTROLPLANE_STOP_TIMEOUT"),
@@ -185,7 +185,7 @@ class ClusterTarget(Startable):
 
 
 class ExistingCluster(ClusterTarget):
-    """The cluster of the kubeconfig; nothing is started, what was installed stays."""
+    """The cluster of the kubeconfig; nothing is started, and installed objects remain."""
 
     kind = TargetKind.EXISTING
 
@@ -195,7 +195,7 @@ class ExistingCluster(ClusterTarget):
         return load_config()
 
     def add_user(self, name: str, *, groups: Sequence[str] = ()) -> ExternalUser:
-        """Somebody else by impersonation: users of a cluster that exists cannot be made."""
+        """Return another user by impersonation; an existing cluster cannot create users."""
         return ExternalUser(name, replace(self.config, impersonate=Impersonate(user=name, groups=tuple(groups))))
 
 

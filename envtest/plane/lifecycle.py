@@ -13,7 +13,7 @@ class Startable(Closing):
 
     @abstractmethod
     async def start(self) -> None:
-        """Start; see the class."""
+        """Start; called on entry."""
 
     async def __aenter__(self) -> Self:
         try:

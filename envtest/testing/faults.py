@@ -182,7 +182,7 @@ class Faults:
     # -------------------------------------------------------------- at once
     @property
     def revision(self) -> int:
-        """The storage's."""
+        """The revision of the storage."""
         return self._storage.current_rv
 
     def compact(self) -> None:
@@ -200,7 +200,7 @@ class Faults:
         self._storage.end_watches()
 
     async def restart(self, downtime: float = 0.0) -> None:
-        """The server dies and comes back: connections are cut, what was acknowledged is kept.
+        """Restart the server: connections are cut, acknowledged writes remain.
 
         For `downtime` seconds of the environment's clock, requests find nobody; this returns after that.
         """

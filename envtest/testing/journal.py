@@ -56,7 +56,7 @@ def written_by(writer: Writer) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """One object."""
+    """A reference to one object."""
 
     group: str
     resource: str
@@ -91,7 +91,7 @@ class Entry:
 
     @property
     def ref(self) -> Ref:
-        """The object."""
+        """The written object."""
         return Ref.from_key(self.key)
 
     @property

@@ -70,7 +70,7 @@ class Pod:
         return [str(c.get("name", "")) for c in self.containers if bad(c)]
 
     def setters(self, *path: str, bad: Callable[[JsonValue], bool]) -> tuple[list[str], list[JsonValue]]:
-        """Who sets a field of the security context to something bad, and to what; the pod itself comes first."""
+        """Return the parts of a pod that set a security context field to a bad value; the pod itself is first."""
         own = _get(self.spec, path)
         values = [own] if bad(own) else []
         setters = ["pod"] if values else []

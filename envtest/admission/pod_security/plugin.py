@@ -106,7 +106,7 @@ def _stricter(new: LevelVersion, old: LevelVersion) -> bool:
 
 
 def pod_warnings(namespace: str, demand: LevelVersion, pods: Sequence[JsonObject]) -> Iterator[str]:
-    """Which pods would not be let in any more; those that break the same are told together."""
+    """Return warnings for existing pods that violate a new policy; equal violations are merged."""
     chosen = prioritized(pods)
     broken: dict[str, list[str]] = {}
     for pod in chosen[:_MOST_PODS]:

@@ -30,7 +30,7 @@ class QuotaRequest:
 
 
 def check_request(quotas: Sequence[JsonObject], request: QuotaRequest) -> list[tuple[JsonObject, Amounts]]:
-    """The quotas whose usage changes, with what is used then; `QuotaError` where one of them is exceeded."""
+    """Return the affected quotas with their new usage; `QuotaError` if one is exceeded."""
     interesting = [quota for quota in quotas if _interesting(quota, request)]
     # What the object counts for, on updates only what it did not before.
     usage = request.evaluator.usage(request.obj, request.now)
@@ -82,7 +82,7 @@ def _of(quota: JsonObject, key: str) -> Amounts:
 
 
 def written(amounts: Mapping[str, Quantity]) -> dict[str, str]:
-    """A resource list."""
+    """Format a resource list."""
     return {name: str(amounts[name]) for name in sorted(amounts)}
 
 

@@ -102,11 +102,11 @@ class PodEvaluator(Evaluator):
         self.names = frozenset({*self.names, "pods", *COMPUTE, *parts})
 
     def handles(self, operation: str, subresource: str) -> bool:
-        """New pods, and resized ones."""
+        """Return whether the request creates or resizes a pod."""
         return operation == ("UPDATE" if subresource == "resize" else "CREATE") and subresource in ("", "resize")
 
     def matching(self, names: Iterable[str]) -> frozenset[str]:
-        """Also huge pages and what somebody else named."""
+        """Return the counted names; huge pages and extended resources too."""
         return frozenset(
             name
             for name in names

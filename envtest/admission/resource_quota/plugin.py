@@ -41,7 +41,7 @@ class ResourceQuota(Plugin):
         self._registry = Registry()
 
     async def validate(self, review: Attributes) -> None:
-        """Objects in namespaces."""
+        """Check and book the usage of a namespaced object."""
         info = review.served.info
         if not info.namespaced or review.obj is None or not self._quotas.of(review.namespace):
             return

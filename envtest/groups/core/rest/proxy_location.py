@@ -35,7 +35,7 @@ class ProxyTarget:
 
 
 def target_of(text: str, kind: str) -> ProxyTarget:
-    """Read a name; `BadRequestError` where it is none.
+    """Parse a proxy target; `BadRequestError` if it is invalid.
 
     >>> target_of("https:web:main", "service").port
     'main'

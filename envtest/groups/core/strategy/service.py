@@ -296,7 +296,7 @@ class ServiceStrategy(GeneratedStrategy):
 
     # -------------------------------------------------------------- side effects
     def before_create(self, context: Context, obj: JsonObject) -> None:
-        """Nobody else gets these; admission may have taken its time, so a chosen address may be gone meanwhile."""
+        """Take the chosen addresses; replace one that another request took during admission."""
         uid, spec = obj["metadata"]["uid"], obj["spec"]
         automatic = uid in self._automatic
         self._automatic.discard(uid)
