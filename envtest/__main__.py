@@ -20,7 +20,7 @@ from opsdk.errors import ConfigError
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the command line parser."""
     argument_parser = argparse.ArgumentParser(prog="python -m envtest", description="A local Kubernetes API server.")
     commands = argument_parser.add_subparsers(dest="command", required=True)
     words = "write programs for KUBEBUILDER_ASSETS, named as the real ones, that start this server"
@@ -44,7 +44,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 async def serve(options: argparse.Namespace, stack: AsyncExitStack) -> str:
-    """Start; what is said when it serves."""
+    """Start the server and return the message to print."""
     tokens = read_token_file(options.token_auth_file) if options.token_auth_file else {}
     environment = Environment(
         data_dir=options.data_dir,
@@ -68,7 +68,7 @@ async def serve(options: argparse.Namespace, stack: AsyncExitStack) -> str:
 
 
 def assets(directory: Path) -> int:
-    """Write the programs for Go's envtest, and print what tells it where they are."""
+    """Write the fake binaries for Go's envtest, and print the variable that points to them."""
     try:
         write_assets(directory)
     except ConfigError as error:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from ipaddress import IPv4Network
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import TypeVar
 
 from envtest.admission.plugins import PluginSelection
 from envtest.controllers.ports import NONE, NoControllers, Simulation
@@ -17,10 +17,11 @@ from envtest.external import kubectl, port_exposure
 from envtest.groups.core.rest.responders import Responders
 from envtest.plane import wait
 from envtest.plane.authenticators import AccessOptions
-from envtest.plane.bootstrap import listens_at, publish_trust
+from envtest.plane.bootstrap import publish_server_address, publish_trust
 from envtest.plane.control_plane import ControlPlane
 from envtest.plane.install import CRD, Installer, Webhooks, WebhookServing, prepare, read_objects
 from envtest.plane.kubeconfig import user_kubeconfig
+from envtest.plane.lifecycle import Startable
 from envtest.plane.managed_fields import owners
 from envtest.plane.pki import PKI, PROXIES, CertificateAuthority
 from envtest.plane.users import AuthenticatedUser
@@ -29,7 +30,6 @@ from envtest.testing import snapshots
 from envtest.testing.faults import Faults
 from envtest.testing.journal import Budget, Journal
 from opsdk.aio.clock import LOOP_CLOCK, Clock
-from opsdk.aio.closing import Closing
 from opsdk.apiserver.auth.authentication import TokenAuthenticator
 from opsdk.apiserver.auth.authorization import Authorizer
 from opsdk.apiserver.auth.front_proxy import NAME
@@ -53,7 +53,7 @@ LOCAL = "http://envtest.local"
 ADMIN = User(name="admin", uid="admin-uid", groups=(MASTERS,))
 
 
-class Environment(Closing):
+class Environment(Startable):
     """A control plane; an async context manager.
 
     ::
@@ -243,17 +243,17 @@ class Environment(Closing):
     # -------------------------------------------------------------- going back
     def snapshot(self) -> Snapshot:
         """A snapshot of all objects, without a copy of them."""
-        return snapshots.take(self.plane.storage)
+        return snapshots.take_snapshot(self.plane.storage)
 
     def restore(self, snapshot: Snapshot, *, reset_revision: bool = False) -> None:
         """Have the objects of a snapshot again. Open watches are told that they are too old (410), and end.
 
         Resource versions go on from the present one; with `reset_revision` they go on from that of the snapshot.
         """
-        snapshots.put_back(self.plane, self._simulated, snapshot, reset=reset_revision)
+        snapshots.restore_snapshot(self.plane, self._simulated, snapshot, reset=reset_revision)
 
     def fork(self) -> Environment:
-        """Another environment with the same objects and users, to be entered; from then on, each goes its own way."""
+        """Return an independent environment with the same objects and users; enter it to start it."""
         storage = snapshots.copy(self.plane.storage)
         fork = Environment(**self._again, storage=storage, tokens=self.tokens.users())
         snapshots.share(self.plane, fork.plane)
@@ -285,7 +285,7 @@ class Environment(Closing):
     # -------------------------------------------------------------- faults
     @property
     def faults(self) -> Faults:
-        """What goes wrong, for whom: ``env.faults.add(Fail(503), verb="update", times=3)``.
+        """The fault rules: ``env.faults.add(Fail(503), verb="update", times=3)``.
 
         The effects are in `envtest.testing.effects`.
         """
@@ -335,7 +335,7 @@ class Environment(Closing):
         await web.start()
         self._stack.push_async_callback(web.aclose)
         if not self._webs:
-            await listens_at(self.plane, web.port)
+            await publish_server_address(self.plane, web.port)
         self._webs.append(web)
         if tls:
             await self._publish_trust()
@@ -414,14 +414,6 @@ class Environment(Closing):
         self.server.well_known.stopping = True
         self.plane.end_watches()
         await self._stack.aclose()
-
-    async def __aenter__(self) -> Self:
-        try:
-            await self.start()
-        except BaseException:
-            await self.aclose()
-            raise
-        return self
 
 
 def _open_storage(data_dir: Path | None) -> Storage | None:

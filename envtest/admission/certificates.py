@@ -59,17 +59,17 @@ class SignerPermission(Plugin):
 
 
 def approval(authorizer: Authorizer) -> SignerPermission:
-    """Of approvals and denials."""
+    """Return the plugin CertificateApproval."""
     return SignerPermission(authorizer, path=f"{_REQUESTS}/approval", verb="approve")
 
 
 def signing(authorizer: Authorizer) -> SignerPermission:
-    """Of certificates."""
+    """Return the plugin CertificateSigning."""
     return SignerPermission(authorizer, path=f"{_REQUESTS}/status", verb="sign")
 
 
 class CertificateSubjectRestriction(Plugin):
-    """Nobody asks for a certificate that may do everything."""
+    """Refuses client certificates of the group ``system:masters``."""
 
     async def validate(self, attributes: Attributes) -> None:
         """New requests for certificates of clients."""

@@ -54,7 +54,7 @@ class DefaultClass(Plugin):
 
 
 def default_storage_class(classes: ObjectCache) -> DefaultClass:
-    """Of claims."""
+    """Return the plugin DefaultStorageClass."""
     return DefaultClass(
         classes,
         path="persistentvolumeclaims",
@@ -65,7 +65,7 @@ def default_storage_class(classes: ObjectCache) -> DefaultClass:
 
 
 def default_ingress_class(classes: ObjectCache) -> DefaultClass:
-    """Of ingresses."""
+    """Return the plugin DefaultIngressClass."""
     return DefaultClass(
         classes,
         path="networking.k8s.io/ingresses",

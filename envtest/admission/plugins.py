@@ -44,7 +44,7 @@ class PlaneAuthorizer(Protocol):
 
     @property
     def authorizer(self) -> Authorizer:
-        """Decides who may do what."""
+        """The authorizer of the control plane."""
         ...
 
 
@@ -58,7 +58,7 @@ class PluginPlane(Protocol):
 
     @property
     def access(self) -> PlaneAuthorizer:
-        """Who may do what."""
+        """The authenticators and the authorizer."""
         ...
 
 
@@ -67,28 +67,28 @@ class ListerFactory:
 
     def __init__(self, plane: PluginPlane) -> None:
         self._plane = plane
-        self._kept: dict[str, ObjectCache] = {}
+        self._caches: dict[str, ObjectCache] = {}
 
     def __repr__(self) -> str:
-        return f"<ListerFactory of {', '.join(self._kept) or 'nothing'}>"
+        return f"<ListerFactory of {', '.join(self._caches) or 'nothing'}>"
 
     def __call__(self, resource: str) -> ObjectCache:
         """Those of ``group/resource``."""
-        if resource not in self._kept:
-            self._kept[resource] = ObjectCache(self._plane.storage, self._plane.stores[resource].prefix)
-        return self._kept[resource]
+        if resource not in self._caches:
+            self._caches[resource] = ObjectCache(self._plane.storage, self._plane.stores[resource].prefix)
+        return self._caches[resource]
 
 
 Maker = Callable[[PluginPlane, ListerFactory], AdmissionInterface]
 
 
-def _quota(plane: PluginPlane, kept: ListerFactory) -> ResourceQuota:
+def _quota(plane: PluginPlane, listers: ListerFactory) -> ResourceQuota:
     def owner() -> FieldManager:
         served = plane.core.find("", "v1", "resourcequotas", "status")
         assert served is not None
         return field_manager(served)
 
-    return ResourceQuota(kept("/resourcequotas"), plane.stores["/resourcequotas"], owner)
+    return ResourceQuota(listers("/resourcequotas"), plane.stores["/resourcequotas"], owner)
 
 
 def _pod_security(plane: PluginPlane, _: ListerFactory) -> PodSecurity:
@@ -121,38 +121,38 @@ def _owners(plane: PluginPlane, _: ListerFactory) -> OwnerReferencesPermissionEn
 
 _STORAGE_CLASSES: Final = "storage.k8s.io/storageclasses"
 _MAKERS: Final[Mapping[str, Maker]] = {
-    "LimitRanger": lambda _, kept: LimitRanger(kept("/limitranges")),
-    "ServiceAccount": lambda _, kept: ServiceAccount(kept("/serviceaccounts")),
+    "LimitRanger": lambda _, listers: LimitRanger(listers("/limitranges")),
+    "ServiceAccount": lambda _, listers: ServiceAccount(listers("/serviceaccounts")),
     "OwnerReferencesPermissionEnforcement": _owners,
-    "PodTopologyLabels": lambda _, kept: PodTopologyLabels(kept("/nodes")),
+    "PodTopologyLabels": lambda _, listers: PodTopologyLabels(listers("/nodes")),
     "TaintNodesByCondition": lambda _, __: TaintNodesByCondition(),
     "PodSecurity": _pod_security,
-    "Priority": lambda _, kept: Priority(kept("scheduling.k8s.io/priorityclasses")),
+    "Priority": lambda _, listers: Priority(listers("scheduling.k8s.io/priorityclasses")),
     "DefaultTolerationSeconds": lambda _, __: DefaultTolerationSeconds(),
-    "DefaultStorageClass": lambda _, kept: default_storage_class(kept(_STORAGE_CLASSES)),
+    "DefaultStorageClass": lambda _, listers: default_storage_class(listers(_STORAGE_CLASSES)),
     "StorageObjectInUseProtection": lambda _, __: StorageObjectInUseProtection(),
-    "PersistentVolumeClaimResize": lambda _, kept: PersistentVolumeClaimResize(kept(_STORAGE_CLASSES)),
-    "RuntimeClass": lambda _, kept: RuntimeClass(kept("node.k8s.io/runtimeclasses")),
+    "PersistentVolumeClaimResize": lambda _, listers: PersistentVolumeClaimResize(listers(_STORAGE_CLASSES)),
+    "RuntimeClass": lambda _, listers: RuntimeClass(listers("node.k8s.io/runtimeclasses")),
     "CertificateApproval": lambda plane, _: approval(plane.access.authorizer),
     "CertificateSigning": lambda plane, _: signing(plane.access.authorizer),
     "CertificateSubjectRestriction": lambda _, __: CertificateSubjectRestriction(),
-    "DefaultIngressClass": lambda _, kept: default_ingress_class(kept("networking.k8s.io/ingressclasses")),
-    "NodeDeclaredFeatureValidator": lambda _, kept: NodeDeclaredFeatureValidator(kept("/nodes")),
-    "PodResizeValidator": lambda _, kept: PodResizeValidator(kept("/nodes")),
+    "DefaultIngressClass": lambda _, listers: default_ingress_class(listers("networking.k8s.io/ingressclasses")),
+    "NodeDeclaredFeatureValidator": lambda _, listers: NodeDeclaredFeatureValidator(listers("/nodes")),
+    "PodResizeValidator": lambda _, listers: PodResizeValidator(listers("/nodes")),
     "ResourceQuota": _quota,
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginSelection:
-    """Plugins that are switched on beside those that run anyway, and ones that are switched off."""
+    """The plugins that are enabled beside the default ones, and those that are disabled."""
 
     enabled: frozenset[str] = frozenset()
     disabled: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, enabled: str | Collection[str] = (), disabled: str | Collection[str] = ()) -> Self:
-        """Names, or texts with commas between them; `ConfigError` for names that nobody knows, or that are in both."""
+        """Parse names or comma-separated lists; `ConfigError` for names that are unknown or in both lists."""
         on, off = _names(enabled, "enable"), _names(disabled, "disable")
         if on & off:
             listed = ", ".join(sorted(on & off))
@@ -164,8 +164,8 @@ class PluginSelection:
         return name not in self.disabled and (name not in OFF or name in self.enabled)
 
 
-def _names(given: str | Collection[str], verb: str) -> frozenset[str]:
-    names = frozenset(given.split(",") if isinstance(given, str) else given) - {""}
+def _names(value: str | Collection[str], verb: str) -> frozenset[str]:
+    names = frozenset(value.split(",") if isinstance(value, str) else value) - {""}
     for name in sorted(names - set(PLUGIN_ORDER)):
         known_names = ", ".join(sorted(filter(None, PLUGIN_ORDER)))
         raise ConfigError(f'{verb}-admission-plugins plugin "{name}" is unknown; there are: {known_names}')
@@ -173,10 +173,10 @@ def _names(given: str | Collection[str], verb: str) -> frozenset[str]:
 
 
 def install(plane: PluginPlane, choice: PluginSelection) -> None:
-    """Put the plugins into their places, and take out those that are switched off."""
-    shelf = ListerFactory(plane)
+    """Add the selected plugins to the chain, and remove the disabled ones."""
+    listers = ListerFactory(plane)
     for name, make in _MAKERS.items():
         if choice.runs(name):
-            plane.admission.add(name, make(plane, shelf))
+            plane.admission.add(name, make(plane, listers))
     for name in choice.disabled:
         plane.admission.remove(name)

@@ -36,7 +36,7 @@ class _OnNode(Plugin):
 
 
 class PodResizeValidator(_OnNode):
-    """The node must run Linux, and have as much as the pod asks for."""
+    """Refuses a resize if the node does not run Linux or has too little allocatable."""
 
     async def validate(self, attributes: Attributes) -> None:
         """See the class."""
@@ -55,7 +55,7 @@ class PodResizeValidator(_OnNode):
 
 
 class NodeDeclaredFeatureValidator(_OnNode):
-    """What is asked for must be among the features that the node declares."""
+    """Refuses a resize whose features the node does not declare."""
 
     async def validate(self, attributes: Attributes) -> None:
         """See the class."""

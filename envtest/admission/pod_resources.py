@@ -17,7 +17,7 @@ ZERO = Quantity("0")
 
 
 def read(amounts: Mapping[str, JsonValue] | None) -> Amounts:
-    """A resource list."""
+    """Parse a resource list."""
     return {name: Quantity(text) for name, text in (amounts or {}).items()}
 
 
@@ -27,7 +27,7 @@ def plus(one: Quantity, other: Quantity) -> Quantity:
 
 
 def add(one: Mapping[str, Quantity], other: Mapping[str, Quantity]) -> Amounts:
-    """Name by name."""
+    """Add two resource lists."""
     return {**one, **{name: plus(one[name], more) if name in one else more for name, more in other.items()}}
 
 
@@ -37,7 +37,7 @@ def most(one: Mapping[str, Quantity], other: Mapping[str, Quantity]) -> Amounts:
 
 
 def of_pod(spec: JsonObject, kind: str) -> Amounts:
-    """``requests`` or ``limits`` of a pod: containers run side by side, after the ones that start it in turn."""
+    """Return ``requests`` or ``limits`` of a pod: the sum of its containers, or the maximum of its init phase."""
     total, sidecars, start = Amounts(), Amounts(), Amounts()
     for container in spec.get("containers") or ():
         total = add(total, _of(container, kind))
@@ -53,7 +53,7 @@ def of_pod(spec: JsonObject, kind: str) -> Amounts:
 
 
 def with_overhead(spec: JsonObject, kind: str, amounts: Amounts) -> Amounts:
-    """With what the runtime needs; limits only where there is one."""
+    """Add the pod overhead; to limits only where a limit is set."""
     overhead = read(spec.get("overhead"))
     if kind == "limits":
         overhead = {name: amount for name, amount in overhead.items() if amounts.get(name, ZERO).value}

@@ -23,9 +23,21 @@ class Priority(Plugin):
         self._classes = classes
 
     async def mutate(self, attributes: Attributes) -> None:
-        """Pods."""
+        """Set the priority of new pods; restore it on updates."""
         if writes(attributes, "pods", "CREATE"):
-            self._new(attributes)
+            obj = attributes.obj or {}
+            spec: JsonObject = dict(obj.get("spec") or {})
+            name = spec.get("priorityClassName", "")
+            if name:
+                priority_class = self._classes.get(name)
+                if priority_class is None:
+                    raise refused(attributes, f"no PriorityClass with name {name} was found")
+            else:
+                priority_class = self._default() or _NEVER_MIND
+                if "metadata" in priority_class:
+                    spec["priorityClassName"] = priority_class["metadata"]["name"]
+            _check_priority(attributes, spec, priority_class)
+            attributes.obj = {**obj, "spec": spec}
         elif writes(attributes, "pods", "UPDATE"):
             # What was computed when the pod was made comes back where it was left out.
             obj, old = attributes.obj or {}, (attributes.old or {}).get("spec") or {}
@@ -37,7 +49,7 @@ class Priority(Plugin):
                 attributes.obj = {**obj, "spec": {**spec, **lost}}
 
     async def validate(self, attributes: Attributes) -> None:
-        """Priority classes."""
+        """Refuse a second default PriorityClass."""
         if not writes(attributes, _CLASSES, "CREATE", "UPDATE"):
             return
         obj, other = attributes.obj or {}, self._default()
@@ -51,25 +63,10 @@ class Priority(Plugin):
         marked = [c for c in self._classes.of() if c.get("globalDefault")]
         return min(marked, key=lambda c: int(c.get("value", 0)), default=None)
 
-    def _new(self, attributes: Attributes) -> None:
-        obj = attributes.obj or {}
-        spec: JsonObject = dict(obj.get("spec") or {})
-        name = spec.get("priorityClassName", "")
-        if name:
-            priority_class = self._classes.get(name)
-            if priority_class is None:
-                raise refused(attributes, f"no PriorityClass with name {name} was found")
-        else:
-            priority_class = self._default() or _NEVER_MIND
-            if "metadata" in priority_class:
-                spec["priorityClassName"] = priority_class["metadata"]["name"]
-        _agree(attributes, spec, priority_class)
-        attributes.obj = {**obj, "spec": spec}
 
-
-def _agree(attributes: Attributes, spec: JsonObject, found: JsonObject) -> None:
+def _check_priority(attributes: Attributes, spec: JsonObject, priority_class: JsonObject) -> None:
     """Set what the class says; what was said already must be the same."""
-    value, actual = found.get("value", 0), spec.get("priority")
+    value, actual = priority_class.get("value", 0), spec.get("priority")
     if actual is not None and actual != value:
         text = (
             f"the integer value of priority ({actual}) must not be provided in pod spec; priority admission controller"
@@ -77,7 +74,7 @@ def _agree(attributes: Attributes, spec: JsonObject, found: JsonObject) -> None:
         )
         raise refused(attributes, text)
     spec["priority"] = value
-    policy, actual = found.get("preemptionPolicy"), spec.get("preemptionPolicy")
+    policy, actual = priority_class.get("preemptionPolicy"), spec.get("preemptionPolicy")
     if policy is None:
         return
     if actual is not None and actual != policy:

@@ -24,7 +24,7 @@ class RuntimeClass(Plugin):
         self._classes = classes
 
     async def mutate(self, attributes: Attributes) -> None:
-        """New pods."""
+        """Apply overhead and scheduling of the RuntimeClass to a new pod."""
         runtime_class = self._class(attributes)
         if runtime_class is None or attributes.obj is None:
             return

@@ -24,7 +24,7 @@ _FINALIZERS: Final[Mapping[str, str]] = {
 
 
 class StorageObjectInUseProtection(Plugin):
-    """What is in use stays: a finalizer from the start."""
+    """Adds the protection finalizers to new volumes and claims."""
 
     async def mutate(self, attributes: Attributes) -> None:
         """New claims, volumes and classes of their attributes."""
@@ -47,7 +47,7 @@ def class_of(claim: JsonObject) -> str:
 
 
 def size_of(claim: JsonObject) -> Quantity:
-    """How much it asks for."""
+    """Return the storage request of a claim."""
     requests = ((claim.get("spec") or {}).get("resources") or {}).get("requests") or {}
     return Quantity(requests.get("storage", "0"))
 
@@ -59,7 +59,7 @@ class PersistentVolumeClaimResize(Plugin):
         self._classes = classes
 
     async def validate(self, attributes: Attributes) -> None:
-        """Changed claims."""
+        """Refuse to expand a claim whose class does not allow it."""
         if not writes(attributes, "persistentvolumeclaims", "UPDATE"):
             return
         obj, old = attributes.obj or {}, attributes.old or {}

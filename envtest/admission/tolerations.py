@@ -21,7 +21,7 @@ class DefaultTolerationSeconds(Plugin):
     """Nodes that are away for a short while keep their pods."""
 
     async def mutate(self, attributes: Attributes) -> None:
-        """New pods and changed ones."""
+        """Add the default tolerations to new and changed pods."""
         if not writes(attributes, "pods", "CREATE", "UPDATE") or attributes.obj is None:
             return
         spec = attributes.obj.get("spec") or {}
@@ -41,7 +41,7 @@ class TaintNodesByCondition(Plugin):
     """Nodes get no pods before they are ready."""
 
     async def mutate(self, attributes: Attributes) -> None:
-        """New nodes."""
+        """Add the not-ready taint to new nodes."""
         if not writes(attributes, "nodes", "CREATE") or attributes.obj is None:
             return
         spec = attributes.obj.get("spec") or {}

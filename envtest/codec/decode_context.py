@@ -38,15 +38,15 @@ class PathStep(str):
     Keys of maps are no fields: it does not name them. Fields of embedded structs are named with these.
     """
 
-    __slots__ = ("shown",)
+    __slots__ = ("go_path",)
 
     def __new__(cls, text: str, shown: str = "") -> Self:
-        """`shown` is what it says."""
+        """`go_path` is the part as Go's decoder writes it."""
         step = super().__new__(cls, text)
-        step.shown = shown
+        step.go_path = shown
         return step
 
-    shown: str
+    go_path: str
 
 
 INSIDE = PathStep("")
@@ -59,12 +59,12 @@ class DecodeContext:
 
     problems: list[str] = field(default_factory=list)
     path: list[str] = field(default_factory=list)
-    above: int = 0
+    skipped_path_parts: int = 0
     """So many parts of the path lie above what Go's decoder reads: it does not name them."""
     struct: str = ""
-    memory: bool = False
+    from_memory: bool = False
     """The document is an object in memory, and no text."""
-    wrong: DecodeError | None = None
+    first_error: DecodeError | None = None
     """The first value that did not fit; text is read on, because what cannot be read at all is told rather."""
 
     def at(self) -> str:
@@ -75,25 +75,25 @@ class DecodeContext:
                 text += part if part.startswith("[") or not text else f".{part}"
         return text
 
-    def refuse(self, value: JsonValue, go_type: str, form: GoKind) -> None:
-        """A value does not fit; what cannot be told later is raised."""
-        if self.memory:
+    def fail_type(self, value: JsonValue, go_type: str, form: GoKind) -> None:
+        """Record that a value has the wrong type; raise if the decoder cannot continue."""
+        if self.from_memory:
             raise DecodeError(_in_memory(value, go_type, form))
         error = DecodeError(f"json: cannot unmarshal {_shown(value, go_type)} into {self._where()} of type {go_type}")
         if form is GoKind.OWN:
             raise error
-        if self.wrong is None:
-            self.wrong = error
+        if self.first_error is None:
+            self.first_error = error
 
-    def complain(self, text: str) -> None:
-        """The same, in other words."""
-        if self.memory:
+    def fail(self, text: str) -> None:
+        """Record another decoding error; raise if the decoder cannot continue."""
+        if self.from_memory:
             raise DecodeError(f"error decoding from json: {text}")
-        if self.wrong is None:
-            self.wrong = DecodeError(text)
+        if self.first_error is None:
+            self.first_error = DecodeError(text)
 
     def _where(self) -> str:
-        parts = (part.shown if isinstance(part, PathStep) else part for part in self.path[self.above :])
+        parts = (part.go_path if isinstance(part, PathStep) else part for part in self.path[self.skipped_path_parts :])
         fields = ".".join(part for part in parts if part and not part.startswith("["))
         return f"Go struct field {self.struct}.{fields}" if fields else "Go value"
 

@@ -40,7 +40,7 @@ _GONE = object()
 def _text(go_type: str) -> Decoder:
     def read(value: JsonValue, context: DecodeContext) -> JsonValue:
         if not isinstance(value, str):
-            context.refuse(value, go_type, GoKind.TEXT)
+            context.fail_type(value, go_type, GoKind.TEXT)
         return value
 
     return read
@@ -81,21 +81,21 @@ def _bytes(value: JsonValue, context: DecodeContext) -> JsonValue:
         # Bytes may be a list of numbers as well.
         for part in value:
             if isinstance(part, bool) or not isinstance(part, int) or not 0 <= part < 256:
-                context.refuse(part, "uint8", GoKind.WHOLE)
+                context.fail_type(part, "uint8", GoKind.WHOLE)
                 return ""
         return base64.b64encode(bytes(value)).decode()
     if not isinstance(value, str):
-        context.refuse(value, "[]uint8", GoKind.LIST)
+        context.fail_type(value, "[]uint8", GoKind.LIST)
     elif _BASE64.fullmatch(value) is None:
         bad = _corrupt(value)
         if bad is not None:
-            context.complain(f"illegal base64 data at input byte {bad}")
+            context.fail(f"illegal base64 data at input byte {bad}")
     return value
 
 
 def _boolean(value: JsonValue, context: DecodeContext) -> JsonValue:
     if not isinstance(value, bool):
-        context.refuse(value, "bool", GoKind.TRUTH)
+        context.fail_type(value, "bool", GoKind.TRUTH)
     return value
 
 
@@ -104,10 +104,10 @@ def _integer(go_type: str) -> Decoder:
     limit = 2**31 if go_type == "int32" else 2**63
 
     def read(value: JsonValue, context: DecodeContext) -> JsonValue:
-        if context.memory:
+        if context.from_memory:
             value = _wrapped(value, limit)
         if not isinstance(value, int) or isinstance(value, bool) or not -limit <= value < limit:
-            context.refuse(value, go_type, GoKind.WHOLE)
+            context.fail_type(value, go_type, GoKind.WHOLE)
         return value
 
     return read
@@ -124,7 +124,7 @@ def _wrapped(value: JsonValue, limit: int) -> JsonValue:
 
 def _number(value: JsonValue, context: DecodeContext) -> JsonValue:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        context.refuse(value, "float64", GoKind.REAL)
+        context.fail_type(value, "float64", GoKind.REAL)
         return value
     return whole_numbers(value)
 
@@ -135,7 +135,7 @@ def _any(value: JsonValue, context: DecodeContext) -> JsonValue:  # noqa: ARG001
 
 def _object(value: JsonValue, context: DecodeContext) -> JsonValue:
     if not isinstance(value, dict):
-        context.refuse(value, "map[string]interface {}", GoKind.MAP)
+        context.fail_type(value, "map[string]interface {}", GoKind.MAP)
     return value
 
 
@@ -144,7 +144,7 @@ def _array(item: Decoder, go_type: str, nothing: Decoder) -> Decoder:
 
     def read(value: JsonValue, context: DecodeContext) -> JsonValue:
         if not isinstance(value, list):
-            context.refuse(value, go_type, GoKind.LIST)
+            context.fail_type(value, go_type, GoKind.LIST)
             return []
         items = []
         for index, part in enumerate(value):
@@ -161,11 +161,11 @@ def _map(item: Decoder, go_type: str, nothing: Decoder) -> Decoder:
 
     def read(value: JsonValue, context: DecodeContext) -> JsonValue:
         if not isinstance(value, dict):
-            context.refuse(value, go_type, GoKind.MAP)
+            context.fail_type(value, go_type, GoKind.MAP)
             return {}
         entries = {}
         for key, part in value.items():
-            context.path.append(INSIDE if context.memory else PathStep(key))
+            context.path.append(INSIDE if context.from_memory else PathStep(key))
             entries[key] = (nothing if part is None else item)(part, context)
             context.path.pop()
         return entries
@@ -179,18 +179,18 @@ def _referred(schema: Mapping[str, JsonValue]) -> str:
     return ref.removeprefix(_REF)
 
 
-class _Late:
+class _LazyStruct:
     """A struct's decoder, compiled when it is first used."""
 
     def __init__(self, decoders: Decoders, name: str) -> None:
         self._decoders = decoders
         self._name = name
-        self._found: StructDecoder | None = None
+        self._decoder: StructDecoder | None = None
 
     def __call__(self, value: JsonValue, context: DecodeContext) -> JsonValue:
-        if self._found is None:
-            self._found = self._decoders.struct(self._name)
-        return self._found(value, context)
+        if self._decoder is None:
+            self._decoder = self._decoders.struct(self._name)
+        return self._decoder(value, context)
 
 
 class Decoders:
@@ -210,12 +210,12 @@ class Decoders:
     def read(self, name: str, body: JsonValue, context: DecodeContext) -> JsonValue:
         """A document of a type; `DecodeError` where it does not fit."""
         value = self.struct(name)(body, context)
-        if context.wrong is not None:
-            raise context.wrong
+        if context.first_error is not None:
+            raise context.first_error
         return value
 
-    def of(self, schema: Mapping[str, JsonValue], named: str = "") -> tuple[Decoder, str]:
-        """The decoder of a schema and the name of its Go type; `named` where the schema does not tell."""
+    def of(self, schema: Mapping[str, JsonValue], default_go_type: str = "") -> tuple[Decoder, str]:
+        """Return the decoder of a schema and its Go type; `default_go_type` is used if the schema has none."""
         ref = _referred(schema)
         if ref:
             return self._reference(ref)
@@ -223,7 +223,7 @@ class Decoders:
             case "string":
                 if schema.get("format") == "byte":
                     return _bytes, "[]uint8"
-                return _text(named or "string"), named or "string"
+                return _text(default_go_type or "string"), default_go_type or "string"
             case "boolean":
                 return _boolean, "bool"
             case "integer":
@@ -233,14 +233,16 @@ class Decoders:
                 return _number, "float64"
             case "array":
                 below = schema["items"]
-                item, part = self.of(below, named.removeprefix("[]") if named.startswith("[]") else "")
-                whole = named or f"[]{part}"
-                return _array(item, whole, _nothing(below, item)), whole
+                item, part = self.of(
+                    below, default_go_type.removeprefix("[]") if default_go_type.startswith("[]") else ""
+                )
+                whole = default_go_type or f"[]{part}"
+                return _array(item, whole, _null_item(below, item)), whole
             case "object" if "additionalProperties" in schema:
                 below = schema["additionalProperties"]
-                item, part = self.of(below, named.partition("]")[2])
-                whole = named or f"map[string]{part}"
-                return _map(item, whole, _nothing(below, item)), whole
+                item, part = self.of(below, default_go_type.partition("]")[2])
+                whole = default_go_type or f"map[string]{part}"
+                return _map(item, whole, _null_item(below, item)), whole
             case "object":
                 return _object, "map[string]interface {}"
             case _:
@@ -251,9 +253,9 @@ class Decoders:
         short = name.rpartition(".")[2]
         if "properties" in schema or short in _EMPTY_STRUCTS:
             # Looked up when it is used: types may contain themselves.
-            return _Late(self, name), go_name(name)
+            return _LazyStruct(self, name), go_name(name)
         if short.startswith("JSONSchemaPropsOr"):
-            return _either(_Late(self, name[: name.index("Or", name.rindex("."))]), go_name(name)), go_name(name)
+            return _either(_LazyStruct(self, name[: name.index("Or", name.rindex("."))]), go_name(name)), go_name(name)
         special = SPECIAL.get(short)
         return (special, go_name(name)) if special is not None else (_any, go_name(name))
 
@@ -282,8 +284,8 @@ def _either(struct: Decoder, go_type: str) -> Decoder:
             decoded = structs(value, inner)
         else:
             decoded = texts(value, inner)
-        if inner.wrong is not None:
-            raise inner.wrong
+        if inner.first_error is not None:
+            raise inner.first_error
         return decoded
 
     return read
@@ -297,13 +299,13 @@ def go_name(name: str) -> str:
 
 def _time(value: JsonValue, context: DecodeContext) -> JsonValue:
     if not isinstance(value, str):
-        context.refuse(value, "string", GoKind.OWN)
+        context.fail_type(value, "string", GoKind.OWN)
     return read_time(value)
 
 
 def _micro_time(value: JsonValue, context: DecodeContext) -> JsonValue:
     if not isinstance(value, str):
-        context.refuse(value, "string", GoKind.OWN)
+        context.fail_type(value, "string", GoKind.OWN)
     return read_micro_time(value)
 
 
@@ -312,11 +314,11 @@ def _json(value: JsonValue, context: DecodeContext) -> JsonValue:  # noqa: ARG00
 
 
 def _int_or_string(value: JsonValue, context: DecodeContext) -> JsonValue:
-    if context.memory and isinstance(value, float) and value.is_integer():
+    if context.from_memory and isinstance(value, float) and value.is_integer():
         value = int(value)
     whole = isinstance(value, int) and not isinstance(value, bool) and -(2**31) <= value < 2**31
     if not isinstance(value, str) and not whole:
-        context.refuse(value, "int32", GoKind.OWN)
+        context.fail_type(value, "int32", GoKind.OWN)
     return value
 
 
@@ -341,14 +343,16 @@ class _Field:
     """See `envtest.data.fields`."""
     zero: JsonValue
     """What the encoder writes where nothing was given; `_GONE` for nothing."""
-    many: bool
+    is_collection: bool
     """A list, or an object whose keys are data."""
-    plain: type | None
+    plain_type: type | None
     """A value of this very type is read as it is."""
 
-    def kept(self, value: JsonValue) -> bool:
+    def is_written(self, value: JsonValue) -> bool:
         """Whether the encoder writes the value; parts that are objects are behind pointers."""
-        return value is not None and (bool(value) or self.mark != PLAIN or (isinstance(value, dict) and not self.many))
+        return value is not None and (
+            bool(value) or self.mark != PLAIN or (isinstance(value, dict) and not self.is_collection)
+        )
 
 
 _PLAIN_TYPES: Mapping[str, type] = {"string": str, "boolean": bool}
@@ -356,9 +360,9 @@ _ZEROS: Mapping[str, JsonValue] = {"string": "", "integer": 0, "number": 0, "boo
 _SPECIAL_ZEROS: Mapping[str, JsonValue] = {"IntOrString": 0, "Quantity": "0"}
 
 
-def _nothing(schema: Mapping[str, JsonValue], decode: Decoder) -> Decoder:
+def _null_item(schema: Mapping[str, JsonValue], decode: Decoder) -> Decoder:
     """What Go's decoder leaves where a list or map has a null: nothing of the type, as it is then written."""
-    if isinstance(decode, _Late):
+    if isinstance(decode, _LazyStruct):
         return lambda _, context: decode({}, context)
     short = _referred(schema).rpartition(".")[2]
     kind = "" if schema.get("format") == "byte" else schema.get("type", "")
@@ -387,8 +391,8 @@ class StructDecoder:
         self._always = [key for key, f in self._fields.items() if f.zero is not _GONE]
 
     @staticmethod
-    def _field(schema: Mapping[str, JsonValue], decoders: Decoders, mark: str, named: str) -> _Field:
-        decode, go_type = decoders.of(schema, named)
+    def _field(schema: Mapping[str, JsonValue], decoders: Decoders, mark: str, declared_go_type: str) -> _Field:
+        decode, go_type = decoders.of(schema, declared_go_type)
         zero = _GONE
         if mark == NULL:
             zero = None
@@ -401,13 +405,13 @@ class StructDecoder:
     def __call__(self, value: JsonValue, context: DecodeContext) -> JsonValue:
         """Read one object."""
         if not isinstance(value, dict):
-            context.refuse(value, go_name(self.name), GoKind.STRUCT)
+            context.fail_type(value, go_name(self.name), GoKind.STRUCT)
             value = {}
         result: JsonObject = {}
         outer, path = context.struct, context.path
-        for key, part in self._inside(value) if context.memory else value.items():
+        for key, part in self._inside(value) if context.from_memory else value.items():
             field = self._fields.get(key)
-            if field is not None and type(part) is field.plain:
+            if field is not None and type(part) is field.plain_type:
                 # Nothing to complain about, so nobody needs to know where it stands.
                 if part or field.mark:
                     result[key] = part
@@ -426,13 +430,13 @@ class StructDecoder:
                 result[key] = self._fields[key].decode({}, DecodeContext()) if zero == {} else zero
         return result
 
-    def _keep(self, made: JsonObject, key: str, read: JsonValue, context: DecodeContext) -> None:
+    def _keep(self, result: JsonObject, key: str, read: JsonValue, context: DecodeContext) -> None:
         field = self._fields[key]
-        if field.kept(read):
+        if field.is_written(read):
             # Most objects are kept in a form that does not tell an empty list from none.
-            made[key] = read if read or not field.many or self._in_json else None
+            result[key] = read if read or not field.is_collection or self._in_json else None
         elif read is not None and context.path == _OWNERS:
-            made[key] = read  # no owners: that is a wish
+            result[key] = read  # no owners: that is a wish
 
     def _inside(self, value: JsonObject) -> Iterator[tuple[str, JsonValue]]:
         """Objects in memory are read in the order of the fields; what is unknown comes last."""

@@ -20,14 +20,14 @@ Arrange = Callable[[JsonValue], JsonValue]
 def arranger(name: str) -> Arrange:
     """Puts objects of a type in order; they are not changed, and what has no order is shared."""
     schema = types().schema(name) or {}
-    places = {field: place for place, field in enumerate(forms(name))}
+    positions = {field: position for position, field in enumerate(forms(name))}
     parts: dict[str, Arrange] = {}
 
     def arrange(tree: JsonValue) -> JsonValue:
         if not isinstance(tree, dict):
             return tree
         arranged = {}
-        for key in sorted(tree, key=lambda key: places.get(key, _LAST)):
+        for key in sorted(tree, key=lambda key: positions.get(key, _LAST)):
             part, value = parts.get(key), tree[key]
             arranged[key] = value if part is None or value is None else part(value)
         return arranged

@@ -13,7 +13,7 @@ Shape = Mapping[str, JsonValue]
 
 @dataclass(frozen=True, slots=True)
 class NullablePart:
-    """Behind a pointer or in a list: null where there is none."""
+    """A field behind a pointer or in a list: null if it is not set."""
 
     shape: Shape
 

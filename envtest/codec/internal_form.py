@@ -175,7 +175,7 @@ def _sorted(value: JsonValue) -> JsonValue:
 
 # ------------------------------------------------------------------ differences
 def difference(name: str, old: JsonValue, new: JsonValue) -> str:
-    """What has changed between two values of a type, as the server tells it."""
+    """Return the difference of two values of a type, as the server prints it."""
     import difflib  # noqa: PLC0415 - few objects are refused
 
     before, after = (_lines(shown(name, value)) for value in (old, new))

@@ -42,7 +42,12 @@ def canonical(text: str) -> str:
     number = whole.lstrip("0") or "0"
     power = 0 if suffix in _BINARY else _power(suffix)
     if _small(number, part, suffix, power):
-        if _finished(number, part, suffix, power):
+        if suffix in _BINARY:
+            shortest = int(number) % 8 != 0
+        else:
+            digits = number + part
+            shortest = (power - len(part)) % 3 == 0 and not digits.endswith("000") and not digits.startswith("0")
+        if shortest:
             return text
     elif not whole and not part:
         raise DecodeError(_NUMBER)
@@ -66,14 +71,6 @@ def _small(number: str, part: str, suffix: str, power: int) -> bool:
     if suffix in _BINARY:
         return not part and len(number) + _BINARY[suffix] * 3 // 10 <= _BINARY_DIGITS
     return len(number) + len(part) <= _DECIMAL_DIGITS and power - len(part) >= _FINEST
-
-
-def _finished(number: str, part: str, suffix: str, power: int) -> bool:
-    """Whether it looks as if nothing could be made shorter."""
-    if suffix in _BINARY:
-        return int(number) % 8 != 0
-    digits = number + part
-    return (power - len(part)) % 3 == 0 and not digits.endswith("000") and not digits.startswith("0")
 
 
 def _binary(value: int, suffix: str, places: int) -> str:

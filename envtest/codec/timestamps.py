@@ -92,12 +92,12 @@ def _parse(text: str, layout: str) -> tuple[datetime, str]:
     return _moment(text, parts, zone), fraction
 
 
-def _moment(text: str, found: list[str], zone: re.Match[str]) -> datetime:
+def _moment(text: str, parts: list[str], zone: re.Match[str]) -> datetime:
     for name, index, low, high in _RANGES:
-        if not low <= int(found[index][:2]) <= high:
+        if not low <= int(parts[index][:2]) <= high:
             raise DecodeError(f'parsing time "{text}": {name} out of range')
     try:
-        year, month, day, hour, minute, second = (int(found[i][: 4 if i == 0 else 2]) for i in (0, 2, 4, 6, 8, 10))
+        year, month, day, hour, minute, second = (int(parts[i][: 4 if i == 0 else 2]) for i in (0, 2, 4, 6, 8, 10))
         moment = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
         if zone.group(1):
             shift = timedelta(hours=int(zone.group(2)), minutes=int(zone.group(3)))

@@ -28,7 +28,7 @@ _REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 @dataclass(frozen=True, slots=True)
 class RequestedCertificate:
-    """What a request asks to be certified."""
+    """The parsed contents of a certificate request."""
 
     name: str
     organizations: tuple[str, ...] = ()
@@ -39,7 +39,7 @@ class RequestedCertificate:
 
     @classmethod
     def read(cls, pem: bytes) -> RequestedCertificate:
-        """Out of a request (PEM); a `ValueError` says that it is none."""
+        """Parse a PEM request; `ValueError` if it does not parse."""
         from cryptography import x509  # noqa: PLC0415 - takes long to load
         from cryptography.x509.oid import NameOID  # noqa: PLC0415 - as above
 
@@ -63,33 +63,33 @@ class RequestedCertificate:
 
 
 # ------------------------------------------------------------------ core
-def refusal(signer: str, asked: RequestedCertificate, usages: Sequence[str]) -> str:
-    """Why a signer does not sign; empty where it does."""
+def refusal(signer: str, certificate: RequestedCertificate, usages: Sequence[str]) -> str:
+    """Return why the signer refuses a request; empty if it signs."""
     usage = "server auth" if signer == _SERVING else "client auth"
     if signer != _LEGACY and (usage not in usages or not set(usages) <= _BASE | {usage}):
         return f"usages did not match [{usage} digital signature key encipherment]"
     if signer in (_KUBELET, _SERVING):
-        if asked.organizations != (_NODES,):
+        if certificate.organizations != (_NODES,):
             return "subject organization is not system:nodes"
-        if not asked.name.startswith(_NODE):
+        if not certificate.name.startswith(_NODE):
             return "subject common name does not begin with system:node:"
-        if asked.others:
+        if certificate.others:
             return "email and URI subject alternative names are not allowed"
-        if signer == _KUBELET and (asked.dns or asked.addresses):
+        if signer == _KUBELET and (certificate.dns or certificate.addresses):
             return "DNS and IP subject alternative names are not allowed"
-        if signer == _SERVING and not (asked.dns or asked.addresses):
+        if signer == _SERVING and not (certificate.dns or certificate.addresses):
             return "DNS or IP subjectAltName is required"
         return ""
     return ""
 
 
-def decided(request: JsonObject) -> bool:
-    """Whether somebody has approved or denied it, or it failed."""
+def is_decided(request: JsonObject) -> bool:
+    """Return whether a request is approved, denied or failed."""
     return any(is_true(conditions_of(request), kind) for kind in ("Approved", "Denied", "Failed"))
 
 
 def with_decision(request: JsonObject, kind: str, reason: str, message: str, now: datetime) -> JsonObject:
-    """The request with a condition."""
+    """Return the request with a condition added."""
     when = stamp(now)
     new = {"type": kind, "status": "True", "reason": reason, "message": message, "lastUpdateTime": when}
     conditions = with_condition(conditions_of(request), {**new, "lastTransitionTime": when})
@@ -97,7 +97,7 @@ def with_decision(request: JsonObject, kind: str, reason: str, message: str, now
 
 
 def seconds_left(request: JsonObject, now: datetime) -> float:
-    """Until a request is forgotten: an hour after the decision, a day without one."""
+    """Return the seconds until a request expires: an hour after its decision, a day without one."""
     conditions = conditions_of(request)
     times = [c["lastUpdateTime"] for c in conditions if c.get("lastUpdateTime")]
     created = request["metadata"]["creationTimestamp"]
@@ -109,15 +109,15 @@ def seconds_left(request: JsonObject, now: datetime) -> float:
 
 
 def pem_of(request: JsonObject) -> bytes:
-    """The request itself."""
+    """Return the PEM of the request."""
     return base64.b64decode(request["spec"]["request"])
 
 
 # ------------------------------------------------------------------ shells
 class _Requests(SimulatedController):
-    def wire(self) -> None:
-        """Requests."""
-        self.informers.on(SIGNING_REQUESTS, self._changed)
+    def add_event_handlers(self) -> None:
+        """Watch certificate signing requests."""
+        self.informers.add_event_handler(SIGNING_REQUESTS, self._changed)
 
     def _changed(self, event: StoreEvent) -> None:
         if event.new is not None and not deleting(event.new):
@@ -125,7 +125,7 @@ class _Requests(SimulatedController):
 
 
 class SigningController(_Requests):
-    """``certificatesigningrequest-signing``: signs what is approved and asks for one of Kubernetes' own signers."""
+    """``certificatesigningrequest-signing``: signs approved requests of Kubernetes' own signers."""
 
     name = "certificatesigningrequest-signing"
 
@@ -150,14 +150,14 @@ class SigningController(_Requests):
 
 
 class ApprovingController(_Requests):
-    """``certificatesigningrequest-approving``: approves requests of nodes that may make them."""
+    """``certificatesigningrequest-approving``: approves requests of nodes that are authorized for them."""
 
     name = "certificatesigningrequest-approving"
 
     async def reconcile(self, key: str) -> float | None:
         """See `SimulatedController`."""
         request = self.informers.get(key)
-        if request is None or decided(request) or request["spec"].get("signerName") != _KUBELET:
+        if request is None or is_decided(request) or request["spec"].get("signerName") != _KUBELET:
             return None
         attributes, spec = RequestedCertificate.read(pem_of(request)), request["spec"]
         if refusal(_KUBELET, attributes, spec.get("usages") or ()):
@@ -192,7 +192,7 @@ class ApprovingController(_Requests):
 
 
 class CleaningController(_Requests):
-    """``certificatesigningrequest-cleaner``: forgets what is over, and what nobody decides."""
+    """``certificatesigningrequest-cleaner``: deletes finished and expired requests."""
 
     name = "certificatesigningrequest-cleaner"
 

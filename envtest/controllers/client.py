@@ -9,7 +9,7 @@ from opsdk.apiserver.server import Server
 from opsdk.errors import ServiceUnavailableError, api_error_from_status
 from opsdk.http.asgi_types import Message
 from opsdk.http.server.request import HttpRequest, Query
-from opsdk.http.server.response import CutResponse, HttpResponse, StreamResponse
+from opsdk.http.server.response import CutResponse, StreamResponse
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _JSON = "application/json"
@@ -18,7 +18,7 @@ _STRATEGIC = "application/strategic-merge-patch+json"
 
 
 class InProcessClient:
-    """The server as one user sees it.
+    """A client of the server in this process, as one user.
 
     Args:
         token: the bearer token of the user.
@@ -33,24 +33,24 @@ class InProcessClient:
     def __repr__(self) -> str:
         return f"<InProcessClient of {self.manager}>"
 
-    async def write(self, wanted: Write) -> JsonObject:
-        """Carry out one write; the object as the server answers, or the `ApiError` it refuses with."""
-        resource, meta = wanted.resource, wanted.obj["metadata"]
+    async def write(self, write: Write) -> JsonObject:
+        """Send one write and return the object; `ApiError` if the server refuses it."""
+        resource, meta = write.resource, write.obj["metadata"]
         namespace, name = meta.get("namespace", ""), meta.get("name", "")
-        match wanted:
+        match write:
             case CreateWrite(obj=obj, subresource=subresource):
                 path = resource.path(namespace, name if subresource else "", subresource)
                 return await self.send("POST", path, obj)
             case UpdateWrite(obj=obj, subresource=subresource):
                 return await self.send("PUT", resource.path(namespace, name, subresource), obj)
             case PatchWrite(patch=patch, subresource=subresource):
-                media = _STRATEGIC if wanted.strategic else _MERGE
+                media = _STRATEGIC if write.strategic else _MERGE
                 return await self.send("PATCH", resource.path(namespace, name, subresource), patch, media=media)
             case DeleteWrite():
-                return await self.send("DELETE", resource.path(namespace, name), _options(wanted))
+                return await self.send("DELETE", resource.path(namespace, name), _options(write))
 
     async def send(self, method: str, path: str, body: JsonObject | None = None, *, media: str = _JSON) -> JsonObject:
-        """One request; the object that the server answers with, or the `ApiError` it refuses with."""
+        """Send one request and return the object; `ApiError` if the server refuses it."""
         raw = b"" if body is None else msgspec.json.encode(body)
 
         async def receive() -> Message:
@@ -60,18 +60,15 @@ class InProcessClient:
         response = await self._server.respond(HttpRequest(method, path, Query(), headers, receive))
         if isinstance(response, CutResponse):
             raise ServiceUnavailableError(f"{method} {path}: the connection was lost")
-        answer = _decoded(await _whole(response), response.status)
+        if isinstance(response, StreamResponse):
+            raw = b"".join([piece async for piece in response.chunks])
+        else:
+            raw = response.body
+        answer = _decoded(raw, response.status)
         if response.status >= 400:
             raise api_error_from_status(answer, code=response.status)
         decoded: JsonObject = answer
         return decoded
-
-
-async def _whole(response: HttpResponse) -> bytes:
-    """The body; what another server answers comes in pieces."""
-    if isinstance(response, StreamResponse):
-        return b"".join([piece async for piece in response.chunks])
-    return response.body
 
 
 def _decoded(body: bytes, status: int) -> JsonValue:
@@ -84,11 +81,13 @@ def _decoded(body: bytes, status: int) -> JsonValue:
         return {"kind": "Status", "status": "Failure", "message": body.decode(errors="replace").strip(), "code": status}
 
 
-def _options(wanted: DeleteWrite) -> JsonObject:
+def _options(write: DeleteWrite) -> JsonObject:
     options: JsonObject = {
         "kind": "DeleteOptions",
         "apiVersion": "v1",
-        "propagationPolicy": wanted.propagation,
-        "preconditions": {"uid": wanted.obj["metadata"]["uid"]},
+        "propagationPolicy": write.propagation,
+        "preconditions": {"uid": write.obj["metadata"]["uid"]},
     }
-    return options if wanted.grace is None else {**options, "gracePeriodSeconds": wanted.grace}
+    return (
+        options if write.grace_period_seconds is None else {**options, "gracePeriodSeconds": write.grace_period_seconds}
+    )

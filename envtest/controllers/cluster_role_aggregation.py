@@ -16,13 +16,13 @@ from opsdk.structured_merge.value import JsonObject
 
 # ------------------------------------------------------------------ core
 def selectors_of(role: JsonObject) -> list[JsonObject]:
-    """Whose rules a role gathers; nothing for roles with rules of their own."""
+    """Return the selectors of the aggregation rule; none for other roles."""
     selectors: list[JsonObject] = (role.get("aggregationRule") or {}).get("clusterRoleSelectors") or []
     return selectors
 
 
-def gathered(role: JsonObject, others: Iterable[JsonObject]) -> list[JsonObject]:
-    """The rules that a role should have: each once, selector by selector, in the order of the roles' names."""
+def aggregated_rules(role: JsonObject, others: Iterable[JsonObject]) -> list[JsonObject]:
+    """Return the aggregated rules: distinct, selector by selector, in the order of the role names."""
     own = role["metadata"]["name"]
     roles = sorted((o for o in others if o["metadata"]["name"] != own), key=lambda o: str(o["metadata"]["name"]))
     rules: list[JsonObject] = []
@@ -36,13 +36,13 @@ def gathered(role: JsonObject, others: Iterable[JsonObject]) -> list[JsonObject]
 
 # ------------------------------------------------------------------ shell
 class ClusterRoleController(SimulatedController):
-    """Keeps the rules of roles with an ``aggregationRule``."""
+    """Updates the rules of ClusterRoles with an ``aggregationRule``."""
 
     name = "clusterrole-aggregation"
 
-    def wire(self) -> None:
-        """Any role may be part of any other."""
-        self.informers.on(CLUSTER_ROLES, self._changed)
+    def add_event_handlers(self) -> None:
+        """Watch ClusterRoles; each one may be part of any other."""
+        self.informers.add_event_handler(CLUSTER_ROLES, self._changed)
 
     def _changed(self, _: StoreEvent) -> None:
         for key, role in self.informers.all(CLUSTER_ROLES).items():
@@ -54,7 +54,7 @@ class ClusterRoleController(SimulatedController):
         role = self.informers.get(key)
         if role is None or not selectors_of(role):
             return None
-        rules = gathered(role, self.informers.all(CLUSTER_ROLES).values())
+        rules = aggregated_rules(role, self.informers.all(CLUSTER_ROLES).values())
         if rules != (role.get("rules") or []):
             await self.context.api.write(UpdateWrite(CLUSTER_ROLES, {**role, "rules": rules}))
         return None

@@ -40,7 +40,7 @@ def _no_certificate() -> str:
 
 
 def no_authority(_: bytes, __: Sequence[str], ___: int | None) -> bytes:
-    """Nobody signs."""
+    """The certificate authority of a plane without one: returns an empty certificate."""
     return b""
 
 
@@ -50,7 +50,7 @@ def _no_signature(_: Mapping[str, JsonValue]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ControllerContext:
-    """What every controller works with.
+    """The dependencies of every controller.
 
     Attributes:
         kubelet: writes as the node's agent.
@@ -70,12 +70,12 @@ class ControllerContext:
     certify: Certify = no_authority
 
     def now(self) -> datetime:
-        """The time of day."""
+        """Return the present time."""
         return self.clock.wall()
 
 
 class SimulatedController(ABC):
-    """One simulated controller; subclasses say what they watch and what they do about a key.
+    """A simulated controller; subclasses add event handlers and reconcile keys.
 
     Attributes:
         name: by which it is switched on.
@@ -92,54 +92,54 @@ class SimulatedController(ABC):
             self.name, rate_limiter=ItemExponentialFailureRateLimiter(cap=_LONGEST_WAIT), clock=context.clock
         )
         self.events = Recorder(context.api, self.component or f"{self.name}-controller", context.clock)
-        self.told: ApiError | None = None
+        self.reported_error: ApiError | None = None
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.queue!r}>"
 
     @abstractmethod
-    def wire(self) -> None:
-        """Subscribe to the informers."""
+    def add_event_handlers(self) -> None:
+        """Add event handlers to the informers."""
 
-    async def begin(self) -> None:  # noqa: B027 - most have nothing to make
-        """Make what must be there from the start."""
+    async def create_initial_objects(self) -> None:  # noqa: B027 - most have nothing to make
+        """Create the objects that exist from the start."""
 
     @abstractmethod
     async def reconcile(self, key: str) -> float | None:
-        """Bring one key one step nearer to its wish; a number asks for another look after so many seconds."""
+        """Reconcile one key; return the seconds until the next reconcile, or None."""
 
     def restored(self) -> None:  # noqa: B027 - most remember nothing
-        """The objects went back to an earlier state: forget what was remembered beside them."""
+        """Forget cached state after the storage went back to an earlier state."""
 
     # -------------------------------------------------------------- for subclasses
     def add(self, event: StoreEvent) -> None:
-        """Look at the object of an event."""
+        """Enqueue the object of an event."""
         self.queue.add(event.key)
 
     async def write(self, writes: Writes) -> None:
-        """Carry them out in order; what is to be patched or deleted may be gone."""
+        """Send writes and record Events in order; objects to patch or delete may be gone."""
         for write in writes:
             if isinstance(write, PendingEvent):
-                await self.events.tell(write)
+                await self.events.record(write)
             else:
                 await self.write_one(write)
 
-    async def write_one(self, wanted: Write) -> JsonObject | None:
-        """Carry out one write and tell of it; the object, None where it was gone already."""
+    async def write_one(self, write: Write) -> JsonObject | None:
+        """Send one write and record its Event; return the object, or None if it was gone."""
         try:
-            written = await self.context.api.write(wanted)
+            written = await self.context.api.write(write)
         except NotFoundError:
-            if not isinstance(wanted, DeleteWrite | PatchWrite):
+            if not isinstance(write, DeleteWrite | PatchWrite):
                 raise
             return None
         except ApiError as error:
-            if wanted.failure is not None and not _ending(error):
-                self.told = error
-                await self.events.tell(wanted.failure, error=error.message)
+            if write.failure_event is not None and not _ending(error):
+                self.reported_error = error
+                await self.events.record(write.failure_event, error=error.message)
             raise
-        if wanted.note is not None:
-            await self.events.tell(
-                wanted.note, name=(written.get("metadata") or wanted.obj["metadata"]).get("name", "")
+        if write.success_event is not None:
+            await self.events.record(
+                write.success_event, name=(written.get("metadata") or write.obj["metadata"]).get("name", "")
             )
         return written
 
@@ -156,19 +156,19 @@ class Runner:
         return f"<Runner of {', '.join(c.name for c in self.controllers) or 'nothing'}>"
 
     async def start(self) -> None:
-        """Take in what is there, then follow; without controllers there is nothing to do."""
+        """Start the informers and workers; without controllers, do nothing."""
         if not self.controllers:
             return
         for controller in self.controllers:
-            controller.wire()
+            controller.add_event_handlers()
         self.context.informers.start(self._tasks)
         for controller in self.controllers:
-            await controller.begin()
+            await controller.create_initial_objects()
         for controller in self.controllers:
             self._tasks.start(self._work(controller), name=controller.name)
 
     def restored(self) -> None:
-        """The objects went back to an earlier state; the mirrors find out by themselves."""
+        """Let controllers forget cached state; reflectors find changes by themselves."""
         for controller in self.controllers:
             controller.restored()
 
@@ -192,7 +192,7 @@ class Runner:
                     after = await controller.reconcile(key)
                 except ApiError as error:
                     wait = queue.add_rate_limited(key)
-                    expected = isinstance(error, _EXPECTED) or _ending(error) or error is controller.told
+                    expected = isinstance(error, _EXPECTED) or _ending(error) or error is controller.reported_error
                     level = logging.DEBUG if expected else logging.WARNING
                     _LOG.log(level, "%s: %s: %r; again in %.3f s", controller.name, key, error, wait)
                 except Exception:  # noqa: BLE001 - logged and tried again; one bad object must not stop the cluster

@@ -17,16 +17,16 @@ HASH = "controller-revision-hash"
 _OF_STATEFUL_SETS = "controller.kubernetes.io/hash"
 
 
-def known_for(owner: JsonObject, revisions: Sequence[JsonObject]) -> JsonObject | None:
-    """The latest revision that keeps an owner's present template."""
-    data = data_of(owner)
+def existing_revision(owner: JsonObject, revisions: Sequence[JsonObject]) -> JsonObject | None:
+    """Return the latest revision with the owner's present template; None if there is none."""
+    data = revision_data(owner)
     matching = [r for r in revisions if r.get("data") == data]
     return max(matching, key=lambda r: int(r.get("revision", 0)), default=None)
 
 
-def name_for(owner: JsonObject, revisions: Sequence[JsonObject] = ()) -> str:
-    """The name of the revision of an owner's present template, there or to be made."""
-    existing = known_for(owner, revisions)
+def revision_name(owner: JsonObject, revisions: Sequence[JsonObject] = ()) -> str:
+    """Return the name of the existing or new revision of the owner's present template."""
+    existing = existing_revision(owner, revisions)
     if existing is not None:
         return str(existing["metadata"]["name"])
     taken = {r["metadata"]["name"] for r in revisions}
@@ -38,52 +38,55 @@ def name_for(owner: JsonObject, revisions: Sequence[JsonObject] = ()) -> str:
         collisions += 1
 
 
-def data_of(owner: JsonObject) -> JsonObject:
-    """What a revision of the owner's present template keeps: a patch that brings it back."""
+def revision_data(owner: JsonObject) -> JsonObject:
+    """Return the ``data`` of a revision: a patch that restores the present template."""
     template: JsonObject = copy_tree(owner["spec"]["template"])
     return {"spec": {"template": {**template, "$patch": "replace"}}}
 
 
 def template_of(revision: JsonObject) -> JsonObject:
-    """The template that a revision keeps."""
+    """Return the template in a revision's data."""
     template = revision["data"]["spec"]["template"]
     return {k: v for k, v in template.items() if k != "$patch"}
 
 
-def keep(owner: JsonObject, revisions: Sequence[JsonObject]) -> list[Write]:
-    """The write that records the present template as the latest, where it is not."""
+def record_revision(owner: JsonObject, revisions: Sequence[JsonObject]) -> list[Write]:
+    """Return the write that makes the present template the latest revision."""
     latest = max((r.get("revision", 0) for r in revisions), default=0)
-    existing = known_for(owner, revisions)
+    existing = existing_revision(owner, revisions)
     if existing is None:
-        return [CreateWrite(REVISIONS, _new(owner, name_for(owner, revisions), latest + 1))]
+        name = revision_name(owner, revisions)
+        number = latest + 1
+        meta = owner["metadata"]
+        labels = dict((owner["spec"]["template"].get("metadata") or {}).get("labels") or {})
+        labels[_OF_STATEFUL_SETS if owner["kind"] == "StatefulSet" else HASH] = name.rpartition("-")[2]
+        revision: JsonObject = {
+            "name": name,
+            "namespace": meta["namespace"],
+            "labels": labels,
+            "ownerReferences": [owner_reference(owner)],
+        }
+        if meta.get("annotations"):
+            revision["annotations"] = dict(meta["annotations"])
+        return [
+            CreateWrite(
+                REVISIONS,
+                {
+                    "kind": "ControllerRevision",
+                    "apiVersion": "apps/v1",
+                    "metadata": revision,
+                    "revision": number,
+                    "data": revision_data(owner),
+                },
+            )
+        ]
     if existing.get("revision", 0) < latest:
         return [PatchWrite(REVISIONS, existing, {"revision": latest + 1})]
     return []
 
 
-def _new(owner: JsonObject, name: str, number: int) -> JsonObject:
-    meta = owner["metadata"]
-    labels = dict((owner["spec"]["template"].get("metadata") or {}).get("labels") or {})
-    labels[_OF_STATEFUL_SETS if owner["kind"] == "StatefulSet" else HASH] = name.rpartition("-")[2]
-    revision: JsonObject = {
-        "name": name,
-        "namespace": meta["namespace"],
-        "labels": labels,
-        "ownerReferences": [owner_reference(owner)],
-    }
-    if meta.get("annotations"):
-        revision["annotations"] = dict(meta["annotations"])
-    return {
-        "kind": "ControllerRevision",
-        "apiVersion": "apps/v1",
-        "metadata": revision,
-        "revision": number,
-        "data": data_of(owner),
-    }
-
-
-def surplus(owner: JsonObject, revisions: Sequence[JsonObject], used: Collection[str]) -> list[Write]:
-    """The deletions of revisions that nobody uses, beyond the history's limit."""
+def truncate_history(owner: JsonObject, revisions: Sequence[JsonObject], used: Collection[str]) -> list[Write]:
+    """Return the deletions of unused revisions above the history limit."""
     limit = owner["spec"].get("revisionHistoryLimit", 10)
     idle = [r for r in revisions if r["metadata"]["name"] not in used]
     idle.sort(key=lambda r: r.get("revision", 0))

@@ -43,24 +43,24 @@ _WINDOWS = (timedelta(minutes=1), timedelta(hours=1), timedelta(days=1), timedel
 
 @dataclass(frozen=True, slots=True)
 class DueJob:
-    """A job to begin, and the time that it is for."""
+    """A job to create, and its scheduled time."""
 
     job: JsonObject
-    at: datetime
+    scheduled_time: datetime
 
 
 @dataclass(frozen=True, slots=True)
 class CronPlan:
-    """What to write, in how many seconds to look again, and what to begin after that."""
+    """The writes of one sync, the seconds until the next one, and the job to create."""
 
     writes: Sequence[Write | PendingEvent]
-    again: float | None
+    requeue_after: float | None
     due: DueJob | None
 
 
 @dataclass(slots=True)
 class CronJobView:
-    """What a decision is made of: a cron job and its jobs. `writes` and `status` grow."""
+    """The state of one sync: a CronJob and its jobs; `writes` and `status` are filled."""
 
     owner: JsonObject
     jobs: Sequence[JsonObject]
@@ -70,15 +70,15 @@ class CronJobView:
 
     @property
     def active(self) -> list[JsonObject]:
-        """References to the jobs that are not finished."""
+        """References to the active jobs."""
         return list(self.status.get("active") or ())
 
-    def tell(self, reason: str, message: str, *, warning: bool = False) -> None:
-        """An event about the cron job."""
+    def record_event(self, reason: str, message: str, *, warning: bool = False) -> None:
+        """Add an Event about the CronJob."""
         self.writes.append(PendingEvent(self.owner, reason, message, warning=warning))
 
-    def forget(self, uids: Collection[str | None]) -> None:
-        """These are not active."""
+    def remove_active(self, uids: Collection[str | None]) -> None:
+        """Remove jobs from the active list."""
         remaining = [r for r in self.active if r.get("uid") not in uids]
         self.status.pop("active", None)
         if remaining:
@@ -94,7 +94,7 @@ class ZonedSchedule:
     zone: ZoneInfo
 
     def after(self, when: datetime) -> datetime | None:
-        """The next moment at which the clock of the zone shows a time of the schedule.
+        """Return the next scheduled time after a time.
 
         A time that the clock skips does not come; one that it shows twice comes twice.
         """
@@ -109,12 +109,12 @@ class ZonedSchedule:
             if change is None:
                 return timestamp
             # The clock was set first: go on from there, and what it shows at that very moment counts.
-            if self.shows(change):
+            if self.is_scheduled(change):
                 return change
             when = change
 
-    def shows(self, when: datetime) -> bool:
-        """Whether a moment is one of the schedule's."""
+    def is_scheduled(self, when: datetime) -> bool:
+        """Return whether a time is a scheduled one."""
         there = (when + self._offset(when)).replace(tzinfo=None)
         return self.schedule.next(there - timedelta(seconds=1)) == there
 
@@ -140,7 +140,7 @@ class ZonedSchedule:
         return high
 
     def latest(self, since: datetime, now: datetime) -> datetime | None:
-        """The last time after `since` that has come."""
+        """Return the last scheduled time after `since` and not after `now`."""
         if self.schedule.period:
             passed = math.floor((now - since).total_seconds() / self.schedule.period)
             return since + timedelta(seconds=passed * self.schedule.period) if passed > 0 else None
@@ -154,7 +154,7 @@ class ZonedSchedule:
         return None
 
     def many_missed(self, since: datetime, latest: datetime) -> bool:
-        """Whether so many times have passed that something is wrong."""
+        """Return whether more than 100 scheduled times were missed."""
         timestamp: datetime | None = since
         for _ in range(_MANY):
             timestamp = self.after(timestamp) if timestamp is not None else None
@@ -163,8 +163,8 @@ class ZonedSchedule:
         return True
 
 
-def times_of(owner: JsonObject) -> ZonedSchedule | PendingEvent:
-    """Its schedule, or what is to be told where there is none to be understood."""
+def schedule_of(owner: JsonObject) -> ZonedSchedule | PendingEvent:
+    """Return the schedule; the message of the Event if it does not parse."""
     spec = owner["spec"]
     name, text = spec.get("timeZone"), spec.get("schedule", "")
     try:
@@ -186,7 +186,7 @@ def _earliest(owner: JsonObject, status: JsonObject, now: datetime) -> datetime:
 
 # ------------------------------------------------------------------ core
 def plan(owner: JsonObject, jobs: Sequence[JsonObject], now: datetime) -> CronPlan:
-    """One step of a cron job: note what became of its jobs, tidy up, begin the next."""
+    """Sync a CronJob once: update the active list, apply the history limits, find the job to create."""
     view = CronJobView(owner, sorted(jobs, key=_began), now, copy_tree(owner.get("status") or {}))
     # Active are the jobs that it began and that go on; the last success is remembered.
     uids = {r.get("uid") for r in view.active}
@@ -197,17 +197,17 @@ def plan(owner: JsonObject, jobs: Sequence[JsonObject], now: datetime) -> CronPl
         if is_finished(job):
             if uid in uids:
                 kind = "Complete" if is_true(conditions_of(job), "Complete") else "Failed"
-                view.tell("SawCompletedJob", f"Saw completed job: {name}, condition: {kind}")
-                view.forget({uid})
+                view.record_event("SawCompletedJob", f"Saw completed job: {name}, condition: {kind}")
+                view.remove_active({uid})
             ended = (job.get("status") or {}).get("completionTime")
             if ended and is_true(conditions_of(job), "Complete"):
                 view.status["lastSuccessfulTime"] = max(view.status.get("lastSuccessfulTime") or "", ended)
         elif uid not in uids:
             text = f"Saw a job that the controller did not create or forgot: {name}"
-            view.tell("UnexpectedJob", text, warning=True)
+            view.record_event("UnexpectedJob", text, warning=True)
     for reference in gone.values():
-        view.tell("MissingJob", f"Active job went missing: {reference.get('name')}")
-    view.forget(gone.keys())
+        view.record_event("MissingJob", f"Active job went missing: {reference.get('name')}")
+    view.remove_active(gone.keys())
     due, again = _due(view) if not deleting(owner) else (None, None)
     if not deleting(owner):
         _tidy(view)
@@ -218,7 +218,7 @@ def plan(owner: JsonObject, jobs: Sequence[JsonObject], now: datetime) -> CronPl
 
 def _due(view: CronJobView) -> tuple[DueJob | None, float | None]:
     """The job to begin, and the seconds until the time after."""
-    times = times_of(view.owner)
+    times = schedule_of(view.owner)
     if isinstance(times, PendingEvent):
         view.writes.append(times)
         return None, None
@@ -232,7 +232,7 @@ def _due(view: CronJobView) -> tuple[DueJob | None, float | None]:
     if latest is None or not _may_begin(view, latest):
         return None, again
     if times.many_missed(since, latest):
-        view.tell("TooManyMissedTimes", _TOO_MANY, warning=True)
+        view.record_event("TooManyMissedTimes", _TOO_MANY, warning=True)
     return DueJob(job_for(view.owner, latest, times.zone), latest), again
 
 
@@ -247,7 +247,7 @@ def _may_begin(view: CronJobView, due: datetime) -> bool:
     limit = spec.get("startingDeadlineSeconds")
     if limit is not None and due + timedelta(seconds=limit) < view.now:
         timestamp = due.strftime("%a, %d %b %Y %H:%M:%S +0000")
-        view.tell("MissSchedule", f"Missed scheduled time to start a job: {timestamp}", warning=True)
+        view.record_event("MissSchedule", f"Missed scheduled time to start a job: {timestamp}", warning=True)
         return False
     name = job_name(view.owner, due)
     if stamp(due) == view.status.get("lastScheduleTime") or any(r.get("name") == name for r in view.active):
@@ -255,7 +255,7 @@ def _may_begin(view: CronJobView, due: datetime) -> bool:
     policy = spec.get("concurrencyPolicy", "Allow")
     if policy == "Forbid" and view.active:
         text = "Not starting job because prior execution is running and concurrency policy is Forbid"
-        view.tell("JobAlreadyActive", text)
+        view.record_event("JobAlreadyActive", text)
         return False
     if policy == "Replace":
         running = {r.get("uid") for r in view.active}
@@ -263,8 +263,8 @@ def _may_begin(view: CronJobView, due: datetime) -> bool:
     return True
 
 
-def started(owner: JsonObject, job: JsonObject, due: datetime) -> UpdateWrite:
-    """The write that remembers a job that was begun; `owner` as it is after the other writes."""
+def with_last_schedule_time(owner: JsonObject, job: JsonObject, due: datetime) -> UpdateWrite:
+    """Return the status update after a job was created; `owner` is the CronJob after the other writes."""
     status = copy_tree(owner.get("status") or {})
     status["lastScheduleTime"] = stamp(due)
     if not is_finished(job) and all(r.get("uid") != job["metadata"]["uid"] for r in status.get("active") or ()):
@@ -278,8 +278,8 @@ def _drop(view: CronJobView, jobs: Sequence[JsonObject]) -> None:
         if not deleting(job):
             failure = PendingEvent(view.owner, "FailedDelete", "Deleted job: {error}", warning=True)
             done = PendingEvent(view.owner, "SuccessfulDelete", f"Deleted job {job['metadata']['name']}")
-            view.writes.append(DeleteWrite(JOBS, job, note=done, failure=failure))
-    view.forget({j["metadata"]["uid"] for j in jobs})
+            view.writes.append(DeleteWrite(JOBS, job, success_event=done, failure_event=failure))
+    view.remove_active({j["metadata"]["uid"] for j in jobs})
 
 
 def _tidy(view: CronJobView) -> None:
@@ -294,12 +294,12 @@ def _tidy(view: CronJobView) -> None:
 
 
 def job_name(owner: JsonObject, due: datetime) -> str:
-    """The name of the job for one time: no time has two."""
+    """Return the name of the job for one scheduled time."""
     return f"{owner['metadata']['name']}-{int(due.timestamp()) // 60}"
 
 
 def job_for(owner: JsonObject, due: datetime, zone: ZoneInfo) -> JsonObject:
-    """The job for one time."""
+    """Return the job for one scheduled time."""
     template = owner["spec"]["jobTemplate"]
     meta = template.get("metadata") or {}
     local = due.astimezone(zone).isoformat() if owner["spec"].get("timeZone") else stamp(due)
@@ -316,14 +316,14 @@ def job_for(owner: JsonObject, due: datetime, zone: ZoneInfo) -> JsonObject:
 
 # ------------------------------------------------------------------ shell
 class CronJobController(SimulatedController):
-    """``cronjob``."""
+    """``cronjob``: keys of CronJobs."""
 
     name = "cronjob"
 
-    def wire(self) -> None:
-        """Cron jobs and their jobs."""
-        self.informers.on(CRON_JOBS, self.add)
-        self.informers.on(JOBS, self._job)
+    def add_event_handlers(self) -> None:
+        """Watch CronJobs and their jobs."""
+        self.informers.add_event_handler(CRON_JOBS, self.add)
+        self.informers.add_event_handler(JOBS, self._job)
 
     def _job(self, event: StoreEvent) -> None:
         for obj in (event.old, event.new):
@@ -345,7 +345,7 @@ class CronJobController(SimulatedController):
             failure = PendingEvent(owner, "FailedCreate", "Error creating job: {error}", warning=True)
             job: JsonObject | None
             try:
-                job = await self.write_one(CreateWrite(JOBS, due.job, note=done, failure=failure))
+                job = await self.write_one(CreateWrite(JOBS, due.job, success_event=done, failure_event=failure))
             except AlreadyExistsError:
                 # It was made by a step that got no further; somebody else's is not ours.
                 job = self.informers.get(JOBS.key(owner["metadata"]["namespace"], due.job["metadata"]["name"]))
@@ -354,5 +354,5 @@ class CronJobController(SimulatedController):
             await self.informers.catch_up()
             now = self.informers.get(key)
             if job is not None and now is not None:
-                await self.write([started(now, job, due.at)])
-        return result.again
+                await self.write([with_last_schedule_time(now, job, due.scheduled_time)])
+        return result.requeue_after

@@ -22,8 +22,15 @@ from envtest.controllers.objects import (
 )
 from envtest.controllers.pod_control import PlanningController, PodPlan, claim, make_pod, remove_pod
 from envtest.controllers.reflector import StoreEvent
-from envtest.controllers.rollout import scaled
-from envtest.controllers.scheduler import NOT_READY, UNREACHABLE, UNSCHEDULABLE, repelled, taints_of, wanted_by_labels
+from envtest.controllers.rollout import scaled_value
+from envtest.controllers.scheduler import (
+    NOT_READY,
+    UNREACHABLE,
+    UNSCHEDULABLE,
+    has_untolerated_taint,
+    matches_node_selector,
+    taints_of,
+)
 from envtest.controllers.writes import (
     DAEMON_SETS,
     NODES,
@@ -52,10 +59,10 @@ _PAUSE, _LONGEST_PAUSE = 1.0, 900.0
 
 @dataclass(frozen=True, slots=True)
 class DaemonSetView:
-    """What a decision is made of.
+    """The state of one sync.
 
-    The set, its pods by node, the nodes that should run one, those (`kept`) that may go on running one, its revisions;
-    and by node the seconds for which a failed pod stays.
+    The set, its pods by node, the nodes that should run one, those (`should_continue`) whose pods may stay, its
+    revisions; and by node the seconds for which a failed pod stays.
     """
 
     owner: JsonObject
@@ -63,40 +70,40 @@ class DaemonSetView:
     nodes: Sequence[str]
     revisions: Sequence[JsonObject]
     now: datetime
-    kept: frozenset[str] = frozenset()
+    should_continue: frozenset[str] = frozenset()
     paused: Mapping[str, float] = field(default_factory=dict)
 
     @property
-    def digest(self) -> str:
-        """The revision of the present template, as its pods carry it."""
-        return controller_history.name_for(self.owner, self.revisions).rpartition("-")[2]
+    def template_hash(self) -> str:
+        """The hash of the present template, as in the pods' revision label."""
+        return controller_history.revision_name(self.owner, self.revisions).rpartition("-")[2]
 
     @property
     def surge(self) -> int:
         """How many nodes may run two pods during an update."""
-        return scaled(_rolling(self.owner).get("maxSurge", 0), len(self.nodes), up=True)
+        return scaled_value(_rolling(self.owner).get("maxSurge", 0), len(self.nodes), up=True)
 
     @property
     def unavailable(self) -> int:
         """How many nodes may be without an available pod during an update."""
-        unavailable = scaled(_rolling(self.owner).get("maxUnavailable", 1), len(self.nodes), up=True)
+        unavailable = scaled_value(_rolling(self.owner).get("maxUnavailable", 1), len(self.nodes), up=True)
         return unavailable if unavailable or self.surge else 1
 
     def current(self, pod: JsonObject) -> bool:
-        """Whether a pod is of the present template."""
-        return (pod["metadata"].get("labels") or {}).get(controller_history.HASH) == self.digest
+        """Return whether a pod has the present template."""
+        return (pod["metadata"].get("labels") or {}).get(controller_history.HASH) == self.template_hash
 
     def wait_for(self, pod: JsonObject) -> float | None:
-        """Zero or less for an available pod, None for one that is not ready."""
+        """Return the seconds until the pod is available (zero or less if it is); None if it is not ready."""
         return seconds_until_available(pod, int(self.owner["spec"].get("minReadySeconds") or 0), self.now)
 
     def available(self, pod: JsonObject) -> bool:
-        """Ready for long enough."""
+        """Return whether a pod has been ready for ``minReadySeconds``."""
         wait = self.wait_for(pod)
         return wait is not None and wait <= 0
 
-    def on(self, node: str) -> JsonObject | None:
-        """The pod of a node that counts."""
+    def pod_on(self, node: str) -> JsonObject | None:
+        """Return the first pod of a node."""
         return next(iter(self.pods.get(node, ())), None)
 
 
@@ -106,7 +113,7 @@ def _rolling(owner: JsonObject) -> JsonObject:
 
 
 def node_of(pod: JsonObject) -> str:
-    """The node that a pod is on, or is meant for."""
+    """Return the node that a pod runs on, or has to be scheduled to."""
     if pod["spec"].get("nodeName"):
         return str(pod["spec"]["nodeName"])
     affinity = ((pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}).get(
@@ -124,25 +131,25 @@ def _tolerations(spec: JsonObject) -> list[JsonObject]:
     return [*(t for t in tolerations if t not in own), *own]
 
 
-def suits(owner: JsonObject, node: JsonObject) -> tuple[bool, bool]:
-    """Whether a node should run a pod, and whether it may go on running one."""
+def node_should_run(owner: JsonObject, node: JsonObject) -> tuple[bool, bool]:
+    """Return whether a node should run a pod, and whether a running pod may continue."""
     spec = owner["spec"]["template"].get("spec") or {}
-    if spec.get("nodeName") not in (None, "", node["metadata"]["name"]) or not wanted_by_labels(spec, node):
+    if spec.get("nodeName") not in (None, "", node["metadata"]["name"]) or not matches_node_selector(spec, node):
         return False, False
     standing = {"tolerations": _tolerations(spec)}
-    if not repelled(standing, taints_of(node)):
+    if not has_untolerated_taint(standing, taints_of(node)):
         return True, True
-    return False, not repelled(standing, taints_of(node), ("NoExecute",))
+    return False, not has_untolerated_taint(standing, taints_of(node), ("NoExecute",))
 
 
 # ------------------------------------------------------------------ core
 def plan(view: DaemonSetView) -> PodPlan:
-    """One step of a daemon set."""
+    """Return the writes of one sync of a DaemonSet."""
     if deleting(view.owner):
         return PodPlan([])
     waits = [w for node_pods in view.pods.values() for p in node_pods if (w := view.wait_for(p)) is not None and w > 0]
     waits.extend(w for w in view.paused.values() if w > 0)
-    revisions = controller_history.keep(view.owner, view.revisions)
+    revisions = controller_history.record_revision(view.owner, view.revisions)
     # Pods are made of a revision: it comes first.
     writes: list[Write | PendingEvent] = [
         *revisions,
@@ -163,8 +170,8 @@ def plan(view: DaemonSetView) -> PodPlan:
     hashes = {
         (p["metadata"].get("labels") or {}).get(controller_history.HASH, "") for f in view.pods.values() for p in f
     }
-    used = {f"{view.owner['metadata']['name']}-{h}" for h in (*hashes, view.digest)}
-    writes.extend(controller_history.surplus(view.owner, view.revisions, used))
+    used = {f"{view.owner['metadata']['name']}-{h}" for h in (*hashes, view.template_hash)}
+    writes.extend(controller_history.truncate_history(view.owner, view.revisions, used))
     return PodPlan(writes, min(waits, default=None))
 
 
@@ -174,7 +181,7 @@ def _manage(view: DaemonSetView) -> list[Write | PendingEvent]:
     writes: list[Write | PendingEvent] = [make_pod(_new(view, n), view.owner) for n in empty]
     for node, node_pods in view.pods.items():
         live = [p for p in node_pods if not deleting(p)]
-        if node in view.nodes or node in view.kept:
+        if node in view.nodes or node in view.should_continue:
             writes.extend(_tidy(view, node, live))
         else:
             writes.extend(remove_pod(p, view.owner) for p in live)
@@ -214,7 +221,7 @@ def _beyond_surge(view: DaemonSetView, running: Sequence[JsonObject]) -> list[Js
 def _new(view: DaemonSetView, node: str) -> JsonObject:
     pod = pod_from_template(view.owner["spec"]["template"], view.owner)
     hash_label = (view.owner["metadata"].get("annotations") or {}).get(_OF_TEMPLATE)
-    own = {controller_history.HASH: view.digest, **({_GENERATION: hash_label} if hash_label else {})}
+    own = {controller_history.HASH: view.template_hash, **({_GENERATION: hash_label} if hash_label else {})}
     pod["metadata"]["labels"] = {**(pod["metadata"].get("labels") or {}), **own}
     pod["spec"]["tolerations"] = _tolerations(pod["spec"])
     # The scheduler is to put it there; what else it may ask for is known to hold.
@@ -277,8 +284,8 @@ def _surge(view: DaemonSetView, pairs: Pairs) -> list[Write]:
 
 
 def count(view: DaemonSetView) -> JsonObject:
-    """The status."""
-    pods = [p for node in view.nodes if (p := view.on(node)) is not None]
+    """Return the status."""
+    pods = [p for node in view.nodes if (p := view.pod_on(node)) is not None]
     available = sum(view.available(p) for p in pods)
     status = {
         "observedGeneration": view.owner["metadata"].get("generation", 0),
@@ -297,7 +304,7 @@ def count(view: DaemonSetView) -> JsonObject:
 
 # ------------------------------------------------------------------ shell
 class DaemonSetController(PlanningController):
-    """``daemonset``."""
+    """``daemonset``: keys of DaemonSets."""
 
     name = "daemonset"
     resource = DAEMON_SETS
@@ -311,10 +318,10 @@ class DaemonSetController(PlanningController):
         """See `SimulatedController`."""
         self._failures.clear()
 
-    def wire(self) -> None:
-        """Nodes too."""
-        super().wire()
-        self.informers.on(NODES, self._node)
+    def add_event_handlers(self) -> None:
+        """Watch DaemonSets, pods and nodes."""
+        super().add_event_handlers()
+        self.informers.add_event_handler(NODES, self._node)
 
     def _node(self, event: StoreEvent) -> None:
         states = [None if o is None else (o["metadata"].get("labels"), taints_of(o)) for o in (event.old, event.new)]
@@ -322,13 +329,15 @@ class DaemonSetController(PlanningController):
             for key in self.informers.all(DAEMON_SETS):
                 self.queue.add(key)
 
-    def plan(self, owner: JsonObject, pods: Sequence[JsonObject], loose: Sequence[JsonObject], failed: str) -> PodPlan:
+    def plan(
+        self, owner: JsonObject, pods: Sequence[JsonObject], orphans: Sequence[JsonObject], failed: str
+    ) -> PodPlan:
         """See `PlanningController`."""
-        claimed, moves = claim(owner, pods, loose)
+        claimed, moves = claim(owner, pods, orphans)
         by_node: dict[str, list[JsonObject]] = {}
         for pod in sorted(claimed, key=age_order):
             by_node.setdefault(node_of(pod), []).append(pod)
-        suited = {n["metadata"]["name"]: suits(owner, n) for n in self.informers.all(NODES).values()}
+        suited = {n["metadata"]["name"]: node_should_run(owner, n) for n in self.informers.all(NODES).values()}
         revisions = self.informers.dependents(owner["metadata"]["uid"], REVISIONS.prefix)
         nodes = [n for n, (should_run, _) in suited.items() if should_run]
         view = DaemonSetView(
@@ -340,7 +349,7 @@ class DaemonSetController(PlanningController):
         for node, node_pods in view.pods.items():
             if not any(phase_of(p) == "Failed" and not deleting(p) for p in node_pods):
                 continue
-            key = (uid, node, view.digest)
+            key = (uid, node, view.template_hash)
             times, last = self._failures.get(key, (0, 0.0))
             remaining = last + min(_PAUSE * 2.0 ** min(times - 1, 12), _LONGEST_PAUSE) - now if times else 0.0
             pauses[node] = remaining
@@ -349,4 +358,4 @@ class DaemonSetController(PlanningController):
         view = replace(view, paused=pauses)
         result = plan(view)
         without = [w for w in result.writes if not failed or not isinstance(w, CreateWrite) or w.resource != PODS]
-        return PodPlan([*moves, *without], result.again)
+        return PodPlan([*moves, *without], result.requeue_after)

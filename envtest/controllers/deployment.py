@@ -54,7 +54,7 @@ _NEVER = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class DeploymentView:
-    """What a decision is made of; `old_pods` counts pods of old replica sets that still run."""
+    """The state of one sync; `old_pods` counts running pods of old replica sets."""
 
     deployment: JsonObject
     new: JsonObject | None
@@ -64,18 +64,18 @@ class DeploymentView:
 
     @property
     def sets(self) -> list[JsonObject]:
-        """All of them."""
+        """All replica sets."""
         return [*self.old, *([self.new] if self.new is not None else [])]
 
 
 # ------------------------------------------------------------------ core: the replica sets
 def plan(view: DeploymentView) -> PodPlan:
-    """One step of a deployment."""
+    """Return the writes of one sync of a Deployment."""
     if deleting(view.deployment):
         return PodPlan([*_status(view, None, None)])
     revision = rollout.next_revision(view.new, view.old)
-    if view.deployment["spec"].get("paused") or rollout.scaling(view.deployment, view.sets):
-        writes = _resize(view, rollout.rescale(view.deployment, view.new, view.old), revision, everyone=True)
+    if view.deployment["spec"].get("paused") or rollout.is_scaling_event(view.deployment, view.sets):
+        writes = _resize(view, rollout.rescale(view.deployment, view.new, view.old), revision, all_sets=True)
         cleaned = _clean(view, always=True) if view.deployment["spec"].get("paused") else []
         return PodPlan([*writes, *cleaned, *_status(view, None, None)])
     writes = (
@@ -100,14 +100,17 @@ def _name(obj: JsonObject | None) -> str:
 
 
 def _create(view: DeploymentView, revision: int) -> CreateWrite:
-    size = rollout.new_size(view.deployment, None, view.old)
+    size = rollout.new_replica_set_size(view.deployment, None, view.old)
     replica_set = rollout.new_replica_set(view.deployment, replicas=size, revision=revision)
     replica_set["metadata"]["ownerReferences"] = [owner_reference(view.deployment)]
     name = replica_set["metadata"]["name"]
     done = _scaled(view, name, 0, size) if size else None
     text = f'Failed to create new replica set "{name}": {{error}}'
     return CreateWrite(
-        REPLICA_SETS, replica_set, note=done, failure=PendingEvent(view.deployment, _REFUSED, text, warning=True)
+        REPLICA_SETS,
+        replica_set,
+        success_event=done,
+        failure_event=PendingEvent(view.deployment, _REFUSED, text, warning=True),
     )
 
 
@@ -122,10 +125,10 @@ def _roll(view: DeploymentView, revision: int) -> list[Write]:
     """New ones first, as far as the surge allows; old ones as soon as they can be spared."""
     if view.new is None:
         return [_create(view, revision)]
-    size = rollout.new_size(view.deployment, view.new, view.old)
+    size = rollout.new_replica_set_size(view.deployment, view.new, view.old)
     if size != replicas_of(view.new):
         return _resize(view, {_name(view.new): size}, revision)
-    return _resize(view, rollout.shrink_old(view.deployment, view.new, view.old), revision)
+    return _resize(view, rollout.scale_down_old(view.deployment, view.new, view.old), revision)
 
 
 def _recreate(view: DeploymentView, revision: int) -> list[Write]:
@@ -140,13 +143,13 @@ def _recreate(view: DeploymentView, revision: int) -> list[Write]:
     return _resize(view, {_name(view.new): replicas_of(view.deployment)}, revision)
 
 
-def _resize(view: DeploymentView, sizes: dict[str, int], revision: int, *, everyone: bool = False) -> list[Write]:
-    """Write sizes, and keep the annotations: the new set's always, the others' where `everyone` is told of a wish."""
+def _resize(view: DeploymentView, sizes: dict[str, int], revision: int, *, all_sets: bool = False) -> list[Write]:
+    """Write sizes and annotations; with `all_sets`, write the annotations of every set that has replicas."""
     writes: list[Write] = []
     for item in view.sets:
         before, size = replicas_of(item), sizes.get(_name(item), replicas_of(item))
-        resized = size != before or (everyone and size > 0)
-        annotations = _annotations(view, item, revision, told=resized)
+        resized = size != before or (all_sets and size > 0)
+        annotations = _annotations(view, item, revision, desired_changed=resized)
         spec = {**item["spec"], "replicas": size}
         if item is view.new:
             spec["minReadySeconds"] = view.deployment["spec"].get("minReadySeconds", 0)
@@ -155,16 +158,19 @@ def _resize(view: DeploymentView, sizes: dict[str, int], revision: int, *, every
             continue
         changed = {**item, "metadata": {**item["metadata"], "annotations": annotations}, "spec": spec}
         note = _scaled(view, _name(item), before, size) if size != before else None
-        writes.append(UpdateWrite(REPLICA_SETS, changed, note=note))
+        writes.append(UpdateWrite(REPLICA_SETS, changed, success_event=note))
     return writes
 
 
-def _annotations(view: DeploymentView, item: JsonObject, revision: int, *, told: bool) -> JsonObject:
-    """Those of a replica set; `told` of the deployment's wish."""
+def _annotations(view: DeploymentView, item: JsonObject, revision: int, *, desired_changed: bool) -> JsonObject:
+    """Annotations of a replica set; `desired_changed` updates the desired and maximum counts of an old set."""
     before: JsonObject = item["metadata"].get("annotations") or {}
     annotations = rollout.annotations_for(view.deployment, revision)
     if item is not view.new:
-        return {**before, **({k: annotations[k] for k in (rollout.DESIRED, rollout.MAXIMUM)} if told else {})}
+        return {
+            **before,
+            **({k: annotations[k] for k in (rollout.DESIRED, rollout.MAXIMUM)} if desired_changed else {}),
+        }
     was = before.get(rollout.REVISION)
     if was and was != annotations[rollout.REVISION]:
         past = [*filter(None, before.get(rollout.HISTORY, "").split(",")), was]
@@ -184,13 +190,13 @@ def _clean(view: DeploymentView, *, always: bool = False) -> list[Write]:
         and s["metadata"].get("generation", 0) <= status_of(s, "observedGeneration")
     ]
     surplus = len(view.old) - limit
-    idle.sort(key=lambda s: (rollout.number_in(s, rollout.REVISION), age_order(s)))
+    idle.sort(key=lambda s: (rollout.annotation_number(s, rollout.REVISION), age_order(s)))
     return [DeleteWrite(REPLICA_SETS, s) for s in idle[: max(surplus, 0)]]
 
 
 # ------------------------------------------------------------------ core: the status
 def count(view: DeploymentView) -> JsonObject:
-    """The numbers of the status."""
+    """Return the counts of the status."""
     available = rollout.total(view.sets, "availableReplicas")
     reported = all("terminatingReplicas" in (s.get("status") or {}) for s in view.sets)
     going = {"terminatingReplicas": rollout.total(view.sets, "terminatingReplicas")} if reported else {}
@@ -201,7 +207,7 @@ def count(view: DeploymentView) -> JsonObject:
         "updatedReplicas": status_of(view.new, "replicas") if view.new is not None else 0,
         "readyReplicas": rollout.total(view.sets, "readyReplicas"),
         "availableReplicas": available,
-        "unavailableReplicas": max(rollout.total_wanted(view.sets) - available, 0),
+        "unavailableReplicas": max(rollout.total_replicas(view.sets) - available, 0),
     }
 
 
@@ -342,10 +348,10 @@ def _status(view: DeploymentView, created: str | None, revision: int | None) -> 
     return [UpdateWrite(DEPLOYMENTS, {**deployment, "metadata": meta, "status": status}, "status")]
 
 
-def adoptions(
-    deployment: JsonObject, sets: Sequence[JsonObject], loose: Sequence[JsonObject]
+def claim_replica_sets(
+    deployment: JsonObject, sets: Sequence[JsonObject], orphans: Sequence[JsonObject]
 ) -> tuple[list[JsonObject], list[Write]]:
-    """The replica sets that are the deployment's, and those that it takes in or lets go."""
+    """Return the deployment's replica sets, and the writes that adopt and release replica sets."""
     selector = deployment["spec"].get("selector") or {}
     owned: list[JsonObject] = []
     writes: list[Write] = []
@@ -359,7 +365,7 @@ def adoptions(
             references = [o for o in item["metadata"]["ownerReferences"] if o.get("uid") != uid]
             writes.append(_owners(item, references))
     if not deleting(deployment):
-        matching = [s for s in loose if not deleting(s) and selects(selector, s["metadata"].get("labels") or {})]
+        matching = [s for s in orphans if not deleting(s) and selects(selector, s["metadata"].get("labels") or {})]
         writes.extend(_owners(s, [owner_reference(deployment)]) for s in matching)
     return owned, writes
 
@@ -369,16 +375,16 @@ def _owners(item: JsonObject, owners: list[JsonObject]) -> PatchWrite:
     return PatchWrite(REPLICA_SETS, item, {"metadata": meta})
 
 
-def collided(deployment: JsonObject) -> UpdateWrite:
-    """Somebody else's replica set has the name: the next try takes another one."""
+def with_collision(deployment: JsonObject) -> UpdateWrite:
+    """Return the status update after a name collision: a new collision count changes the hash."""
     status = deployment.get("status") or {}
     count = int(status.get("collisionCount") or 0) + 1
     return UpdateWrite(DEPLOYMENTS, with_status(deployment, {**status, "collisionCount": count}), "status")
 
 
-def refused(deployment: JsonObject, why: str, now: datetime) -> UpdateWrite:
-    """The server did not take the new replica set."""
-    condition = _condition("Progressing", "False", _REFUSED, why, stamp(now))
+def with_replica_failure(deployment: JsonObject, reason: str, now: datetime) -> UpdateWrite:
+    """Return the status update after the server refused the new replica set."""
+    condition = _condition("Progressing", "False", _REFUSED, reason, stamp(now))
     conditions = _put(conditions_of(deployment), condition) if _has_deadline(deployment) else conditions_of(deployment)
     changed = with_status(deployment, {**(deployment.get("status") or {}), "conditions": conditions})
     return UpdateWrite(DEPLOYMENTS, changed, "status")
@@ -386,15 +392,15 @@ def refused(deployment: JsonObject, why: str, now: datetime) -> UpdateWrite:
 
 # ------------------------------------------------------------------ shell
 class DeploymentController(SimulatedController):
-    """``deployment``."""
+    """``deployment``: keys of Deployments."""
 
     name = "deployment"
 
-    def wire(self) -> None:
-        """Deployments, their replica sets, and pods that end (a Recreate waits for the last)."""
-        self.informers.on(DEPLOYMENTS, self.add)
-        self.informers.on(REPLICA_SETS, self._replica_set)
-        self.informers.on(PODS, self._pod)
+    def add_event_handlers(self) -> None:
+        """Watch Deployments, their replica sets, and pods that end (Recreate waits for the last)."""
+        self.informers.add_event_handler(DEPLOYMENTS, self.add)
+        self.informers.add_event_handler(REPLICA_SETS, self._replica_set)
+        self.informers.add_event_handler(PODS, self._pod)
 
     def _replica_set(self, event: StoreEvent) -> None:
         for obj in (event.old, event.new):
@@ -425,7 +431,7 @@ class DeploymentController(SimulatedController):
             return None
         meta = deployment["metadata"]
         owned = self.informers.dependents(meta["uid"], REPLICA_SETS.prefix)
-        claimed, moves = adoptions(deployment, owned, self.informers.loose(REPLICA_SETS, meta["namespace"]))
+        claimed, moves = claim_replica_sets(deployment, owned, self.informers.orphans(REPLICA_SETS, meta["namespace"]))
         if moves:
             await self.write(moves)
             return 0.0
@@ -439,17 +445,17 @@ class DeploymentController(SimulatedController):
         try:
             await self.write(result.writes)
         except ApiError as error:
-            if error is self.told:
-                await self._admit(key, error)
+            if error is self.reported_error:
+                await self.informers.catch_up()
+                deployment = self.informers.get(key)
+                if deployment is not None:
+                    taken = isinstance(error, AlreadyExistsError)
+                    await self.write(
+                        [
+                            with_collision(deployment)
+                            if taken
+                            else with_replica_failure(deployment, error.message, self.context.now())
+                        ]
+                    )
             raise
-        return result.again
-
-    async def _admit(self, key: str, error: ApiError) -> None:
-        """The replica set could not be made: the status says so, or that its name is taken."""
-        await self.informers.catch_up()
-        deployment = self.informers.get(key)
-        if deployment is not None:
-            taken = isinstance(error, AlreadyExistsError)
-            await self.write(
-                [collided(deployment) if taken else refused(deployment, error.message, self.context.now())]
-            )
+        return result.requeue_after

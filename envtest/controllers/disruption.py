@@ -25,7 +25,7 @@ from envtest.controllers.objects import (
     with_status,
 )
 from envtest.controllers.reflector import StoreEvent
-from envtest.controllers.rollout import scaled
+from envtest.controllers.rollout import scaled_value
 from envtest.controllers.writes import BUDGETS, DEPLOYMENTS, PODS, REPLICA_SETS, PendingEvent, UpdateWrite
 from envtest.groups.common.label_selectors import selects
 from opsdk.errors import NotFoundError
@@ -36,12 +36,12 @@ _PATIENCE = 120.0
 
 
 class NoScaleError(Exception):
-    """Nobody can say how many pods there should be; the text says why."""
+    """The expected number of pods is unknown; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class DisruptionBudgetView:
-    """What a decision is made of; `scale` has the wanted replicas of the pods' owners, by uid."""
+    """The state of one sync; `scale` has the desired replicas of the pods' owners by uid."""
 
     budget: JsonObject
     pods: Sequence[JsonObject]
@@ -50,29 +50,29 @@ class DisruptionBudgetView:
 
 
 # ------------------------------------------------------------------ core
-def covers(budget: JsonObject, pod: JsonObject) -> bool:
-    """Whether a pod is one of the budget's; without a selector none is."""
+def covers_pod(budget: JsonObject, pod: JsonObject) -> bool:
+    """Return whether the budget's selector matches the pod."""
     selector = (budget.get("spec") or {}).get("selector")
     return selector is not None and selects(selector, pod["metadata"].get("labels") or {})
 
 
 def needs_scale(budget: JsonObject) -> bool:
-    """Whether the pods' owners must be asked: shares and missing pods count from what they want."""
+    """Return whether the budget needs the owners' scale: percentages and maxUnavailable do."""
     spec = budget.get("spec") or {}
     return spec.get("maxUnavailable") is not None or isinstance(spec.get("minAvailable"), str)
 
 
 def expected(view: DisruptionBudgetView) -> tuple[int, int]:
-    """How many pods there should be, and how many of them healthy."""
+    """Return the expected pods and the desired healthy pods."""
     spec = view.budget.get("spec") or {}
     whole = sum(view.scale.values()) if needs_scale(view.budget) else len(view.pods)
     if spec.get("maxUnavailable") is not None:
-        return whole, max(whole - scaled(spec["maxUnavailable"], whole, up=True), 0)
-    return whole, scaled(spec.get("minAvailable", 1), whole, up=True)
+        return whole, max(whole - scaled_value(spec["maxUnavailable"], whole, up=True), 0)
+    return whole, scaled_value(spec.get("minAvailable", 1), whole, up=True)
 
 
 def disrupted(view: DisruptionBudgetView) -> tuple[JsonObject, float | None]:
-    """The evicted pods that are still expected to go, and the seconds until the first has had its time."""
+    """Return the evicted pods that are still there, and the seconds until the first entry expires."""
     recorded = (view.budget.get("status") or {}).get("disruptedPods") or {}
     pods: JsonObject = {}
     waits: list[float] = []
@@ -88,7 +88,7 @@ def disrupted(view: DisruptionBudgetView) -> tuple[JsonObject, float | None]:
 
 
 def count(view: DisruptionBudgetView) -> tuple[JsonObject, float | None]:
-    """The status, and when to look again."""
+    """Return the status, and the seconds until the next sync."""
     going, again = disrupted(view)
     whole, desired = expected(view)
     healthy = sum(is_ready(p) and not deleting(p) and p["metadata"]["name"] not in going for p in view.pods)
@@ -117,11 +117,11 @@ def _condition(budget: JsonObject, status: str, reason: str, message: str, now: 
     }
 
 
-def failed(budget: JsonObject, why: str, now: datetime) -> JsonObject:
-    """The status where the count failed: nothing may be evicted."""
+def with_sync_failure(budget: JsonObject, reason: str, now: datetime) -> JsonObject:
+    """Return the status of a failed sync: no disruptions are allowed."""
     conditions = conditions_of(budget)
     condition = condition_in(conditions, "DisruptionAllowed")
-    new = _condition(budget, "False", "SyncFailed", why, now)
+    new = _condition(budget, "False", "SyncFailed", reason, now)
     same = condition is not None and all(condition.get(k) == new[k] for k in ("status", "reason", "message"))
     before = budget.get("status") or {}
     counts = {k: before.get(k, 0) for k in ("currentHealthy", "desiredHealthy", "expectedPods")}
@@ -130,7 +130,7 @@ def failed(budget: JsonObject, why: str, now: datetime) -> JsonObject:
 
 
 def seconds_of_disruption(pod: JsonObject, now: datetime) -> float | None:
-    """For how long a pod is still expected to go; None where it is not, or where it does."""
+    """Return the seconds until a DisruptionTarget condition is stale; None if the pod has none."""
     condition = condition_in(conditions_of(pod), "DisruptionTarget") or {}
     if condition.get("status") != "True" or deleting(pod) or phase_of(pod) in ("Succeeded", "Failed"):
         return None
@@ -140,15 +140,15 @@ def seconds_of_disruption(pod: JsonObject, now: datetime) -> float | None:
 
 # ------------------------------------------------------------------ shell
 class DisruptionController(SimulatedController):
-    """``disruption``."""
+    """``disruption``: keys of PodDisruptionBudgets, and of pods with a disruption target."""
 
     name = "disruption"
     component = "controllermanager"
 
-    def wire(self) -> None:
-        """Budgets, and pods that they cover or covered."""
-        self.informers.on(BUDGETS, self.add)
-        self.informers.on(PODS, self._pod)
+    def add_event_handlers(self) -> None:
+        """Watch budgets and pods."""
+        self.informers.add_event_handler(BUDGETS, self.add)
+        self.informers.add_event_handler(PODS, self._pod)
 
     def _pod(self, event: StoreEvent) -> None:
         namespace = event.obj["metadata"]["namespace"]
@@ -156,7 +156,7 @@ class DisruptionController(SimulatedController):
             self.queue.add(event.key)
         pods = [p for p in (event.old, event.new) if p is not None]
         for budget in self.informers.in_namespace(BUDGETS, namespace):
-            if any(covers(budget, p) for p in pods):
+            if any(covers_pod(budget, p) for p in pods):
                 self.queue.add(BUDGETS.key(namespace, budget["metadata"]["name"]))
 
     async def reconcile(self, key: str) -> float | None:
@@ -166,7 +166,7 @@ class DisruptionController(SimulatedController):
             return None
         if key.startswith(PODS.prefix):
             return await self._stale(budget)
-        pods = [p for p in self.informers.in_namespace(PODS, budget["metadata"]["namespace"]) if covers(budget, p)]
+        pods = [p for p in self.informers.in_namespace(PODS, budget["metadata"]["namespace"]) if covers_pod(budget, p)]
         now = self.context.now()
         again: float | None = None
         if not pods:
@@ -176,7 +176,7 @@ class DisruptionController(SimulatedController):
         except NoScaleError as error:
             text = f"Failed to calculate the number of expected pods: {error}"
             await self.write([PendingEvent(budget, "CalculateExpectedPodCountFailed", text, warning=True)])
-            status = failed(budget, str(error), now)
+            status = with_sync_failure(budget, str(error), now)
         else:
             status, again = count(DisruptionBudgetView(budget, pods, scale, now))
         if status != (budget.get("status") or {}):

@@ -12,7 +12,7 @@ from envtest.controllers.controller import ControllerContext, SimulatedControlle
 from envtest.controllers.objects import deleting, is_ready, owner_reference, phase_of
 from envtest.controllers.reflector import StoreEvent
 from envtest.controllers.writes import ENDPOINTS, PODS, SERVICES, SLICES, CreateWrite, DeleteWrite, UpdateWrite, Write
-from opsdk.structured_merge.value import JsonObject, JsonValue
+from opsdk.structured_merge.value import JsonObject
 
 SERVICE, MANAGED = "kubernetes.io/service-name", "endpointslice.kubernetes.io/managed-by"
 _MANAGER = "endpointslice-controller.k8s.io"
@@ -23,7 +23,7 @@ _SLICE_SIZE = 100
 
 # ------------------------------------------------------------------ core
 def backends(service: JsonObject, pods: Iterable[JsonObject]) -> list[JsonObject]:
-    """The pods that stand behind a service, by name."""
+    """Return the pods of a service, by name."""
     selector = (service["spec"].get("selector") or {}).items()
     matching = [
         p
@@ -36,24 +36,21 @@ def backends(service: JsonObject, pods: Iterable[JsonObject]) -> list[JsonObject
 
 
 def ports_of(service: JsonObject, pods: Sequence[JsonObject], *, names: bool) -> list[JsonObject]:
-    """The ports where the pods listen; `names` says whether an empty name is written down."""
+    """Return the endpoint ports of a service; `names` says whether empty names are written."""
     service_ports: list[JsonObject] = []
     for port in service["spec"].get("ports") or ():
-        number = _number(port.get("targetPort", port.get("port")), pods)
+        target = port.get("targetPort", port.get("port"))
+        number: int | None = target if isinstance(target, int) else None
+        if number is None:
+            # A named target port is resolved by the pods' container ports.
+            ports = (q for p in pods for c in p["spec"].get("containers") or () for q in c.get("ports") or ())
+            number = next((int(q["containerPort"]) for q in ports if q.get("name") == target), None)
         if number is not None:
             entry: JsonObject = {"port": number, "protocol": port.get("protocol", "TCP")}
             if names or port.get("name"):
                 entry["name"] = port.get("name", "")
             service_ports.append(entry)
     return service_ports
-
-
-def _number(target: JsonValue, pods: Sequence[JsonObject]) -> int | None:
-    """A target port as a number: names are those of container ports."""
-    if isinstance(target, int):
-        return target
-    ports = (q for p in pods for c in p["spec"].get("containers") or () for q in c.get("ports") or ())
-    return next((int(q["containerPort"]) for q in ports if q.get("name") == target), None)
 
 
 def _ready(service: JsonObject, pod: JsonObject) -> bool:
@@ -86,7 +83,7 @@ def _headless(service: JsonObject) -> dict[str, str]:
 
 
 def plan_slices(service: JsonObject, pods: Sequence[JsonObject], slices: Sequence[JsonObject]) -> list[Write]:
-    """The writes that make the slices of a service true."""
+    """Return the writes of one sync of a service's EndpointSlices."""
     if not _selects(service) or deleting(service):
         return []
     endpoints = [_endpoint(service, p) for p in pods]
@@ -119,22 +116,24 @@ def _slice(service: JsonObject) -> JsonObject:
     }
 
 
-def plan_endpoints(service: JsonObject | None, pods: Sequence[JsonObject], known: JsonObject | None) -> list[Write]:
-    """The writes that make the Endpoints of a service (None: it is gone) true."""
+def plan_endpoints(service: JsonObject | None, pods: Sequence[JsonObject], existing: JsonObject | None) -> list[Write]:
+    """Return the writes of one sync of a service's Endpoints; `service` is None if it was deleted."""
     if service is None or deleting(service):
-        mirrored = known is not None and _MIRRORED in (known["metadata"].get("labels") or {})
-        return [DeleteWrite(ENDPOINTS, known)] if mirrored and known is not None else []
+        mirrored = existing is not None and _MIRRORED in (existing["metadata"].get("labels") or {})
+        return [DeleteWrite(ENDPOINTS, existing)] if mirrored and existing is not None else []
     if not _selects(service):
         return []
     subsets = _subsets(service, [p for p in pods if not deleting(p)])
     meta = service["metadata"]
-    if known is None:
+    if existing is None:
         labels = {**(meta.get("labels") or {}), _MIRRORED: "endpoint-controller", **_headless(service)}
         metadata = {"name": meta["name"], "namespace": meta["namespace"], "labels": labels}
         return [
             CreateWrite(ENDPOINTS, {"kind": "Endpoints", "apiVersion": "v1", "metadata": metadata, "subsets": subsets})
         ]
-    return [] if (known.get("subsets") or []) == subsets else [UpdateWrite(ENDPOINTS, {**known, "subsets": subsets})]
+    return (
+        [] if (existing.get("subsets") or []) == subsets else [UpdateWrite(ENDPOINTS, {**existing, "subsets": subsets})]
+    )
 
 
 def _subsets(service: JsonObject, pods: Sequence[JsonObject]) -> list[JsonObject]:
@@ -156,24 +155,24 @@ def _address(pod: JsonObject) -> JsonObject:
 
 @dataclass(slots=True)
 class LabelIndex:
-    """Keys of objects by namespace and one label each."""
+    """An index of objects by namespace and label."""
 
     _keys: dict[tuple[str, str, str], dict[str, None]] = field(default_factory=dict)
 
-    def move(self, namespace: str, key: str, before: JsonObject, after: JsonObject) -> None:
-        """The object had `before` as labels and has `after` now."""
+    def update(self, namespace: str, key: str, before: JsonObject, after: JsonObject) -> None:
+        """Update the index after the labels of an object changed."""
         for pair in before.items() - after.items():
             self._keys.get((namespace, *pair), {}).pop(key, None)
         for pair in after.items() - before.items():
             self._keys.setdefault((namespace, *pair), {})[key] = None
 
     def smallest(self, namespace: str, labels: JsonObject) -> list[str]:
-        """The keys under the rarest of some labels: whoever has all of them is among these."""
+        """Return the smallest set of keys among the labels; it holds every object with all of them."""
         candidates = [list(self._keys.get((namespace, *pair), ())) for pair in labels.items()]
         return min(candidates, key=len) if candidates else []
 
     def any_of(self, namespace: str, labels: JsonObject) -> set[str]:
-        """The keys under any of some labels."""
+        """Return the keys of objects with any of the labels."""
         return {key for pair in labels.items() for key in self._keys.get((namespace, *pair), ())}
 
 
@@ -186,10 +185,10 @@ class _ServiceController(SimulatedController):
         self._pods = LabelIndex()
         self._services = LabelIndex()
 
-    def wire(self) -> None:
-        """Services and pods."""
-        self.informers.on(SERVICES, self._service)
-        self.informers.on(PODS, self._pod)
+    def add_event_handlers(self) -> None:
+        """Watch services and pods."""
+        self.informers.add_event_handler(SERVICES, self._service)
+        self.informers.add_event_handler(PODS, self._pod)
 
     def _service(self, event: StoreEvent) -> None:
         # One label of a selector is enough to find its service by.
@@ -197,13 +196,13 @@ class _ServiceController(SimulatedController):
             dict(sorted((((o or {}).get("spec") or {}).get("selector") or {}).items())[:1])
             for o in (event.old, event.new)
         )
-        self._services.move(event.obj["metadata"]["namespace"], event.key, before, after)
+        self._services.update(event.obj["metadata"]["namespace"], event.key, before, after)
         self.queue.add(event.key)
 
     def _pod(self, event: StoreEvent) -> None:
         namespace = event.obj["metadata"]["namespace"]
         before, after = (((o or {}).get("metadata") or {}).get("labels") or {} for o in (event.old, event.new))
-        self._pods.move(namespace, event.key, before, after)
+        self._pods.update(namespace, event.key, before, after)
         for key in self._services.any_of(namespace, before) | self._services.any_of(namespace, after):
             self.queue.add(key)
 
@@ -214,7 +213,7 @@ class _ServiceController(SimulatedController):
 
 
 class SliceController(_ServiceController):
-    """``endpointslice``."""
+    """``endpointslice``: keys of Services."""
 
     name = "endpointslice"
 
@@ -228,7 +227,7 @@ class SliceController(_ServiceController):
 
 
 class EndpointsController(_ServiceController):
-    """``endpoints``."""
+    """``endpoints``: keys of Services."""
 
     name = "endpoints"
 

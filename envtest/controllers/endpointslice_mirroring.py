@@ -22,7 +22,7 @@ _NOT_COPIED = ("kubectl.kubernetes.io/last-applied-configuration", "endpoints.ku
 
 # ------------------------------------------------------------------ core
 def is_mirrored(endpoints: JsonObject, service: JsonObject | None) -> bool:
-    """Whether somebody wrote it for a service that looks for no pods."""
+    """Return whether Endpoints belong to a service without a selector."""
     meta = endpoints["metadata"]
     labels = meta.get("labels") or {}
     if labels.get(_SKIP) == "true" or _OURS in labels or _LEADER in (meta.get("annotations") or {}):
@@ -31,7 +31,7 @@ def is_mirrored(endpoints: JsonObject, service: JsonObject | None) -> bool:
 
 
 def wanted_slices(endpoints: JsonObject) -> Iterator[JsonObject]:
-    """What the slices should say: one for each subset and sort of address."""
+    """Return the desired slices: one for each subset and address family."""
     for subset in endpoints.get("subsets") or ():
         addresses = [(a, True) for a in subset.get("addresses") or ()]
         addresses += [(a, False) for a in subset.get("notReadyAddresses") or ()]
@@ -48,7 +48,7 @@ def _endpoint(address: JsonObject, *, ready: bool) -> JsonObject:
 
 
 def plan(endpoints: JsonObject, slices: Sequence[JsonObject], *, mirrored: bool) -> list[Write]:
-    """The writes that make the slices of hand-made endpoints true."""
+    """Return the writes of one sync of mirrored Endpoints."""
     desired = list(wanted_slices(endpoints)) if mirrored and not deleting(endpoints) else []
     spare = list(slices)
     writes: list[Write] = []
@@ -85,11 +85,11 @@ class MirroringController(SimulatedController):
 
     name = "endpointslice-mirroring"
 
-    def wire(self) -> None:
-        """Endpoints, their services, and slices that somebody takes away."""
-        self.informers.on(ENDPOINTS, self.add)
-        self.informers.on(SERVICES, self._same_name)
-        self.informers.on(SLICES, self._slice)
+    def add_event_handlers(self) -> None:
+        """Watch Endpoints, their services, and slices that are deleted."""
+        self.informers.add_event_handler(ENDPOINTS, self.add)
+        self.informers.add_event_handler(SERVICES, self._same_name)
+        self.informers.add_event_handler(SLICES, self._slice)
 
     def _same_name(self, event: StoreEvent) -> None:
         self.queue.add(ENDPOINTS.key(*event.resource.split(event.key)))

@@ -9,7 +9,6 @@ import itertools
 import logging
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import TypeVar
 
 from envtest.controllers.client import InProcessClient
@@ -59,7 +58,7 @@ class _SimilarEvents:
 
 @dataclass(slots=True)
 class RecordedEvent:
-    """One event that was written: its name, and how often that was said."""
+    """A recorded event: its name, count and first timestamp."""
 
     name: str = ""
     count: int = 0
@@ -68,66 +67,66 @@ class RecordedEvent:
 
 # ------------------------------------------------------------------ core
 class Correlator:
-    """Decides what becomes of an event: dropped, counted, or new. No clock: times are given in seconds."""
+    """Aggregates, counts or drops events. It has no clock: times are seconds."""
 
     def __init__(self) -> None:
         self._buckets: _Recent[_Bucket] = _Recent()
-        self._alike: _Recent[_SimilarEvents] = _Recent()
-        self._said: _Recent[RecordedEvent] = _Recent()
+        self._similar: _Recent[_SimilarEvents] = _Recent()
+        self._recorded: _Recent[RecordedEvent] = _Recent()
 
     def __repr__(self) -> str:
-        return f"<Correlator of {len(self._said)} events>"
+        return f"<Correlator of {len(self._recorded)} events>"
 
-    def look(self, note: PendingEvent, message: str, now: float) -> tuple[RecordedEvent, str] | None:
-        """The record of an event (with `count` 0 for a new one) and the text to write; None where it is dropped."""
-        about = note.about
-        uid = about["metadata"].get("uid", "")
-        whose = (about.get("kind", ""), about["metadata"].get("namespace", ""), about["metadata"]["name"], uid)
-        same = (*whose, note.reason, str(note.warning))
-        message, combined = self._combined(same, message, now)
-        if not self._spend(whose, now):
-            return None
-        return self._said.take((*same, "" if combined else message), RecordedEvent()), message
-
-    def _combined(self, same: Key, message: str, now: float) -> tuple[str, bool]:
-        alike = self._alike.take(same, _SimilarEvents(last=now))
-        if now - alike.last > _WINDOW:
-            alike.texts.clear()
-        alike.last = now
-        alike.texts.add(message)
-        if len(alike.texts) < _ALIKE:
-            return message, False
-        alike.texts.pop()
-        return _COMBINED + message, True
-
-    def _spend(self, whose: Key, now: float) -> bool:
-        bucket = self._buckets.take(whose, _Bucket(at=now))
+    def look(self, event: PendingEvent, message: str, now: float) -> tuple[RecordedEvent, str] | None:
+        """Return the record (`count` 0 if it is new) and the message to write; None if the event is dropped."""
+        involved = event.involved_object
+        uid = involved["metadata"].get("uid", "")
+        spam_key = (
+            involved.get("kind", ""),
+            involved["metadata"].get("namespace", ""),
+            involved["metadata"]["name"],
+            uid,
+        )
+        aggregate_key = (*spam_key, event.reason, str(event.warning))
+        message, combined = self._aggregated(aggregate_key, message, now)
+        bucket = self._buckets.take(spam_key, _Bucket(at=now))
         bucket.left = min(_BURST, bucket.left + (now - bucket.at) / _REFILL)
         bucket.at = now
         if bucket.left < 1:
-            return False
+            return None
         bucket.left -= 1
-        return True
+        return self._recorded.take((*aggregate_key, "" if combined else message), RecordedEvent()), message
+
+    def _aggregated(self, aggregate_key: Key, message: str, now: float) -> tuple[str, bool]:
+        similar = self._similar.take(aggregate_key, _SimilarEvents(last=now))
+        if now - similar.last > _WINDOW:
+            similar.texts.clear()
+        similar.last = now
+        similar.texts.add(message)
+        if len(similar.texts) < _ALIKE:
+            return message, False
+        similar.texts.pop()
+        return _COMBINED + message, True
 
 
 def reference_to(obj: JsonObject) -> JsonObject:
-    """How an event names what it is about."""
+    """Return the ``involvedObject`` of an Event."""
     meta = obj["metadata"]
     reference = {k: meta[k] for k in ("namespace", "name", "uid", "resourceVersion") if meta.get(k)}
     return {"kind": obj.get("kind", ""), "apiVersion": obj.get("apiVersion", ""), **reference}
 
 
-def event_of(note: PendingEvent, message: str, *, name: str, source: JsonObject, now: str) -> JsonObject:
-    """The event as it is written first."""
-    involved = reference_to(note.about)
+def event_of(event: PendingEvent, message: str, *, name: str, source: JsonObject, now: str) -> JsonObject:
+    """Return a new Event."""
+    involved = reference_to(event.involved_object)
     return {
         "kind": "Event",
         "apiVersion": "v1",
         "metadata": {"name": name, "namespace": involved.get("namespace", "default")},
         "involvedObject": involved,
-        "reason": note.reason,
+        "reason": event.reason,
         "message": message,
-        "type": "Warning" if note.warning else "Normal",
+        "type": "Warning" if event.warning else "Normal",
         "source": source,
         "reportingComponent": source["component"],
         "reportingInstance": source.get("host", ""),
@@ -139,7 +138,7 @@ def event_of(note: PendingEvent, message: str, *, name: str, source: JsonObject,
 
 # ------------------------------------------------------------------ shell
 class Recorder:
-    """Writes events as one component."""
+    """Records Events of one component."""
 
     def __init__(self, api: InProcessClient, component: str, clock: Clock, *, host: str = "") -> None:
         self._api = api
@@ -151,37 +150,33 @@ class Recorder:
     def __repr__(self) -> str:
         return f"<Recorder of {self._component}>"
 
-    async def tell(self, note: PendingEvent, *, name: str = "", error: str = "") -> None:
-        """Write or count one event. Events are best effort: a refusal is logged."""
-        message = note.message.replace("{name}", name).replace("{error}", error)[:1024]
-        correlated = self._correlator.look(note, message, self._clock.now())
+    async def record(self, event: PendingEvent, *, name: str = "", error: str = "") -> None:
+        """Create an Event or raise its count. Events are best effort: errors are logged."""
+        message = event.message.replace("{name}", name).replace("{error}", error)[:1024]
+        correlated = self._correlator.look(event, message, self._clock.now())
         if correlated is None:
             return
         entry, text = correlated
         try:
-            await self._write(note, entry, text)
+            await self._write(event, entry, text)
         except ApiError as refused:
             level = logging.DEBUG if refused.code in (403, 404) else logging.WARNING
-            _LOG.log(level, "%s: event %s: %r", self._component, note.reason, refused)
+            _LOG.log(level, "%s: event %s: %r", self._component, event.reason, refused)
 
-    async def _write(self, note: PendingEvent, said: RecordedEvent, text: str) -> None:
+    async def _write(self, event: PendingEvent, entry: RecordedEvent, text: str) -> None:
         wall = self._clock.wall()
         now = stamp(wall)
-        said.count += 1
-        if said.count > 1:
-            meta = {"namespace": note.about["metadata"].get("namespace", "default"), "name": said.name}
-            patch = {"count": said.count, "lastTimestamp": now, "message": text}
+        entry.count += 1
+        if entry.count > 1:
+            meta = {"namespace": event.involved_object["metadata"].get("namespace", "default"), "name": entry.name}
+            patch = {"count": entry.count, "lastTimestamp": now, "message": text}
             try:
                 await self._api.write(PatchWrite(EVENTS, {"metadata": meta}, patch))
             except NotFoundError:
-                said.count = 1
+                entry.count = 1
             else:
                 return
-        said.name, said.first = self._name(note, wall), now
-        event = event_of(note, text, name=said.name, source=self._source, now=now)
-        await self._api.write(CreateWrite(EVENTS, event))
-
-    @staticmethod
-    def _name(note: PendingEvent, wall: datetime) -> str:
         ticks = int(wall.timestamp()) * 10**9 + wall.microsecond * 1000 + next(_NUMBERS)
-        return f"{note.about['metadata']['name'][:236]}.{ticks:x}"
+        entry.name, entry.first = f"{event.involved_object['metadata']['name'][:236]}.{ticks:x}", now
+        obj = event_of(event, text, name=entry.name, source=self._source, now=now)
+        await self._api.write(CreateWrite(EVENTS, obj))

@@ -14,10 +14,10 @@ from envtest.controllers.owner_references import (
     ORPHAN,
     OwnerState,
     Verdict,
+    attempt_to_delete_verdict,
     blocking,
-    holds,
-    judge,
-    policy_of,
+    has_finalizer,
+    propagation_policy,
     state_of_owner,
     unblocked,
     without_finalizer,
@@ -34,9 +34,9 @@ class GarbageCollector(SimulatedController):
 
     name = "garbage-collector"
 
-    def wire(self) -> None:
-        """Everything."""
-        self.informers.on_all(self._event)
+    def add_event_handlers(self) -> None:
+        """Watch every kind."""
+        self.informers.add_event_handler_for_all(self._event)
         self._told: set[tuple[str, str]] = set()
 
     def _event(self, event: StoreEvent) -> None:
@@ -46,28 +46,25 @@ class GarbageCollector(SimulatedController):
         if new is None:
             for key in self.informers.dependent_keys(event.obj["metadata"]["uid"]):
                 self.queue.add(key)
-            self._look_at_owners(event.obj)
+            self._enqueue_owners(event.obj)
             return
         if old is not None and _same(old, new):
             return
         if owner_uids(new) or (deleting(new) and new["metadata"].get("finalizers")):
             self.queue.add(event.key)
         if old is not None and old["metadata"].get("ownerReferences") != new["metadata"].get("ownerReferences"):
-            self._look_at_owners(old)
+            self._enqueue_owners(old)
 
-    def _look_at_owners(self, obj: JsonObject) -> None:
+    def _enqueue_owners(self, obj: JsonObject) -> None:
         """An owner that waits for its dependents may have waited for this one."""
         for ref in obj["metadata"].get("ownerReferences") or ():
-            key = self._key_of(ref, obj)
-            owner = None if key is None else self.informers.get(key)
-            if key is not None and owner is not None and deleting(owner):
+            resource = self.informers.resource_of(ref.get("apiVersion", ""), ref.get("kind", ""))
+            if resource is None:
+                continue
+            key = resource.key(obj["metadata"].get("namespace", ""), ref.get("name", ""))
+            owner = self.informers.get(key)
+            if owner is not None and deleting(owner):
                 self.queue.add(key)
-
-    def _key_of(self, ref: JsonObject, obj: JsonObject) -> str | None:
-        resource = self.informers.resource_of(ref.get("apiVersion", ""), ref.get("kind", ""))
-        if resource is None:
-            return None
-        return resource.key(obj["metadata"].get("namespace", ""), ref.get("name", ""))
 
     # -------------------------------------------------------------- one object
     async def reconcile(self, key: str) -> float | None:
@@ -76,30 +73,32 @@ class GarbageCollector(SimulatedController):
         if obj is None or resource is None:
             return None
         if deleting(obj):
-            if holds(obj, ORPHAN):
+            if has_finalizer(obj, ORPHAN):
                 await self._orphan(resource, obj)
-            elif holds(obj, FOREGROUND):
+            elif has_finalizer(obj, FOREGROUND):
                 await self._wait_for_dependents(resource, obj)
             return None
         has_dependents = bool(self.informers.dependent_keys(obj["metadata"]["uid"]))
-        judgement = judge(obj, lambda ref: self._look(ref, obj), has_dependents=has_dependents)
+        judgement = attempt_to_delete_verdict(
+            obj, lambda ref: self._attempt_to_delete(ref, obj), has_dependents=has_dependents
+        )
         match judgement.verdict:
             case Verdict.KEEP:
-                await self._tell(resource, obj)
+                await self._report_invalid_owner(resource, obj)
             case Verdict.PRUNE:
-                await self._patch(resource, obj, {"ownerReferences": list(judgement.kept)})
+                await self._patch(resource, obj, {"ownerReferences": list(judgement.solid_references)})
             case Verdict.COLLECT_FOREGROUND:
                 # Owners in a circle would wait for each other for ever: whoever closes it lets its owners go.
                 dependents = self.informers.dependents(obj["metadata"]["uid"])
                 freed = unblocked(obj)
-                if freed is not None and any(deleting(d) and holds(d, FOREGROUND) for d in dependents):
+                if freed is not None and any(deleting(d) and has_finalizer(d, FOREGROUND) for d in dependents):
                     await self.context.api.write(PatchWrite(resource, obj, {"metadata": {"ownerReferences": freed}}))
                 await self._delete(resource, obj, "Foreground")
             case Verdict.COLLECT:
-                await self._delete(resource, obj, policy_of(obj))
+                await self._delete(resource, obj, propagation_policy(obj))
         return None
 
-    def _look(self, ref: JsonObject, obj: JsonObject) -> OwnerState:
+    def _attempt_to_delete(self, ref: JsonObject, obj: JsonObject) -> OwnerState:
         resource = self.informers.resource_of(ref.get("apiVersion", ""), ref.get("kind", ""))
         namespace = obj["metadata"].get("namespace", "")
         if resource is None or (resource.namespaced and not namespace):
@@ -137,7 +136,7 @@ class GarbageCollector(SimulatedController):
     async def _delete(self, resource: Resource, obj: JsonObject, propagation: str) -> None:
         await self.context.api.write(DeleteWrite(resource, obj, propagation))
 
-    async def _tell(self, resource: Resource, obj: JsonObject) -> None:
+    async def _report_invalid_owner(self, resource: Resource, obj: JsonObject) -> None:
         """A cluster-scoped object cannot be owned by one that lives in a namespace: say so, once."""
         if obj["metadata"].get("namespace") or deleting(obj):
             return

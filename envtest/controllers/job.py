@@ -14,7 +14,7 @@ from datetime import datetime
 
 from envtest.controllers import job_pods as of_pods
 from envtest.controllers.controller import ControllerContext
-from envtest.controllers.job_pods import FAILURES, FINALIZER, IGNORED, INDEX, intervals, numbers_in
+from envtest.controllers.job_pods import FAILURES, FINALIZER, IGNORED, INDEX, format_intervals, parse_intervals
 from envtest.controllers.objects import (
     condition_in,
     conditions_of,
@@ -31,7 +31,7 @@ from envtest.controllers.objects import (
     with_status,
 )
 from envtest.controllers.pod_control import PodOwnerController, claim, make_pod, remove_pod
-from envtest.controllers.pod_ranking import first_to_go
+from envtest.controllers.pod_ranking import deletion_order
 from envtest.controllers.reflector import StoreEvent
 from envtest.controllers.writes import JOBS, PODS, PatchWrite, PendingEvent, UpdateWrite, Write
 from opsdk.apiserver.serializer.deep_copy import copy_tree
@@ -46,19 +46,19 @@ _OURS = "kubernetes.io/job-controller"
 
 @dataclass(frozen=True, slots=True)
 class JobBackoff:
-    """How many pods failed since the last success, and when the last one did."""
+    """The failures since the last success, and the time of the last failure."""
 
     failures: int = 0
     last: datetime | None = None
 
-    def left(self, now: datetime) -> float:
-        """Seconds until the next pod may be made."""
+    def remaining(self, now: datetime) -> float:
+        """Return the seconds until the next pod may be created."""
         if self.last is None:
             return 0.0
         return _pause(self.failures) - (now - self.last).total_seconds()
 
-    def after(self, succeeded: Sequence[datetime], failed: Sequence[datetime]) -> JobBackoff:
-        """With what has ended since."""
+    def updated(self, succeeded: Sequence[datetime], failed: Sequence[datetime]) -> JobBackoff:
+        """Return the back-off with newly finished pods."""
         start = JobBackoff() if succeeded else self
         newer = [f for f in failed if not succeeded or f > max(succeeded)]
         return JobBackoff(
@@ -72,29 +72,29 @@ def _pause(failures: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class JobPlan:
-    """What to write, in how many seconds to look again, and what to remember once that is written."""
+    """The writes of one sync, the seconds until the next one, and the back-off to remember after the writes."""
 
     writes: Sequence[Write | PendingEvent]
-    again: float | None
+    requeue_after: float | None
     backoff: JobBackoff
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
-    """What has ended: `new` pods were not noted before; the numbers are those of all."""
+class FinishedPods:
+    """The finished pods: `new_` ones are not counted in the status yet, the numbers are totals."""
 
     new_succeeded: Sequence[JsonObject]
     new_failed: Sequence[JsonObject]
     succeeded: int
     failed: int
-    good: frozenset[int]
-    bad: frozenset[int]
+    succeeded_indexes: frozenset[int]
+    failed_indexes: frozenset[int]
     """Indexes that succeeded, and those that failed for good."""
 
 
 @dataclass(slots=True)
 class JobView:
-    """What a decision is made of; `blocked` where pods cannot be made now. The rest grows as decisions are made."""
+    """The state of one sync; `blocked` means that pods cannot be created now. The other fields are filled."""
 
     job: JsonObject
     pods: Sequence[JsonObject]
@@ -103,46 +103,46 @@ class JobView:
     blocked: bool = False
     writes: list[Write | PendingEvent] = field(default_factory=list)
     status: JsonObject = field(default_factory=dict)
-    waits: list[float] = field(default_factory=list)
-    made: int = 0
-    gone: list[JsonObject] = field(default_factory=list)
+    requeue_delays: list[float] = field(default_factory=list)
+    created: int = 0
+    deleted: list[JsonObject] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.status = copy_tree(self.job.get("status") or {})
 
     @property
     def spec(self) -> JsonObject:
-        """What is wanted."""
+        """The spec of the job."""
         spec: JsonObject = self.job["spec"]
         return spec
 
     @property
     def active(self) -> list[JsonObject]:
-        """Pods that are neither finished nor on their way out."""
+        """Pods that are neither finished nor terminating."""
         return [p for p in self.pods if is_active(p)]
 
     @property
     def terminating(self) -> int:
-        """Pods that are on their way out."""
+        """The number of terminating pods."""
         return sum(of_pods.terminating(p) for p in self.pods)
 
     @property
     def suspended(self) -> bool:
-        """Whether it waits to be resumed."""
+        """Whether the job is suspended."""
         return bool(self.spec.get("suspend"))
 
-    def noted(self, key: str) -> list[str]:
-        """Uids of pods that ended and are not in the counters yet."""
+    def uncounted(self, key: str) -> list[str]:
+        """Return the uids in ``uncountedTerminatedPods``."""
         return list((self.status.get("uncountedTerminatedPods") or {}).get(key) or ())
 
     def condition(self, kind: str, reason: str, message: str, *, holds: bool = True) -> JsonObject:
-        """One that was reached now."""
+        """Return a condition with the present time."""
         when = stamp(self.now)
         times = {"lastProbeTime": when, "lastTransitionTime": when}
         return {"type": kind, "status": str(holds), **times, "reason": reason, "message": message}
 
-    def put(self, condition: JsonObject) -> bool:
-        """Set a condition; whether that changed anything. What never held need not be said not to hold."""
+    def set_condition(self, condition: JsonObject) -> bool:
+        """Set a condition and return whether it changed; a False condition is never added."""
         conditions = list(self.status.get("conditions") or ())
         before = condition_in(conditions, condition["type"])
         if before is None and condition["status"] == "False":
@@ -155,35 +155,43 @@ class JobView:
 
 # ------------------------------------------------------------------ core: counting
 def is_finished(job: JsonObject) -> bool:
-    """Whether it is complete or has failed."""
+    """Return whether the job is complete or failed."""
     conditions = conditions_of(job)
     return is_true(conditions, "Complete") or is_true(conditions, "Failed")
 
 
-def tally(view: JobView) -> Tally:
-    """What has ended."""
+def finished_pods(view: JobView) -> FinishedPods:
+    """Return the finished pods of a job."""
     job, spec = view.job, view.spec
-    recorded = {*view.noted("succeeded"), *view.noted("failed")}
+    recorded = {*view.uncounted("succeeded"), *view.uncounted("failed")}
     indexed = of_pods.is_indexed(job)
     pods = [p for p in view.pods if not indexed or of_pods.valid_index(p, job)]
     good = [
-        p for p in pods if phase_of(p) == "Succeeded" and of_pods.tracked(p) and p["metadata"]["uid"] not in recorded
+        p
+        for p in pods
+        if phase_of(p) == "Succeeded" and of_pods.has_tracking_finalizer(p) and p["metadata"]["uid"] not in recorded
     ]
     bad = list(of_pods.new_failures(job, pods, recorded))
     policy = spec.get("podFailurePolicy")
     counted = [p for p in bad if of_pods.verdict_on(policy, p)[0] != "Ignore"]
-    failed = status_of(job, "failed") + len(counted) + len(view.noted("failed"))
+    failed = status_of(job, "failed") + len(counted) + len(view.uncounted("failed"))
     if not indexed:
-        succeeded = status_of(job, "succeeded") + len(good) + len(view.noted("succeeded"))
-        return Tally(good, bad, succeeded, failed, frozenset(), frozenset())
+        succeeded = status_of(job, "succeeded") + len(good) + len(view.uncounted("succeeded"))
+        return FinishedPods(good, bad, succeeded, failed, frozenset(), frozenset())
     completions = int(spec.get("completions") or 0)
-    indexes = numbers_in(view.status.get("completedIndexes", ""), completions) | {of_pods.index_of(p) for p in good}
-    lost = numbers_in(view.status.get("failedIndexes") or "", completions) if of_pods.limited_per_index(job) else set()
-    lost |= {of_pods.index_of(p) for p in bad if _loses_index(view, p)}
-    return Tally(good, bad, len(indexes), failed, frozenset(indexes), frozenset(lost))
+    indexes = parse_intervals(view.status.get("completedIndexes", ""), completions) | {
+        of_pods.index_of(p) for p in good
+    }
+    lost = (
+        parse_intervals(view.status.get("failedIndexes") or "", completions)
+        if of_pods.limited_per_index(job)
+        else set()
+    )
+    lost |= {of_pods.index_of(p) for p in bad if _fails_index(view, p)}
+    return FinishedPods(good, bad, len(indexes), failed, frozenset(indexes), frozenset(lost))
 
 
-def _loses_index(view: JobView, pod: JsonObject) -> bool:
+def _fails_index(view: JobView, pod: JsonObject) -> bool:
     if not of_pods.limited_per_index(view.job):
         return False
     action, _ = of_pods.verdict_on(view.spec.get("podFailurePolicy"), pod)
@@ -193,8 +201,8 @@ def _loses_index(view: JobView, pod: JsonObject) -> bool:
 
 
 # ------------------------------------------------------------------ core: is it over?
-def verdict(view: JobView, counted: Tally) -> JsonObject | None:
-    """The condition after which nothing more is begun: ``SuccessCriteriaMet`` or ``FailureTarget``."""
+def verdict(view: JobView, counted: FinishedPods) -> JsonObject | None:
+    """Return the condition that ends the job: ``SuccessCriteriaMet`` or ``FailureTarget``."""
     conditions = conditions_of(view.job)
     for kind in ("SuccessCriteriaMet", "FailureTarget"):
         if is_true(conditions, kind):
@@ -202,11 +210,13 @@ def verdict(view: JobView, counted: Tally) -> JsonObject | None:
     failure = _failure(view, counted)
     if failure is not None:
         return view.condition("FailureTarget", *failure)
-    met = of_pods.success_by(view.spec.get("successPolicy"), counted.good, int(view.spec.get("completions") or 0))
+    met = of_pods.success_by(
+        view.spec.get("successPolicy"), counted.succeeded_indexes, int(view.spec.get("completions") or 0)
+    )
     return None if met is None else view.condition("SuccessCriteriaMet", "SuccessPolicy", met)
 
 
-def _failure(view: JobView, counted: Tally) -> tuple[str, str] | None:
+def _failure(view: JobView, counted: FinishedPods) -> tuple[str, str] | None:
     spec = view.spec
     policy = spec.get("podFailurePolicy")
     for pod in view.pods if policy else ():
@@ -216,11 +226,13 @@ def _failure(view: JobView, counted: Tally) -> tuple[str, str] | None:
     limit = spec.get("backoffLimit", 6)
     if counted.failed > limit or _restarted_too_often(view, limit):
         return "BackoffLimitExceeded", "Job has reached the specified backoff limit"
-    remaining = _until_deadline(view)
-    if remaining is not None and remaining <= 0:
-        return "DeadlineExceeded", "Job was active longer than specified deadline"
-    if remaining is not None:
-        view.waits.append(remaining)
+    deadline, started = spec.get("activeDeadlineSeconds"), view.status.get("startTime")
+    suspended = view.suspended or is_true(conditions_of(view.job), "Suspended")
+    if deadline is not None and started and not suspended:
+        remaining = float(deadline - (view.now - parse_time(started)).total_seconds())
+        if remaining <= 0:
+            return "DeadlineExceeded", "Job was active longer than specified deadline"
+        view.requeue_delays.append(remaining)
     return _failed_indexes(spec, counted) if of_pods.limited_per_index(view.job) else None
 
 
@@ -232,34 +244,27 @@ def _restarted_too_often(view: JobView, limit: int) -> bool:
     return restarts > 0 if limit == 0 else restarts >= limit
 
 
-def _until_deadline(view: JobView) -> float | None:
-    limit, started = view.spec.get("activeDeadlineSeconds"), view.status.get("startTime")
-    if limit is None or view.suspended or not started or is_true(conditions_of(view.job), "Suspended"):
-        return None
-    return float(limit - (view.now - parse_time(started)).total_seconds())
-
-
-def _failed_indexes(spec: JsonObject, counted: Tally) -> tuple[str, str] | None:
-    most, lost = spec.get("maxFailedIndexes"), len(counted.bad)
+def _failed_indexes(spec: JsonObject, counted: FinishedPods) -> tuple[str, str] | None:
+    most, lost = spec.get("maxFailedIndexes"), len(counted.failed_indexes)
     if most is not None and lost > most:
         return "MaxFailedIndexesExceeded", "Job has exceeded the specified maximal number of failed indexes"
-    if lost and lost + len(counted.good) >= int(spec.get("completions") or 0):
+    if lost and lost + len(counted.succeeded_indexes) >= int(spec.get("completions") or 0):
         return "FailedIndexes", "Job has failed indexes"
     return None
 
 
 # ------------------------------------------------------------------ core: pods
 def plan(view: JobView) -> JobPlan:
-    """One step of a job."""
+    """Return the writes of one sync of a Job."""
     if is_finished(view.job) or view.spec.get("managedBy") not in (None, _OURS):
         return JobPlan([], None, JobBackoff())
     if not view.suspended:
         view.status.setdefault("startTime", stamp(view.now))
-    counted = tally(view)
-    ended = [of_pods.ended_at(p) for p in counted.new_succeeded]
-    view.backoff = view.backoff.after(ended, [of_pods.ended_at(p) for p in counted.new_failed])
+    counted = finished_pods(view)
+    ended = [of_pods.finish_time(p) for p in counted.new_succeeded]
+    view.backoff = view.backoff.updated(ended, [of_pods.finish_time(p) for p in counted.new_failed])
     held = (
-        of_pods.delayed(view.job, view.pods, counted.good | counted.bad | _indexes(view.active))
+        of_pods.delayed(view.job, view.pods, counted.succeeded_indexes | counted.failed_indexes | _indexes(view.active))
         if of_pods.limited_per_index(view.job)
         else {}
     )
@@ -267,52 +272,59 @@ def plan(view: JobView) -> JobPlan:
     if over is not None:
         _remove(view, view.active)
     else:
-        over = _go_on(view, counted, held)
+        over = _sync_pods(view, counted, held)
     finalizers = _track(view, counted, over, {p["metadata"]["uid"] for p in held.values()})
     # Pods that are there, with those that were just made and without those that were just deleted.
-    remaining = [p for p in view.active if p not in view.gone]
+    remaining = [p for p in view.active if p not in view.deleted]
     view.status.pop("active", None)
-    if len(remaining) + view.made:
-        view.status["active"] = len(remaining) + view.made
+    if len(remaining) + view.created:
+        view.status["active"] = len(remaining) + view.created
     view.status["ready"] = sum(is_ready(p) for p in remaining)
-    view.status["terminating"] = view.terminating + len(view.gone)
+    view.status["terminating"] = view.terminating + len(view.deleted)
     if over is not None:
         _finish(view, over, done=not finalizers)
     if view.status != (view.job.get("status") or {}):
         view.writes.append(UpdateWrite(JOBS, with_status(view.job, view.status), "status"))
-    view.writes.extend([*finalizers, *_last_words(view)])
-    return JobPlan(view.writes, min(view.waits, default=None), view.backoff)
+    view.writes.extend([*finalizers, *_finish_event(view)])
+    return JobPlan(view.writes, min(view.requeue_delays, default=None), view.backoff)
 
 
 def _indexes(pods: Sequence[JsonObject]) -> set[int]:
     return {of_pods.index_of(p) for p in pods}
 
 
-def _go_on(view: JobView, counted: Tally, held: Mapping[int, JsonObject]) -> JsonObject | None:
+def _sync_pods(view: JobView, counted: FinishedPods, held: Mapping[int, JsonObject]) -> JsonObject | None:
     """Make or delete pods; the condition after which it is over, if that was reached."""
     if not deleting(view.job):
         _manage(view, counted, held)
     completions = view.spec.get("completions")
-    running = len(view.active) + view.made - len(view.gone)
+    running = len(view.active) + view.created - len(view.deleted)
     if not running and (counted.succeeded > 0 if completions is None else counted.succeeded >= completions):
         text = "Reached expected number of succeeded pods"
         return view.condition("SuccessCriteriaMet", "CompletionsReached", text)
     if not deleting(view.job):
         if view.suspended:
-            if view.put(view.condition("Suspended", "JobSuspended", "Job suspended")):
+            if view.set_condition(view.condition("Suspended", "JobSuspended", "Job suspended")):
                 view.writes.append(PendingEvent(view.job, "Suspended", "Job suspended"))
-        elif view.put(view.condition("Suspended", "JobResumed", "Job resumed", holds=False)):
+        elif view.set_condition(view.condition("Suspended", "JobResumed", "Job resumed", holds=False)):
             view.writes.append(PendingEvent(view.job, "Resumed", "Job resumed"))
             view.status["startTime"] = stamp(view.now)
     return None
 
 
-def _manage(view: JobView, counted: Tally, held: Mapping[int, JsonObject]) -> None:
+def _manage(view: JobView, counted: FinishedPods, held: Mapping[int, JsonObject]) -> None:
     """Bring the number of active pods to what it should be; in one step either deletes or makes."""
-    active, desired = view.active, _wanted(view, counted)
-    going = of_pods.repeated(view.job, active, first_to_go) if of_pods.is_indexed(view.job) else []
+    parallelism, completions = int(view.spec.get("parallelism", 1)), view.spec.get("completions")
+    active = view.active
+    if view.suspended:
+        desired = 0
+    elif completions is None:
+        desired = len(active) if counted.succeeded > 0 else parallelism
+    else:
+        desired = max(min(parallelism, int(completions) - counted.succeeded), 0)
+    going = of_pods.duplicate_pods(view.job, active, deletion_order) if of_pods.is_indexed(view.job) else []
     if len(going) < len(active) - desired:
-        rest = first_to_go([p for p in active if p not in going])
+        rest = deletion_order([p for p in active if p not in going])
         going += rest[: len(active) - desired - len(going)]
     if going:
         _remove(view, going[:_AT_ONCE])
@@ -321,9 +333,9 @@ def _manage(view: JobView, counted: Tally, held: Mapping[int, JsonObject]) -> No
     missing = min(desired - leaving - len(active), _AT_ONCE)
     if missing <= 0 or view.blocked:
         return
-    remaining = 0.0 if of_pods.limited_per_index(view.job) else view.backoff.left(view.now)
+    remaining = 0.0 if of_pods.limited_per_index(view.job) else view.backoff.remaining(view.now)
     if remaining > 0:
-        view.waits.append(remaining)
+        view.requeue_delays.append(remaining)
     elif of_pods.is_indexed(view.job):
         _make_indexed(view, counted, held, missing)
     else:
@@ -331,29 +343,20 @@ def _manage(view: JobView, counted: Tally, held: Mapping[int, JsonObject]) -> No
             _make(view, pod_from_template(view.spec["template"], view.job))
 
 
-def _wanted(view: JobView, counted: Tally) -> int:
-    parallelism, completions = int(view.spec.get("parallelism", 1)), view.spec.get("completions")
-    if view.suspended:
-        return 0
-    if completions is None:
-        return len(view.active) if counted.succeeded > 0 else parallelism
-    return max(min(parallelism, int(completions) - counted.succeeded), 0)
-
-
 def _remove(view: JobView, pods: Sequence[JsonObject]) -> None:
-    view.gone.extend(pods)
+    view.deleted.extend(pods)
     view.writes.extend(remove_pod(p, view.job) for p in pods)
 
 
 def _make(view: JobView, pod: JsonObject) -> None:
     meta = pod["metadata"]
     meta["finalizers"] = [*(f for f in meta.get("finalizers") or () if f != FINALIZER), FINALIZER]
-    view.made += 1
+    view.created += 1
     view.writes.append(make_pod(pod, view.job))
 
 
-def _make_indexed(view: JobView, counted: Tally, held: Mapping[int, JsonObject], missing: int) -> None:
-    taken = counted.good | counted.bad | _indexes(view.active)
+def _make_indexed(view: JobView, counted: FinishedPods, held: Mapping[int, JsonObject], missing: int) -> None:
+    taken = counted.succeeded_indexes | counted.failed_indexes | _indexes(view.active)
     if of_pods.only_failed_are_replaced(view.job):
         taken |= _indexes([p for p in view.pods if of_pods.terminating(p)])
     waiting: list[float] = []
@@ -361,7 +364,11 @@ def _make_indexed(view: JobView, counted: Tally, held: Mapping[int, JsonObject],
         if missing <= 0:
             break
         before = held.get(index)
-        remaining = _until_next(before, view.now)
+        if before is None:
+            remaining = 0.0
+        else:
+            passed = (view.now - of_pods.finish_time(before)).total_seconds()
+            remaining = _pause(of_pods.all_failures_of_index(before) + 1) - passed
         missing -= 1
         if remaining > 0:
             waiting.append(remaining)
@@ -381,14 +388,7 @@ def _make_indexed(view: JobView, counted: Tally, held: Mapping[int, JsonObject],
                 if all(e.get("name") != "JOB_COMPLETION_INDEX" for e in variables):
                     variables.append({"name": "JOB_COMPLETION_INDEX", "valueFrom": source})
             _make(view, pod)
-    view.waits.extend(waiting)
-
-
-def _until_next(before: JsonObject | None, now: datetime) -> float:
-    if before is None:
-        return 0.0
-    passed = (now - of_pods.ended_at(before)).total_seconds()
-    return _pause(of_pods.all_failures_of_index(before) + 1) - passed
+    view.requeue_delays.extend(waiting)
 
 
 def _failure_counts(view: JobView, before: JsonObject | None) -> dict[str, str]:
@@ -402,16 +402,16 @@ def _failure_counts(view: JobView, before: JsonObject | None) -> dict[str, str]:
 
 
 # ------------------------------------------------------------------ core: the status
-def _track(view: JobView, counted: Tally, over: JsonObject | None, held: Collection[str]) -> list[PatchWrite]:
+def _track(view: JobView, counted: FinishedPods, over: JsonObject | None, held: Collection[str]) -> list[PatchWrite]:
     """Note what has ended, and let go of what is noted; the patches that take finalizers away."""
     _settle(view)
     failing = over is not None and over["type"] == "FailureTarget"
-    noted: dict[str, list[str]] = {key: view.noted(key) for key in ("succeeded", "failed")}
+    noted: dict[str, list[str]] = {key: view.uncounted(key) for key in ("succeeded", "failed")}
     patches: list[PatchWrite] = []
     for pod in view.pods:
         uid, failed = pod["metadata"]["uid"], of_pods.is_failed(pod, view.job)
         ended = phase_of(pod) == "Succeeded" or failed
-        if not of_pods.tracked(pod) or not (ended or over is not None) or len(patches) >= _AT_ONCE:
+        if not of_pods.has_tracking_finalizer(pod) or not (ended or over is not None) or len(patches) >= _AT_ONCE:
             continue
         if uid in held and over is None and not deleting(view.job):
             continue
@@ -423,10 +423,12 @@ def _track(view: JobView, counted: Tally, over: JsonObject | None, held: Collect
     if of_pods.is_indexed(view.job):
         view.status.pop("completedIndexes", None)
         view.status.pop("succeeded", None)
-        if counted.good:
-            view.status.update(completedIndexes=intervals(counted.good), succeeded=len(counted.good))
+        if counted.succeeded_indexes:
+            view.status.update(
+                completedIndexes=format_intervals(counted.succeeded_indexes), succeeded=len(counted.succeeded_indexes)
+            )
         if of_pods.limited_per_index(view.job):
-            view.status["failedIndexes"] = intervals(counted.bad)
+            view.status["failedIndexes"] = format_intervals(counted.failed_indexes)
     return patches
 
 
@@ -442,12 +444,12 @@ def _counts_as(view: JobView, pod: JsonObject, *, failed: bool) -> str | None:
 
 def _settle(view: JobView) -> None:
     """What has lost its finalizer moves from the notes to the counters."""
-    there = {p["metadata"]["uid"] for p in view.pods if of_pods.tracked(p)}
+    there = {p["metadata"]["uid"] for p in view.pods if of_pods.has_tracking_finalizer(p)}
     for key in ("succeeded", "failed"):
-        moved = [u for u in view.noted(key) if u not in there]
+        moved = [u for u in view.uncounted(key) if u not in there]
         if moved:
             view.status[key] = int(view.status.get(key) or 0) + len(moved)
-            view.status["uncountedTerminatedPods"][key] = [u for u in view.noted(key) if u in there]
+            view.status["uncountedTerminatedPods"][key] = [u for u in view.uncounted(key) if u in there]
 
 
 def _release(pod: JsonObject) -> PatchWrite:
@@ -457,18 +459,18 @@ def _release(pod: JsonObject) -> PatchWrite:
 
 def _finish(view: JobView, over: JsonObject, *, done: bool) -> None:
     """Say first that it will end, and that it has ended when every pod is counted and gone."""
-    if view.put(over):
+    if view.set_condition(over):
         return
     if not done or any(view.status["uncountedTerminatedPods"].values()) or view.status["terminating"]:
         return
     kind = "Complete" if over["type"] == "SuccessCriteriaMet" else "Failed"
     final = view.condition(kind, over["reason"], over["message"])
-    view.put(final)
+    view.set_condition(final)
     if kind == "Complete":
         view.status["completionTime"] = final["lastTransitionTime"]
 
 
-def _last_words(view: JobView) -> list[PendingEvent]:
+def _finish_event(view: JobView) -> list[PendingEvent]:
     conditions = view.status.get("conditions") or ()
     if is_true(conditions, "Complete"):
         return [PendingEvent(view.job, "Completed", "Job completed")]
@@ -480,7 +482,7 @@ def _last_words(view: JobView) -> list[PendingEvent]:
 
 # ------------------------------------------------------------------ shell
 class JobController(PodOwnerController):
-    """``job``."""
+    """``job``: keys of Jobs."""
 
     name = "job"
     resource = JOBS
@@ -489,11 +491,11 @@ class JobController(PodOwnerController):
         super().__init__(context)
         self._backoffs: dict[str, JobBackoff] = {}
 
-    def wire(self) -> None:
-        """Jobs that go, too, and pods whose job is gone."""
-        super().wire()
-        self.informers.on(JOBS, self._forget)
-        self.informers.on(PODS, self._left_over)
+    def add_event_handlers(self) -> None:
+        """Watch jobs, also deleted ones, and pods whose job is gone."""
+        super().add_event_handlers()
+        self.informers.add_event_handler(JOBS, self._forget)
+        self.informers.add_event_handler(PODS, self._left_over)
 
     def restored(self) -> None:
         """See `SimulatedController`."""
@@ -508,7 +510,7 @@ class JobController(PodOwnerController):
                 self.queue.add(key)
 
     def _left_over(self, event: StoreEvent) -> None:
-        if event.new is not None and of_pods.tracked(event.new) and self._orphaned(event.new):
+        if event.new is not None and of_pods.has_tracking_finalizer(event.new) and self._orphaned(event.new):
             self.queue.add(event.key)
 
     def _orphaned(self, pod: JsonObject) -> bool:
@@ -523,16 +525,16 @@ class JobController(PodOwnerController):
         if not key.startswith(PODS.prefix):
             return await super().reconcile(key)
         pod = self.informers.get(key)
-        if pod is not None and of_pods.tracked(pod) and self._orphaned(pod):
+        if pod is not None and of_pods.has_tracking_finalizer(pod) and self._orphaned(pod):
             await self.write([_release(pod)])
         return None
 
     async def step(
-        self, owner: JsonObject, pods: Sequence[JsonObject], loose: Sequence[JsonObject], failed: str
+        self, owner: JsonObject, pods: Sequence[JsonObject], orphans: Sequence[JsonObject], failed: str
     ) -> float | None:
         """See `PodOwnerController`."""
         uid = owner["metadata"]["uid"]
-        claimed, moves = claim(owner, pods, loose, finalizer=FINALIZER)
+        claimed, moves = claim(owner, pods, orphans, finalizer=FINALIZER)
         result = plan(
             JobView(owner, claimed, self.context.now(), self._backoffs.get(uid, JobBackoff()), blocked=bool(failed))
         )
@@ -540,4 +542,4 @@ class JobController(PodOwnerController):
         self._backoffs[uid] = result.backoff
         if result.backoff == JobBackoff():
             del self._backoffs[uid]
-        return result.again
+        return result.requeue_after

@@ -19,40 +19,40 @@ UNKNOWN = -1
 
 
 # ------------------------------------------------------------------ one pod
-def tracked(pod: JsonObject) -> bool:
-    """Whether it has not been counted for good yet: its finalizer holds it."""
+def has_tracking_finalizer(pod: JsonObject) -> bool:
+    """Return whether the pod has the tracking finalizer, so is not counted yet."""
     return FINALIZER in (pod["metadata"].get("finalizers") or ())
 
 
 def terminating(pod: JsonObject) -> bool:
-    """On its way out, and not finished."""
+    """Return whether a pod is deleted and not finished."""
     return deleting(pod) and phase_of(pod) not in ("Succeeded", "Failed")
 
 
 def only_failed_are_replaced(job: JsonObject) -> bool:
-    """Whether a pod that terminates keeps its place until it has ended."""
+    """Return whether terminating pods are replaced only after they failed."""
     return bool(job["spec"].get("podReplacementPolicy") == "Failed")
 
 
 def is_failed(pod: JsonObject, job: JsonObject) -> bool:
-    """Failed, or deleted before it could finish."""
+    """Return whether a pod failed, or was deleted before it finished."""
     if phase_of(pod) == "Failed":
         return True
     return not only_failed_are_replaced(job) and deleting(pod) and phase_of(pod) != "Succeeded"
 
 
 def is_indexed(job: JsonObject) -> bool:
-    """Whether each pod has an index."""
+    """Return whether the completion mode is Indexed."""
     return bool(job["spec"].get("completionMode") == "Indexed")
 
 
 def limited_per_index(job: JsonObject) -> bool:
-    """Whether each index has a limit of its own."""
+    """Return whether the job has ``backoffLimitPerIndex``."""
     return is_indexed(job) and job["spec"].get("backoffLimitPerIndex") is not None
 
 
 def index_of(pod: JsonObject) -> int:
-    """Its completion index."""
+    """Return the completion index of a pod."""
     return _number(pod, INDEX, UNKNOWN)
 
 
@@ -62,17 +62,17 @@ def _number(pod: JsonObject, key: str, default: int) -> int:
 
 
 def failures_of_index(pod: JsonObject) -> int:
-    """How often its index had failed when it was made, as far as that counts."""
+    """Return the index failure count of a pod, ignored failures excluded."""
     return _number(pod, FAILURES, 0)
 
 
 def all_failures_of_index(pod: JsonObject) -> int:
-    """The same with those that were ignored."""
+    """Return the index failure count of a pod, ignored failures included."""
     return failures_of_index(pod) + _number(pod, IGNORED, 0)
 
 
-def ended_at(pod: JsonObject) -> datetime:
-    """When its last container ended; of a pod that was deleted, when that was asked for; else when it was made."""
+def finish_time(pod: JsonObject) -> datetime:
+    """Return when the last container ended, else when the pod failed, was deleted or was created."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
     ends = [((s.get("state") or {}).get("terminated") or {}).get("finishedAt") for s in statuses]
     timestamps = [parse_time(e) for e in ends if e]
@@ -88,15 +88,15 @@ def ended_at(pod: JsonObject) -> datetime:
 
 
 def restarts(pod: JsonObject) -> int:
-    """How often its containers were started again."""
+    """Return the restart count of the pod's containers."""
     status = pod.get("status") or {}
     keys = ("initContainerStatuses", "containerStatuses")
     return sum(int(c.get("restartCount") or 0) for key in keys for c in status.get(key) or ())
 
 
 # ------------------------------------------------------------------ indexes
-def intervals(numbers: Iterable[int]) -> str:
-    """Numbers as a short text.
+def format_intervals(numbers: Iterable[int]) -> str:
+    """Return numbers as a text of intervals (``1,3-5``).
 
     >>> intervals({0, 1, 2, 5, 7, 8})
     '0-2,5,7,8'
@@ -115,8 +115,8 @@ def intervals(numbers: Iterable[int]) -> str:
     return ",".join(parts)
 
 
-def numbers_in(text: str, below: int) -> set[int]:
-    """Back again, those below a limit; what is no number is passed over.
+def parse_intervals(text: str, below: int) -> set[int]:
+    """Parse intervals; numbers from the limit on and invalid parts are skipped.
 
     >>> sorted(numbers_in("0-2,5,7", 6))
     [0, 1, 2, 5]
@@ -130,16 +130,16 @@ def numbers_in(text: str, below: int) -> set[int]:
 
 
 def valid_index(pod: JsonObject, job: JsonObject) -> bool:
-    """Whether its index is one that the job wants."""
+    """Return whether the index is below the completions."""
     return 0 <= index_of(pod) < int(job["spec"].get("completions") or 0)
 
 
 def delayed(job: JsonObject, pods: Sequence[JsonObject], settled: Collection[int]) -> dict[int, JsonObject]:
-    """By index, the last failed pod that its successor will need to know of; it is held until that is there."""
+    """Return the last failed pod by index; its finalizer stays until its replacement is created."""
     held: dict[int, JsonObject] = {}
     for pod in pods:
         index = index_of(pod)
-        if not (tracked(pod) and is_failed(pod, job) and valid_index(pod, job)) or index in settled:
+        if not (has_tracking_finalizer(pod) and is_failed(pod, job) and valid_index(pod, job)) or index in settled:
             continue
         before = held.get(index)
         if before is None or _later(pod, before):
@@ -149,13 +149,13 @@ def delayed(job: JsonObject, pods: Sequence[JsonObject], settled: Collection[int
 
 def _later(pod: JsonObject, than: JsonObject) -> bool:
     older, newer = all_failures_of_index(than), all_failures_of_index(pod)
-    return newer >= older and ended_at(pod) >= ended_at(than)
+    return newer >= older and finish_time(pod) >= finish_time(than)
 
 
-def repeated(
+def duplicate_pods(
     job: JsonObject, active: Sequence[JsonObject], order: Callable[[Sequence[JsonObject]], list[JsonObject]]
 ) -> list[JsonObject]:
-    """Active pods whose index is not wanted, or that another one has too."""
+    """Return active pods whose index is not desired, or is taken by another pod."""
     going = [p for p in active if not valid_index(p, job)]
     by_index: dict[int, list[JsonObject]] = {}
     for pod in active:
@@ -168,7 +168,7 @@ def repeated(
 
 # ------------------------------------------------------------------ policies
 def verdict_on(policy: JsonObject | None, pod: JsonObject) -> tuple[str, str | None]:
-    """What the failure policy says about a failed pod: an action (``Count`` unless said), and why the job fails."""
+    """Return the action of the pod failure policy (``Count`` by default), and the message of FailJob."""
     for number, rule in enumerate((policy or {}).get("rules") or ()):
         action = str(rule.get("action", "Count"))
         reason = _exit(rule, pod) if rule.get("onExitCodes") else _condition(rule, pod)
@@ -201,24 +201,22 @@ def _condition(rule: JsonObject, pod: JsonObject) -> str | None:
 
 
 def success_by(policy: JsonObject | None, succeeded: Collection[int], completions: int) -> str | None:
-    """Which rule of the success policy is met; None where none is."""
+    """Return the message of the success policy rule that is met; None if none is."""
     for number, rule in enumerate((policy or {}).get("rules") or ()):
-        if _met(rule, succeeded, completions):
+        count = rule.get("succeededCount")
+        if rule.get("succeededIndexes") is None:
+            met = count is not None and len(succeeded) >= count
+        else:
+            indexes = parse_intervals(rule["succeededIndexes"], completions)
+            reached = len(indexes & set(succeeded))
+            met = reached >= (len(indexes) if count is None else count)
+        if met:
             return f"Matched rules at index {number}"
     return None
 
 
-def _met(rule: JsonObject, succeeded: Collection[int], completions: int) -> bool:
-    count = rule.get("succeededCount")
-    if rule.get("succeededIndexes") is None:
-        return count is not None and len(succeeded) >= count
-    indexes = numbers_in(rule["succeededIndexes"], completions)
-    reached = len(indexes & set(succeeded))
-    return reached >= (len(indexes) if count is None else count)
-
-
-def new_failures(job: JsonObject, pods: Sequence[JsonObject], known: Collection[str]) -> Iterator[JsonObject]:
-    """Failed pods that nobody has counted yet."""
+def new_failures(job: JsonObject, pods: Sequence[JsonObject], recorded: Collection[str]) -> Iterator[JsonObject]:
+    """Return failed pods that are not counted yet."""
     for pod in pods:
-        if tracked(pod) and pod["metadata"]["uid"] not in known and is_failed(pod, job):
+        if has_tracking_finalizer(pod) and pod["metadata"]["uid"] not in recorded and is_failed(pod, job):
             yield pod

@@ -20,14 +20,14 @@ from envtest.controllers.objects import (
     stamp,
     with_status,
 )
-from envtest.controllers.persistent_volume_binder import claims_of, unbound
+from envtest.controllers.persistent_volume_binder import claims_of, unbound_message
 from envtest.controllers.pod_status import (
     PodTransition,
-    ending,
+    final_state,
     has_started,
     needs_refresh,
-    pause_before_restart,
-    reachable,
+    restart_backoff,
+    resulting_state,
     state_of,
     status_in,
 )
@@ -35,8 +35,8 @@ from envtest.controllers.reflector import StoreEvent
 from envtest.controllers.scheduler import (
     NOT_READY,
     Placement,
-    asked_by,
     binding,
+    pod_requests,
     schedule,
     unschedulable,
     waits_for_scheduler,
@@ -63,18 +63,18 @@ _ADDRESS = "192.168.0.1"
 
 # ------------------------------------------------------------------ core
 def labels_of_node(name: str) -> dict[str, str]:
-    """What every node says of itself."""
+    """Return the standard labels of a node."""
     return {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
 
 
 def node_object() -> JsonObject:
-    """The node as it registers itself."""
+    """Return the Node as the kubelet registers it."""
     meta = {"name": NODE, "labels": labels_of_node(NODE)}
     return {"kind": "Node", "apiVersion": "v1", "metadata": meta, "spec": {}}
 
 
-def registered(node: JsonObject) -> JsonObject | None:
-    """A node whose agent has come up, None where it is as it should be: with labels, and not held back as new."""
+def with_registration(node: JsonObject) -> JsonObject | None:
+    """Return the node after its kubelet started; None if nothing changes."""
     meta, spec = node["metadata"], node.get("spec") or {}
     labels = {**labels_of_node(meta["name"]), **(meta.get("labels") or {})}
     ready = is_true(conditions_of(node), "Ready")
@@ -85,25 +85,25 @@ def registered(node: JsonObject) -> JsonObject | None:
 
 
 def is_alive(node: JsonObject | None) -> bool:
-    """Whether a node's agent does anything; one that has gone from the records still does."""
+    """Return whether the kubelet of a node runs."""
     ready = None if node is None else condition_in(conditions_of(node), "Ready")
     return ready is None or ready.get("status") != "Unknown"
 
 
-def is_well(node: JsonObject | None) -> bool:
-    """Whether it starts pods and finds them ready."""
+def is_healthy(node: JsonObject | None) -> bool:
+    """Return whether the kubelet starts pods and finds them ready."""
     ready = None if node is None else condition_in(conditions_of(node), "Ready")
     return ready is None or ready.get("status") == "True"
 
 
-def address_of(node: JsonObject | None) -> str:
-    """Its address."""
+def internal_ip(node: JsonObject | None) -> str:
+    """Return the internal IP of a node."""
     addresses = ((node or {}).get("status") or {}).get("addresses") or ()
     return next((str(a["address"]) for a in addresses if a.get("type") == "InternalIP"), _ADDRESS)
 
 
 def node_status(node: JsonObject, address: str, now: str) -> JsonObject:
-    """The status of a healthy node; what it says already stays."""
+    """Return the status of a healthy node; conditions that it has stay."""
     healthy = [
         ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
         ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
@@ -144,7 +144,7 @@ _NODE_INFO = {
 
 # ------------------------------------------------------------------ shell
 class KubeletController(SimulatedController):
-    """``kubelet``: a scheduler and the agents of all nodes in one."""
+    """``kubelet``: simulates the scheduler and the kubelets of all nodes."""
 
     name = "kubelet"
     component = "kubelet"
@@ -165,11 +165,11 @@ class KubeletController(SimulatedController):
         self._since.clear()
         self._used.clear()
 
-    def wire(self) -> None:
-        """Pods; nodes, and the pods that wait for one or are on it."""
-        self.informers.on(PODS, self._pod)
-        self.informers.on(NODES, self._node)
-        self.informers.on(CLAIMS, lambda _: self._reschedule())
+    def add_event_handlers(self) -> None:
+        """Watch pods and nodes."""
+        self.informers.add_event_handler(PODS, self._pod)
+        self.informers.add_event_handler(NODES, self._node)
+        self.informers.add_event_handler(CLAIMS, lambda _: self._reschedule())
 
     def _pod(self, event: StoreEvent) -> None:
         if event.new is None:
@@ -177,7 +177,7 @@ class KubeletController(SimulatedController):
         else:
             self.queue.add(event.key)
         freed = event.new is None or phase_of(event.new) in ("Succeeded", "Failed")
-        if freed and event.old is not None and event.old["spec"].get("nodeName") and asked_by(event.old):
+        if freed and event.old is not None and event.old["spec"].get("nodeName") and pod_requests(event.old):
             self._reschedule()
 
     def _node(self, event: StoreEvent) -> None:
@@ -196,8 +196,8 @@ class KubeletController(SimulatedController):
             if waits_for_scheduler(pod):
                 self.queue.add(key)
 
-    async def begin(self) -> None:
-        """The node."""
+    async def create_initial_objects(self) -> None:
+        """Create the first node."""
         try:
             await self.context.kubelet.write(CreateWrite(NODES, node_object()))
         except AlreadyExistsError:
@@ -214,7 +214,7 @@ class KubeletController(SimulatedController):
             self._hosts = self._hosts % 250 + 1
             status = node_status(node, f"192.168.0.{self._hosts}", stamp(self.context.now()))
             node = await self.context.kubelet.write(UpdateWrite(NODES, with_status(node, status), "status"))
-            desired = registered(node)
+            desired = with_registration(node)
             if desired is not None:
                 await self.context.api.write(UpdateWrite(NODES, desired))
 
@@ -240,7 +240,7 @@ class KubeletController(SimulatedController):
         state = state_of(pod)
         if state is State.TERMINATING:
             return await self._end(key, pod)
-        return await self._live(key, pod, state) if is_well(node) else None
+        return await self._live(key, pod, state) if is_healthy(node) else None
 
     async def _live(self, key: str, pod: JsonObject, state: State) -> float | None:
         number = stage_for(pod, state, self.stages, self._used)
@@ -265,7 +265,7 @@ class KubeletController(SimulatedController):
         number = stage_for(pod, State.PENDING, self.stages, self._used)
         first = None if number is None else self.stages[number].to
         to = first if first in (State.RUNNING, State.READY) else State.RUNNING
-        return Stage(at=State.CRASHED, to=to, delay=pause_before_restart(pod))
+        return Stage(at=State.CRASHED, to=to, delay=restart_backoff(pod))
 
     def _remaining(self, key: str, pod: JsonObject, state: State, delay: float) -> float:
         now, uid = self.context.clock.now(), pod["metadata"]["uid"]
@@ -277,26 +277,26 @@ class KubeletController(SimulatedController):
     async def _place(self, pod: JsonObject) -> None:
         nodes = list(self.informers.all(NODES).values())
         meta = pod["metadata"]
-        place = schedule(pod, nodes, self._by_node() if asked_by(pod) else None)
+        placement = schedule(pod, nodes, self._by_node() if pod_requests(pod) else None)
         # What keeps a pod from being placed for its claims' sake.
         names, namespace = claims_of(pod), pod["metadata"]["namespace"]
         claims = {n: c for n in names if (c := self.informers.get(CLAIMS.key(namespace, n))) is not None}
         kinds = {k["metadata"]["name"]: k for k in self.informers.all(STORAGE_CLASSES).values()} if names else {}
-        reason = unbound(pod, claims, kinds)
+        reason = unbound_message(pod, claims, kinds)
         if reason:
-            place = Placement(
+            placement = Placement(
                 message=f"0/{len(nodes)} nodes are available: {reason}. preemption: 0/{len(nodes)} nodes are"
                 f" available: {len(nodes)} Preemption is not helpful for scheduling."
             )
-        if place.node:
-            await self.context.api.write(CreateWrite(PODS, binding(pod, place.node), "binding"))
-            text = f"Successfully assigned {meta['namespace']}/{meta['name']} to {place.node}"
-            await self.scheduler.tell(PendingEvent(pod, "Scheduled", text))
+        if placement.node:
+            await self.context.api.write(CreateWrite(PODS, binding(pod, placement.node), "binding"))
+            text = f"Successfully assigned {meta['namespace']}/{meta['name']} to {placement.node}"
+            await self.scheduler.record(PendingEvent(pod, "Scheduled", text))
             return
-        status = unschedulable(pod, place.message, stamp(self.context.now()))
+        status = unschedulable(pod, placement.message, stamp(self.context.now()))
         if status is not None:
             await self.context.api.write(UpdateWrite(PODS, with_status(pod, status), "status"))
-            await self.scheduler.tell(PendingEvent(pod, "FailedScheduling", place.message, warning=True))
+            await self.scheduler.record(PendingEvent(pod, "FailedScheduling", placement.message, warning=True))
 
     def _by_node(self) -> dict[str, list[JsonObject]]:
         pods: dict[str, list[JsonObject]] = defaultdict(list)
@@ -306,7 +306,7 @@ class KubeletController(SimulatedController):
         return pods
 
     def _host(self, pod: JsonObject) -> str:
-        return address_of(self.informers.get(NODES.key("", pod["spec"].get("nodeName") or "")))
+        return internal_ip(self.informers.get(NODES.key("", pod["spec"].get("nodeName") or "")))
 
     def _to(
         self, pod: JsonObject, state: State, stage: Stage | None = None, *, code: int | None = None
@@ -332,20 +332,20 @@ class KubeletController(SimulatedController):
         return await self.context.kubelet.write(UpdateWrite(PODS, with_status(pod, status), "status"))
 
     async def _move(self, pod: JsonObject, stage: Stage) -> None:
-        before, to = state_of(pod), reachable(pod, stage)
+        before, to = state_of(pod), resulting_state(pod, stage)
         await self._write_status(pod, self._to(pod, to, stage))
         if to in (State.RUNNING, State.READY) and before in (State.PENDING, State.INITIALIZING, State.CRASHED):
             for _ in pod["spec"].get("containers") or ():
-                await self.events.tell(PendingEvent(pod, "Started", "Container started"))
+                await self.events.record(PendingEvent(pod, "Started", "Container started"))
         if to is State.CRASHED:
             meta = pod["metadata"]
             for container in pod["spec"].get("containers") or ():
                 where = f"{container['name']} in pod {meta['name']}_{meta['namespace']}({meta['uid']})"
                 text = f"Back-off restarting failed container {where}"
-                await self.events.tell(PendingEvent(pod, "BackOff", text, warning=True))
+                await self.events.record(PendingEvent(pod, "BackOff", text, warning=True))
         elif to is State.WAITING:
             text = stage.message or f"Error: {stage.reason}"
-            await self.events.tell(PendingEvent(pod, "Failed", text, warning=True))
+            await self.events.record(PendingEvent(pod, "Failed", text, warning=True))
 
     # -------------------------------------------------------------- the end
     async def _end(self, key: str, pod: JsonObject) -> float | None:
@@ -362,11 +362,11 @@ class KubeletController(SimulatedController):
             if number is not None:
                 self._used[number] += 1
             move = None if stage is None or stage.to is None else self._to(pod, stage.to, stage)
-            to, code = ending(pod, move, killed=delay > grace > 0)
+            to, code = final_state(pod, move, killed=delay > grace > 0)
             for container in pod["spec"].get("containers") or ():
-                await self.events.tell(PendingEvent(pod, "Killing", f"Stopping container {container['name']}"))
+                await self.events.record(PendingEvent(pod, "Killing", f"Stopping container {container['name']}"))
             ended = await self._write_status(pod, self._to(pod, to, stage, code=code))
             pod = ended if ended is not None else pod
         if pod["metadata"].get("deletionGracePeriodSeconds") or not pod["metadata"].get("finalizers"):
-            await self.context.kubelet.write(DeleteWrite(PODS, pod, grace=0))
+            await self.context.kubelet.write(DeleteWrite(PODS, pod, grace_period_seconds=0))
         return None

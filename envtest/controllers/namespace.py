@@ -23,25 +23,25 @@ _FINALIZER = "kubernetes"
 # ------------------------------------------------------------------ core
 @dataclass(frozen=True, slots=True)
 class RemainingContent:
-    """What is still there: objects by resource (``widgets.demo.io``) and by finalizer."""
+    """The remaining objects by resource (``widgets.demo.io``) and by finalizer."""
 
     objects: Mapping[str, int]
     finalizers: Mapping[str, int]
 
     @classmethod
-    def of(cls, found: Sequence[tuple[Resource, JsonObject]]) -> RemainingContent:
-        """Count."""
-        held = (f for _, obj in found for f in obj["metadata"].get("finalizers") or ())
-        return cls(Counter(f"{r.plural}.{r.group}" for r, _ in found), Counter(held))
+    def of(cls, objects: Sequence[tuple[Resource, JsonObject]]) -> RemainingContent:
+        """Count objects."""
+        held = (f for _, obj in objects for f in obj["metadata"].get("finalizers") or ())
+        return cls(Counter(f"{r.plural}.{r.group}" for r, _ in objects), Counter(held))
 
     def __bool__(self) -> bool:
         return bool(self.objects)
 
 
-def conditions(namespace: JsonObject, left: RemainingContent, now: str) -> list[JsonObject]:
-    """The conditions of a namespace that terminates."""
+def conditions(namespace: JsonObject, remaining: RemainingContent, now: str) -> list[JsonObject]:
+    """Return the deletion conditions of a terminating namespace."""
     existing = conditions_of(namespace)
-    for kind, holds, reason, message in _says(left):
+    for kind, holds, reason, message in _condition_values(remaining):
         entry = {
             "type": kind,
             "status": str(holds),
@@ -53,14 +53,14 @@ def conditions(namespace: JsonObject, left: RemainingContent, now: str) -> list[
     return existing
 
 
-def _says(left: RemainingContent) -> list[tuple[str, bool, str, str]]:
+def _condition_values(remaining: RemainingContent) -> list[tuple[str, bool, str, str]]:
     content = (False, "ContentRemoved", "All content successfully removed")
-    if left.objects:
-        listed = ", ".join(f"{name} has {n} resource instances" for name, n in sorted(left.objects.items()))
+    if remaining.objects:
+        listed = ", ".join(f"{name} has {n} resource instances" for name, n in sorted(remaining.objects.items()))
         content = (True, "SomeResourcesRemain", f"Some resources are remaining: {listed}")
     held = (False, "ContentHasNoFinalizers", "All content-preserving finalizers finished")
-    if left.finalizers:
-        listed = ", ".join(f"{name} in {n} resource instances" for name, n in sorted(left.finalizers.items()))
+    if remaining.finalizers:
+        listed = ", ".join(f"{name} in {n} resource instances" for name, n in sorted(remaining.finalizers.items()))
         text = f"Some content in the namespace has finalizers remaining: {listed}"
         held = (True, "SomeFinalizersRemain", text)
     done = "All content successfully deleted, may be waiting on finalization"
@@ -79,21 +79,21 @@ def _says(left: RemainingContent) -> list[tuple[str, bool, str, str]]:
 
 
 def finalized(namespace: JsonObject) -> JsonObject:
-    """The namespace without this controller's hold."""
+    """Return the namespace without the finalizer ``kubernetes``."""
     spec = namespace.get("spec") or {}
     return {**namespace, "spec": {**spec, "finalizers": [f for f in spec.get("finalizers") or () if f != _FINALIZER]}}
 
 
 # ------------------------------------------------------------------ shell
 class NamespaceController(SimulatedController):
-    """``namespace``."""
+    """``namespace``: keys of Namespaces."""
 
     name = "namespace"
 
-    def wire(self) -> None:
-        """Namespaces, and whatever goes or loses a finalizer in one that terminates."""
-        self.informers.on(NAMESPACES, self._namespace)
-        self.informers.on_all(self._content)
+    def add_event_handlers(self) -> None:
+        """Watch namespaces, and objects in terminating ones."""
+        self.informers.add_event_handler(NAMESPACES, self._namespace)
+        self.informers.add_event_handler_for_all(self._content)
 
     def _namespace(self, event: StoreEvent) -> None:
         if event.new is not None and deleting(event.new):

@@ -36,7 +36,7 @@ _OURS = {UNSCHEDULABLE, NOT_READY, UNREACHABLE, *_PRESSURES.values()}
 
 # ------------------------------------------------------------------ core: taints
 def wanted_taints(node: JsonObject) -> set[tuple[str, str]]:
-    """Keys and effects of the taints that follow from what a node says of itself."""
+    """Return keys and effects of the taints that follow from the node's conditions."""
     conditions = conditions_of(node)
     taints: set[tuple[str, str]] = set()
     for kind, key in _PRESSURES.items():
@@ -51,8 +51,8 @@ def wanted_taints(node: JsonObject) -> set[tuple[str, str]]:
     return taints
 
 
-def tainted(node: JsonObject, now: datetime) -> JsonObject | None:
-    """The node with the taints that follow; None where they are right."""
+def with_taints(node: JsonObject, now: datetime) -> JsonObject | None:
+    """Return the node with the taints that follow; None if they are right."""
     if condition_in(conditions_of(node), "Ready") is None:
         return None  # it is new, and held back until it says how it is
     desired = wanted_taints(node)
@@ -66,8 +66,8 @@ def tainted(node: JsonObject, now: datetime) -> JsonObject | None:
     return {**node, "spec": {**spec, "taints": [*preserved, *new]}}
 
 
-def not_ready(pod: JsonObject, now: datetime) -> list[Write | PendingEvent]:
-    """A pod on a node that is away is not ready, whatever it said last."""
+def with_not_ready(pod: JsonObject, now: datetime) -> list[Write | PendingEvent]:
+    """Return the status of a pod on an unreachable node; None if it is unchanged."""
     if not is_ready(pod) or deleting(pod):
         return []
     condition = condition_in(conditions_of(pod), "Ready") or {}
@@ -80,8 +80,8 @@ def not_ready(pod: JsonObject, now: datetime) -> list[Write | PendingEvent]:
 
 
 # ------------------------------------------------------------------ core: evictions
-def seconds_to_stay(pod: JsonObject, taints: Sequence[JsonObject], now: datetime) -> float | None:
-    """For how long a pod stands the taints of its node; None for ever."""
+def seconds_until_eviction(pod: JsonObject, taints: Sequence[JsonObject], now: datetime) -> float | None:
+    """Return the seconds until the pod is evicted for its node's taints; None if it never is."""
     tolerations = (pod.get("spec") or {}).get("tolerations") or ()
     ends: list[float] = []
     for taint in taints:
@@ -97,8 +97,10 @@ def seconds_to_stay(pod: JsonObject, taints: Sequence[JsonObject], now: datetime
     return max(min(ends), 0.0) if ends else None
 
 
-def disrupted(pod: JsonObject, reason: str, message: str, now: datetime, **status: str) -> UpdateWrite | None:
-    """The status of a pod that somebody ends for the cluster's sake; None where it says so already."""
+def with_disruption_target(
+    pod: JsonObject, reason: str, message: str, now: datetime, **status: str
+) -> UpdateWrite | None:
+    """Return the pod's status with the condition DisruptionTarget; None if it is unchanged."""
     new = {
         "type": "DisruptionTarget",
         "status": "True",
@@ -117,9 +119,9 @@ def disrupted(pod: JsonObject, reason: str, message: str, now: datetime, **statu
 
 
 def evict(pod: JsonObject, now: datetime) -> Writes:
-    """The writes by which a pod leaves its node."""
+    """Return the writes that evict a pod."""
     text = "Taint manager: deleting due to NoExecute taint"
-    update = disrupted(pod, "DeletionByTaintManager", text, now)
+    update = with_disruption_target(pod, "DeletionByTaintManager", text, now)
     meta = pod["metadata"]
     event = PendingEvent(pod, "TaintManagerEviction", f"Marking for deletion Pod {meta['namespace']}/{meta['name']}")
     return [event, *([update] if update else []), DeleteWrite(PODS, pod)]
@@ -127,14 +129,14 @@ def evict(pod: JsonObject, now: datetime) -> Writes:
 
 # ------------------------------------------------------------------ shells
 class NodeLifecycleController(SimulatedController):
-    """``node-lifecycle``; whether a node is well is what its conditions say, nobody counts its heartbeats."""
+    """``node-lifecycle``: taints nodes by their conditions; heartbeats are not monitored."""
 
     name = "node-lifecycle"
     component = "node-controller"
 
-    def wire(self) -> None:
-        """Nodes."""
-        self.informers.on(NODES, self.add)
+    def add_event_handlers(self) -> None:
+        """Watch nodes."""
+        self.informers.add_event_handler(NODES, self.add)
 
     async def reconcile(self, key: str) -> float | None:
         """See `SimulatedController`."""
@@ -142,13 +144,13 @@ class NodeLifecycleController(SimulatedController):
         if node is None:
             return None
         now = self.context.now()
-        changed = tainted(node, now)
+        changed = with_taints(node, now)
         if changed is not None:
             await self.write([UpdateWrite(NODES, changed)])
         if {k for k, _ in wanted_taints(node)} & {NOT_READY, UNREACHABLE}:
             name = node["metadata"]["name"]
             for pod in [p for p in self.informers.all(PODS).values() if p["spec"].get("nodeName") == name]:
-                await self.write(not_ready(pod, now))
+                await self.write(with_not_ready(pod, now))
         return None
 
 
@@ -157,10 +159,10 @@ class TaintEvictionController(SimulatedController):
 
     name = "taint-eviction"
 
-    def wire(self) -> None:
-        """Pods that get a node, and those on nodes whose taints change."""
-        self.informers.on(PODS, self._pod)
-        self.informers.on(NODES, self._node)
+    def add_event_handlers(self) -> None:
+        """Watch pods that get a node, and pods on nodes whose taints change."""
+        self.informers.add_event_handler(PODS, self._pod)
+        self.informers.add_event_handler(NODES, self._node)
 
     def _pod(self, event: StoreEvent) -> None:
         if event.new is None or not event.new["spec"].get("nodeName"):
@@ -184,7 +186,7 @@ class TaintEvictionController(SimulatedController):
         if pod is None or node is None or deleting(pod) or phase_of(pod) in ("Succeeded", "Failed"):
             return None
         now = self.context.now()
-        remaining = seconds_to_stay(pod, (node.get("spec") or {}).get("taints") or (), now)
+        remaining = seconds_until_eviction(pod, (node.get("spec") or {}).get("taints") or (), now)
         if remaining is None or remaining > 0:
             return remaining
         await self.write(evict(pod, now))

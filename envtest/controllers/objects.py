@@ -12,36 +12,36 @@ _FORMAT = "%Y-%m-%dT%H:%M:%SZ"
 
 
 def stamp(when: datetime) -> str:
-    """A time as objects carry it."""
+    """Return a time as an RFC 3339 timestamp."""
     return when.strftime(_FORMAT)
 
 
 def parse_time(text: str) -> datetime:
-    """Back again; fractions are cut off."""
+    """Parse an RFC 3339 timestamp; fractions of a second are dropped."""
     return datetime.strptime(text.rstrip("Z").partition(".")[0] + "Z", _FORMAT).replace(tzinfo=UTC)
 
 
 # ------------------------------------------------------------------ owners
 def owner_uids(obj: JsonObject | None) -> Sequence[str]:
-    """The uids of an object's owners."""
+    """Return the uids of the object's owners."""
     if obj is None:
         return ()
     return [o.get("uid", "") for o in obj["metadata"].get("ownerReferences") or ()]
 
 
 def controller_of(obj: JsonObject) -> JsonObject | None:
-    """The reference to the owner that controls an object."""
+    """Return the owner reference of the controller; None if there is none."""
     return next((o for o in obj["metadata"].get("ownerReferences") or () if o.get("controller")), None)
 
 
 def controlled_by(obj: JsonObject, owner: JsonObject) -> bool:
-    """Whether `owner` controls an object."""
+    """Return whether `owner` is the object's controller."""
     controller = controller_of(obj)
     return controller is not None and controller.get("uid") == owner["metadata"]["uid"]
 
 
 def owner_reference(owner: JsonObject) -> JsonObject:
-    """A reference to the controlling owner."""
+    """Return an owner reference to a controller."""
     return {
         "apiVersion": owner["apiVersion"],
         "kind": owner["kind"],
@@ -53,28 +53,28 @@ def owner_reference(owner: JsonObject) -> JsonObject:
 
 
 def deleting(obj: JsonObject) -> bool:
-    """Whether an object is marked as deleted."""
+    """Return whether the object has a deletion timestamp."""
     return bool(obj["metadata"].get("deletionTimestamp"))
 
 
 # ------------------------------------------------------------------ conditions
 def conditions_of(obj: JsonObject) -> list[JsonObject]:
-    """The conditions in its status."""
+    """Return the conditions of the status."""
     return list((obj.get("status") or {}).get("conditions") or ())
 
 
 def condition_in(conditions: Iterable[JsonObject], kind: str) -> JsonObject | None:
-    """The condition of a type."""
+    """Return the condition of a type; None if there is none."""
     return next((c for c in conditions if c.get("type") == kind), None)
 
 
 def is_true(conditions: Iterable[JsonObject], kind: str) -> bool:
-    """Whether it is there and True."""
+    """Return whether a condition exists and is True."""
     return (condition_in(conditions, kind) or {}).get("status") == "True"
 
 
 def with_condition(conditions: Sequence[JsonObject], new: JsonObject) -> list[JsonObject]:
-    """`conditions` with a new one in the place of its type; an unchanged status keeps its time of transition."""
+    """Return the conditions with `new` set; an unchanged status keeps its transition time."""
     before = condition_in(conditions, new["type"])
     if before is not None and before.get("status") == new.get("status") and "lastTransitionTime" in before:
         new = {**new, "lastTransitionTime": before["lastTransitionTime"]}
@@ -85,7 +85,7 @@ def with_condition(conditions: Sequence[JsonObject], new: JsonObject) -> list[Js
 
 # ------------------------------------------------------------------ pods
 def pod_from_template(template: JsonObject, owner: JsonObject, *, name: str = "") -> JsonObject:
-    """A new pod for `owner`; without a `name`, one is made from the owner's."""
+    """Return a new pod for `owner`; without `name`, the name is generated from the owner's."""
     meta = template.get("metadata") or {}
     pod: JsonObject = {
         **{k: copy_tree(meta[k]) for k in ("labels", "annotations", "finalizers") if meta.get(k)},
@@ -97,22 +97,22 @@ def pod_from_template(template: JsonObject, owner: JsonObject, *, name: str = ""
 
 
 def phase_of(pod: JsonObject) -> str:
-    """Its phase."""
+    """Return the phase."""
     return str((pod.get("status") or {}).get("phase", ""))
 
 
 def is_active(pod: JsonObject) -> bool:
-    """Neither finished nor on its way out."""
+    """Return whether a pod is neither finished nor terminating."""
     return phase_of(pod) not in ("Succeeded", "Failed") and not deleting(pod)
 
 
 def is_ready(pod: JsonObject) -> bool:
-    """Whether its condition says so."""
+    """Return whether the pod's condition Ready is True."""
     return is_true(conditions_of(pod), "Ready")
 
 
 def seconds_until_available(pod: JsonObject, min_ready: int, now: datetime) -> float | None:
-    """Zero or less for an available pod, None for one that is not ready."""
+    """Return the seconds until the pod is available (zero or less if it is); None if not ready."""
     ready = condition_in(conditions_of(pod), "Ready")
     if ready is None or ready.get("status") != "True":
         return None
@@ -123,26 +123,26 @@ def seconds_until_available(pod: JsonObject, min_ready: int, now: datetime) -> f
 
 
 def without_zeros(status: JsonObject) -> JsonObject:
-    """Counts of zero and empty lists are not shown."""
+    """Return the counts without zeros and empty lists."""
     return {k: v for k, v in status.items() if v not in (0, [], None)}
 
 
 def replicas_of(obj: JsonObject) -> int:
-    """How many are wanted."""
+    """Return the desired replicas."""
     replicas: JsonValue = (obj.get("spec") or {}).get("replicas", 1)
     return int(replicas if replicas is not None else 1)
 
 
 def status_of(obj: JsonObject, key: str) -> int:
-    """A count of its status."""
+    """Return a count of the status; 0 if it is missing."""
     return int((obj.get("status") or {}).get(key) or 0)
 
 
 def with_status(obj: JsonObject, status: JsonObject) -> JsonObject:
-    """The same object with another status."""
+    """Return the object with another status."""
     return {**obj, "status": status}
 
 
 def age_order(obj: JsonObject) -> tuple[str, str]:
-    """Sorts the oldest first."""
+    """Sort key: the oldest first."""
     return (obj["metadata"].get("creationTimestamp", ""), obj["metadata"]["name"])

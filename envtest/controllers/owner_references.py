@@ -17,7 +17,7 @@ FOREGROUND = "foregroundDeletion"
 
 
 class OwnerState(enum.Enum):
-    """What has become of an owner."""
+    """The state of an owner that a reference names."""
 
     SOLID = "solid"
     """It is there."""
@@ -30,7 +30,7 @@ class OwnerState(enum.Enum):
 
 
 class Verdict(enum.Enum):
-    """What to do about an object."""
+    """What the garbage collector does with an object."""
 
     KEEP = "keep"
     """Nothing."""
@@ -43,51 +43,53 @@ class Verdict(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
-    """A verdict; `kept` are the references that stay when it is to prune."""
+class GarbageVerdict:
+    """A verdict; for `PRUNE`, `solid_references` are the references that stay."""
 
     verdict: Verdict
-    kept: Sequence[JsonObject] = ()
+    solid_references: Sequence[JsonObject] = ()
 
 
-def holds(obj: JsonObject, finalizer: str) -> bool:
-    """Whether a finalizer holds it."""
+def has_finalizer(obj: JsonObject, finalizer: str) -> bool:
+    """Return whether the object has the finalizer."""
     return finalizer in (obj["metadata"].get("finalizers") or ())
 
 
 def state_of_owner(owner: JsonObject | None, uid: str) -> OwnerState:
-    """What a reference with this uid means, given what is found under its name."""
+    """Return the state of an owner: `owner` is the stored object with its name, `uid` the uid of the reference."""
     if owner is None or owner["metadata"]["uid"] != uid:
         return OwnerState.ABSENT
-    return OwnerState.WAITING if deleting(owner) and holds(owner, FOREGROUND) else OwnerState.SOLID
+    return OwnerState.WAITING if deleting(owner) and has_finalizer(owner, FOREGROUND) else OwnerState.SOLID
 
 
-def judge(obj: JsonObject, look: Callable[[JsonObject], OwnerState], *, has_dependents: bool) -> Judgement:
-    """The verdict on one object; `look` tells of the owner that a reference means."""
+def attempt_to_delete_verdict(
+    obj: JsonObject, owner_state: Callable[[JsonObject], OwnerState], *, has_dependents: bool
+) -> GarbageVerdict:
+    """Decide about one object; `owner_state` returns the state of the owner that a reference names."""
     references = obj["metadata"].get("ownerReferences") or []
     if not references or deleting(obj):
-        return Judgement(Verdict.KEEP)
-    owners = [(ref, look(ref)) for ref in references]
+        return GarbageVerdict(Verdict.KEEP)
+    owners = [(ref, owner_state(ref)) for ref in references]
     states = {state for _, state in owners}
     if OwnerState.UNKNOWN in states:
-        return Judgement(Verdict.KEEP)
+        return GarbageVerdict(Verdict.KEEP)
     if OwnerState.SOLID in states:
         solid = [ref for ref, state in owners if state is OwnerState.SOLID]
-        return Judgement(Verdict.KEEP if len(solid) == len(references) else Verdict.PRUNE, solid)
+        return GarbageVerdict(Verdict.KEEP if len(solid) == len(references) else Verdict.PRUNE, solid)
     if OwnerState.WAITING in states and has_dependents:
-        return Judgement(Verdict.COLLECT_FOREGROUND)
-    return Judgement(Verdict.COLLECT)
+        return GarbageVerdict(Verdict.COLLECT_FOREGROUND)
+    return GarbageVerdict(Verdict.COLLECT)
 
 
-def policy_of(obj: JsonObject) -> str:
-    """How an object that nobody owns is to be deleted: its finalizers may say so."""
-    if holds(obj, ORPHAN):
+def propagation_policy(obj: JsonObject) -> str:
+    """Return the propagation policy of an object without owners; its finalizers may name one."""
+    if has_finalizer(obj, ORPHAN):
         return "Orphan"
-    return "Foreground" if holds(obj, FOREGROUND) else "Background"
+    return "Foreground" if has_finalizer(obj, FOREGROUND) else "Background"
 
 
 def blocking(owner: JsonObject, dependents: Sequence[JsonObject]) -> bool:
-    """Whether a dependent is left for which its owner must wait."""
+    """Return whether a dependent with ``blockOwnerDeletion`` remains."""
     uid = owner["metadata"]["uid"]
     return any(
         ref.get("uid") == uid and ref.get("blockOwnerDeletion")
@@ -97,7 +99,7 @@ def blocking(owner: JsonObject, dependents: Sequence[JsonObject]) -> bool:
 
 
 def unblocked(obj: JsonObject) -> list[JsonObject] | None:
-    """Its references, none of which keeps its owner waiting; None where that is so already."""
+    """Return the owner references with ``blockOwnerDeletion`` false; None if no reference blocks."""
     before = obj["metadata"].get("ownerReferences") or []
     if not any(r.get("blockOwnerDeletion") for r in before):
         return None
@@ -105,10 +107,10 @@ def unblocked(obj: JsonObject) -> list[JsonObject] | None:
 
 
 def without_owner(obj: JsonObject, uid: str) -> list[JsonObject] | None:
-    """Its references but those to one owner; None, which removes the field, where none are left."""
+    """Return the owner references except those to one owner; None if none remain."""
     return [r for r in obj["metadata"].get("ownerReferences") or () if r.get("uid") != uid] or None
 
 
 def without_finalizer(obj: JsonObject, name: str) -> list[str] | None:
-    """Its finalizers but one; None where none are left."""
+    """Return the finalizers except one; None if none remain."""
     return [f for f in obj["metadata"].get("finalizers") or () if f != name] or None

@@ -35,33 +35,33 @@ _COMPLETED, _BY = "pv.kubernetes.io/bind-completed", "pv.kubernetes.io/bound-by-
 
 # ------------------------------------------------------------------ core
 def claims_of(pod: JsonObject) -> list[str]:
-    """The names of the claims that a pod uses."""
+    """Return the names of the claims that a pod uses."""
     sources = (v.get("persistentVolumeClaim") or {} for v in pod["spec"].get("volumes") or ())
     return [s["claimName"] for s in sources if s.get("claimName")]
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimView:
-    """What a claim's fate depends on.
+    """The state that one sync of a claim depends on.
 
-    `volume` is the one it names, `others` those that may be bound; `kind` is its storage class, if that is there;
-    `used` says that a pod runs with it, `wanted` that one is there that would.
+    `volume` is the volume that it names, `candidates` are those that may be bound. `storage_class` is None where the
+    class does not exist. `in_use`: a running pod uses the claim; `has_consumer`: a pod exists that would.
     """
 
     volume: JsonObject | None = None
-    others: Sequence[JsonObject] = ()
-    kind: JsonObject | None = None
-    used: bool = False
-    wanted: bool = False
+    candidates: Sequence[JsonObject] = ()
+    storage_class: JsonObject | None = None
+    in_use: bool = False
+    has_consumer: bool = False
 
 
-def plan_claim(claim: JsonObject, around: ClaimView) -> Writes:
-    """One step of a claim."""
-    spec, volume = claim["spec"], around.volume
+def plan_claim(claim: JsonObject, view: ClaimView) -> Writes:
+    """Return the writes of one sync of a claim."""
+    spec, volume = claim["spec"], view.volume
     if deleting(claim):
-        return [] if around.used else _let_go(CLAIMS, claim, _CLAIM_IN_USE)
+        return [] if view.in_use else _let_go(CLAIMS, claim, _CLAIM_IN_USE)
     if not spec.get("volumeName"):
-        return _bind(claim, around)
+        return _bind(claim, view)
     if volume is None:
         return _lose(claim) if phase_of(claim) == "Bound" else []
     if not _takes(volume, claim):
@@ -91,7 +91,7 @@ def _grows(claim: JsonObject, volume: JsonObject) -> bool:
 
 
 def resized(claim: JsonObject, volume: JsonObject | None) -> Writes:
-    """The claim says how large its volume is by now."""
+    """Copy the capacity of the bound volume into the claim's status."""
     capacity = ((claim.get("status") or {}).get("capacity") or {}).get("storage")
     if volume is None or phase_of(claim) != "Bound" or deleting(claim) or not _takes(volume, claim):
         return []
@@ -109,23 +109,23 @@ def _lose(claim: JsonObject) -> Writes:
     ]
 
 
-def _bind(claim: JsonObject, around: ClaimView) -> Writes:
+def _bind(claim: JsonObject, view: ClaimView) -> Writes:
     """Bind it to the smallest volume that fits, else to one that is made for it, else say what it waits for."""
     meta, spec = claim["metadata"], claim["spec"]
-    name, waits = spec.get("storageClassName") or "", (around.kind or {}).get("volumeBindingMode") == _LATER
-    if waits and not around.wanted:
+    name, waits = spec.get("storageClassName") or "", (view.storage_class or {}).get("volumeBindingMode") == _LATER
+    if waits and not view.has_consumer:
         text = "waiting for first consumer to be created before binding"
         return [PendingEvent(claim, _LATER, text)]
-    volume = match(claim, around.others)
+    volume = find_matching_volume(claim, view.candidates)
     writes: list[Write | PendingEvent] = []
     if volume is None:
-        if name and around.kind is None:
+        if name and view.storage_class is None:
             text = f'storageclass.storage.k8s.io "{name}" not found'
             return [PendingEvent(claim, "ProvisioningFailed", text, warning=True)]
-        if around.kind is not None and around.kind.get("provisioner") == _NOBODY:
+        if view.storage_class is not None and view.storage_class.get("provisioner") == _NOBODY:
             text = "no persistent volumes available for this claim and no storage class is set"
             return [PendingEvent(claim, "FailedBinding", text)]
-        volume = _volume(claim, volume_name(claim), around.kind)
+        volume = _volume(claim, volume_name(claim), view.storage_class)
         text = f"Successfully provisioned volume {volume_name(claim)}"
         writes = [CreateWrite(VOLUMES, volume), PendingEvent(claim, "ProvisioningSucceeded", text)]
     marks = {**(meta.get("annotations") or {}), _COMPLETED: "yes", _BY: "yes"}
@@ -133,8 +133,8 @@ def _bind(claim: JsonObject, around: ClaimView) -> Writes:
     return [*writes, UpdateWrite(CLAIMS, {**claim, "metadata": {**meta, "annotations": marks}, "spec": bound_spec})]
 
 
-def match(claim: JsonObject, volumes: Sequence[JsonObject]) -> JsonObject | None:
-    """The volume that is meant for a claim, else the smallest free one that will do."""
+def find_matching_volume(claim: JsonObject, volumes: Sequence[JsonObject]) -> JsonObject | None:
+    """Return the volume that is pre-bound to a claim, else the smallest available volume that fits."""
     candidates = [v for v in volumes if (v["spec"].get("claimRef") or {}) and _takes(v, claim) and not deleting(v)]
     free = [v for v in volumes if not v["spec"].get("claimRef") and not deleting(v) and _fits(claim, v)]
     free.sort(key=lambda v: (Quantity(v["spec"]["capacity"]["storage"]).value, v["metadata"]["name"]))
@@ -163,8 +163,8 @@ def _takes(volume: JsonObject, claim: JsonObject) -> bool:
     return reference.get("uid") in (None, "", meta["uid"])
 
 
-def unbound(pod: JsonObject, claims: Mapping[str, JsonObject], kinds: Mapping[str, JsonObject]) -> str:
-    """Why a pod cannot be placed yet for its claims' sake; empty where it can. Both by name."""
+def unbound_message(pod: JsonObject, claims: Mapping[str, JsonObject], kinds: Mapping[str, JsonObject]) -> str:
+    """Return the message of a pod whose claims are not bound; empty if all are. Both maps are by name."""
     for name in claims_of(pod):
         claim = claims.get(name)
         if claim is None:
@@ -180,7 +180,7 @@ def unbound(pod: JsonObject, claims: Mapping[str, JsonObject], kinds: Mapping[st
 
 
 def volume_name(claim: JsonObject) -> str:
-    """The volume that is made for a claim."""
+    """Return the name of the volume that is provisioned for a claim."""
     return f"pvc-{claim['metadata']['uid']}"
 
 
@@ -193,7 +193,7 @@ def _let_go(resource: Resource, obj: JsonObject, finalizer: str) -> list[Write]:
 
 
 def claim_reference(claim: JsonObject) -> JsonObject:
-    """How a volume names its claim."""
+    """Return the ``claimRef`` of a claim."""
     meta = claim["metadata"]
     reference = {k: meta[k] for k in ("name", "namespace", "uid", "resourceVersion")}
     return {"kind": "PersistentVolumeClaim", "apiVersion": "v1", **reference}
@@ -216,7 +216,7 @@ def _volume(claim: JsonObject, name: str, kind: JsonObject | None) -> JsonObject
 
 
 def plan_volume(volume: JsonObject, claim: JsonObject | None) -> Writes:
-    """One step of a volume; `claim` is the one that has it or asks for it by name."""
+    """Return the writes of one sync of a volume; `claim` is the claim that its ``claimRef`` names."""
     bound = claim is not None and claim["spec"].get("volumeName") == volume["metadata"]["name"]
     if deleting(volume):
         return [] if bound else _let_go(VOLUMES, volume, _VOLUME_IN_USE)
@@ -239,12 +239,12 @@ class VolumeController(SimulatedController):
     name = "persistentvolume-binder"
     component = "persistentvolume-controller"
 
-    def wire(self) -> None:
-        """Claims, volumes, and pods that stop using them."""
-        self.informers.on(CLAIMS, self._claim)
-        self.informers.on(VOLUMES, self._volume)
-        self.informers.on(PODS, self._pod)
-        self.informers.on(STORAGE_CLASSES, lambda _: self._look_again())
+    def add_event_handlers(self) -> None:
+        """Watch claims, volumes, and pods that stop using them."""
+        self.informers.add_event_handler(CLAIMS, self._claim)
+        self.informers.add_event_handler(VOLUMES, self._volume)
+        self.informers.add_event_handler(PODS, self._pod)
+        self.informers.add_event_handler(STORAGE_CLASSES, lambda _: self._requeue_claims())
 
     def _claim(self, event: StoreEvent) -> None:
         self.queue.add(event.key)
@@ -258,9 +258,9 @@ class VolumeController(SimulatedController):
         if reference:
             self.queue.add(CLAIMS.key(reference.get("namespace", ""), reference.get("name", "")))
         elif event.new is not None:
-            self._look_again()
+            self._requeue_claims()
 
-    def _look_again(self) -> None:
+    def _requeue_claims(self) -> None:
         """Claims that wait may be bound now."""
         for key, claim in self.informers.all(CLAIMS).items():
             if not claim["spec"].get("volumeName"):
@@ -278,23 +278,23 @@ class VolumeController(SimulatedController):
         if obj is None:
             return None
         if key.startswith(CLAIMS.prefix):
-            around = self._around(obj)
+            spec, namespace = obj["spec"], obj["metadata"]["namespace"]
+            kind = self.informers.get(STORAGE_CLASSES.key("", spec.get("storageClassName") or ""))
+            if spec.get("volumeName"):
+                volume = self.informers.get(VOLUMES.key("", spec["volumeName"]))
+                around = ClaimView(volume, storage_class=kind, in_use=deleting(obj) and self._used(obj))
+            else:
+                bound_volume = self.informers.get(VOLUMES.key("", volume_name(obj)))
+                others = [bound_volume] if bound_volume is not None else list(self.informers.all(VOLUMES).values())
+                name = obj["metadata"]["name"]
+                in_use = any(name in claims_of(p) for p in self.informers.in_namespace(PODS, namespace))
+                around = ClaimView(
+                    candidates=others, storage_class=kind, in_use=deleting(obj) and self._used(obj), has_consumer=in_use
+                )
             await self.write(plan_claim(obj, around) or resized(obj, around.volume))
         else:
             await self.write(plan_volume(obj, self._claim_for(obj)))
         return None
-
-    def _around(self, claim: JsonObject) -> ClaimView:
-        spec, namespace = claim["spec"], claim["metadata"]["namespace"]
-        kind = self.informers.get(STORAGE_CLASSES.key("", spec.get("storageClassName") or ""))
-        if spec.get("volumeName"):
-            volume = self.informers.get(VOLUMES.key("", spec["volumeName"]))
-            return ClaimView(volume, kind=kind, used=deleting(claim) and self._used(claim))
-        bound_volume = self.informers.get(VOLUMES.key("", volume_name(claim)))
-        others = [bound_volume] if bound_volume is not None else list(self.informers.all(VOLUMES).values())
-        name = claim["metadata"]["name"]
-        in_use = any(name in claims_of(p) for p in self.informers.in_namespace(PODS, namespace))
-        return ClaimView(others=others, kind=kind, used=deleting(claim) and self._used(claim), wanted=in_use)
 
     def _claim_for(self, volume: JsonObject) -> JsonObject | None:
         reference = volume["spec"].get("claimRef") or {}

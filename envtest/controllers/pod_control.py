@@ -20,17 +20,17 @@ from opsdk.structured_merge.value import JsonObject
 
 @dataclass(frozen=True, slots=True)
 class PodPlan:
-    """What to write, and in how many seconds to look again."""
+    """The writes of one sync, and the seconds until the next one."""
 
     writes: Writes
-    again: float | None = None
+    requeue_after: float | None = None
 
 
 # ------------------------------------------------------------------ core
 def claim(
-    owner: JsonObject, pods: Sequence[JsonObject], loose: Sequence[JsonObject], *, finalizer: str = ""
+    owner: JsonObject, pods: Sequence[JsonObject], orphans: Sequence[JsonObject], *, finalizer: str = ""
 ) -> tuple[list[JsonObject], list[Write]]:
-    """The pods that count as the owner's, and the writes that take others in or let strangers go.
+    """Return the owner's pods, and the writes that adopt matching pods and release others.
 
     `finalizer` comes with the owner and goes with it.
     """
@@ -45,15 +45,15 @@ def claim(
         elif not deleting(owner):
             uid = owner["metadata"]["uid"]
             references = [o for o in pod["metadata"]["ownerReferences"] if o.get("uid") != uid]
-            writes.append(_owners(pod, references, [f for f in _finalizers(pod) if f != finalizer]))
+            writes.append(_owners_patch(pod, references, [f for f in _finalizers(pod) if f != finalizer]))
     if deleting(owner):
         return owned, []
-    for pod in loose:
+    for pod in orphans:
         if is_active(pod) and selects(selector, pod["metadata"].get("labels") or {}):
             owned.append(pod)
             owners = [*(pod["metadata"].get("ownerReferences") or ()), owner_reference(owner)]
             held = [finalizer] if finalizer and finalizer not in _finalizers(pod) else []
-            writes.append(_owners(pod, owners, [*_finalizers(pod), *held]))
+            writes.append(_owners_patch(pod, owners, [*_finalizers(pod), *held]))
     return owned, writes
 
 
@@ -61,7 +61,7 @@ def _finalizers(pod: JsonObject) -> list[str]:
     return list(pod["metadata"].get("finalizers") or ())
 
 
-def _owners(pod: JsonObject, owners: list[JsonObject], finalizers: list[str]) -> PatchWrite:
+def _owners_patch(pod: JsonObject, owners: list[JsonObject], finalizers: list[str]) -> PatchWrite:
     meta = {"ownerReferences": owners or None, "resourceVersion": pod["metadata"]["resourceVersion"]}
     if finalizers != _finalizers(pod):
         meta["finalizers"] = finalizers or None
@@ -69,29 +69,32 @@ def _owners(pod: JsonObject, owners: list[JsonObject], finalizers: list[str]) ->
 
 
 def selector_of(owner: JsonObject) -> JsonObject:
-    """Its selector; that of a replication controller is a bare set of labels."""
+    """Return the selector of a workload; a ReplicationController has a plain map of labels."""
     selector: JsonObject = owner["spec"].get("selector") or {}
     return {"matchLabels": selector} if owner.get("kind") == "ReplicationController" else selector
 
 
 def make_pod(pod: JsonObject, owner: JsonObject) -> CreateWrite:
-    """The creation of an owner's pod, and what is told of it."""
+    """Return the creation of a pod, with its Events."""
     done = PendingEvent(owner, "SuccessfulCreate", "Created pod: {name}")
     return CreateWrite(
-        PODS, pod, note=done, failure=PendingEvent(owner, "FailedCreate", "Error creating: {error}", warning=True)
+        PODS,
+        pod,
+        success_event=done,
+        failure_event=PendingEvent(owner, "FailedCreate", "Error creating: {error}", warning=True),
     )
 
 
 def remove_pod(pod: JsonObject, owner: JsonObject) -> DeleteWrite:
-    """The deletion of an owner's pod, and what is told of it."""
+    """Return the deletion of a pod, with its Events."""
     done = PendingEvent(owner, "SuccessfulDelete", f"Deleted pod: {pod['metadata']['name']}")
     failure = PendingEvent(owner, "FailedDelete", "Error deleting: {error}", warning=True)
-    return DeleteWrite(PODS, pod, note=done, failure=failure)
+    return DeleteWrite(PODS, pod, success_event=done, failure_event=failure)
 
 
 # ------------------------------------------------------------------ shell
 class PodOwnerController(SimulatedController):
-    """Looks at an owner whenever it or one of its pods changes, or a pod comes that it could take in.
+    """Syncs an owner when it, one of its pods, or a pod that it may adopt changes.
 
     Attributes:
         resource: the kind of the owners.
@@ -101,17 +104,17 @@ class PodOwnerController(SimulatedController):
 
     @abstractmethod
     async def step(
-        self, owner: JsonObject, pods: Sequence[JsonObject], loose: Sequence[JsonObject], failed: str
+        self, owner: JsonObject, pods: Sequence[JsonObject], orphans: Sequence[JsonObject], failed: str
     ) -> float | None:
-        """One step; `pods` name the owner, `loose` ones have no controller; `failed` says why pods cannot be made.
+        """Run one sync; `orphans` are pods without a controller, `failed` is the error of the last pod creation.
 
         The answer is that of `reconcile`.
         """
 
-    def wire(self) -> None:
-        """Owners and pods."""
-        self.informers.on(self.resource, self.add)
-        self.informers.on(PODS, self._pod)
+    def add_event_handlers(self) -> None:
+        """Watch owners and pods."""
+        self.informers.add_event_handler(self.resource, self.add)
+        self.informers.add_event_handler(PODS, self._pod)
 
     def _pod(self, event: StoreEvent) -> None:
         for obj in (event.old, event.new):
@@ -130,36 +133,34 @@ class PodOwnerController(SimulatedController):
         if owner is None:
             return None
         try:
-            return await self._look(owner, "")
+            return await self._sync(owner, "")
         except ApiError as error:
-            if error is self.told:
-                await self._admit(key, error)
+            if error is self.reported_error:
+                await self.informers.catch_up()
+                owner = self.informers.get(key)
+                if owner is not None:
+                    await self._sync(owner, error.message)
             raise
 
-    async def _admit(self, key: str, error: ApiError) -> None:
-        """What could not be written does not keep the rest from being written."""
-        await self.informers.catch_up()
-        owner = self.informers.get(key)
-        if owner is not None:
-            await self._look(owner, error.message)
-
-    async def _look(self, owner: JsonObject, failed: str) -> float | None:
+    async def _sync(self, owner: JsonObject, failed: str) -> float | None:
         meta = owner["metadata"]
         pods = self.informers.dependents(meta["uid"], PODS.prefix)
-        return await self.step(owner, pods, self.informers.loose(PODS, meta["namespace"]), failed)
+        return await self.step(owner, pods, self.informers.orphans(PODS, meta["namespace"]), failed)
 
 
 class PlanningController(PodOwnerController):
-    """One whose steps are pure plans."""
+    """A controller whose sync is a pure function."""
 
     @abstractmethod
-    def plan(self, owner: JsonObject, pods: Sequence[JsonObject], loose: Sequence[JsonObject], failed: str) -> PodPlan:
-        """What to do; see `step`."""
+    def plan(
+        self, owner: JsonObject, pods: Sequence[JsonObject], orphans: Sequence[JsonObject], failed: str
+    ) -> PodPlan:
+        """Return the writes of one sync; see `step`."""
 
     async def step(
-        self, owner: JsonObject, pods: Sequence[JsonObject], loose: Sequence[JsonObject], failed: str
+        self, owner: JsonObject, pods: Sequence[JsonObject], orphans: Sequence[JsonObject], failed: str
     ) -> float | None:
         """See `PodOwnerController`."""
-        result = self.plan(owner, pods, loose, failed)
+        result = self.plan(owner, pods, orphans, failed)
         await self.write(result.writes)
-        return result.again
+        return result.requeue_after

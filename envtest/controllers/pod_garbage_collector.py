@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from envtest.controllers.controller import ControllerContext, SimulatedController
-from envtest.controllers.node_lifecycle import disrupted
+from envtest.controllers.node_lifecycle import with_disruption_target
 from envtest.controllers.objects import age_order, deleting, phase_of, with_status
 from envtest.controllers.reflector import StoreEvent
 from envtest.controllers.writes import NODES, PODS, DeleteWrite, UpdateWrite, Writes
@@ -22,31 +22,31 @@ _MANY = 12_500
 
 
 # ------------------------------------------------------------------ core
-def orphaned(pod: JsonObject, now: datetime) -> Writes:
-    """The writes that end a pod whose node is gone."""
+def collect_orphaned(pod: JsonObject, now: datetime) -> Writes:
+    """Return the writes that delete a pod whose node does not exist."""
     phase = {} if phase_of(pod) in ("Succeeded", "Failed") else {"phase": "Failed"}
-    update = disrupted(pod, "DeletionByPodGC", "PodGC: node no longer exists", now, **phase)
-    return [*([update] if update else []), DeleteWrite(PODS, pod, grace=0)]
+    update = with_disruption_target(pod, "DeletionByPodGC", "PodGC: node no longer exists", now, **phase)
+    return [*([update] if update else []), DeleteWrite(PODS, pod, grace_period_seconds=0)]
 
 
-def never_ran(pod: JsonObject) -> Writes:
-    """The writes that end a deleted pod that no node has to let go of."""
+def collect_unscheduled(pod: JsonObject) -> Writes:
+    """Return the writes that delete a terminating pod that was never scheduled."""
     failed = with_status(pod, {**(pod.get("status") or {}), "phase": "Failed"})
     ended = phase_of(pod) in ("Succeeded", "Failed")
     updates = [] if ended else [UpdateWrite(PODS, failed, "status")]
     held = pod["metadata"].get("finalizers")
-    return [*updates, *([] if ended and held else [DeleteWrite(PODS, pod, grace=0)])]
+    return [*updates, *([] if ended and held else [DeleteWrite(PODS, pod, grace_period_seconds=0)])]
 
 
-def too_many(finished: Sequence[JsonObject], limit: int = _MANY) -> Writes:
-    """The deletions of finished pods beyond a limit, the oldest first."""
+def collect_terminated(finished: Sequence[JsonObject], limit: int = _MANY) -> Writes:
+    """Return the deletions of finished pods above the limit, the oldest first."""
     going = sorted(finished, key=age_order)[: max(len(finished) - limit, 0)]
-    return [DeleteWrite(PODS, p, grace=0) for p in going]
+    return [DeleteWrite(PODS, p, grace_period_seconds=0) for p in going]
 
 
 # ------------------------------------------------------------------ shell
 class PodCollector(SimulatedController):
-    """``pod-garbage-collector``: keys of pods, and an empty one for finished pods."""
+    """``pod-garbage-collector``: keys of pods; the empty key collects finished pods."""
 
     name = "pod-garbage-collector"
 
@@ -59,10 +59,10 @@ class PodCollector(SimulatedController):
         """See `SimulatedController`."""
         self._gone.clear()
 
-    def wire(self) -> None:
-        """Pods, and nodes that go."""
-        self.informers.on(PODS, self._pod)
-        self.informers.on(NODES, self._node)
+    def add_event_handlers(self) -> None:
+        """Watch pods, and nodes that are deleted."""
+        self.informers.add_event_handler(PODS, self._pod)
+        self.informers.add_event_handler(NODES, self._node)
 
     def _pod(self, event: StoreEvent) -> None:
         ended = [o is not None and phase_of(o) in ("Succeeded", "Failed") for o in (event.old, event.new)]
@@ -90,14 +90,14 @@ class PodCollector(SimulatedController):
         """See `SimulatedController`."""
         if not key:
             finished = [p for p in self.informers.all(PODS).values() if phase_of(p) in ("Succeeded", "Failed")]
-            await self.write(too_many(finished))
+            await self.write(collect_terminated(finished))
             return None
         pod = self.informers.get(key)
         if pod is None:
             return None
         name = pod["spec"].get("nodeName")
         if not name:
-            await self.write(never_ran(pod) if deleting(pod) else [])
+            await self.write(collect_unscheduled(pod) if deleting(pod) else [])
             return None
         if self.informers.get(NODES.key("", name)) is not None:
             return None
@@ -105,5 +105,5 @@ class PodCollector(SimulatedController):
         remaining = self._gone.setdefault(name, clock) + _QUARANTINE - clock
         if remaining > 0:
             return remaining
-        await self.write(orphaned(pod, self.context.now()))
+        await self.write(collect_orphaned(pod, self.context.now()))
         return None

@@ -15,17 +15,17 @@ COST = "controller.kubernetes.io/pod-deletion-cost"
 _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
 
 
-def first_to_go(pods: Sequence[JsonObject], *, crowd: Mapping[str, int] | None = None) -> list[JsonObject]:
-    """Those that are missed least first.
+def deletion_order(pods: Sequence[JsonObject], *, pods_by_node: Mapping[str, int] | None = None) -> list[JsonObject]:
+    """Sort pods by deletion order, the first to delete first.
 
-    Unscheduled, pending, not ready, then, where `crowd` is given (by node, how many related pods it runs), cheap to
-    delete and on a crowded node; then ready for the shortest time, restarted most often, youngest.
+    Unscheduled, pending, not ready, then, where `pods_by_node` is given, cheap to delete and on a crowded
+    node; then ready for the shortest time, restarted most often, youngest.
     """
 
     def rank(pod: JsonObject) -> tuple[bool, int, bool, int, int]:
         node = str(pod["spec"].get("nodeName") or "")
-        cost = 0 if crowd is None else deletion_cost(pod)
-        many = 0 if crowd is None else -crowd.get(node, 0)
+        cost = 0 if pods_by_node is None else deletion_cost(pod)
+        many = 0 if pods_by_node is None else -pods_by_node.get(node, 0)
         return (bool(node), _PHASES.get(phase_of(pod) or "Unknown", 1), is_ready(pod), cost, many)
 
     ranked = sorted(pods, key=age_order, reverse=True)
@@ -40,6 +40,6 @@ def _ready_since(pod: JsonObject) -> str:
 
 
 def deletion_cost(pod: JsonObject) -> int:
-    """What an annotation says it costs to delete the pod."""
+    """Return the pod deletion cost annotation; 0 if it is missing or invalid."""
     text = str((pod["metadata"].get("annotations") or {}).get(COST, "0"))
     return int(text) if text.lstrip("+-").isdigit() else 0

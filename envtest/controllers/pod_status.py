@@ -29,7 +29,7 @@ _PAUSES = (0.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodTransition:
-    """Into which state a pod is moved, and what shows of it."""
+    """The new state of a pod, and what its status shows."""
 
     to: State
     now: str
@@ -41,13 +41,13 @@ class PodTransition:
 
     @property
     def up(self) -> bool:
-        """Whether the pod has containers that run, or will again."""
+        """Whether the pod has started and not finished."""
         return self.to in _UP
 
 
 # ------------------------------------------------------------------ reading
 def state_of(pod: JsonObject) -> State:
-    """Where a pod is."""
+    """Return the state that the pod's status shows."""
     if deleting(pod):
         return State.TERMINATING
     match phase_of(pod):
@@ -60,48 +60,46 @@ def state_of(pod: JsonObject) -> State:
         case "Failed":
             return State.FAILED
         case _:
-            return _before(pod)
-
-
-def _before(pod: JsonObject) -> State:
-    waiting = [((c.get("state") or {}).get("waiting") or {}).get("reason") for c in _statuses(pod)]
-    if any(w and w not in _CREATING for w in waiting):
-        return State.WAITING
-    started = (_known(pod, "initContainerStatuses").get(c["name"]) or {} for c in _ordinary(pod))
-    return State.INITIALIZING if any("running" in (c.get("state") or {}) for c in started) else State.PENDING
+            waiting = [((c.get("state") or {}).get("waiting") or {}).get("reason") for c in _statuses(pod)]
+            if any(w and w not in _CREATING for w in waiting):
+                return State.WAITING
+            started = (
+                _statuses_by_name(pod, "initContainerStatuses").get(c["name"]) or {} for c in _init_containers(pod)
+            )
+            return State.INITIALIZING if any("running" in (c.get("state") or {}) for c in started) else State.PENDING
 
 
 def _statuses(pod: JsonObject) -> list[JsonObject]:
     return list((pod.get("status") or {}).get("containerStatuses") or ())
 
 
-def _known(pod: JsonObject, key: str) -> dict[str, JsonObject]:
+def _statuses_by_name(pod: JsonObject, key: str) -> dict[str, JsonObject]:
     return {c["name"]: c for c in (pod.get("status") or {}).get(key) or ()}
 
 
 def is_sidecar(container: JsonObject) -> bool:
-    """Whether an init container stays beside the others."""
+    """Return whether an init container is a sidecar (``restartPolicy: Always``)."""
     return bool(container.get("restartPolicy") == "Always")
 
 
-def _ordinary(pod: JsonObject) -> Iterable[JsonObject]:
+def _init_containers(pod: JsonObject) -> Iterable[JsonObject]:
     return (c for c in pod["spec"].get("initContainers") or () if not is_sidecar(c))
 
 
-def gates_passed(pod: JsonObject) -> bool:
-    """Whether the conditions of its readiness gates are all True."""
+def readiness_gates_ready(pod: JsonObject) -> bool:
+    """Return whether the conditions of all readiness gates are True."""
     conditions = conditions_of(pod)
     return all(is_true(conditions, g["conditionType"]) for g in pod["spec"].get("readinessGates") or ())
 
 
-def pause_before_restart(pod: JsonObject) -> float:
-    """Seconds until its containers are started again."""
+def restart_backoff(pod: JsonObject) -> float:
+    """Return the seconds of back-off before the containers restart."""
     count = max((int(c.get("restartCount") or 0) for c in _statuses(pod)), default=0)
     return _PAUSES[min(count, len(_PAUSES) - 1)]
 
 
-def reachable(pod: JsonObject, stage: Stage) -> State:
-    """Where a rule takes a pod: containers that are not started again do not crash, they end."""
+def resulting_state(pod: JsonObject, stage: Stage) -> State:
+    """Return the state that a stage leads to: containers that are not restarted terminate and do not crash."""
     policy = pod["spec"].get("restartPolicy", "Always")
     if stage.to is State.CRASHED and (policy == "Never" or (policy == "OnFailure" and not stage.code)):
         return State.FAILED if stage.code else State.SUCCEEDED
@@ -110,10 +108,10 @@ def reachable(pod: JsonObject, stage: Stage) -> State:
 
 
 def needs_refresh(pod: JsonObject) -> bool:
-    """Whether a ready pod's status is behind: gates, images, resources or debugging containers changed."""
-    if is_ready(pod) != gates_passed(pod):
+    """Return whether a ready pod's status is outdated by gates, images, resources or ephemeral containers."""
+    if is_ready(pod) != readiness_gates_ready(pod):
         return True
-    statuses = _known(pod, "containerStatuses")
+    statuses = _statuses_by_name(pod, "containerStatuses")
     for container in pod["spec"].get("containers") or ():
         status = statuses.get(container["name"])
         if status is not None and (
@@ -122,13 +120,13 @@ def needs_refresh(pod: JsonObject) -> bool:
         ):
             return True
     return {c["name"] for c in pod["spec"].get("ephemeralContainers") or ()} != set(
-        _known(pod, "ephemeralContainerStatuses")
+        _statuses_by_name(pod, "ephemeralContainerStatuses")
     )
 
 
 # ------------------------------------------------------------------ writing
 def status_in(pod: JsonObject, move: PodTransition) -> JsonObject:
-    """The status of a pod that is moved."""
+    """Return the pod's status after a transition."""
     status = dict(pod.get("status") or {})
     status["phase"] = "Running" if move.up else "Pending" if move.to in _BEFORE else move.to.value
     if pod["metadata"].get("generation"):
@@ -155,11 +153,11 @@ def _conditions(pod: JsonObject, move: PodTransition, unready: list[str]) -> lis
     ended = {State.SUCCEEDED: "PodCompleted", State.FAILED: "PodFailed"}.get(move.to, "")
     text = f"containers with unready status: [{' '.join(unready)}]"
     not_ready = {"reason": ended} if ended else {"reason": "ContainersNotReady", "message": text}
-    begun = move.to not in _BEFORE or not list(_ordinary(pod))
-    names = " ".join(c["name"] for c in _ordinary(pod))
+    begun = move.to not in _BEFORE or not list(_init_containers(pod))
+    names = " ".join(c["name"] for c in _init_containers(pod))
     incomplete = {"reason": "ContainersNotInitialized", "message": f"containers with incomplete status: [{names}]"}
     ready = move.to is State.READY
-    gates = {} if gates_passed(pod) else {"reason": "ReadinessGatesNotReady", "message": _shut(pod)}
+    gates = {} if readiness_gates_ready(pod) else {"reason": "ReadinessGatesNotReady", "message": _shut(pod)}
     for kind, holds, reason in (
         ("PodReadyToStartContainers", move.up or move.to is State.INITIALIZING, {}),
         ("Initialized", begun, ({"reason": ended} if ended == "PodCompleted" else {}) if begun else incomplete),
@@ -185,7 +183,7 @@ def _shut(pod: JsonObject) -> str:
 
 
 def _container(container: JsonObject, pod: JsonObject, move: PodTransition) -> JsonObject:
-    before = _known(pod, "containerStatuses").get(container["name"]) or {}
+    before = _statuses_by_name(pod, "containerStatuses").get(container["name"]) or {}
     status = _base(container, pod, before)
     was = before.get("state") or {}
     if move.to in _BEFORE:
@@ -241,9 +239,9 @@ def _run(before: JsonObject, move: PodTransition, container: JsonObject) -> Json
     return status
 
 
-def _crash(container: JsonObject, pod: JsonObject, move: PodTransition, was: JsonObject) -> JsonObject:
-    ended = {"terminated": _terminated({"containerID": ""}, was, move)}
-    pause = pause_before_restart(pod)
+def _crash(container: JsonObject, pod: JsonObject, move: PodTransition, previous: JsonObject) -> JsonObject:
+    ended = {"terminated": _terminated({"containerID": ""}, previous, move)}
+    pause = restart_backoff(pod)
     if not pause:
         return {"state": ended}
     meta = pod["metadata"]
@@ -253,8 +251,8 @@ def _crash(container: JsonObject, pod: JsonObject, move: PodTransition, was: Jso
     return {"state": {"waiting": {"reason": "CrashLoopBackOff", "message": text}}, "lastState": ended}
 
 
-def _terminated(status: JsonObject, was: JsonObject, move: PodTransition) -> JsonObject:
-    started = (was.get("running") or {}).get("startedAt", move.now)
+def _terminated(status: JsonObject, previous: JsonObject, move: PodTransition) -> JsonObject:
+    started = (previous.get("running") or {}).get("startedAt", move.now)
     terminated = {
         "exitCode": move.code,
         "reason": move.reason if move.code else "Completed",
@@ -267,7 +265,7 @@ def _terminated(status: JsonObject, was: JsonObject, move: PodTransition) -> Jso
 
 
 def _init(container: JsonObject, pod: JsonObject, move: PodTransition) -> JsonObject:
-    before = _known(pod, "initContainerStatuses").get(container["name"]) or {}
+    before = _statuses_by_name(pod, "initContainerStatuses").get(container["name"]) or {}
     status = _base(container, pod, before)
     was = before.get("state") or {}
     if is_sidecar(container):
@@ -277,7 +275,7 @@ def _init(container: JsonObject, pod: JsonObject, move: PodTransition) -> JsonOb
             ended = PodTransition(to=State.SUCCEEDED, now=move.now, code=0)
             return {**status, "started": False, "state": {"terminated": _terminated(status, was, ended)}}
     if move.to in _BEFORE and "terminated" not in was and not (move.to is State.WAITING and "running" in was):
-        first = next(iter(_ordinary(pod)), None)
+        first = next(iter(_init_containers(pod)), None)
         if move.to is State.INITIALIZING and first is container:
             return {**status, "started": True, **_run(before, move, container)}
         return {**status, "started": False, "state": {"waiting": {"reason": "PodInitializing"}}}
@@ -292,13 +290,13 @@ def _init(container: JsonObject, pod: JsonObject, move: PodTransition) -> JsonOb
 
 
 def _debugging(container: JsonObject, pod: JsonObject, move: PodTransition) -> JsonObject:
-    before = _known(pod, "ephemeralContainerStatuses").get(container["name"]) or {}
+    before = _statuses_by_name(pod, "ephemeralContainerStatuses").get(container["name"]) or {}
     return {**_base(container, pod, before), **_run(before, move, container)}
 
 
 # ------------------------------------------------------------------ the end
-def ending(pod: JsonObject, move: PodTransition | None, *, killed: bool) -> tuple[State, int]:
-    """How a pod ends that was deleted: as a rule says, else by its restart policy; killed ones always badly."""
+def final_state(pod: JsonObject, move: PodTransition | None, *, killed: bool) -> tuple[State, int]:
+    """Return how a deleted pod ends: by its stage, else by its restart policy; a killed pod fails."""
     if killed:
         return State.FAILED, 137
     if move is not None:
@@ -308,5 +306,5 @@ def ending(pod: JsonObject, move: PodTransition | None, *, killed: bool) -> tupl
 
 
 def has_started(pod: JsonObject) -> bool:
-    """Whether any of its containers ever ran."""
+    """Return whether a container of the pod ever ran."""
     return any("running" in (c.get("state") or {}) or c.get("restartCount") for c in _statuses(pod))

@@ -9,14 +9,14 @@ NONE = "none"
 
 
 class Simulation(Protocol):
-    """Simulated controllers, to be started and stopped."""
+    """The protocol of the simulated controllers."""
 
     async def start(self) -> None:
-        """Take in what is there, then follow."""
+        """Start the informers and the controllers."""
         ...
 
     def restored(self) -> None:
-        """The objects went back to an earlier state."""
+        """Resynchronize after the storage went back to an earlier state."""
         ...
 
     async def aclose(self) -> None:
@@ -25,7 +25,7 @@ class Simulation(Protocol):
 
 
 class NoControllers:
-    """A bare API server: nothing runs, and the code of controllers is not loaded."""
+    """A bare API server: no controllers run, and their modules are not imported."""
 
     def __repr__(self) -> str:
         return "<NoControllers>"

@@ -31,7 +31,7 @@ class StoreEvent:
 
     @property
     def obj(self) -> JsonObject:
-        """The object as it is now, or was last."""
+        """The present object, or the last one if it was removed."""
         current = self.new if self.new is not None else self.old
         assert current is not None
         return current
@@ -41,7 +41,7 @@ Handler = Callable[[StoreEvent], None]
 
 
 class StorageReflector:
-    """The objects of one kind."""
+    """Mirrors the objects of one kind from the storage."""
 
     def __init__(self, storage: Storage, resource: Resource, emit: Handler) -> None:
         self.resource = resource
@@ -55,7 +55,7 @@ class StorageReflector:
         return f"<StorageReflector of {len(self.objects)} {self.resource.plural}>"
 
     def sync(self) -> None:
-        """Take the present state, and watch from there on."""
+        """List, and watch from the listed revision."""
         page = self._storage.list(self.resource.prefix)
         self._watch = self._storage.watch(self.resource.prefix, page.revision)
         listed = dict(page.items)
@@ -78,45 +78,45 @@ class StorageReflector:
         self._emit(StoreEvent(self.resource, key, old, obj))
 
     async def drain(self) -> None:
-        """Take in what waits; does not suspend."""
+        """Apply all pending changes without suspending."""
         while self._watch is not None and self._watch.progress() is None:
             try:
-                await self._take(self._watch)
+                await self._apply_next(self._watch)
             except CompactedError:
                 self.sync()
 
-    async def _take(self, watch: StorageWatch) -> None:
+    async def _apply_next(self, watch: StorageWatch) -> None:
         change = await anext(watch)
         if change.value is not None:
             self._apply(change.key, change.value if change.kind.value == "put" else None)
 
-    async def follow(self) -> None:
-        """Take in changes until `stop`; a watch that ends is begun again."""
+    async def run(self) -> None:
+        """Apply changes until `stop`; restart a watch that ends."""
         while not self._stopped:
             if self._watch is None:
                 self.sync()
             watch = self._watch
             try:
                 while watch is not None and watch is self._watch:
-                    await self._take(watch)
+                    await self._apply_next(watch)
             except (StopAsyncIteration, CompactedError):
                 if watch is self._watch:
                     self._watch = None
 
     def stop(self) -> None:
-        """End; idempotent."""
+        """Stop; idempotent."""
         self._stopped = True
         if self._watch is not None:
             self._watch.close()
 
 
 @dataclass(slots=True)
-class _Owned:
+class _OwnerIndex:
     """Keys by the uid of an owner."""
 
     by_uid: dict[str, dict[str, None]] = field(default_factory=dict)
 
-    def move(self, key: str, before: Iterable[str], after: Iterable[str]) -> None:
+    def update(self, key: str, before: Iterable[str], after: Iterable[str]) -> None:
         old, new = set(before), set(after)
         for uid in old - new:
             keys = self.by_uid.get(uid, {})
@@ -128,18 +128,18 @@ class _Owned:
 
 
 class SharedInformers:
-    """Every reflector, the index by owner, and who wants to hear of what."""
+    """The reflectors of all kinds, an index by owner, and the event handlers."""
 
     def __init__(self, storage: Storage, resources: Iterable[Resource]) -> None:
         self._storage = storage
         self._reflectors: dict[str, StorageReflector] = {}
         self._by_kind: dict[tuple[str, str], Resource] = {}
-        self._owned = _Owned()
-        self._loose: dict[str, dict[str, None]] = {}
+        self._by_owner = _OwnerIndex()
+        self._orphans: dict[str, dict[str, None]] = {}
         self._handlers: dict[str, list[Handler]] = {}
-        self._all: list[Handler] = []
+        self._handlers_of_all: list[Handler] = []
         self._tasks: TaskOwner | None = None
-        self._seen = -1
+        self._seen_revision = -1
         for resource in resources:
             self._add(resource)
 
@@ -148,25 +148,25 @@ class SharedInformers:
 
     # -------------------------------------------------------------- life
     def start(self, tasks: TaskOwner) -> None:
-        """Take in everything there is; `tasks` own what follows."""
+        """List every kind; `tasks` run the watches."""
         self._tasks = tasks
         for reflector in list(self._reflectors.values()):
-            self._begin(reflector)
+            self._start_reflector(reflector)
 
-    def _begin(self, reflector: StorageReflector) -> None:
+    def _start_reflector(self, reflector: StorageReflector) -> None:
         if self._tasks is not None:
             reflector.sync()
-            self._tasks.start(reflector.follow(), name=f"reflector of {reflector.resource.prefix}")
+            self._tasks.start(reflector.run(), name=f"reflector of {reflector.resource.prefix}")
 
     def stop(self) -> None:
-        """End every watch."""
+        """Stop every reflector."""
         for reflector in self._reflectors.values():
             reflector.stop()
 
     async def catch_up(self) -> None:
-        """Take in everything that has been written up to now; does not suspend."""
-        while self._seen != self._storage.current_rv:
-            self._seen = self._storage.current_rv
+        """Apply every change that is committed; does not suspend."""
+        while self._seen_revision != self._storage.current_rv:
+            self._seen_revision = self._storage.current_rv
             for reflector in list(self._reflectors.values()):
                 await reflector.drain()
 
@@ -177,7 +177,7 @@ class SharedInformers:
         self._by_kind[resource.group, resource.kind] = resource
         return reflector
 
-    def _define(self, event: StoreEvent) -> None:
+    def _on_definition(self, event: StoreEvent) -> None:
         """A definition of a custom resource came, changed or went."""
         spec = event.obj["spec"]
         names = spec["names"]
@@ -197,75 +197,75 @@ class SharedInformers:
                 del self._reflectors[resource.prefix]
                 self._by_kind.pop((resource.group, resource.kind), None)
         elif reflector is None:
-            self._begin(self._add(resource))
+            self._start_reflector(self._add(resource))
         elif reflector.resource != resource:
             reflector.resource = self._by_kind[resource.group, resource.kind] = resource
 
     @property
     def resources(self) -> list[Resource]:
-        """Every kind, those of custom resources too."""
+        """All kinds, custom resources included."""
         return [m.resource for m in self._reflectors.values()]
 
     def resource_of(self, api_version: str, kind: str) -> Resource | None:
-        """The kind that a reference means, in whichever version."""
+        """Return the resource of an owner reference, in any version; None if it is not served."""
         group, _, _ = api_version.rpartition("/")
         return self._by_kind.get((group, kind))
 
     def resource_at(self, key: str) -> Resource | None:
-        """The kind that a key belongs to."""
+        """Return the resource of a storage key."""
         group, plural, *_ = key.split("/", 2)
         reflector = self._reflectors.get(f"{group}/{plural}/")
         return None if reflector is None else reflector.resource
 
     # -------------------------------------------------------------- reading
     def get(self, key: str) -> JsonObject | None:
-        """The object at a key."""
+        """Return the object at a storage key."""
         group, plural, *_ = key.split("/", 2)
         reflector = self._reflectors.get(f"{group}/{plural}/")
         return None if reflector is None else reflector.objects.get(key)
 
     def all(self, resource: Resource) -> Mapping[str, JsonObject]:
-        """Every object of a kind by key, oldest first as far as this process saw them come."""
+        """Return the objects of a kind by key, in the order in which they were seen."""
         reflector = self._reflectors.get(resource.prefix)
         return {} if reflector is None else reflector.objects
 
     def in_namespace(self, resource: Resource, namespace: str) -> list[JsonObject]:
-        """The objects of a kind in one namespace, by name."""
+        """Return the objects of a kind in one namespace, sorted by name."""
         return [obj for _, obj in self._storage.list(f"{resource.prefix}{namespace}/").items]
 
     def dependents(self, uid: str, prefix: str = "") -> list[JsonObject]:
-        """The objects that name this owner; of one kind, if `prefix` says so."""
-        keys = self._owned.by_uid.get(uid, ())
+        """Return the objects that reference this owner; `prefix` restricts them to one kind."""
+        keys = self._by_owner.by_uid.get(uid, ())
         return [obj for key in keys if key.startswith(prefix) and (obj := self.get(key)) is not None]
 
     def dependent_keys(self, uid: str) -> list[str]:
-        """Their keys."""
-        return list(self._owned.by_uid.get(uid, ()))
+        """Return the keys of the objects that reference this owner."""
+        return list(self._by_owner.by_uid.get(uid, ()))
 
-    def loose(self, resource: Resource, namespace: str) -> list[JsonObject]:
-        """The objects of a kind in a namespace that nobody controls."""
-        keys = self._loose.get(f"{resource.prefix}{namespace}/", ())
+    def orphans(self, resource: Resource, namespace: str) -> list[JsonObject]:
+        """Return the objects of a kind in a namespace that have no controller."""
+        keys = self._orphans.get(f"{resource.prefix}{namespace}/", ())
         return [obj for key in keys if (obj := self.get(key)) is not None]
 
     # -------------------------------------------------------------- telling
-    def on(self, resource: Resource, handler: Handler) -> None:
+    def add_event_handler(self, resource: Resource, handler: Handler) -> None:
         """Call `handler` for every event of a kind."""
         self._handlers.setdefault(resource.prefix, []).append(handler)
 
-    def on_all(self, handler: Handler) -> None:
+    def add_event_handler_for_all(self, handler: Handler) -> None:
         """Call `handler` for every event."""
-        self._all.append(handler)
+        self._handlers_of_all.append(handler)
 
     def _emit(self, event: StoreEvent) -> None:
         before, after = owner_uids(event.old), owner_uids(event.new)
         if before or after:
-            self._owned.move(event.key, before, after)
-        place = event.key.rpartition("/")[0] + "/"
+            self._by_owner.update(event.key, before, after)
+        namespace_prefix = event.key.rpartition("/")[0] + "/"
         if event.new is not None and (not after or controller_of(event.new) is None):
-            self._loose.setdefault(place, {})[event.key] = None
+            self._orphans.setdefault(namespace_prefix, {})[event.key] = None
         elif event.old is not None and (not before or controller_of(event.old) is None):
-            self._loose.get(place, {}).pop(event.key, None)
+            self._orphans.get(namespace_prefix, {}).pop(event.key, None)
         if event.resource.prefix == DEFINITIONS:
-            self._define(event)
-        for handler in (*self._handlers.get(event.resource.prefix, ()), *self._all):
+            self._on_definition(event)
+        for handler in (*self._handlers.get(event.resource.prefix, ()), *self._handlers_of_all):
             handler(event)

@@ -24,7 +24,7 @@ from envtest.controllers.objects import (
     without_zeros,
 )
 from envtest.controllers.pod_control import PlanningController, PodPlan, claim, make_pod, remove_pod
-from envtest.controllers.pod_ranking import first_to_go
+from envtest.controllers.pod_ranking import deletion_order
 from envtest.controllers.writes import PODS, REPLICA_SETS, REPLICATION_CONTROLLERS, PendingEvent, UpdateWrite, Write
 from opsdk.structured_merge.value import JsonObject
 
@@ -36,21 +36,21 @@ _AT_ONCE = 500
 def plan(
     replica_set: JsonObject,
     pods: Sequence[JsonObject],
-    loose: Sequence[JsonObject],
+    orphans: Sequence[JsonObject],
     now: datetime,
     *,
     failed: str = "",
-    crowd: dict[str, int] | None = None,
+    pods_by_node: dict[str, int] | None = None,
 ) -> PodPlan:
-    """One step: adopt and release, create or delete, count.
+    """Sync once: adopt and release pods, create or delete pods, update the status.
 
-    `failed` says why pods cannot be made; `crowd` how many related pods each node runs.
+    `failed` says why pods cannot be made; `pods_by_node` how many related pods each node runs.
     """
-    claimed, moved = claim(replica_set, pods, loose)
+    claimed, moved = claim(replica_set, pods, orphans)
     writes: list[Write | PendingEvent] = [*moved]
     active = [p for p in claimed if is_active(p)]
     if not deleting(replica_set):
-        writes.extend(_fill(replica_set, active, crowd or {}, blocked=bool(failed)))
+        writes.extend(_manage_replicas(replica_set, active, pods_by_node or {}, blocked=bool(failed)))
     status, again = count(replica_set, claimed, now, failed=failed)
     if status != (replica_set.get("status") or {}):
         resource = REPLICA_SETS if replica_set["kind"] == REPLICA_SETS.kind else REPLICATION_CONTROLLERS
@@ -58,23 +58,23 @@ def plan(
     return PodPlan(writes, again)
 
 
-def _fill(
-    replica_set: JsonObject, active: Sequence[JsonObject], crowd: dict[str, int], *, blocked: bool
+def _manage_replicas(
+    replica_set: JsonObject, active: Sequence[JsonObject], pods_by_node: dict[str, int], *, blocked: bool
 ) -> list[Write]:
     missing = min(replicas_of(replica_set) - len(active), _AT_ONCE)
     if missing < 0:
-        going = first_to_go(active, crowd=crowd)[: min(-missing, _AT_ONCE)]
+        going = deletion_order(active, pods_by_node=pods_by_node)[: min(-missing, _AT_ONCE)]
         return [remove_pod(pod, replica_set) for pod in going]
     template = replica_set["spec"].get("template") or {}
     return [make_pod(pod_from_template(template, replica_set), replica_set) for _ in range(0 if blocked else missing)]
 
 
 def count(
-    replica_set: JsonObject, mine: Sequence[JsonObject], now: datetime, *, failed: str = ""
+    replica_set: JsonObject, pods: Sequence[JsonObject], now: datetime, *, failed: str = ""
 ) -> tuple[JsonObject, float | None]:
-    """The status, and the seconds until another pod has been ready for long enough."""
+    """Return the status, and the seconds until the next pod becomes available."""
     spec = replica_set["spec"]
-    active = [p for p in mine if is_active(p)]
+    active = [p for p in pods if is_active(p)]
     labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
     waits = [seconds_until_available(p, int(spec.get("minReadySeconds") or 0), now) for p in active]
     counts = {
@@ -86,7 +86,7 @@ def count(
     }
     status = {"replicas": len(active), **without_zeros(counts)}
     if replica_set["kind"] == REPLICA_SETS.kind:
-        status["terminatingReplicas"] = sum(terminating(p) for p in mine)
+        status["terminatingReplicas"] = sum(terminating(p) for p in pods)
     pending = [w for w in waits if w is not None and w > 0]
     return status, min(pending, default=None)
 
@@ -105,17 +105,19 @@ def _conditions(replica_set: JsonObject, active: int, now: datetime, failed: str
 
 # ------------------------------------------------------------------ shell
 class ReplicaSetController(PlanningController):
-    """``replicaset``."""
+    """``replicaset``: keys of ReplicaSets."""
 
     name = "replicaset"
     resource = REPLICA_SETS
 
-    def plan(self, owner: JsonObject, pods: Sequence[JsonObject], loose: Sequence[JsonObject], failed: str) -> PodPlan:
+    def plan(
+        self, owner: JsonObject, pods: Sequence[JsonObject], orphans: Sequence[JsonObject], failed: str
+    ) -> PodPlan:
         """See `PlanningController`."""
-        crowd = self._crowd(owner) if len(pods) > replicas_of(owner) else None
-        return plan(owner, pods, loose, self.context.now(), failed=failed, crowd=crowd)
+        pods_by_node = self._pods_by_node(owner) if len(pods) > replicas_of(owner) else None
+        return plan(owner, pods, orphans, self.context.now(), failed=failed, pods_by_node=pods_by_node)
 
-    def _crowd(self, owner: JsonObject) -> dict[str, int]:
+    def _pods_by_node(self, owner: JsonObject) -> dict[str, int]:
         """How many pods each node runs for this set and others of the same owner."""
         above = controller_of(owner)
         sets = [owner] if above is None else self.informers.dependents(above["uid"], self.resource.prefix)
@@ -124,7 +126,7 @@ class ReplicaSetController(PlanningController):
 
 
 class ReplicationControllerController(ReplicaSetController):
-    """``replicationcontroller``."""
+    """``replicationcontroller``: keys of ReplicationControllers."""
 
     name = "replicationcontroller"
     component = "replication-controller"

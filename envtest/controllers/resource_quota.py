@@ -18,7 +18,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 class QuotaController(SimulatedController):
-    """Keeps ``status.hard`` and ``status.used``; admission books what is new, this one finds out what is gone."""
+    """Recalculates ``status.used``: admission adds usage, this controller finds what was released."""
 
     name = "resourcequota"
 
@@ -26,9 +26,9 @@ class QuotaController(SimulatedController):
         super().__init__(context)
         self._registry = Registry()
 
-    def wire(self) -> None:
-        """Quotas, and whatever they might count."""
-        self.informers.on_all(self._changed)
+    def add_event_handlers(self) -> None:
+        """Watch quotas, and every kind that quotas count."""
+        self.informers.add_event_handler_for_all(self._changed)
 
     def _changed(self, event: StoreEvent) -> None:
         if event.resource.prefix == QUOTAS.prefix:

@@ -35,7 +35,7 @@ _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 
 # ------------------------------------------------------------------ templates
 def template_hash(template: JsonObject, collisions: int = 0) -> str:
-    """A short name for a template; the same template has the same name."""
+    """Return the ``pod-template-hash`` of a template."""
     text = json.dumps(template, sort_keys=True, separators=(",", ":")) + (f"/{collisions}" if collisions else "")
     number = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
     letters = []
@@ -46,7 +46,7 @@ def template_hash(template: JsonObject, collisions: int = 0) -> str:
 
 
 def same_template(replica_set: JsonObject, deployment: JsonObject) -> bool:
-    """Whether a replica set makes the pods that the deployment wants; the hash label does not count."""
+    """Return whether a replica set has the deployment's template; the hash label is ignored."""
     theirs, desired = replica_set["spec"].get("template") or {}, deployment["spec"]["template"]
     if theirs.get("spec") != desired.get("spec"):
         return False
@@ -60,14 +60,14 @@ def _bare(template: JsonObject) -> JsonObject:
 
 
 def split(deployment: JsonObject, sets: Iterable[JsonObject]) -> tuple[JsonObject | None, list[JsonObject]]:
-    """The replica set of the present template, if there is one, and the others; oldest first."""
+    """Return the new replica set, if it exists, and the old ones; oldest first."""
     ordered = sorted(sets, key=age_order)
     new = next((s for s in ordered if same_template(s, deployment)), None)
     return new, [s for s in ordered if s is not new]
 
 
 def new_replica_set(deployment: JsonObject, *, replicas: int, revision: int) -> JsonObject:
-    """The replica set for the present template."""
+    """Return the replica set of the present template."""
     spec, meta = deployment["spec"], deployment["metadata"]
     collisions = int((deployment.get("status") or {}).get("collisionCount") or 0)
     digest = template_hash(spec["template"], collisions)
@@ -97,7 +97,7 @@ def new_replica_set(deployment: JsonObject, *, replicas: int, revision: int) -> 
 
 # ------------------------------------------------------------------ annotations
 def annotations_for(deployment: JsonObject, revision: int) -> JsonObject:
-    """What a replica set is told about its deployment."""
+    """Return the annotations that a deployment sets on a replica set."""
     own = deployment["metadata"].get("annotations") or {}
     replicas = replicas_of(deployment)
     return {
@@ -108,44 +108,44 @@ def annotations_for(deployment: JsonObject, revision: int) -> JsonObject:
     }
 
 
-def number_in(obj: JsonObject, annotation: str) -> int:
-    """A number that an annotation holds, else 0."""
+def annotation_number(obj: JsonObject, annotation: str) -> int:
+    """Return the number in an annotation; 0 if it is missing."""
     text = (obj["metadata"].get("annotations") or {}).get(annotation, "")
     return int(text) if text.isdigit() else 0
 
 
 def next_revision(new: JsonObject | None, old: Sequence[JsonObject]) -> int:
-    """The revision of the present template: above all others."""
-    others = max((number_in(s, REVISION) for s in old), default=0)
-    revision = number_in(new, REVISION) if new is not None else 0
+    """Return the next revision number, above those of all replica sets."""
+    others = max((annotation_number(s, REVISION) for s in old), default=0)
+    revision = annotation_number(new, REVISION) if new is not None else 0
     return revision if revision > others else others + 1
 
 
 # ------------------------------------------------------------------ numbers
 @dataclass(frozen=True, slots=True)
 class RollingLimits:
-    """How many pods there may be above, and how many may be missing below, what is wanted."""
+    """How many pods may exceed the desired count, and how many may be unavailable."""
 
     surge: int
     unavailable: int
 
 
 def limits(deployment: JsonObject) -> RollingLimits:
-    """The bounds of a rolling update; zeros for `Recreate`."""
+    """Return the limits of a rolling update; zeros for `Recreate`."""
     strategy = deployment["spec"].get("strategy") or {}
     replicas = replicas_of(deployment)
     if strategy.get("type", "RollingUpdate") != "RollingUpdate":
         return RollingLimits(0, 0)
     rolling = strategy.get("rollingUpdate") or {}
-    surge = scaled(rolling.get("maxSurge", "25%"), replicas, up=True)
-    unavailable = scaled(rolling.get("maxUnavailable", "25%"), replicas, up=False)
+    surge = scaled_value(rolling.get("maxSurge", "25%"), replicas, up=True)
+    unavailable = scaled_value(rolling.get("maxUnavailable", "25%"), replicas, up=False)
     if not surge and not unavailable:
         unavailable = 1  # otherwise nothing could ever move
     return RollingLimits(surge, min(unavailable, replicas))
 
 
-def scaled(value: int | str, total: int, *, up: bool) -> int:
-    """A number, or a share of `total` like ``25%``.
+def scaled_value(value: int | str, total: int, *, up: bool) -> int:
+    """Return a number, or a percentage of `total`, rounded up or down.
 
     >>> scaled("25%", 3, up=True), scaled("25%", 3, up=False), scaled(2, 3, up=True)
     (1, 0, 2)
@@ -156,30 +156,30 @@ def scaled(value: int | str, total: int, *, up: bool) -> int:
     return int(value)
 
 
-def total_wanted(sets: Iterable[JsonObject]) -> int:
-    """The sum of their wishes."""
+def total_replicas(sets: Iterable[JsonObject]) -> int:
+    """Return the sum of the desired replicas."""
     return sum(replicas_of(s) for s in sets)
 
 
 def total(sets: Iterable[JsonObject], key: str) -> int:
-    """The sum of a count of their statuses."""
+    """Return the sum of one count of the statuses."""
     return sum(status_of(s, key) for s in sets)
 
 
-def new_size(deployment: JsonObject, new: JsonObject | None, old: Sequence[JsonObject]) -> int:
-    """How large the new replica set may be now."""
+def new_replica_set_size(deployment: JsonObject, new: JsonObject | None, old: Sequence[JsonObject]) -> int:
+    """Return the size of the new replica set in this step."""
     replicas = replicas_of(deployment)
     if (deployment["spec"].get("strategy") or {}).get("type") == "Recreate":
         return replicas
     size = replicas_of(new) if new is not None else 0
     if size >= replicas:
         return replicas
-    room = replicas + limits(deployment).surge - total_wanted(old) - size
+    room = replicas + limits(deployment).surge - total_replicas(old) - size
     return size + max(min(room, replicas - size), 0)
 
 
-def shrink_old(deployment: JsonObject, new: JsonObject, old: Sequence[JsonObject]) -> dict[str, int]:
-    """New sizes of old replica sets, by name: broken pods go first, then as many as can be spared."""
+def scale_down_old(deployment: JsonObject, new: JsonObject, old: Sequence[JsonObject]) -> dict[str, int]:
+    """Return new sizes of old replica sets by name: unhealthy pods first, then as many as the limits allow."""
     sizes = {s["metadata"]["name"]: replicas_of(s) for s in old}
     minimum = replicas_of(deployment) - limits(deployment).unavailable
     missing = replicas_of(new) - status_of(new, "availableReplicas")
@@ -206,21 +206,21 @@ def shrink_old(deployment: JsonObject, new: JsonObject, old: Sequence[JsonObject
     return {name: size for name, size in sizes.items() if size != before[name]}
 
 
-def scaling(deployment: JsonObject, sets: Sequence[JsonObject]) -> bool:
-    """Whether the wish for replicas changed since the active replica sets were told."""
+def is_scaling_event(deployment: JsonObject, sets: Sequence[JsonObject]) -> bool:
+    """Return whether the deployment's replicas differ from the desired-replicas annotation of an active set."""
     replicas = replicas_of(deployment)
-    return any(replicas_of(s) > 0 and number_in(s, DESIRED) not in (0, replicas) for s in sets)
+    return any(replicas_of(s) > 0 and annotation_number(s, DESIRED) not in (0, replicas) for s in sets)
 
 
 def rescale(deployment: JsonObject, new: JsonObject | None, old: Sequence[JsonObject]) -> dict[str, int]:
-    """New sizes where the number of replicas changed: one active replica set takes all, several share."""
+    """Return new sizes after the deployment was scaled; several active replica sets share proportionally."""
     replicas = replicas_of(deployment)
     sets = [*([new] if new is not None else []), *reversed(old)]
     active = [s for s in sets if replicas_of(s) > 0]
     if len(active) <= 1:
         only = active[0] if active else next(iter(sets), None)
         sizes = {} if only is None else {only["metadata"]["name"]: replicas}
-    elif saturated(deployment, new):
+    elif is_saturated(deployment, new):
         sizes = {s["metadata"]["name"]: 0 for s in active if s is not new}
     elif (deployment["spec"].get("strategy") or {}).get("type") == "Recreate":
         sizes = {}
@@ -230,10 +230,10 @@ def rescale(deployment: JsonObject, new: JsonObject | None, old: Sequence[JsonOb
     return {name: size for name, size in sizes.items() if size != replicas_of(by_name[name])}
 
 
-def saturated(deployment: JsonObject, new: JsonObject | None) -> bool:
-    """Whether the new replica set has all pods that are wanted, was told so, and they are available."""
+def is_saturated(deployment: JsonObject, new: JsonObject | None) -> bool:
+    """Return whether the new replica set has all desired replicas, available and annotated."""
     replicas = replicas_of(deployment)
-    if new is None or number_in(new, DESIRED) != replicas:
+    if new is None or annotation_number(new, DESIRED) != replicas:
         return False
     return replicas_of(new) == replicas == status_of(new, "availableReplicas")
 
@@ -242,7 +242,7 @@ def _shares(deployment: JsonObject, active: Sequence[JsonObject]) -> dict[str, i
     """Each grows or shrinks by its share; what rounding leaves goes to the largest."""
     replicas = replicas_of(deployment)
     allowed = replicas + limits(deployment).surge if replicas else 0
-    missing = allowed - total_wanted(active)
+    missing = allowed - total_replicas(active)
     age = 1 if missing < 0 else -1  # of equal ones the newer grows first, and the older shrinks first
     ordered = sorted(active, key=age_order)[::age]
     ordered.sort(key=lambda s: -replicas_of(s))
@@ -264,5 +264,5 @@ def _share(deployment: JsonObject, item: JsonObject, allowed: int) -> int:
     size = replicas_of(item)
     if not replicas_of(deployment):
         return -size
-    before = number_in(item, MAXIMUM) or status_of(deployment, "replicas")
+    before = annotation_number(item, MAXIMUM) or status_of(deployment, "replicas")
     return math.floor(size * allowed / before + 0.5) - size if before else 0

@@ -22,7 +22,7 @@ _HELPLESS = "Preemption is not helpful for scheduling"
 
 # ------------------------------------------------------------------ taints
 def tolerates(toleration: JsonObject, taint: JsonObject) -> bool:
-    """Whether one toleration stands one taint."""
+    """Return whether one toleration tolerates one taint."""
     if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
         return False
     if toleration.get("key") and toleration["key"] != taint.get("key"):
@@ -32,21 +32,21 @@ def tolerates(toleration: JsonObject, taint: JsonObject) -> bool:
     return bool(toleration.get("key")) and (toleration.get("value") or "") == (taint.get("value") or "")
 
 
-def stands(tolerations: Iterable[JsonObject], taint: JsonObject) -> bool:
-    """Whether any of them does."""
+def tolerations_tolerate_taint(tolerations: Iterable[JsonObject], taint: JsonObject) -> bool:
+    """Return whether any of the tolerations tolerates the taint."""
     return any(tolerates(t, taint) for t in tolerations)
 
 
-def repelled(
+def has_untolerated_taint(
     pod_spec: JsonObject, taints: Iterable[JsonObject], effects: Sequence[str] = ("NoSchedule", "NoExecute")
 ) -> bool:
-    """Whether a taint with one of the effects keeps the pod away."""
+    """Return whether a taint with one of the effects is not tolerated."""
     tolerations = pod_spec.get("tolerations") or ()
-    return any(t.get("effect") in effects and not stands(tolerations, t) for t in taints)
+    return any(t.get("effect") in effects and not tolerations_tolerate_taint(tolerations, t) for t in taints)
 
 
 def taints_of(node: JsonObject) -> list[JsonObject]:
-    """Its taints; what nobody has turned into one yet counts too."""
+    """Return the node's taints, with the unschedulable taint that the node controller has yet to add."""
     spec = node.get("spec") or {}
     taints = list(spec.get("taints") or ())
     if spec.get("unschedulable") and all(t.get("key") != UNSCHEDULABLE for t in taints):
@@ -55,8 +55,8 @@ def taints_of(node: JsonObject) -> list[JsonObject]:
 
 
 # ------------------------------------------------------------------ affinity
-def wanted_by_labels(spec: JsonObject, node: JsonObject) -> bool:
-    """Whether the selector and the required affinity of a pod's spec fit a node."""
+def matches_node_selector(spec: JsonObject, node: JsonObject) -> bool:
+    """Return whether the node matches the pod's node selector and required node affinity."""
     labels = node["metadata"].get("labels") or {}
     if not (spec.get("nodeSelector") or {}).items() <= labels.items():
         return False
@@ -84,28 +84,28 @@ def _fits(expression: JsonObject, labels: JsonObject) -> bool:
 
 
 # ------------------------------------------------------------------ amounts
-def asked_by(pod: JsonObject) -> Amounts:
-    """What a pod asks a node for."""
+def pod_requests(pod: JsonObject) -> Amounts:
+    """Return the resource requests of a pod, overhead included."""
     return with_overhead(pod["spec"], "requests", of_pod(pod["spec"], "requests"))
 
 
-def short_of(asked: Amounts, node: JsonObject, others: Iterable[JsonObject]) -> list[str]:
-    """The names of what a node has too little of; one that says nothing of itself has enough."""
+def insufficient_resources(requests: Amounts, node: JsonObject, others: Iterable[JsonObject]) -> list[str]:
+    """Return the names of insufficient resources; a node without allocatable has enough."""
     allocatable = (node.get("status") or {}).get("allocatable")
-    if not asked or not allocatable:
+    if not requests or not allocatable:
         return []
     there, taken = read(allocatable), Amounts()
     for pod in others:
         if phase_of(pod) not in ("Succeeded", "Failed"):
-            taken = add(taken, asked_by(pod))
-    free = {name: there.get(name, ZERO).value - taken.get(name, ZERO).value for name in asked}
-    return [name for name, amount in asked.items() if amount.value > free[name]]
+            taken = add(taken, pod_requests(pod))
+    free = {name: there.get(name, ZERO).value - taken.get(name, ZERO).value for name in requests}
+    return [name for name, amount in requests.items() if amount.value > free[name]]
 
 
 # ------------------------------------------------------------------ the decision
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The node for a pod, or (``node`` empty) why there is none."""
+    """The node for a pod; an empty `node` comes with the message of the scheduler."""
 
     node: str = ""
     message: str = ""
@@ -113,42 +113,40 @@ class Placement:
 
 @dataclass(slots=True)
 class NodeFilter:
-    """Nodes are looked at one by one; `pods` are those of each node, by its name."""
+    """Filters nodes for one pod; `pods` are the pods of each node, by its name."""
 
     pod: JsonObject
     pods: Mapping[str, Sequence[JsonObject]] = field(default_factory=dict)
     fitting: list[str] = field(default_factory=list)
     reasons: Counter[str] = field(default_factory=Counter)
 
-    def look(self, node: JsonObject) -> None:
-        """One node."""
-        reasons = list(self._against(node))
+    def check(self, node: JsonObject) -> None:
+        """Add the node to `fitting`, or count the reasons against it."""
+        spec = self.pod["spec"]
+        taints = taints_of(node)
+        if deleting(node) or has_untolerated_taint(spec, [t for t in taints if t.get("key") == UNSCHEDULABLE]):
+            reasons = ["node(s) were unschedulable"]
+        elif has_untolerated_taint(spec, taints):
+            reasons = ["node(s) had untolerated taint(s)"]
+        elif not matches_node_selector(spec, node):
+            reasons = ["node(s) didn't match Pod's node affinity/selector"]
+        else:
+            others = self.pods.get(node["metadata"]["name"], ())
+            reasons = [f"Insufficient {name}" for name in insufficient_resources(pod_requests(self.pod), node, others)]
         self.reasons.update(reasons)
         if not reasons:
             self.fitting.append(node["metadata"]["name"])
-
-    def _against(self, node: JsonObject) -> Iterable[str]:
-        spec = self.pod["spec"]
-        taints = taints_of(node)
-        if deleting(node) or repelled(spec, [t for t in taints if t.get("key") == UNSCHEDULABLE]):
-            return ["node(s) were unschedulable"]
-        if repelled(spec, taints):
-            return ["node(s) had untolerated taint(s)"]
-        if not wanted_by_labels(spec, node):
-            return ["node(s) didn't match Pod's node affinity/selector"]
-        others = self.pods.get(node["metadata"]["name"], ())
-        return [f"Insufficient {name}" for name in short_of(asked_by(self.pod), node, others)]
 
 
 def schedule(
     pod: JsonObject, nodes: Sequence[JsonObject], pods: Mapping[str, Sequence[JsonObject]] | None = None
 ) -> Placement:
-    """Where a pod goes; `pods` by node say what is taken."""
+    """Return the placement of a pod; `pods` by node count against their resources."""
     if not nodes:
         return Placement(message="no nodes available to schedule pods")
     search = NodeFilter(pod, pods or {})
     for node in nodes:
-        search.look(node)
+        search.check(node)
     if search.fitting:
         # Spread without state: by the pod's uid.
         digits = "".join(c for c in pod["metadata"]["uid"] if c in "0123456789abcdef")
@@ -160,7 +158,7 @@ def schedule(
 
 
 def waits_for_scheduler(pod: JsonObject) -> bool:
-    """Whether the scheduler should place it."""
+    """Return whether the default scheduler should place the pod now."""
     spec = pod["spec"]
     return (
         not spec.get("nodeName")
@@ -172,7 +170,7 @@ def waits_for_scheduler(pod: JsonObject) -> bool:
 
 
 def unschedulable(pod: JsonObject, message: str, now: str) -> JsonObject | None:
-    """Its status where no node fits; None where it says so already."""
+    """Return the status with PodScheduled false; None if it is unchanged."""
     new = {
         "type": "PodScheduled",
         "status": "False",
@@ -189,7 +187,7 @@ def unschedulable(pod: JsonObject, message: str, now: str) -> JsonObject | None:
 
 
 def binding(pod: JsonObject, node: str) -> JsonObject:
-    """What the scheduler posts."""
+    """Return the Binding that the scheduler posts."""
     meta = {k: pod["metadata"][k] for k in ("name", "namespace", "uid")}
     target = {"apiVersion": "v1", "kind": "Node", "name": node}
     return {"kind": "Binding", "apiVersion": "v1", "metadata": meta, "target": target}

@@ -33,7 +33,7 @@ TRUST = "kube-root-ca.crt"
 
 # ------------------------------------------------------------------ core
 def missing(namespace: str, account: JsonObject | None, trust: JsonObject | None, certificate: str) -> list[Write]:
-    """The writes after which a namespace has both, the right certificates among them."""
+    """Return the writes that create or repair the default account and the CA ConfigMap of a namespace."""
     writes: list[Write] = []
     if account is None:
         account = {"kind": "ServiceAccount", "apiVersion": "v1", "metadata": {"name": ACCOUNT, "namespace": namespace}}
@@ -52,7 +52,7 @@ def missing(namespace: str, account: JsonObject | None, trust: JsonObject | None
 def kept_token(
     secret: JsonObject, account: JsonObject | None, sign: Sign, certificate: str
 ) -> UpdateWrite | DeleteWrite | None:
-    """What a secret for an account's token needs: its content, or to go with the account."""
+    """Return the write that fills a token secret, or deletes it with its account."""
     meta = secret["metadata"]
     uid = (meta.get("annotations") or {}).get(f"{_ANNOTATION}uid", "")
     if account is None or (uid and uid != account["metadata"]["uid"]):
@@ -72,19 +72,19 @@ class ServiceAccountController(SimulatedController):
 
     name = "serviceaccount"
 
-    def wire(self) -> None:
-        """Namespaces, and the two objects where they change or go."""
-        self.informers.on(NAMESPACES, self.add)
-        self.informers.on(SERVICE_ACCOUNTS, self._kept)
-        self.informers.on(CONFIG_MAPS, self._kept)
+    def add_event_handlers(self) -> None:
+        """Watch namespaces, the default accounts and the CA ConfigMaps."""
+        self.informers.add_event_handler(NAMESPACES, self.add)
+        self.informers.add_event_handler(SERVICE_ACCOUNTS, self._kept)
+        self.informers.add_event_handler(CONFIG_MAPS, self._kept)
 
     def _kept(self, event: StoreEvent) -> None:
         meta = event.obj["metadata"]
         if meta["name"] in (ACCOUNT, TRUST) and event.old is not None:
             self.queue.add(NAMESPACES.key("", meta["namespace"]))
 
-    async def begin(self) -> None:
-        """At once for what is there: who has a cluster expects its accounts."""
+    async def create_initial_objects(self) -> None:
+        """Create the default accounts of the existing namespaces."""
         for key in list(self.informers.all(NAMESPACES)):
             await self.reconcile(key)
 
@@ -103,14 +103,14 @@ class ServiceAccountController(SimulatedController):
 
 
 class TokenController(SimulatedController):
-    """``serviceaccount-token``: fills secrets of the type that asks for an account's token; `sign` signs claims."""
+    """``serviceaccount-token``: fills secrets of the type service account token; `sign` signs claims."""
 
     name = "serviceaccount-token"
 
-    def wire(self) -> None:
-        """Secrets, and all of a namespace's where an account of it changes."""
-        self.informers.on(SECRETS, self.add)
-        self.informers.on(SERVICE_ACCOUNTS, self._account)
+    def add_event_handlers(self) -> None:
+        """Watch secrets; a changed account syncs all token secrets of its namespace."""
+        self.informers.add_event_handler(SECRETS, self.add)
+        self.informers.add_event_handler(SERVICE_ACCOUNTS, self._account)
 
     def _account(self, event: StoreEvent) -> None:
         for secret in self.informers.in_namespace(SECRETS, event.obj["metadata"]["namespace"]):

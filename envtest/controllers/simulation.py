@@ -23,31 +23,31 @@ from opsdk.errors import ConfigError
 
 
 class Components(Protocol):
-    """What is needed of the component statuses."""
+    """The protocol of the component statuses."""
 
     simulated: bool
 
 
 class TokenSigner(Protocol):
-    """What is needed of the key of service accounts."""
+    """The protocol of the service account signing key."""
 
     @property
     def sign(self) -> Sign:
-        """Signs claims."""
+        """Sign claims."""
         ...
 
 
 class SigningAuthenticators(Protocol):
-    """What is needed of the authenticators of a control plane."""
+    """The protocol of a control plane's authenticators."""
 
     @property
     def key(self) -> TokenSigner:
-        """Signs tokens of service accounts."""
+        """The key that signs service account tokens."""
         ...
 
 
 class SimulatedPlane(Protocol):
-    """What is needed of a control plane."""
+    """The protocol of a control plane with simulated controllers."""
 
     clock: Clock
     server: Server
@@ -56,7 +56,7 @@ class SimulatedPlane(Protocol):
 
     @property
     def access(self) -> SigningAuthenticators:
-        """Who gets in."""
+        """The authenticators and the authorizer."""
         ...
 
     @property
@@ -121,8 +121,8 @@ CONTROLLERS = frozenset(_WHERE)
 """The names of all controllers."""
 
 
-def chosen(wanted: str | Collection[str]) -> frozenset[str]:
-    """The names that are meant.
+def selected_controllers(controllers: str | Collection[str]) -> frozenset[str]:
+    """Return the names of the selected controllers.
 
     ``none``, ``cluster`` (also ``*``), one name, several with commas between, or a collection. The ending
     ``-controller`` may be there, and a name with ``-`` before it is left out, as for kube-controller-manager.
@@ -130,7 +130,7 @@ def chosen(wanted: str | Collection[str]) -> frozenset[str]:
     Raises:
         ConfigError: no controller has that name.
     """
-    names = [n.strip() for n in (wanted.split(",") if isinstance(wanted, str) else wanted)]
+    names = [n.strip() for n in (controllers.split(",") if isinstance(controllers, str) else controllers)]
     selected: set[str] = set()
     without: set[str] = set()
     for name in names:
@@ -164,18 +164,18 @@ def _class(name: str) -> Callable[[ControllerContext], SimulatedController]:
 def simulate(
     plane: SimulatedPlane,
     tokens: TokenAuthenticator,
-    wanted: str | Collection[str],
+    controllers: str | Collection[str],
     *,
     stages: Sequence[Stage] = DEFAULT_STAGES,
     certificate: Callable[[], str] = str,
     certify: Certify = no_authority,
 ) -> Runner:
-    """The runner of the wanted controllers, to be started; it works as users that are added to the plane's `tokens`.
+    """Return the runner of the selected controllers; their users' tokens are added to `tokens`.
 
     `stages` say what becomes of pods; `certificate` gives the certificates (PEM) that clients in the cluster trust,
     `certify` makes more.
     """
-    names = chosen(wanted)
+    names = selected_controllers(controllers)
     plane.components.simulated = bool(names)
     context = ControllerContext(
         informers=SharedInformers(plane.storage, _resources(plane) if names else ()),

@@ -11,7 +11,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 class State(enum.Enum):
-    """Where a scheduled pod is in its life."""
+    """The state of a scheduled pod."""
 
     PENDING = "Pending"
     """On a node, its containers not started."""
@@ -63,7 +63,7 @@ class Stage:
     times: int | None = None
 
     def matches(self, pod: JsonObject, state: State) -> bool:
-        """Whether this rule is for a pod in this state."""
+        """Return whether the rule applies to a pod in this state."""
         meta = pod["metadata"]
         if state is not self.at or self.namespace not in ("", meta.get("namespace")):
             return False
@@ -72,7 +72,7 @@ class Stage:
 
     @property
     def code(self) -> int:
-        """The exit code of containers that end by this rule."""
+        """The exit code of the containers that the rule ends."""
         if self.exit_code is not None:
             return self.exit_code
         return int(self.to is not State.SUCCEEDED)
@@ -87,11 +87,11 @@ DEFAULT_STAGES: Sequence[Stage] = (
 
 
 def stage_for(
-    pod: JsonObject, state: State, stages: Sequence[Stage], used: Mapping[int, int] | None = None
+    pod: JsonObject, state: State, stages: Sequence[Stage], use_counts: Mapping[int, int] | None = None
 ) -> int | None:
-    """The index of the rule that counts; `used` says how often each was used."""
+    """Return the index of the first rule that applies; `use_counts` holds how often each was used."""
     for number, stage in enumerate(stages):
-        applies = stage.times is None or (used or {}).get(number, 0) < stage.times
+        applies = stage.times is None or (use_counts or {}).get(number, 0) < stage.times
         if applies and stage.matches(pod, state):
             return number
     return None

@@ -22,7 +22,7 @@ from envtest.controllers.objects import (
 )
 from envtest.controllers.pod_control import PlanningController, PodPlan, claim
 from envtest.controllers.reflector import StoreEvent
-from envtest.controllers.rollout import scaled
+from envtest.controllers.rollout import scaled_value
 from envtest.controllers.writes import (
     CLAIMS,
     PODS,
@@ -43,7 +43,7 @@ _NAME, _INDEX = "statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-in
 
 @dataclass(frozen=True, slots=True)
 class StatefulSetView:
-    """What a decision is made of: the set, its pods by ordinal, its revisions, and by name the claims there are."""
+    """The state of one sync: the set, its pods by ordinal, its revisions, and its claims by name."""
 
     owner: JsonObject
     pods: Mapping[int, JsonObject]
@@ -55,11 +55,11 @@ class StatefulSetView:
     @property
     def update(self) -> str:
         """The revision of the present template."""
-        return controller_history.name_for(self.owner, self.revisions)
+        return controller_history.revision_name(self.owner, self.revisions)
 
     @property
     def current(self) -> str:
-        """The revision that pods have until the rollout reaches them."""
+        """The revision of pods that the rollout has not reached."""
         revision = str((self.owner.get("status") or {}).get("currentRevision", ""))
         return revision if any(r["metadata"]["name"] == revision for r in self.revisions) else self.update
 
@@ -70,60 +70,60 @@ class StatefulSetView:
 
     @property
     def ordinals(self) -> range:
-        """Those that are wanted."""
+        """The desired ordinals."""
         return range(self.start, self.start + replicas_of(self.owner))
 
     @property
     def ordered(self) -> bool:
-        """One after another, rather than all at once."""
+        """Whether pods start and stop one after another."""
         return bool(self.owner["spec"].get("podManagementPolicy", "OrderedReady") == "OrderedReady")
 
     @property
-    def rolls(self) -> bool:
-        """Whether pods are replaced without anybody deleting them."""
+    def is_rolling_update(self) -> bool:
+        """Whether the update strategy is RollingUpdate."""
         strategy = self.owner["spec"].get("updateStrategy") or {}
         return bool(strategy.get("type", "RollingUpdate") == "RollingUpdate")
 
     @property
     def partition(self) -> int | None:
-        """The first ordinal that is updated; None where pods are only replaced when somebody deletes them."""
+        """The first ordinal to update; None for the strategy OnDelete."""
         rolling = (self.owner["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
-        return self.start + int(rolling.get("partition") or 0) if self.rolls else None
+        return self.start + int(rolling.get("partition") or 0) if self.is_rolling_update else None
 
     @property
     def unavailable(self) -> int:
         """How many pods may be missing during an update."""
         rolling = (self.owner["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
-        return max(scaled(rolling.get("maxUnavailable") or 1, replicas_of(self.owner), up=True), 1)
+        return max(scaled_value(rolling.get("maxUnavailable") or 1, replicas_of(self.owner), up=True), 1)
 
     def wait_for(self, pod: JsonObject) -> float | None:
-        """Zero or less for an available pod, None for one that is not ready."""
+        """Return the seconds until the pod is available (zero or less if it is); None if it is not ready."""
         return seconds_until_available(pod, int(self.owner["spec"].get("minReadySeconds") or 0), self.now)
 
 
 def ordinal_of(pod: JsonObject) -> int:
-    """The number at the end of its name; -1 where there is none."""
+    """Return the ordinal in the pod's name; -1 if there is none."""
     _, _, number = pod["metadata"]["name"].rpartition("-")
     return int(number) if number.isdigit() else -1
 
 
 def revision_of(pod: JsonObject) -> str:
-    """The revision that it was made from."""
+    """Return the revision label of the pod."""
     return str((pod["metadata"].get("labels") or {}).get(controller_history.HASH, ""))
 
 
 def healthy(view: StatefulSetView, pod: JsonObject) -> bool:
-    """Available, and not on its way out."""
+    """Return whether the pod is available and not terminating."""
     wait = view.wait_for(pod)
     return not deleting(pod) and wait is not None and wait <= 0
 
 
 # ------------------------------------------------------------------ core
 def plan(view: StatefulSetView) -> PodPlan:
-    """One step of a stateful set."""
+    """Return the writes of one sync of a StatefulSet."""
     if deleting(view.owner):
         return PodPlan([])
-    revisions = controller_history.keep(view.owner, view.revisions)
+    revisions = controller_history.record_revision(view.owner, view.revisions)
     moved = _fill(view) or _shrink(view) or _roll(view)
     if view.blocked:
         moved = [w for w in moved if not isinstance(w, CreateWrite)]
@@ -132,7 +132,7 @@ def plan(view: StatefulSetView) -> PodPlan:
     if status != (view.owner.get("status") or {}):
         writes.append(UpdateWrite(STATEFUL_SETS, with_status(view.owner, status), "status"))
     used = {view.update, view.current, *(revision_of(p) for p in view.pods.values())}
-    writes.extend(controller_history.surplus(view.owner, view.revisions, used))
+    writes.extend(controller_history.truncate_history(view.owner, view.revisions, used))
     waits = [w for p in view.pods.values() if (w := view.wait_for(p)) is not None and w > 0]
     return PodPlan(writes, min(waits, default=None))
 
@@ -173,8 +173,8 @@ def _remove(owner: JsonObject, pod: JsonObject) -> DeleteWrite:
     return DeleteWrite(
         PODS,
         pod,
-        note=done,
-        failure=PendingEvent(owner, "FailedDelete", f"delete {where} failed error: {{error}}", warning=True),
+        success_event=done,
+        failure_event=PendingEvent(owner, "FailedDelete", f"delete {where} failed error: {{error}}", warning=True),
     )
 
 
@@ -197,17 +197,12 @@ def _roll(view: StatefulSetView) -> list[Write | PendingEvent]:
     partition = view.partition
     if partition is None:
         return []
-    old = _outdated(view, partition)
+    outdated = (view.pods[n] for n in reversed(view.ordinals) if n >= partition and n in view.pods)
+    old = [p for p in outdated if revision_of(p) != view.update and not deleting(p)]
     if view.unavailable == 1:
         return [_remove(view.owner, p) for p in old[:1] if _all_well_above(view, ordinal_of(p))]
     away = sum((p := view.pods.get(n)) is None or not healthy(view, p) for n in view.ordinals)
     return [_remove(view.owner, p) for p in old[: max(view.unavailable - away, 0)]]
-
-
-def _outdated(view: StatefulSetView, partition: int) -> list[JsonObject]:
-    """Pods of another revision that are to be replaced, the last first."""
-    outdated = (view.pods[n] for n in reversed(view.ordinals) if n >= partition and n in view.pods)
-    return [p for p in outdated if revision_of(p) != view.update and not deleting(p)]
 
 
 def _all_well_above(view: StatefulSetView, ordinal: int) -> bool:
@@ -241,7 +236,7 @@ def _new(view: StatefulSetView, ordinal: int) -> list[Write | PendingEvent]:
     where = f"Pod {name} in StatefulSet {owner['metadata']['name']}"
     done = PendingEvent(owner, "SuccessfulCreate", f"create {where} successful")
     failure = PendingEvent(owner, "FailedCreate", f"create {where} failed error: {{error}}", warning=True)
-    return [*_missing_claims(view, name), CreateWrite(PODS, pod, note=done, failure=failure)]
+    return [*_missing_claims(view, name), CreateWrite(PODS, pod, success_event=done, failure_event=failure)]
 
 
 def _claim_name(template: JsonObject, pod: str) -> str:
@@ -264,7 +259,9 @@ def _missing_claims(view: StatefulSetView, pod: str) -> list[Write | PendingEven
             where = f"Claim {name} Pod {pod} in StatefulSet {view.owner['metadata']['name']}"
             done = PendingEvent(view.owner, "SuccessfulCreate", f"create {where} success")
             failure = PendingEvent(view.owner, "FailedCreate", f"create {where} failed error: {{error}}", warning=True)
-            writes.append(CreateWrite(CLAIMS, _claim(view.owner, template, name), note=done, failure=failure))
+            writes.append(
+                CreateWrite(CLAIMS, _claim(view.owner, template, name), success_event=done, failure_event=failure)
+            )
     return writes
 
 
@@ -286,7 +283,7 @@ def _retention(owner: JsonObject) -> tuple[bool, bool]:
 
 
 def retain(view: StatefulSetView) -> list[Write]:
-    """The writes after which each pod's claims belong to whom they should go with."""
+    """Return the writes that set the owner references of claims, by the retention policy."""
     templates = view.owner["spec"].get("volumeClaimTemplates") or ()
     with_set, with_pod = _retention(view.owner)
     writes: list[Write] = []
@@ -317,7 +314,7 @@ def _belonging(
 
 
 def count(view: StatefulSetView) -> JsonObject:
-    """The status."""
+    """Return the status."""
     before = view.owner.get("status") or {}
     pods = [p for p in view.pods.values() if phase_of(p) not in ("Succeeded", "Failed")]
     live = [p for p in pods if not deleting(p)]
@@ -325,7 +322,7 @@ def count(view: StatefulSetView) -> JsonObject:
     current, update = before.get("currentRevision") or view.update, view.update
     updated = sum(revision_of(p) == update for p in live)
     ready = sum(w is not None for w in waits)
-    if view.rolls and updated == ready == len(pods) == replicas_of(view.owner):
+    if view.is_rolling_update and updated == ready == len(pods) == replicas_of(view.owner):
         current = update
     return {
         "observedGeneration": view.owner["metadata"].get("generation", 0),
@@ -346,16 +343,16 @@ def count(view: StatefulSetView) -> JsonObject:
 
 # ------------------------------------------------------------------ shell
 class StatefulSetController(PlanningController):
-    """``statefulset``."""
+    """``statefulset``: keys of StatefulSets."""
 
     name = "statefulset"
     resource = STATEFUL_SETS
 
-    def wire(self) -> None:
-        """Revisions too: a deleted one comes back; and claims that go, as a pod may wait for that."""
-        super().wire()
-        self.informers.on(REVISIONS, self._revision)
-        self.informers.on(CLAIMS, self._claim)
+    def add_event_handlers(self) -> None:
+        """Watch sets, pods, revisions (deleted ones are recreated) and claims that are deleted."""
+        super().add_event_handlers()
+        self.informers.add_event_handler(REVISIONS, self._revision)
+        self.informers.add_event_handler(CLAIMS, self._claim)
 
     def _claim(self, event: StoreEvent) -> None:
         namespace = event.obj["metadata"]["namespace"]
@@ -368,9 +365,11 @@ class StatefulSetController(PlanningController):
             if ref.get("kind") == self.resource.kind and event.new is None:
                 self.queue.add(self.resource.key(event.obj["metadata"]["namespace"], ref["name"]))
 
-    def plan(self, owner: JsonObject, pods: Sequence[JsonObject], loose: Sequence[JsonObject], failed: str) -> PodPlan:
+    def plan(
+        self, owner: JsonObject, pods: Sequence[JsonObject], orphans: Sequence[JsonObject], failed: str
+    ) -> PodPlan:
         """See `PlanningController`."""
-        claimed, moves = claim(owner, pods, [p for p in loose if self._named(owner, p)])
+        claimed, moves = claim(owner, pods, [p for p in orphans if self._named(owner, p)])
         meta = owner["metadata"]
         revisions = self.informers.dependents(meta["uid"], REVISIONS.prefix)
         wants = bool(owner["spec"].get("volumeClaimTemplates"))
@@ -380,7 +379,7 @@ class StatefulSetController(PlanningController):
             owner, {ordinal_of(p): p for p in claimed}, revisions, there, self.context.now(), blocked=bool(failed)
         )
         result = plan(view)
-        return PodPlan([*moves, *result.writes], result.again)
+        return PodPlan([*moves, *result.writes], result.requeue_after)
 
     @staticmethod
     def _named(owner: JsonObject, pod: JsonObject) -> bool:

@@ -16,7 +16,7 @@ from opsdk.structured_merge.value import JsonObject
 
 # ------------------------------------------------------------------ core
 def seconds_left(job: JsonObject, now: datetime) -> float | None:
-    """Until it is to go; None for jobs that stay."""
+    """Return the seconds until the job expires; None for jobs without a TTL."""
     ttl = job["spec"].get("ttlSecondsAfterFinished")
     if ttl is None or deleting(job) or not is_finished(job):
         return None
@@ -27,13 +27,13 @@ def seconds_left(job: JsonObject, now: datetime) -> float | None:
 
 # ------------------------------------------------------------------ shell
 class TtlController(SimulatedController):
-    """``ttl-after-finished``."""
+    """``ttl-after-finished``: keys of Jobs."""
 
     name = "ttl-after-finished"
 
-    def wire(self) -> None:
-        """Jobs."""
-        self.informers.on(JOBS, self.add)
+    def add_event_handlers(self) -> None:
+        """Watch jobs."""
+        self.informers.add_event_handler(JOBS, self.add)
 
     async def reconcile(self, key: str) -> float | None:
         """See `SimulatedController`."""

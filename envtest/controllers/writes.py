@@ -10,7 +10,7 @@ from opsdk.structured_merge.value import JsonObject
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
-    """A kind that is served, and where its objects are kept (`prefix`)."""
+    """A served resource and the storage prefix of its objects."""
 
     group: str
     version: str
@@ -25,17 +25,17 @@ class Resource:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def key(self, namespace: str, name: str) -> str:
-        """Where the storage keeps an object."""
+        """Return the storage key of an object."""
         return f"{self.prefix}{namespace}/{name}" if self.namespaced else f"{self.prefix}{name}"
 
     def split(self, key: str) -> tuple[str, str]:
-        """Namespace and name of a key."""
+        """Return namespace and name of a storage key."""
         rest = key.removeprefix(self.prefix)
         namespace, _, name = rest.rpartition("/")
         return namespace, name
 
     def path(self, namespace: str, name: str = "", subresource: str = "") -> str:
-        """The request path."""
+        """Return the request path."""
         root = f"/apis/{self.group}" if self.group else "/api"
         parts = [root, self.version]
         if self.namespaced:
@@ -82,9 +82,9 @@ CLUSTER_ROLES = replace(_grouped("rbac.authorization.k8s.io", "clusterroles", "C
 
 @dataclass(frozen=True, slots=True)
 class PendingEvent:
-    """What an Event says about an object; ``{name}`` in the message is what was written, ``{error}`` why it was not."""
+    """An Event to record; ``{name}`` in the message is the written object's name, ``{error}`` the error."""
 
-    about: JsonObject
+    involved_object: JsonObject
     reason: str
     message: str
     warning: bool = False
@@ -94,25 +94,25 @@ class PendingEvent:
 class CreateWrite:
     """POST; `subresource` for the likes of ``pods/binding``, where `name` is the object's.
 
-    Here and below: `note` is told when it is done, `failure` when it was refused.
+    Here and below: `success_event` is recorded when the write succeeds, `failure_event` when it is refused.
     """
 
     resource: Resource
     obj: JsonObject
     subresource: str = ""
-    note: PendingEvent | None = None
-    failure: PendingEvent | None = None
+    success_event: PendingEvent | None = None
+    failure_event: PendingEvent | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class UpdateWrite:
-    """PUT of the whole object; refused where it was changed since it was read."""
+    """PUT of the whole object; a changed resource version is a conflict."""
 
     resource: Resource
     obj: JsonObject
     subresource: str = ""
-    note: PendingEvent | None = None
-    failure: PendingEvent | None = None
+    success_event: PendingEvent | None = None
+    failure_event: PendingEvent | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,20 +124,20 @@ class PatchWrite:
     patch: JsonObject
     subresource: str = ""
     strategic: bool = False
-    note: PendingEvent | None = None
-    failure: PendingEvent | None = None
+    success_event: PendingEvent | None = None
+    failure_event: PendingEvent | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteWrite:
-    """DELETE of exactly this object; `grace` None leaves the seconds to the kind."""
+    """DELETE of exactly this object; `grace_period_seconds` None takes the default of the kind."""
 
     resource: Resource
     obj: JsonObject
     propagation: str = "Background"
-    grace: int | None = None
-    note: PendingEvent | None = None
-    failure: PendingEvent | None = None
+    grace_period_seconds: int | None = None
+    success_event: PendingEvent | None = None
+    failure_event: PendingEvent | None = None
 
 
 Write = CreateWrite | UpdateWrite | PatchWrite | DeleteWrite

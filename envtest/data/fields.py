@@ -39,7 +39,7 @@ def forms(name: str) -> Mapping[str, str]:
 
 
 def go_types(name: str) -> Mapping[str, str]:
-    """The Go types of the fields whose schemas do not tell them, as Go writes them.
+    """Return the Go types of fields whose schema does not determine them.
 
     >>> go_types("io.k8s.api.core.v1.ServiceSpec")["ipFamilies"]
     '[]v1.IPFamily'
@@ -48,7 +48,7 @@ def go_types(name: str) -> Mapping[str, str]:
 
 
 def embedded(name: str) -> Mapping[str, str]:
-    """The names of the embedded structs that some fields are in, where Go's decoder tells of them.
+    """Return the embedded structs of fields, where Go's decoder names them in errors.
 
     >>> embedded("io.k8s.api.core.v1.Probe")["httpGet"]
     'ProbeHandler'

@@ -25,9 +25,9 @@ def bootstrap_policy() -> tuple[tuple[str, JsonObject], ...]:
     return tuple(_order(list(_objects(lines))))
 
 
-def _order(found: Sequence[tuple[str, JsonObject]]) -> Iterator[tuple[str, JsonObject]]:
+def _order(objects: Sequence[tuple[str, JsonObject]]) -> Iterator[tuple[str, JsonObject]]:
     for kind in ("clusterroles", "clusterrolebindings", "roles", "rolebindings"):
-        yield from ((resource, _owned(obj)) for resource, obj in found if resource == kind)
+        yield from ((resource, _owned(obj)) for resource, obj in objects if resource == kind)
 
 
 def _objects(lines: Sequence[str]) -> Iterator[tuple[str, JsonObject]]:

@@ -13,7 +13,7 @@ from opsdk.structured_merge.value import JsonObject
 
 @dataclass(frozen=True, slots=True)
 class ServedResourceRow:
-    """One served resource."""
+    """One row of the table of served resources."""
 
     info: ResourceInfo
     verbs: tuple[str, ...]

@@ -39,7 +39,7 @@ class Types:
         return self._kinds.get((group, version, kind))
 
     def schema(self, name: str) -> JsonObject | None:
-        """A schema in OpenAPI form; None where there is no such type. Not to be changed."""
+        """Return the OpenAPI schema of a type, shared and read-only; None if it is unknown."""
         schema = self._parsed.get(name)
         if schema is None and name in self._blocks:
             schema = self._parsed[name] = _parse_type(self._blocks[name])
@@ -111,5 +111,5 @@ def _parse_expression(text: str) -> JsonObject:
 
 @cache
 def types() -> Types:
-    """Every type."""
+    """Return the generated types."""
     return Types(read_table("schemas"))

@@ -9,7 +9,7 @@ import asyncio
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 
-from envtest.extensions.conversion_review import GROUP, AnswerError, ConversionError, accept, read_response
+from envtest.extensions.conversion_review import GROUP, ConversionError, InvalidReviewError, accept, read_response
 from envtest.groups.common.webhook_client_config import valid_bundle, validate_client_config, validate_review_versions
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.structural.schema import StructuralSchema
@@ -30,7 +30,7 @@ _SEEN = 4096
 def validate_conversion(
     conversion: JsonObject, field: str, *, recognized: bool = True, check_bundle: bool = False
 ) -> Iterator[Cause]:
-    """The strategy, and what belongs to it. Messages name the fields as the server itself has them."""
+    """Validate ``spec.conversion``. Messages name the fields as the internal type does."""
     strategy = conversion.get("strategy") or ""
     webhook = conversion.get("webhook") or {}
     config, versions = webhook.get("clientConfig"), webhook.get("conversionReviewVersions")
@@ -55,14 +55,14 @@ def validate_conversion(
 
 
 def bundle_is_bad(conversion: JsonObject) -> bool:
-    """Whether the ``caBundle`` is no certificate."""
+    """Return whether the ``caBundle`` holds no certificate."""
     config = (conversion.get("webhook") or {}).get("clientConfig") or {}
     return bool(config.get("caBundle")) and not valid_bundle(config["caBundle"])
 
 
 # ------------------------------------------------------------------ converting
 class Converter:
-    """Converts between the versions of one definition, by changing ``apiVersion`` or by asking a webhook."""
+    """Converts between the versions of one CRD: strategy None changes ``apiVersion``, Webhook calls the webhook."""
 
     def __init__(self, definition: JsonObject, client: WebhookClient) -> None:
         spec = definition["spec"]
@@ -75,60 +75,65 @@ class Converter:
     def __repr__(self) -> str:
         return f"<Converter by {'webhook' if self.remote else 'name'}>"
 
-    def renamed(self, obj: JsonObject, wanted: str) -> JsonObject:
-        """Strategy None."""
-        return obj if obj.get("apiVersion") == wanted else {**obj, "apiVersion": wanted}
+    def renamed(self, obj: JsonObject, api_version: str) -> JsonObject:
+        """Convert by strategy None: only ``apiVersion`` changes."""
+        return obj if obj.get("apiVersion") == api_version else {**obj, "apiVersion": api_version}
 
-    async def convert(self, objects: Sequence[JsonObject], wanted: str) -> Sequence[JsonObject]:
-        """Each of them in `wanted`; one call for all that need it. `ApiError` where that fails."""
+    async def convert(self, objects: Sequence[JsonObject], api_version: str) -> Sequence[JsonObject]:
+        """Convert objects to `api_version`, with one webhook call for all; a failure raises `ApiError`."""
         if not self.remote:
-            return [self.renamed(obj, wanted) for obj in objects]
-        foreign = [_bare(obj) for obj in objects if obj.get("apiVersion") != wanted]
+            return [self.renamed(obj, api_version) for obj in objects]
+        foreign = [_without_resource_version(obj) for obj in objects if obj.get("apiVersion") != api_version]
         if not foreign:
             return objects
-        converted = iter(await self._ask(foreign, wanted))
-        return [obj if obj.get("apiVersion") == wanted else _versioned(next(converted), obj) for obj in objects]
+        converted = iter(await self._convert_remotely(foreign, api_version))
+        return [
+            obj if obj.get("apiVersion") == api_version else _with_resource_version(next(converted), obj)
+            for obj in objects
+        ]
 
-    async def _ask(self, objects: Sequence[JsonObject], wanted: str) -> list[JsonObject]:
+    async def _convert_remotely(self, objects: Sequence[JsonObject], api_version: str) -> list[JsonObject]:
         who = f"conversion webhook for {objects[0].get('apiVersion')}, Kind={objects[0].get('kind')}"
         for obj in objects:
             if obj.get("apiVersion") not in self._known:
                 text = f"request to convert CR from an invalid group/version: {obj.get('apiVersion')}"
                 raise api_errors.plain(text)
         try:
-            response = await self._call(objects, wanted)
-        except (WebhookCallError, ConversionError, AnswerError) as error:
+            response = await self._call(objects, api_version)
+        except (WebhookCallError, ConversionError, InvalidReviewError) as error:
             raise api_errors.plain(f"{who} failed: {error}") from None
         except ClientConfigError as error:
             raise api_errors.plain(str(error)) from None
         if len(response) != len(objects):
             raise api_errors.plain(f"{who} returned {len(response)} objects, expected {len(objects)}")
-        return [_accepted(who, index, *pair, wanted) for index, pair in enumerate(zip(objects, response, strict=True))]
+        return [
+            _accepted(who, index, *pair, api_version) for index, pair in enumerate(zip(objects, response, strict=True))
+        ]
 
-    async def _call(self, objects: Sequence[JsonObject], wanted: str) -> list[JsonValue]:
+    async def _call(self, objects: Sequence[JsonObject], api_version: str) -> list[JsonValue]:
         version = next((v for v in self._webhook.get("conversionReviewVersions") or () if v in _KNOWN), "")
         if not version:
             raise ConversionError("no supported conversion review versions")
         uid = str(uuid.uuid4())
-        request: JsonObject = {"uid": uid, "desiredAPIVersion": wanted, "objects": list(objects)}
+        request: JsonObject = {"uid": uid, "desiredAPIVersion": api_version, "objects": list(objects)}
         review = {"kind": "ConversionReview", "apiVersion": f"{GROUP}/{version}", "request": request}
         target = target_of(self._webhook.get("clientConfig") or {})
         return read_response(await self._client.post(target, review, timeout=TIMEOUT), uid, version)
 
 
-def _accepted(who: str, index: int, original: JsonObject, converted: JsonValue, wanted: str) -> JsonObject:
+def _accepted(webhook: str, index: int, original: JsonObject, converted: JsonValue, api_version: str) -> JsonObject:
     try:
-        return accept(original, converted, wanted)
+        return accept(original, converted, api_version)
     except ConversionError as error:
         text = str(error)
         position = f" at index {index}" if text.startswith(("invalid groupVersion", "invalid kind")) else ""
         what = "metadata" if "metadata" in text else "object"
-        raise api_errors.plain(f"{who} returned invalid {what}{position}: {text}") from None
-    except AnswerError as error:
+        raise api_errors.plain(f"{webhook} returned invalid {what}{position}: {text}") from None
+    except InvalidReviewError as error:
         raise api_errors.plain(str(error)) from None
 
 
-def _bare(obj: JsonObject) -> JsonObject:
+def _without_resource_version(obj: JsonObject) -> JsonObject:
     """Without the revision, which is not part of what is kept."""
     meta = obj.get("metadata") or {}
     if "resourceVersion" not in meta:
@@ -136,38 +141,44 @@ def _bare(obj: JsonObject) -> JsonObject:
     return {**obj, "metadata": {key: value for key, value in meta.items() if key != "resourceVersion"}}
 
 
-def _versioned(made: JsonObject, obj: JsonObject) -> JsonObject:
-    """`made`, with the revision of `obj`."""
+def _with_resource_version(converted: JsonObject, obj: JsonObject) -> JsonObject:
+    """Return `converted` with the resource version of `obj`."""
     revision = (obj.get("metadata") or {}).get("resourceVersion")
-    return made if revision is None else {**made, "metadata": {**made["metadata"], "resourceVersion": revision}}
+    return (
+        converted
+        if revision is None
+        else {**converted, "metadata": {**converted["metadata"], "resourceVersion": revision}}
+    )
 
 
 def pruned(schema: StructuralSchema, converted: JsonObject) -> JsonObject:
-    """What a conversion has made, without what its version does not know and without nulls that mean nothing."""
+    """Prune a converted object by the schema of its version, and drop nulls of fields that are not nullable."""
     result: JsonObject = schema.without_nulls(schema.prune(converted)[0])
     return result
 
 
 class VersionCodec:
-    """Between one version and the one that is kept; see `opsdk.apiserver.registry.storage_codec.StorageCodec`.
+    """Converts between one served version and the storage version.
 
     What is read gets the defaults of the version in which it was written, and loses what either version does not know.
 
     Args:
-        kept: the version that is kept now.
+        storage_version: the current storage version.
         schemas: by apiVersion.
     """
 
-    def __init__(self, converter: Converter, version: str, kept: str, schemas: Mapping[str, StructuralSchema]) -> None:
+    def __init__(
+        self, converter: Converter, version: str, storage_version: str, schemas: Mapping[str, StructuralSchema]
+    ) -> None:
         self._converter = converter
         self._version = version
-        self._kept = kept
+        self._storage_version = storage_version
         self._schemas = schemas
         self._decoded = IdentityCache[JsonObject](limit=_SEEN)
         self.seen = IdentityCache[asyncio.Future[JsonObject]](limit=_SEEN)
 
     def __repr__(self) -> str:
-        return f"<VersionCodec of {self._version} over {self._kept}>"
+        return f"<VersionCodec of {self._version} over {self._storage_version}>"
 
     async def read(self, objects: Sequence[JsonObject]) -> Sequence[JsonObject]:
         """See `StorageCodec`."""
@@ -199,14 +210,14 @@ class VersionCodec:
 
     async def write(self, obj: JsonObject) -> JsonObject:
         """See `StorageCodec`."""
-        if self._version == self._kept:
-            return self._converter.renamed(obj, self._kept)
-        [converted] = await self._converter.convert([obj], self._kept)
-        return pruned(self._schemas[self._kept], converted)
+        if self._version == self._storage_version:
+            return self._converter.renamed(obj, self._storage_version)
+        [converted] = await self._converter.convert([obj], self._storage_version)
+        return pruned(self._schemas[self._storage_version], converted)
 
 
 class OwnedVersions:
-    """The versions of a definition, for field ownership; see `opsdk.apiserver.resources.Versions`."""
+    """The versions of a CRD for field ownership; see `opsdk.apiserver.resources.Versions`."""
 
     def __init__(self, converter: Converter, shapes: Mapping[str, JsonValue]) -> None:
         self.shapes = shapes

@@ -16,17 +16,24 @@ GROUP = "apiextensions.k8s.io"
 
 
 class ConversionError(Exception):
-    """What is wrong with a conversion; the text is the server's, and is told as the webhook's fault."""
+    """The webhook's response is wrong; the text is the server's message about the webhook."""
 
 
-class AnswerError(Exception):
-    """What is wrong with the text of an object; the server does not say where that is from."""
+class InvalidReviewError(Exception):
+    """The webhook's response does not decode; the message does not name the webhook."""
 
 
 def read_response(answer: JsonObject, uid: str, version: str) -> list[JsonValue]:
-    """The converted objects of a ConversionReview; `ConversionError` where it has none to give."""
+    """Return the converted objects of a ConversionReview; `ConversionError` if it reports a failure."""
     try:
-        response = _response(answer, version)
+        check_review(answer, GROUP, version, "ConversionReview")
+        response: JsonObject | None = answer.get("response")
+        check_field(response, dict, "ConversionReview.response", f"{version}.ConversionResponse")
+        path = "ConversionResponse.response"
+        for key, kind, name in _FIELDS:
+            check_field((response or {}).get(key), kind, f"{path}.{key}", name)
+        for key in ("status", "message"):
+            check_field(((response or {}).get("result") or {}).get(key), str, f"Status.response.result.{key}", "string")
     except ReviewError as error:
         raise ConversionError(str(error)) from None
     if version == "v1":
@@ -45,18 +52,6 @@ def read_response(answer: JsonObject, uid: str, version: str) -> list[JsonValue]
     return list(response.get("convertedObjects") or ())
 
 
-def _response(answer: JsonObject, version: str) -> JsonObject | None:
-    check_review(answer, GROUP, version, "ConversionReview")
-    response: JsonObject | None = answer.get("response")
-    check_field(response, dict, "ConversionReview.response", f"{version}.ConversionResponse")
-    path = "ConversionResponse.response"
-    for key, kind, name in _FIELDS:
-        check_field((response or {}).get(key), kind, f"{path}.{key}", name)
-    for key in ("status", "message"):
-        check_field(((response or {}).get("result") or {}).get(key), str, f"Status.response.result.{key}", "string")
-    return response
-
-
 _FIELDS = (
     ("uid", str, "types.UID"),
     ("convertedObjects", list, "[]runtime.RawExtension"),
@@ -64,19 +59,19 @@ _FIELDS = (
 )
 
 
-def accept(original: JsonObject, converted: JsonValue, wanted: str) -> JsonObject:
-    """The converted object with the metadata of the original one; only labels and annotations may differ."""
+def accept(original: JsonObject, converted: JsonValue, api_version: str) -> JsonObject:
+    """Return the converted object with the original metadata; only labels and annotations may differ."""
     if converted is None:
-        raise AnswerError("unexpected end of JSON input")
+        raise InvalidReviewError("unexpected end of JSON input")
     if not isinstance(converted, dict):
-        raise AnswerError(
+        raise InvalidReviewError(
             f"json: cannot unmarshal {go_type(converted)} into Go value of type map[string]interface {{}}"
         )
     got, kind = _text(converted.get("apiVersion")), _text(converted.get("kind"))
     if not kind or got.count("/") > 1:
-        raise AnswerError(f"Object 'Kind' is missing in '{encode_json(converted).decode()}'")
-    if got != wanted:
-        raise ConversionError(f"invalid groupVersion (expected {wanted}, received {got})")
+        raise InvalidReviewError(f"Object 'Kind' is missing in '{encode_json(converted).decode()}'")
+    if got != api_version:
+        raise ConversionError(f"invalid groupVersion (expected {api_version}, received {got})")
     if kind != original["kind"]:
         raise ConversionError(f"invalid kind (expected {original['kind']}, received {kind})")
     before, after = original.get("metadata") or {}, converted.get("metadata")

@@ -36,13 +36,13 @@ _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
 
 class CustomModel:
-    """Reads bodies by the schema of a definition's version."""
+    """Decodes request bodies by the schema of one CRD version."""
 
     typed = False
 
     def __init__(self, definition: JsonObject, version: JsonObject, decoders: Decoders) -> None:
         spec = definition["spec"]
-        self._alone = len(spec["versions"]) == 1
+        self._single_version = len(spec["versions"]) == 1
         self.raw: JsonObject = version["schema"]["openAPIV3Schema"]
         self.api_version = f"{spec['group']}/{version['name']}"
         self.schema_name = schema_name(spec["group"], version["name"], spec["names"]["kind"])
@@ -76,7 +76,7 @@ class CustomModel:
 
     def decode(self, body: JsonObject, *, memory: bool = False) -> DecodedBody:
         """See `Model`."""
-        reading = DecodeContext(path=["metadata"], above=1, struct="ObjectMeta")
+        reading = DecodeContext(path=["metadata"], skipped_path_parts=1, struct="ObjectMeta")
         metadata = body.get("metadata")
         meta = self._decoders.read(_META, {} if metadata is None else metadata, reading)
         pruned, unknown = self.schema.prune({**body, "metadata": meta})
@@ -85,25 +85,25 @@ class CustomModel:
         warnings = [*sorted(f'unknown field "{path}"' for path in unknown), *sorted(inner)]
         return DecodedBody(decoded, [*reading.problems, *warnings])
 
-    def _decode_inner(self, obj: JsonObject, place: str, told: list[str]) -> JsonObject:
+    def _decode_inner(self, obj: JsonObject, path: str, warnings: list[str]) -> JsonObject:
         """An object inside of another: its metadata has the one form that metadata has."""
         for key in ("apiVersion", "kind"):
             if obj.get(key) is not None and not isinstance(obj[key], str):
-                raise DecodeError(f"{place}.{key}: Invalid value: {go_json(obj[key])}: must be a string")
+                raise DecodeError(f"{path}.{key}: Invalid value: {go_json(obj[key])}: must be a string")
         metadata = obj.get("metadata")
         if metadata is None:
             return obj
-        prefix = f"{place}.metadata: Invalid value: {go_json(metadata)}"
+        prefix = f"{path}.metadata: Invalid value: {go_json(metadata)}"
         if not isinstance(metadata, dict):
             raise DecodeError(
                 f"{prefix}: json: cannot unmarshal {json_kind(metadata)} into Go value of type v1.ObjectMeta"
             )
-        reading = DecodeContext(path=[place, "metadata"], above=2, struct="ObjectMeta")
+        reading = DecodeContext(path=[path, "metadata"], skipped_path_parts=2, struct="ObjectMeta")
         try:
             meta = self._decoders.read(_META, metadata, reading)
         except DecodeError as error:
             raise DecodeError(f"{prefix}: {error}") from error
-        told += reading.problems
+        warnings += reading.problems
         return {**obj, "metadata": meta}
 
     def from_protobuf(self, body: bytes) -> JsonObject:
@@ -124,7 +124,7 @@ class CustomModel:
 
         Where there are several versions, the store has done that.
         """
-        if not self._alone:
+        if not self._single_version:
             return obj
         if not obj["metadata"].get("resourceVersion"):
             return self._show(obj)  # on its way to be created: it may still change
@@ -141,7 +141,7 @@ class CustomModel:
 
 
 def schema_name(group: str, version: str, kind: str) -> str:
-    """The name of a schema in OpenAPI documents: the group backwards."""
+    """The name of a schema in OpenAPI documents: the group is reversed."""
     return ".".join([*reversed(group.split(".")), version, kind])
 
 
@@ -149,7 +149,7 @@ Gone = Callable[[Context], Awaitable[None]]
 
 
 class CustomStrategy(SchemaStrategy):
-    """The rules of custom resources: their schema, and little else."""
+    """The strategy of custom resources: pruning, defaulting and validation by the schema."""
 
     custom = True
     core_metadata = False
@@ -179,21 +179,21 @@ class CustomStrategy(SchemaStrategy):
         }
 
     def unknown_field(self, key: str) -> ApiError:
-        """Custom resources have words of their own."""
+        """The message of strict decoding for custom resources."""
         return api_errors.bad_request(f"field label not supported: {key}")
 
     def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
-        """The status is the controller's; nothing is created while the definition goes."""
+        """Drop the status if it is a subresource; a terminating CRD refuses new objects."""
         self._refuse_create(obj["metadata"].get("name", ""))
         super().prepare_for_create(context, obj)
 
     def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
-        """Nothing else is said of objects of another kind."""
+        """Validate by the schema; a wrong apiVersion or kind is the only error reported."""
         self._check_type(obj)
         return super().validate(context, obj)
 
     def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
-        """Nothing else is said of objects of another kind."""
+        """Validate by the schema; a wrong apiVersion or kind is the only error reported."""
         self._check_type(obj)
         return super().validate_update(context, obj, old)
 
@@ -208,24 +208,24 @@ class CustomStrategy(SchemaStrategy):
             raise api_errors.invalid(str(obj.get("kind", "")), group, obj["metadata"].get("name", ""), causes)
 
     def validate_status(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
-        """Nothing else is said of objects of another kind."""
+        """Validate by the schema; a wrong apiVersion or kind is the only error reported."""
         self._check_type(obj)
         return super().validate_status(context, obj, old)
 
     def beside(self, obj: JsonObject, *, status_only: bool = False) -> Sequence[FieldError]:
-        """What the scale subresource will show must be fit to be shown."""
+        """Validate the fields that the scale subresource reads."""
         return () if self._scale is None else list(self._scale.check(obj, status_only=status_only))
 
     def as_read(self, obj: JsonObject) -> JsonObject:
-        """As the schema of now has it."""
+        """Return a stored object as the present schema prunes and defaults it."""
         return self._shown(obj)
 
     def canonicalize(self, obj: JsonObject) -> None:
-        """Whole floats are written as integers, and so they are ever after."""
+        """Write floats without a fraction as integers."""
         obj.update(whole_numbers(obj))
 
     def warnings(self, context: Context, obj: JsonObject, old: JsonObject | None) -> Sequence[str]:
-        """Finalizers should have a path."""
+        """Warn of finalizers without a path."""
         before = ((old or {}).get("metadata") or {}).get("finalizers") or []
         return [
             f'metadata.finalizers: "{name}": prefer a domain-qualified finalizer name'
@@ -236,7 +236,7 @@ class CustomStrategy(SchemaStrategy):
         ]
 
     async def after_delete(self, context: Context, obj: JsonObject) -> None:
-        """The definition may be waiting for this."""
+        """Tell the server that an instance is gone; a terminating CRD may be waiting for it."""
         await self._gone(context)
 
 

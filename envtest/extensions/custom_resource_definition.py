@@ -14,7 +14,7 @@ from envtest.data.resources import ServedResourceRow
 from envtest.extensions.conversion import bundle_is_bad, validate_conversion
 from envtest.extensions.definition_paths import validate_columns, validate_scale, validate_selectable
 from envtest.extensions.format_warnings import format_warnings
-from envtest.extensions.names import APPROVAL, condition, is_true, protected, put_condition
+from envtest.extensions.names import APPROVAL, condition, is_protected_group, is_true, put_condition
 from envtest.groups.common.defaulting import put
 from envtest.groups.common.strategy import GeneratedStrategy
 from envtest.groups.common.webhook_client_config import has_known_version
@@ -32,15 +32,15 @@ CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 
 
 class Listener(Protocol):
-    """Who serves what is defined."""
+    """The protocol of the server that serves CRDs."""
 
     async def changed(self, context: Context, name: str) -> None:
-        """A definition came, changed or went."""
+        """A CRD was created, updated or deleted."""
         ...
 
 
 def defaults(obj: JsonObject) -> None:
-    """Singular and list kind from the kind; no conversion."""
+    """Default the singular name and the list kind from the kind, and the conversion strategy to None."""
     spec = obj.setdefault("spec", {})
     spoken = spec.setdefault("names", {})
     kind = spoken.get("kind", "")
@@ -75,7 +75,7 @@ class DefinitionStrategy(GeneratedStrategy):
 
     # -------------------------------------------------------------- writing
     def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
-        """Nothing is accepted yet."""
+        """Set an empty status: no names are accepted yet."""
         obj["status"] = {
             "conditions": None,
             "acceptedNames": {"plural": "", "kind": ""},
@@ -83,19 +83,19 @@ class DefinitionStrategy(GeneratedStrategy):
         }
 
     def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
-        """A new storage version is remembered."""
+        """Add a new storage version to ``status.storedVersions``."""
         status = dict(old.get("status") or {})
         stored = list(status.get("storedVersions") or [])
         stored.extend(v for v in _storage_versions(obj) if v not in stored)
         obj["status"] = {**status, "storedVersions": stored}
 
     def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
-        """Names, versions, schemas, columns."""
+        """Validate names, versions, schemas and printer columns."""
         rules = [*self._rules(obj, None), *_validate_stored(obj), *_validate_preserving(obj["spec"])]
         return [*_validate_name(obj), *rules, *_validate_approval(obj, None)]
 
     def warnings(self, context: Context, obj: JsonObject, old: JsonObject | None) -> Sequence[str]:
-        """Formats that are none."""
+        """Warn of unknown formats."""
         return format_warnings(obj, old)
 
     @staticmethod
@@ -112,7 +112,7 @@ class DefinitionStrategy(GeneratedStrategy):
         ]
 
     def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
-        """Group, plural, scope and kind stay."""
+        """Validate the new spec; group, plural, scope and kind are immutable."""
         spec, before = obj["spec"], old["spec"]
         fixed = []
         if any(c["type"] == "Established" and c["status"] == "True" for c in old["status"].get("conditions") or ()):
@@ -130,15 +130,15 @@ class DefinitionStrategy(GeneratedStrategy):
 
     # -------------------------------------------------------------- deleting
     def propagation(self, context: Context, obj: JsonObject, asked: str) -> str:
-        """The first deletion only marks, whatever it asks for: customresourcedefinition/etcd.go, Delete."""
+        """Ignore the requested policy: the first deletion only sets the deletion timestamp."""
         return asked if obj["metadata"].get("deletionTimestamp") else ""
 
     def finalizers_on_delete(self, obj: JsonObject) -> Sequence[str]:
-        """Its objects go first."""
+        """Add the finalizer that deletes the instances first."""
         return (CLEANUP,)
 
     def mark_deleted(self, context: Context, obj: JsonObject) -> None:
-        """The mark shows no grace, and is no change of the wish."""
+        """Set the deletion timestamp without a grace period; the generation does not change."""
         obj["metadata"].pop("deletionGracePeriodSeconds", None)
         obj["metadata"]["generation"] -= 1
         text = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
@@ -148,15 +148,15 @@ class DefinitionStrategy(GeneratedStrategy):
 
     # -------------------------------------------------------------- side effects
     async def after_create(self, context: Context, obj: JsonObject) -> None:
-        """Serve it."""
+        """Serve the new CRD."""
         await self._tell(context, obj)
 
     async def after_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
-        """Serve it as it is now."""
+        """Serve the CRD as it is now."""
         await self._tell(context, obj)
 
     async def after_delete(self, context: Context, obj: JsonObject) -> None:
-        """Serve it no more."""
+        """Stop serving the CRD."""
         await self._tell(context, obj)
 
     async def _tell(self, context: Context, obj: JsonObject) -> None:
@@ -188,7 +188,9 @@ def _storage_versions(obj: JsonObject) -> list[str]:
 def _validate_approval(obj: JsonObject, old: JsonObject | None) -> Iterator[Cause]:
     group = obj["spec"].get("group", "")
     approval = _approval(obj)
-    if not protected(group) or (old is not None and _approval_state(_approval(old)) == _approval_state(approval)):
+    if not is_protected_group(group) or (
+        old is not None and _approval_state(_approval(old)) == _approval_state(approval)
+    ):
         return
     field = f"metadata.annotations[{APPROVAL}]"
     if not approval:
@@ -274,8 +276,15 @@ def _validate_preserving(spec: JsonObject) -> Iterator[Cause]:
 def _validate_version(version: JsonObject, where: str, versions: Sequence[JsonObject]) -> Iterator[Cause]:
     for text in validation.dns_1035_label(version.get("name", "")):
         yield api_errors.invalid_value(f"{where}.name", version.get("name", ""), text)
-    yield from _validate_deprecation(version, where)
-    for part, check, place in _PARTS:
+    warning = version.get("deprecationWarning")
+    if warning is not None:
+        if not version.get("deprecated"):
+            yield api_errors.invalid_value(
+                f"{where}.deprecationWarning", warning, "can only be set for deprecated versions"
+            )
+        elif not warning:
+            yield api_errors.invalid_value(f"{where}.deprecationWarning", "", "must not be an empty string")
+    for part, check, paths in _PARTS:
         if _is_shared(part, versions):
             continue
         if part == "selectableFields" and version.get(part) and _is_shared("schema", versions):
@@ -283,19 +292,19 @@ def _validate_version(version: JsonObject, where: str, versions: Sequence[JsonOb
             text = "may only be set when `version.schema.openAPIV3Schema` is not included"
             yield api_errors.invalid_value(f"{where}.{part}", "", text)
         else:
-            yield from check(version, f"{where}.{place[0]}")
+            yield from check(version, f"{where}.{paths[0]}")
 
 
 def _validate_shared(versions: Sequence[JsonObject]) -> Iterator[Cause]:
     """What all versions say alike stands at the top in the server's own form."""
-    for part, check, place in _PARTS:
+    for part, check, paths in _PARTS:
         if not versions or not _is_shared(part, versions):
             continue
         if part == "selectableFields" and versions[0].get(part) and not _is_shared("schema", versions):
             # These have gone to the top without the schemas, and the server looks for them there.
             yield api_errors.invalid_value(f"spec.{part}", "", "may only be set when validations.schema is included")
         else:
-            yield from check(versions[0], f"spec.{place[1]}")
+            yield from check(versions[0], f"spec.{paths[1]}")
 
 
 def _is_shared(part: str, versions: Sequence[JsonObject]) -> bool:
@@ -367,33 +376,28 @@ def _shown(versions: list[JsonObject]) -> list[JsonObject]:
     ]
 
 
-def _validate_deprecation(version: JsonObject, field: str) -> Iterator[Cause]:
-    warning = version.get("deprecationWarning")
-    if warning is None:
-        return
-    if not version.get("deprecated"):
-        yield api_errors.invalid_value(
-            f"{field}.deprecationWarning", warning, "can only be set for deprecated versions"
-        )
-    elif not warning:
-        yield api_errors.invalid_value(f"{field}.deprecationWarning", "", "must not be an empty string")
-
-
-def _validate_names(spoken: JsonObject) -> Iterator[Cause]:
+def _validate_names(names: JsonObject) -> Iterator[Cause]:
     field = "spec.names"
     for key in ("plural", "singular"):
-        yield from _label(spoken.get(key, ""), f"{field}.{key}")
+        yield from _label(names.get(key, ""), f"{field}.{key}")
     for key in ("kind", "listKind"):
-        yield from _mixed(spoken.get(key, ""), f"{field}.{key}")
-    yield from _labels(spoken, "shortNames")
-    if spoken.get("kind") and spoken.get("kind") == spoken.get("listKind"):
+        name = names.get(key, "")
+        key_path = f"{field}.{key}"
+        if not name:
+            yield api_errors.required(key_path)
+        else:
+            for text in validation.dns_1035_label(name.lower()):
+                reason = f"may have mixed case, but should otherwise match: {text}"
+                yield api_errors.invalid_value(key_path, name, reason)
+    yield from _labels(names, "shortNames")
+    if names.get("kind") and names.get("kind") == names.get("listKind"):
         text = "kind and listKind may not be the same"
-        yield api_errors.invalid_value(f"{field}.listKind", spoken["listKind"], text)
-    yield from _labels(spoken, "categories")
+        yield api_errors.invalid_value(f"{field}.listKind", names["listKind"], text)
+    yield from _labels(names, "categories")
 
 
-def _labels(spoken: JsonObject, key: str) -> Iterator[Cause]:
-    for index, name in enumerate(spoken.get(key) or ()):
+def _labels(names: JsonObject, key: str) -> Iterator[Cause]:
+    for index, name in enumerate(names.get(key) or ()):
         for text in validation.dns_1035_label(name):
             yield api_errors.invalid_value(f"spec.names.{key}[{index}]", name, text)
 
@@ -404,15 +408,6 @@ def _label(name: str, field: str) -> Iterator[Cause]:
     else:
         for text in validation.dns_1035_label(name):
             yield api_errors.invalid_value(field, name, text)
-
-
-def _mixed(name: str, field: str) -> Iterator[Cause]:
-    if not name:
-        yield api_errors.required(field)
-    else:
-        for text in validation.dns_1035_label(name.lower()):
-            reason = f"may have mixed case, but should otherwise match: {text}"
-            yield api_errors.invalid_value(field, name, reason)
 
 
 def _validate_stored(obj: JsonObject) -> Iterator[Cause]:

@@ -29,7 +29,7 @@ def _simple(path: str, field: str) -> list[Cause]:
 
 
 def validate_columns(columns: Sequence[JsonObject] | None, field: str) -> Iterator[Cause]:
-    """What is wrong with printed columns."""
+    """Validate ``additionalPrinterColumns``."""
     for index, column in enumerate(columns or ()):
         where = f"{field}[{index}]"
         if not column.get("name"):
@@ -53,7 +53,7 @@ def _one_of(value: str | None, allowed: Sequence[str], field: str) -> Iterator[C
 
 
 def validate_scale(subresources: JsonObject | None, field: str) -> Iterator[Cause]:
-    """What is wrong with the paths of a scale."""
+    """Validate the paths of the scale subresource."""
     scale = (subresources or {}).get("scale")
     if scale is None:
         return
@@ -75,7 +75,7 @@ def validate_scale(subresources: JsonObject | None, field: str) -> Iterator[Caus
 
 
 def validate_selectable(fields: Sequence[JsonObject] | None, schema: JsonObject | None, field: str) -> Iterator[Cause]:
-    """What is wrong with selectable fields: each names a scalar outside metadata, once."""
+    """Validate ``selectableFields``: each path names a scalar field outside metadata, and is unique."""
     paths: set[str] = set()
     for index, selectable in enumerate(fields or ()):
         path, where = selectable.get("jsonPath") or "", f"{field}[{index}].jsonPath"

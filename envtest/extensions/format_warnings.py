@@ -12,7 +12,7 @@ from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
 def format_warnings(obj: JsonObject, old: JsonObject | None) -> list[str]:
-    """Of a definition; what stood there before an update is not told again."""
+    """Warn of unknown formats in a CRD; on update, formats that the old object has are not reported."""
     existing = set() if old is None else set(_unknown(old))
     return [f'unrecognized format "{name}"' for name in dict.fromkeys(_unknown(obj)) if name not in existing]
 

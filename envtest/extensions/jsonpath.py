@@ -41,7 +41,7 @@ Steps = tuple[re.Match[str], ...]
 
 
 def valid(path: str) -> bool:
-    """Whether `path` can be read."""
+    """Return whether `path` parses."""
     return path.startswith((".", "[", "$", "@")) and _split(path) is not None
 
 
@@ -60,7 +60,7 @@ def _split(path: str) -> Steps | None:
 
 
 def find(tree: JsonValue, path: str) -> list[JsonValue]:
-    """Every value that `path` leads to; nothing where it leads nowhere, or anywhere beyond the end of a list.
+    """Return the values at `path`; a path that does not exist has no values.
 
     >>> find({"status": {"c": [{"type": "Ready", "status": "True"}]}}, '.status.c[?(@.type=="Ready")].status')
     ['True']
@@ -83,8 +83,8 @@ def _walk(value: JsonValue, step: re.Match[str]) -> Iterator[JsonValue]:
         yield value
     elif step["field"] is not None:
         name = step["field"].replace("\\", "")
-        for place in _everything(value) if step["deep"] else (value,):
-            yield from _children(place) if name == "*" else _named(place, name)
+        for element in _everything(value) if step["deep"] else (value,):
+            yield from _children(element) if name == "*" else _named(element, name)
     elif step["names"] is not None:
         for quoted in re.findall(_QUOTED, step["names"]):
             yield from find(value, f".{quoted[1:-1]}")

@@ -12,7 +12,7 @@ from opsdk.structured_merge.value import JsonObject
 _LISTS = ("shortNames", "categories")
 
 
-def _used(others: Iterable[JsonObject]) -> tuple[set[str], set[str]]:
+def _accepted_names(others: Iterable[JsonObject]) -> tuple[set[str], set[str]]:
     """Names of resources and names of kinds that are taken."""
     resources: set[str] = set()
     kinds: set[str] = set()
@@ -39,12 +39,12 @@ def _conflicts(names: JsonObject, resources: set[str], kinds: set[str]) -> Itera
 
 
 def condition(kind: str, status: str, reason: str, message: str, now: str) -> JsonObject:
-    """One condition."""
+    """Make a condition."""
     return {"type": kind, "status": status, "lastTransitionTime": now, "reason": reason, "message": message}
 
 
 def put_condition(conditions: list[JsonObject], new: JsonObject) -> list[JsonObject]:
-    """The conditions with `new` in the place of the one of its type; the time stays where its status does."""
+    """Return the conditions with `new` set; an unchanged status keeps its transition time."""
     result, done = [], False
     for old in conditions:
         if old["type"] != new["type"]:
@@ -60,11 +60,11 @@ _ORDER = ("plural", "singular", "shortNames", "kind", "listKind", "categories")
 """How the server's type has them."""
 
 
-def accepted(definition: JsonObject, others: Iterable[JsonObject], now: str) -> JsonObject:
-    """The status that follows from the names of `definition` and of the others in its group."""
+def naming_status(definition: JsonObject, others: Iterable[JsonObject], now: str) -> JsonObject:
+    """Compute the status of a CRD from its names and from the names of the other CRDs of the group."""
     spec_names = definition["spec"]["names"]
     status = dict(definition.get("status") or {})
-    resources, kinds = _used(others)
+    resources, kinds = _accepted_names(others)
     conflicts = list(_conflicts(spec_names, resources, kinds))
     taken = {field for field, _, _ in conflicts}
     names = {"plural": "", "kind": "", **(status.get("acceptedNames") or {})}
@@ -93,13 +93,13 @@ APPROVAL = "api-approved.kubernetes.io"
 """The annotation that definitions in Kubernetes' own groups need."""
 
 
-def protected(group: str) -> bool:
-    """Whether a group belongs to Kubernetes."""
+def is_protected_group(group: str) -> bool:
+    """Return whether a group is reserved for Kubernetes (``*.k8s.io``, ``*.kubernetes.io``)."""
     return any(group == g or group.endswith(f".{g}") for g in ("k8s.io", "kubernetes.io"))
 
 
 def _approval(definition: JsonObject, conditions: list[JsonObject], now: str) -> list[JsonObject]:
-    if not protected(definition["spec"]["group"]):
+    if not is_protected_group(definition["spec"]["group"]):
         return conditions
     kind, annotations = "KubernetesAPIApprovalPolicyConformant", definition["metadata"].get("annotations") or {}
     value = annotations.get(APPROVAL, "")
@@ -111,6 +111,6 @@ def _approval(definition: JsonObject, conditions: list[JsonObject], now: str) ->
 
 
 def is_true(definition: JsonObject, kind: str) -> bool:
-    """Whether a condition holds."""
+    """Return whether a condition is True."""
     conditions = (definition.get("status") or {}).get("conditions") or ()
     return any(c["type"] == kind and c["status"] == "True" for c in conditions)

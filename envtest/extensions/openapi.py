@@ -25,7 +25,7 @@ _LISTS = ("allOf", "anyOf", "oneOf")
 
 
 def published(info: ResourceInfo, schema: JsonObject, selectable: Sequence[str] = ()) -> JsonObject:
-    """The schema with what every object has, with its kind, and with the paths of the fields that select."""
+    """Add metadata, apiVersion, kind and the selectable fields to a schema, as OpenAPI v3 publishes it."""
     result: JsonObject = _spelled(schema)
     result["properties"] = {**(result.get("properties") or {}), **_OBJECT}
     result["x-kubernetes-group-version-kind"] = [{"group": info.group, "kind": info.kind, "version": info.version}]

@@ -42,7 +42,7 @@ SCALE: tuple[JsonObject, ...] = (
 
 
 class ColumnPrinter(Printer):
-    """Name, then the columns of the definition, or the age where it has none."""
+    """Prints the name and the CRD's columns; without columns, the name and the age."""
 
     columns: Sequence[TableColumn] = (NAME,)
 
@@ -75,7 +75,7 @@ class ColumnPrinter(Printer):
 
 
 def cell(kind: str, value: JsonValue, now: float) -> JsonValue:
-    """A value as a cell of a column's type; None where it does not fit."""
+    """Return a value as a cell of the column's type; None if the type does not match."""
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     match kind:
         case "integer":
@@ -95,7 +95,7 @@ def cell(kind: str, value: JsonValue, now: float) -> JsonValue:
 
 
 def text(value: JsonValue) -> str:
-    """A value as text: strings as they are, the rest as JSON; a null is told."""
+    """Return a value as text: strings as they are, other values as JSON, a null as ``<no value>``."""
     if isinstance(value, str):
         return value
     if value is None:

@@ -24,7 +24,7 @@ class _MisplacedError(Exception):
 
 
 class ScalePaths:
-    """Where a custom resource keeps its replicas."""
+    """The paths of the scale subresource of a CRD version."""
 
     def __init__(self, paths: Mapping[str, JsonValue]) -> None:
         self._spec = paths["specReplicasPath"]
@@ -33,11 +33,11 @@ class ScalePaths:
 
     @property
     def replicas(self) -> tuple[str, ...]:
-        """The path of the replicas as field owners are recorded."""
+        """The path of the replicas, as managedFields writes it."""
         return tuple(f"f:{key}" for key in _keys(self._spec))
 
     def show(self, obj: JsonObject) -> JsonObject:
-        """The scale of an object."""
+        """Return the Scale of an object."""
         result = self.to_write(obj)
         if result["spec"].get("replicas") == _NONE:
             raise api_errors.internal(f'the spec replicas field "{self._spec}" does not exist')
@@ -56,7 +56,7 @@ class ScalePaths:
         return scale_of(obj, replicas=replicas, status=status)
 
     def put(self, obj: JsonObject, replicas: int) -> None:
-        """Set the replicas."""
+        """Set the replicas of an object."""
         if replicas == _NONE:
             raise api_errors.bad_request(f'the spec replicas field "{self._spec}" cannot be empty')
         *parents, last = _keys(self._spec)
@@ -69,7 +69,7 @@ class ScalePaths:
         obj[last] = replicas
 
     def check(self, obj: JsonObject, *, status_only: bool = False) -> Iterator[FieldError]:
-        """What is wrong with the numbers and the selector of an object, whatever its schema says."""
+        """Validate the replica counts and the selector of an object."""
         if not status_only:
             yield from _check_count(obj, self._spec)
         yield from _check_count(obj, self._status)
@@ -113,8 +113,8 @@ def _nested(obj: JsonObject, path: str, kind: type, zero: JsonValue) -> JsonValu
     return value
 
 
-def _misplaced(keys: list[str], value: JsonValue, wanted: str) -> _MisplacedError:
+def _misplaced(keys: list[str], value: JsonValue, expected: str) -> _MisplacedError:
     position = ".".join(keys)
     return _MisplacedError(
-        f".{position} accessor error: {go_value(value)} is of the type {go_typename(value)}, expected {wanted}"
+        f".{position} accessor error: {go_value(value)} is of the type {go_typename(value)}, expected {expected}"
     )

@@ -13,7 +13,7 @@ from envtest.codec.decoder import Decoders
 from envtest.extensions.conversion import Converter, OwnedVersions, VersionCodec
 from envtest.extensions.custom_resource import CustomModel, CustomStrategy
 from envtest.extensions.custom_resource_definition import CLEANUP
-from envtest.extensions.names import accepted, condition, is_true, put_condition
+from envtest.extensions.names import condition, is_true, naming_status, put_condition
 from envtest.extensions.printer_columns import SCALE, ColumnPrinter
 from envtest.extensions.scale_paths import ScalePaths
 from envtest.groups.common.model import TypedModel
@@ -43,7 +43,7 @@ _SUB_VERBS = ("get", "patch", "update")
 
 
 @dataclass(slots=True)
-class _Defined:
+class _ServedDefinition:
     """A definition and what was compiled from it."""
 
     definition: JsonObject
@@ -61,10 +61,10 @@ class _Defined:
 
 
 class ExtensionServer:
-    """One delegate of the chain; hears of definitions from their strategy.
+    """Serves custom resources; one delegate of the delegation chain.
 
     Attributes:
-        turned: called when other group versions may be defined than before.
+        on_group_versions_changed: called when the set of defined group versions may have changed.
     """
 
     def __init__(
@@ -83,27 +83,27 @@ class ExtensionServer:
         self._delegate = delegate
         self._admission = admission
         self._decoders = decoders
-        self._defined: dict[str, _Defined] = {}
-        self.turned: Callable[[], None] = _nothing
+        self._served_definitions: dict[str, _ServedDefinition] = {}
+        self.on_group_versions_changed: Callable[[], None] = _nothing
 
     def __repr__(self) -> str:
-        return f"<ExtensionServer of {', '.join(sorted(self._defined)) or 'nothing'}>"
+        return f"<ExtensionServer of {', '.join(sorted(self._served_definitions)) or 'nothing'}>"
 
     def load(self) -> None:
-        """Serve what is stored already."""
+        """Serve the stored CRDs."""
         for obj in self._definitions.list_now("", ListQuery()).items:
             self._compile(obj)
 
     def reload(self) -> None:
-        """Serve what is stored now, and nothing else."""
+        """Serve exactly the stored CRDs, after the storage was restored."""
         stored = {obj["metadata"]["name"] for obj in self._definitions.list_now("", ListQuery()).items}
-        for name in self._defined.keys() - stored:
-            del self._defined[name]
+        for name in self._served_definitions.keys() - stored:
+            del self._served_definitions[name]
         self.load()
 
     def group_versions(self) -> Iterator[tuple[str, str]]:
-        """What definitions say is served."""
-        for defined in self._defined.values():
+        """Yield the group and version pairs that CRDs serve."""
+        for defined in self._served_definitions.values():
             for version in defined.order:
                 yield defined.group, version
 
@@ -112,22 +112,22 @@ class ExtensionServer:
         """See `Listener`."""
         obj = self._find(name)
         if obj is None:
-            await self._forget(context, name)
+            await self._remove(context, name)
             return
         if obj["metadata"].get("deletionTimestamp"):
             self._compile(obj)
-            await self._clean(context, name)
+            await self._delete_instances(context, name)
             return
         others = [
             d.definition
-            for d in self._defined.values()
+            for d in self._served_definitions.values()
             if d.group == obj["spec"]["group"] and d.definition["metadata"]["name"] != obj["metadata"]["name"]
         ]
-        status = accepted(obj, others, context.timestamp())
+        status = naming_status(obj, others, context.timestamp())
         if status != obj.get("status"):
             await self._write_status(context, obj, status)
         self._compile(self._find(name) or obj)
-        self.turned()
+        self.on_group_versions_changed()
 
     def _find(self, name: str) -> JsonObject | None:
         try:
@@ -147,9 +147,9 @@ class ExtensionServer:
         manager = FieldManager(shape=self._model.shape, api_version="apiextensions.k8s.io/v1", subresource="status")
         return manager.update(before, copy_tree(after), manager="kube-apiserver", now=context.timestamp())
 
-    async def _clean(self, context: Context, name: str) -> None:
+    async def _delete_instances(self, context: Context, name: str) -> None:
         """Delete every object of a definition that is going; then let it go."""
-        defined = self._defined.get(name)
+        defined = self._served_definitions.get(name)
         if defined is None or CLEANUP not in (defined.definition["metadata"].get("finalizers") or ()):
             return
         conditions = (defined.definition.get("status") or {}).get("conditions") or ()
@@ -170,7 +170,7 @@ class ExtensionServer:
             except NotFoundError:
                 continue
         if not store.list_now("", ListQuery()).items:
-            await self._release(context, name)
+            await self._remove_finalizer(context, name)
 
     async def _terminate(self, context: Context, obj: JsonObject) -> None:
         text = "CustomResource deletion is in progress"
@@ -180,7 +180,7 @@ class ExtensionServer:
         if definition is not None:
             self._compile(definition)
 
-    async def _release(self, context: Context, name: str) -> None:
+    async def _remove_finalizer(self, context: Context, name: str) -> None:
         async def drop(current: JsonObject | None) -> JsonObject | Remove:
             if current is None:
                 raise NotFoundError(name)
@@ -202,21 +202,21 @@ class ExtensionServer:
         if definition is not None:
             self._compile(definition)
         else:
-            await self._forget(context, name)
+            await self._remove(context, name)
 
-    async def _forget(self, context: Context, name: str) -> None:
+    async def _remove(self, context: Context, name: str) -> None:
         """Serve a definition no more; who watches its objects is told so by the end of the stream."""
-        defined = self._defined.pop(name, None)
+        defined = self._served_definitions.pop(name, None)
         if defined is not None:
             self._any_store(defined).storage.forget(self._any_store(defined).prefix)
-        self.turned()
+        self.on_group_versions_changed()
         # Names have become free: some definition may have waited for them.
-        for defined in list(self._defined.values()):
+        for defined in list(self._served_definitions.values()):
             if not is_true(defined.definition, "NamesAccepted"):
                 await self.changed(context, defined.definition["metadata"]["name"])
 
     @staticmethod
-    def _any_store(defined: _Defined) -> GenericStore:
+    def _any_store(defined: _ServedDefinition) -> GenericStore:
         store = next(s.storage for (_, sub), s in defined.served.items() if not sub)
         assert isinstance(store, GenericStore)
         # As they are kept: a webhook that fails must not hold up what is done to all versions.
@@ -225,7 +225,7 @@ class ExtensionServer:
     # -------------------------------------------------------------- compiling
     def _compile(self, obj: JsonObject) -> None:
         name = obj["metadata"]["name"]
-        before = self._defined.get(name)
+        before = self._served_definitions.get(name)
         same = before is not None and (
             before.definition["spec"] == obj["spec"] and before.definition["metadata"]["uid"] == obj["metadata"]["uid"]
         )
@@ -235,9 +235,9 @@ class ExtensionServer:
         versions = obj["spec"]["versions"]
         served = dict(self._versions(obj))
         order = sorted((v["name"] for v in versions if v.get("served")), key=version_priority)
-        self._defined[name] = _Defined(obj, served, order, Converter(obj, self._client))
+        self._served_definitions[name] = _ServedDefinition(obj, served, order, Converter(obj, self._client))
         # What was watched under another schema, or before there was one, cannot be resumed.
-        store = self._any_store(self._defined[name])
+        store = self._any_store(self._served_definitions[name])
         store.storage.forget(store.prefix)
 
     def _versions(self, obj: JsonObject) -> Iterator[tuple[tuple[str, str], InstalledResource]]:
@@ -278,12 +278,12 @@ class ExtensionServer:
         name = obj["metadata"]["name"]
 
         async def gone(context: Context) -> None:
-            definition = self._defined.get(name)
+            definition = self._served_definitions.get(name)
             if definition is not None and definition.terminating:
-                await self._clean(context, name)
+                await self._delete_instances(context, name)
 
         def refuse(created: str) -> None:
-            definition = self._defined.get(name)
+            definition = self._served_definitions.get(name)
             if definition is not None and definition.terminating:
                 text = "create not allowed while custom resource definition is terminating"
                 raise api_errors.forbidden(info, created, text)
@@ -316,14 +316,14 @@ class ExtensionServer:
     _scale: ResourceModel | None = None
 
     def use_scale(self, model: TypedModel) -> None:
-        """The model of ``autoscaling/v1 Scale``."""
+        """Set the model of ``autoscaling/v1 Scale``."""
         self._scale = model.printed_by(ColumnPrinter(SCALE))
 
     # -------------------------------------------------------------- serving
     async def handle(self, call: Call) -> HttpResponse:
         """See `Delegate`."""
         info = call.info
-        defined = self._defined.get(f"{info.resource}.{info.group}") if info.is_resource else None
+        defined = self._served_definitions.get(f"{info.resource}.{info.group}") if info.is_resource else None
         if defined is None or info.version not in defined.order or not is_true(defined.definition, "Established"):
             return await self._delegate.handle(call)
         spec = defined.definition["spec"]
@@ -334,25 +334,21 @@ class ExtensionServer:
         served = defined.served.get((info.version, info.subresource))
         if served is None:
             raise api_errors.not_found(defined.served[info.version, ""].info, info.name)
-        self._warn(call, defined)
-        return await dispatch.dispatch(call, served, self._admission)
-
-    @staticmethod
-    def _warn(call: Call, defined: _Defined) -> None:
         version = next(v for v in defined.definition["spec"]["versions"] if v["name"] == call.info.version)
         if version.get("deprecated"):
             call.warn(version.get("deprecationWarning") or _deprecation(defined.definition["spec"], version["name"]))
+        return await dispatch.dispatch(call, served, self._admission)
 
     def versions_of(self, info: ResourceInfo) -> Sequence[InstalledResource]:
-        """A resource or subresource in every served version, in the definition's order."""
-        defined = self._defined.get(f"{info.resource}.{info.group}")
+        """Return a resource or subresource in every served version, in the CRD's order."""
+        defined = self._served_definitions.get(f"{info.resource}.{info.group}")
         if defined is None:
             return ()
         return [s for (v, sub), s in defined.served.items() if sub == info.subresource and v in defined.order]
 
     async def convert(self, obj: JsonObject, source: ResourceInfo, target: ResourceInfo) -> JsonObject:
-        """An object in another version of its definition."""
-        defined = self._defined[f"{source.resource}.{source.group}"]
+        """Convert an object to another version of its CRD."""
+        defined = self._served_definitions[f"{source.resource}.{source.group}"]
         [converted] = await defined.converter.convert([obj], target.kind_api_version)
         model = defined.served[target.version, ""].model
         assert isinstance(model, CustomModel)
@@ -362,7 +358,7 @@ class ExtensionServer:
     def groups(self) -> Sequence[ServedGroup]:
         """See `Delegate`."""
         groups: dict[str, dict[str, list[InstalledResource]]] = {}
-        for defined in self._defined.values():
+        for defined in self._served_definitions.values():
             if not is_true(defined.definition, "Established"):
                 continue
             for version in defined.order:
@@ -421,7 +417,7 @@ _VERSION = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?")
 
 
 def version_priority(version: str) -> tuple[int, int, int, str]:
-    """Sorts versions: stable before beta before alpha, higher numbers first, the rest by name.
+    """Sort key of versions: stable before beta before alpha, then higher numbers, then names.
 
     >>> sorted(["v1", "v1beta1", "v2", "v1alpha3", "foo"], key=version_priority)
     ['v2', 'v1', 'v1beta1', 'v1alpha3', 'foo']

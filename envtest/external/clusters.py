@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NoReturn, Self, TypeVar
+from typing import Any, NoReturn, TypeVar
 from unittest import SkipTest
 
 import msgspec
@@ -25,9 +25,9 @@ from envtest.external.processes import Process, ProcessOptions
 from envtest.plane import wait
 from envtest.plane.install import CRD, Installer, read_objects
 from envtest.plane.kubeconfig import user_kubeconfig
+from envtest.plane.lifecycle import Startable
 from envtest.plane.pki import CertificateAuthority, KeyPair
 from envtest.plane.wait import Question
-from opsdk.aio.closing import Closing
 from opsdk.errors import ApiError, ConfigError, OpsdkError, api_error_from_status
 from opsdk.rest.config import Config, Impersonate
 from opsdk.rest.request import RestRequest
@@ -57,7 +57,7 @@ class TargetKind(enum.Enum):
     """Whatever the kubeconfig says."""
 
 
-def wanted(env: Mapping[str, str] = os.environ) -> TargetKind:
+def target_kind(env: Mapping[str, str] = os.environ) -> TargetKind:
     """The kind of cluster that the environment variables select."""
     if env.get("USE_EXISTING_CLUSTER", "").lower() in ("true", "1"):
         return TargetKind.EXISTING
@@ -72,7 +72,7 @@ def asset(name: str, env: Mapping[str, str] = os.environ) -> Path:
 
 
 def process_options(env: Mapping[str, str] = os.environ) -> ProcessOptions:
-    """Timeouts (``20s``, ``1m30s``, or seconds) and where output goes."""
+    """Read timeouts (``20s``, ``1m30s``, or seconds) and output options from the variables of Go's envtest."""
     return ProcessOptions(
         start_timeout=_seconds(env, "KUBEBUILDER_CONTROLPLANE_START_TIMEOUT"),
         stop_timeout=_seconds(env, "KUBEBUILDER_CONTROLPLANE_STOP_TIMEOUT"),
@@ -107,7 +107,7 @@ class ExternalUser:
     config: Config
 
 
-class ClusterTarget(Closing):
+class ClusterTarget(Startable):
     """A cluster that is not ours; an async context manager with what `Environment` and it have in common.
 
     Attributes:
@@ -183,17 +183,9 @@ class ClusterTarget(Closing):
         """Leave it as it was, or end it; idempotent."""
         await self._stack.aclose()
 
-    async def __aenter__(self) -> Self:
-        try:
-            await self.start()
-        except BaseException:
-            await self.aclose()
-            raise
-        return self
-
 
 class ExistingCluster(ClusterTarget):
-    """The cluster of the kubeconfig; nothing is started, what was installed stays."""
+    """The cluster of the kubeconfig; nothing is started, and installed objects remain."""
 
     kind = TargetKind.EXISTING
 
@@ -203,7 +195,7 @@ class ExistingCluster(ClusterTarget):
         return load_config()
 
     def add_user(self, name: str, *, groups: Sequence[str] = ()) -> ExternalUser:
-        """Somebody else by impersonation: users of a cluster that exists cannot be made."""
+        """Return another user by impersonation; an existing cluster cannot create users."""
         return ExternalUser(name, replace(self.config, impersonate=Impersonate(user=name, groups=tuple(groups))))
 
 

@@ -133,7 +133,7 @@ class Process:
             self.kill()
 
     def kill(self) -> None:
-        """SIGKILL, now; idempotent."""
+        """Send SIGKILL; idempotent."""
         child, self._child = self._child, None
         _alive.discard(self)
         if child is not None:

@@ -14,17 +14,13 @@ from opsdk.structured_merge.value import JsonObject, JsonValue
 Convert = Callable[[JsonObject, str], JsonObject]
 
 
-def _autoscaler(obj: JsonObject, wanted: str) -> JsonObject:
-    return to_old(obj) if wanted == OLD else to_new(obj)
-
-
 _KINDS: Final[Mapping[str, tuple[Mapping[str, str], Convert]]] = {
     "HorizontalPodAutoscaler": (
         {
             "autoscaling/v1": "io.k8s.api.autoscaling.v1.HorizontalPodAutoscaler",
             "autoscaling/v2": "io.k8s.api.autoscaling.v2.HorizontalPodAutoscaler",
         },
-        _autoscaler,
+        lambda obj, wanted: to_old(obj) if wanted == OLD else to_new(obj),
     ),
     "Event": ({"v1": "io.k8s.api.core.v1.Event", "events.k8s.io/v1": "io.k8s.api.events.v1.Event"}, in_version),
 }
@@ -32,7 +28,7 @@ _KINDS: Final[Mapping[str, tuple[Mapping[str, str], Convert]]] = {
 
 
 class ConvertedKind:
-    """Both forms of a kind; see `Versions`."""
+    """Converts a kind between two served versions; see `Versions`."""
 
     remote = True
 
@@ -56,5 +52,5 @@ class ConvertedKind:
 
 
 def versions_of(typing: Typing, kind: str) -> ConvertedKind | None:
-    """The forms of a kind, where it has several."""
+    """Return the served versions of a kind that has several; None for others."""
     return ConvertedKind(typing, kind) if kind in _KINDS else None

@@ -47,27 +47,27 @@ from opsdk.structured_merge.value import JsonObject, JsonValue
 
 @dataclass(slots=True)
 class Catalogue:
-    """Hand-written parts by ``group/resource``; whatever is not listed follows from the tables alone."""
+    """Strategies, defaults and printers by ``group/resource``; the generated tables cover other kinds."""
 
     strategies: Mapping[str, Callable[[ServedResourceRow, bool], GeneratedStrategy]] = field(default_factory=dict)
     defaults: Mapping[str, Defaults] = field(default_factory=dict)
 
     def strategy(self, row: ServedResourceRow, *, has_status: bool) -> GeneratedStrategy:
-        """The rules of a resource."""
+        """Return the strategy of a resource."""
         strategy = self.strategies.get(_key(row))
         return strategy(row, has_status) if strategy is not None else GeneratedStrategy(row, has_status=has_status)
 
     def defaults_of(self, row: ServedResourceRow) -> Defaults | None:
-        """What fills in the defaults of its kind."""
+        """Return the defaulting function of a resource's kind."""
         return self.defaults.get(_key(row))
 
     def printer(self, row: ServedResourceRow) -> Printer:
-        """Its columns; scales have their own, whatever they belong to."""
+        """Return the printer of a resource; scales have their own."""
         return LatePrinter("/scale" if row.info.subresource == "scale" else _key(row))
 
 
 class LatePrinter(Printer):
-    """The printer of a ``group/resource``, which is loaded when the first table is printed."""
+    """The printer of a ``group/resource``; its module is imported when the first table is printed."""
 
     def __init__(self, key: str) -> None:
         self._key = key
@@ -144,5 +144,5 @@ DEFAULTS: Mapping[str, Defaults] = {
 def catalogue(
     strategies: Mapping[str, StrategyFactory] | None = None, defaults: Mapping[str, Defaults] | None = None
 ) -> Catalogue:
-    """A fresh one: strategies may hold what they have allocated. The arguments add kinds of higher floors."""
+    """Return a new catalogue, since strategies hold allocations. The arguments add kinds of higher floors."""
     return Catalogue(strategies={**STRATEGIES, **(strategies or {})}, defaults={**DEFAULTS, **(defaults or {})})

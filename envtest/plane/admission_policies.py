@@ -42,7 +42,7 @@ def _configured(plane: WebhookPlane, sort: str) -> PolicySource:
 
 
 class ParamKinds:
-    """Finds what is served by its kind."""
+    """Finds the resource of a param kind."""
 
     def __init__(self, plane: WebhookPlane) -> None:
         self._plane = plane
@@ -71,13 +71,13 @@ class ParamKinds:
         return None
 
     def resource(self, api_version: str, kind: str) -> str | None:
-        """The resource of a kind, if it is served."""
+        """Return the resource of a kind; None if it is not served."""
         resource = self(api_version, kind)
         return None if resource is None else resource.resource
 
 
 class StoredParams:
-    """The objects of one resource."""
+    """Reads the params of one resource."""
 
     def __init__(self, served: InstalledResource, store: GenericStore) -> None:
         self._served = served
@@ -88,7 +88,7 @@ class StoredParams:
 
     @property
     def resource(self) -> str:
-        """What its paths call it."""
+        """The name of the resource in request paths."""
         return self._served.info.resource
 
     @property

@@ -32,7 +32,7 @@ GROUP = "admissionregistration.k8s.io"
 
 
 class WebhookPlane(Protocol):
-    """What is needed of a control plane."""
+    """The protocol of a control plane with admission webhooks."""
 
     storage: Storage
     stores: dict[str, GenericStore]
@@ -42,7 +42,7 @@ class WebhookPlane(Protocol):
 
 
 def install(plane: WebhookPlane, client: WebhookClient, evaluate: Evaluate | None = None) -> WebhookDependencies:
-    """Add both plugins to the chain; `evaluate` judges match conditions."""
+    """Add both plugins to the chain; `evaluate` evaluates match conditions."""
     namespaces = plane.stores["/namespaces"]
 
     def namespace(name: str) -> JsonObject:
@@ -66,7 +66,7 @@ def _all(store: GenericStore) -> Callable[[], Sequence[JsonObject]]:
 
 
 class Versions:
-    """Which resources show the same objects: those that keep them in the same place."""
+    """Finds equivalent resources: those that share a storage prefix."""
 
     def __init__(self, plane: WebhookPlane) -> None:
         self._plane = plane
@@ -98,7 +98,7 @@ class Versions:
         return [other for other in versions if other is not served]
 
     async def convert(self, obj: JsonObject, source: InstalledResource, target: InstalledResource) -> JsonObject:
-        """The same; scales and the like are of one version anyway."""
+        """Convert an object to another version of its kind."""
         if source.info.kind_api_version == target.info.kind_api_version:
             return obj
         if not source.model.typed:
@@ -108,7 +108,7 @@ class Versions:
 
 
 class ServiceResolver:
-    """Finds who answers for a Service: its endpoints, else its cluster address."""
+    """Resolves a Service to one of its endpoints, else to its cluster IP."""
 
     def __init__(self, stores: Mapping[str, GenericStore]) -> None:
         self._stores = stores

@@ -27,7 +27,7 @@ _NETWORK = ("/services", "discovery.k8s.io/endpointslices", "/endpoints")
 
 
 class AggregatedPlane(Protocol):
-    """What is needed of a control plane."""
+    """The protocol of a control plane with an aggregator."""
 
     clock: Clock
     stores: dict[str, GenericStore]
@@ -37,31 +37,31 @@ class AggregatedPlane(Protocol):
 
 
 def aggregate(plane: AggregatedPlane, identity: Callable[[], ClientCertificate] | None) -> Aggregator:
-    """The aggregator in front of everything else; `identity` is the certificate of the proxy."""
+    """Return the aggregator in front of the server; `identity` is the proxy's client certificate."""
     group, _, resource = SERVICES.partition("/")
     served = plane.core.find(group, "v1", resource)
     assert served is not None
-    around = AggregatorDependencies(
+    dependencies = AggregatorDependencies(
         network=lambda namespace, name: network(plane.stores, namespace, name),
         resolve=ServiceResolver(plane.stores),
         watched=[plane.stores[name].prefix for name in _NETWORK],
     )
-    lines = ConnectionPools(plane.webhook_client.apps, identity=identity)
-    return Aggregator(served, plane.core, around, lines, clock=plane.clock)
+    pools = ConnectionPools(plane.webhook_client.apps, identity=identity)
+    return Aggregator(served, plane.core, dependencies, pools, clock=plane.clock)
 
 
 def register(plane: AggregatedPlane) -> AutoRegistration:
-    """What keeps entries for that which is served here."""
+    """Return the registration of the locally served APIServices."""
     store = plane.stores[SERVICES]
     registration = AutoRegistration(store, plane.clock, plane.extensions.group_versions)
-    plane.extensions.turned = registration.sync
+    plane.extensions.on_group_versions_changed = registration.sync
     assert isinstance(store.strategy, ApiServiceStrategy)
-    store.strategy.gone = registration.gone
+    store.strategy.gone = registration.on_deleted
     return registration
 
 
 def network(stores: dict[str, GenericStore], namespace: str, name: str) -> Network:
-    """What is known of a Service."""
+    """Return a Service with its EndpointSlices and Endpoints."""
     slices = [
         endpoint_slice
         for endpoint_slice in stores["discovery.k8s.io/endpointslices"].list_now(namespace, ListQuery()).items

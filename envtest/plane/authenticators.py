@@ -28,7 +28,7 @@ _CACHED = ("cache-control", "public, max-age=3600")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessOptions:
-    """What decides on users.
+    """The options of authentication and authorization.
 
     Attributes:
         authenticators: tried first, in order; bearer tokens come after them.
@@ -52,7 +52,7 @@ class AccessOptions:
 
 
 class Authenticators:
-    """`AccessOptions`, put to work on one storage.
+    """The authenticators and the authorizer that `AccessOptions` describe, on one storage.
 
     Attributes:
         bearer: what takes bearer tokens.
@@ -75,7 +75,7 @@ class Authenticators:
         self.observed = ObservingAuthorizer(self.authorizer)
 
     def pages(self) -> dict[str, Callable[[Call], HttpResponse]]:
-        """How others can check the tokens that this server signs."""
+        """The discovery documents for service account tokens."""
         return {_DISCOVERY: self._discovery, _KEYS: self._keys}
 
     def _discovery(self, call: Call) -> HttpResponse:
@@ -93,7 +93,7 @@ class Authenticators:
         return HttpResponse(200, [("content-type", media), _CACHED], encode_json({"keys": self.key.public()}))
 
     def find(self, resource: str, namespace: str, name: str) -> JsonObject | None:
-        """An object of the core group as it is now; None where there is none."""
+        """Return an object of the core group; None if it does not exist."""
         parts = ("core", resource, namespace, name) if namespace else ("core", resource, name)
         try:
             return self._storage.get("/".join(parts))

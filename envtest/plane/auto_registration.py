@@ -50,7 +50,7 @@ GroupVersion = tuple[str, str]
 
 
 def service_of(group: str, version: str, *, managed: str, priority: int, rank: int, now: str) -> JsonObject:
-    """The ``APIService`` of a group version that is served here."""
+    """Return the ``APIService`` of a locally served group version."""
     spec: JsonObject = {"group": group} if group else {}
     spec |= {"version": version, "groupPriorityMinimum": priority, "versionPriority": rank}
     fields = {
@@ -71,7 +71,7 @@ def service_of(group: str, version: str, *, managed: str, priority: int, rank: i
 
 
 class AutoRegistration:
-    """Keeps them in the storage.
+    """Creates and deletes the APIServices of locally served group versions.
 
     Args:
         custom: the group versions that definitions of custom resources say.
@@ -87,7 +87,7 @@ class AutoRegistration:
         return f"<AutoRegistration of {len(self._have)} custom group versions>"
 
     def start(self, built_in: Iterable[GroupVersion]) -> None:
-        """Register what is missing; put into the storage as they are, because there are many."""
+        """Create the missing APIServices in the storage directly, because they are many."""
         context = Context(clock=self._clock)
         now = context.timestamp()
         for group, version in dict.fromkeys(built_in):
@@ -99,19 +99,19 @@ class AutoRegistration:
         self.reload()
 
     def reload(self) -> None:
-        """Begin with what the storage has."""
+        """Start from the APIServices in the storage."""
         self._have = set()
         for _, obj in self._services.storage.list(self._services.prefix).items:
             if _managed(obj) == ALWAYS:
                 self._have.add((obj["spec"].get("group", ""), obj["spec"]["version"]))
         self.sync()
 
-    async def gone(self, _: Context) -> None:
-        """Somebody deleted one: those that are always there come back."""
+    async def on_deleted(self, _: Context) -> None:
+        """An APIService was deleted: recreate it if it is always registered."""
         self.reload()
 
     def sync(self) -> None:
-        """Follow the definitions."""
+        """Register the group versions of CRDs."""
         desired = set(self._custom())
         if desired == self._have:
             return

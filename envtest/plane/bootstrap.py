@@ -29,12 +29,12 @@ from opsdk.structured_merge.value import JsonObject
 
 
 class Stores(Protocol):
-    """What is needed of a control plane: its registries by ``group/resource``, its clock, and who owns what."""
+    """The protocol of a control plane: registries by ``group/resource``, the clock, managed fields."""
 
     clock: Clock
 
     def fields_of(self, resource: str, obj: JsonObject) -> JsonObject:
-        """What the writer of a new object owns of it."""
+        """Return the managedFields of a new object."""
         ...
 
     @property
@@ -53,7 +53,7 @@ NAMESPACES = ("kube-system", "kube-public", "kube-node-lease", "default")
 
 
 async def bootstrap(plane: Stores) -> None:
-    """Create what is missing."""
+    """Create the missing bootstrap objects."""
     for name in NAMESPACES:
         await ensure(plane, "/namespaces", namespace_object(name))
     ensure_policy(plane)
@@ -64,8 +64,8 @@ async def bootstrap(plane: Stores) -> None:
     await ensure(plane, "/configmaps", trust_object({}), namespace=SYSTEM)
 
 
-def owned(plane: Stores, resource: str, obj: JsonObject, manager: str = SERVER) -> JsonObject:
-    """The object with the server as its owner."""
+def with_managed_fields(plane: Stores, resource: str, obj: JsonObject, manager: str = SERVER) -> JsonObject:
+    """Return the object with managedFields of the server."""
     meta = obj["metadata"]
     key = f"{resource}/{meta.get('namespace', '')}/{meta['name']}"
     if key not in _OWNED:
@@ -84,7 +84,7 @@ def owned(plane: Stores, resource: str, obj: JsonObject, manager: str = SERVER) 
 
 
 def ensure_policy(plane: Stores) -> None:
-    """The roles and bindings of a fresh cluster. They are put into the storage as they are: there are many."""
+    """Create the bootstrap roles and bindings in the storage directly, because they are many."""
     context = Context(clock=plane.clock)
     now = context.timestamp()
     for resource, obj in bootstrap_policy():
@@ -101,12 +101,12 @@ _PRODUCER = "api-priority-and-fairness-config-producer-v1"
 
 
 def ensure_flows(plane: Stores) -> None:
-    """Flow schemas and priority levels."""
+    """Create the bootstrap FlowSchemas and PriorityLevelConfigurations."""
     context = Context(clock=plane.clock)
     now = context.timestamp()
     for resource, obj in bootstrap_flows():
         store = plane.stores[f"{FLOWS}/{resource}"]
-        obj_owned = owned(plane, f"{FLOWS}/{resource}", obj, _PRODUCER)
+        obj_owned = with_managed_fields(plane, f"{FLOWS}/{resource}", obj, _PRODUCER)
         obj_owned["metadata"] |= {"uid": context.new_uid(), "creationTimestamp": now}
         if resource == "flowschemas":
             level = obj["spec"]["priorityLevelConfiguration"]["name"]
@@ -120,7 +120,7 @@ _PORT = 6443
 
 
 async def ensure_itself(plane: Stores) -> None:
-    """The server as a service of its own cluster, at the first address of the range."""
+    """Create the Service ``kubernetes`` at the first address of the service range."""
     services = plane.stores["/services"]
     strategy = services.strategy
     assert isinstance(strategy, ServiceStrategy)
@@ -189,14 +189,14 @@ def _put(plane: Stores, resource: str, obj: JsonObject, *, namespace: str = "") 
     meta = {"uid": context.new_uid(), "creationTimestamp": context.timestamp()}
     if namespace:
         meta["namespace"] = namespace
-    stamped = owned(plane, resource, obj)
+    stamped = with_managed_fields(plane, resource, obj)
     stamped["metadata"] |= meta
     with suppress(KeyExistsError):
         store.storage.create(store.key(namespace, obj["metadata"]["name"]), stamped)
 
 
-async def listens_at(plane: Stores, port: int) -> None:
-    """Say in the service where the server really listens; what somebody has deleted stays away."""
+async def publish_server_address(plane: Stores, port: int) -> None:
+    """Update the endpoints of ``kubernetes`` to the server's address; a deleted object stays deleted."""
 
     async def transform(current: JsonObject | None) -> JsonObject:
         updated: JsonObject = copy_tree(current or {})
@@ -213,21 +213,21 @@ async def listens_at(plane: Stores, port: int) -> None:
             await store.storage.guaranteed_update(store.key("default", "kubernetes"), partial(_moved, obj))
 
 
-async def _moved(wanted: JsonObject, current: JsonObject | None) -> JsonObject:
+async def _moved(desired: JsonObject, current: JsonObject | None) -> JsonObject:
     if current is None:
-        raise KeyNotFoundError(str(wanted["metadata"]["name"]))
-    return {**current, **{k: v for k, v in wanted.items() if k in ("subsets", "endpoints", "ports")}}
+        raise KeyNotFoundError(str(desired["metadata"]["name"]))
+    return {**current, **{k: v for k, v in desired.items() if k in ("subsets", "endpoints", "ports")}}
 
 
 def trust_object(data: Mapping[str, str]) -> JsonObject:
-    """What tells extension servers how this server's users prove who they are."""
+    """Return the ConfigMap ``extension-apiserver-authentication``."""
     meta = {"name": TRUST, "namespace": SYSTEM}
     config_map: JsonObject = {"kind": "ConfigMap", "apiVersion": "v1", "metadata": meta}
     return {**config_map, "data": dict(data)} if data else config_map
 
 
 def trust_data(clients: bytes, proxies: bytes, names: Sequence[str], headers: HeaderNames) -> dict[str, str]:
-    """Whose certificates clients and proxies have; nothing about those that are not believed."""
+    """Return the data of that ConfigMap: client and proxy CAs and header names, if they are trusted."""
     data = {"client-ca-file": clients.decode()} if clients else {}
     if not proxies:
         return data
@@ -254,7 +254,7 @@ async def publish_trust(
     names: Sequence[str] = (NAME,),
     headers: HeaderNames = HeaderNames(),  # noqa: B008 - frozen
 ) -> None:
-    """Say whose certificates clients and proxies have."""
+    """Write the CAs of clients and proxies into that ConfigMap."""
     desired = trust_object(trust_data(clients, proxies, names, headers))
 
     async def transform(current: JsonObject | None) -> JsonObject:
@@ -266,20 +266,20 @@ async def publish_trust(
 
 
 def namespace_object(name: str) -> JsonObject:
-    """A namespace as the server makes it for itself."""
+    """Return a bootstrap namespace."""
     obj: JsonObject = {"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": name}, "spec": {}, "status": {}}
     label_namespace(obj)
     return obj
 
 
 async def ensure(plane: Stores, resource: str, obj: JsonObject, *, namespace: str = "") -> None:
-    """Create an object unless it is there."""
+    """Create an object unless it exists."""
     store = plane.stores[resource]
     with suppress(KeyNotFoundError):
         store.storage.get(store.key(namespace, obj["metadata"]["name"]))
         return
     try:
-        stamped = owned(plane, resource, obj)
+        stamped = with_managed_fields(plane, resource, obj)
         await plane.stores[resource].create(Context(namespace=namespace, clock=plane.clock), "", stamped)
     except AlreadyExistsError:
         return

@@ -20,7 +20,7 @@ _USAGES = {"client auth": ExtendedKeyUsageOID.CLIENT_AUTH, "server auth": Extend
 
 
 class Authority:
-    """Signs certificates; made anew, or read from a directory where an earlier one was kept."""
+    """A certificate authority, generated or read from a directory."""
 
     def __init__(self, pair: KeyPair) -> None:
         self.pair = pair
@@ -32,17 +32,30 @@ class Authority:
 
     @classmethod
     def load_or_create(cls, directory: Path | None, name: str = "ca") -> Authority:
-        """The authority kept in `directory` under `name`, a new one (kept there) otherwise."""
+        """Load the authority `name` from `directory`, or create it there."""
         if directory is not None and (directory / f"{name}.key").exists():
             return cls(KeyPair((directory / f"{name}.crt").read_bytes(), (directory / f"{name}.key").read_bytes()))
-        authority = cls(_self_signed(f"envtest-{name}"))
+        key_path = f"envtest-{name}"
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, key_path)])
+        usage = x509.KeyUsage(
+            digital_signature=True, content_commitment=False, key_encipherment=False, data_encipherment=False,
+            key_agreement=False, key_cert_sign=True, crl_sign=True, encipher_only=False, decipher_only=False,
+        )  # fmt: skip
+        builder = (
+            _builder(subject, subject, key.public_key())
+            .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+            .add_extension(usage, critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        )
+        authority = cls(_pair(builder.sign(key, hashes.SHA256()), key))
         if directory is not None:
             directory.mkdir(parents=True, exist_ok=True)
             authority.pair.write(directory, name)
         return authority
 
     def serving(self, host: str) -> KeyPair:
-        """For a server at `host`, also known as localhost and by the names of the Service ``kubernetes``."""
+        """Issue a serving certificate for `host`, localhost and the names of the Service ``kubernetes``."""
         names: list[x509.GeneralName] = [
             x509.DNSName(n)
             for n in ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "envtest.local")
@@ -59,13 +72,13 @@ class Authority:
         )
 
     def client(self, user: str, groups: tuple[str, ...] = ()) -> KeyPair:
-        """For a user with groups."""
+        """Issue a client certificate for a user with groups."""
         attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, g) for g in groups]
         subject = x509.Name([*attributes, x509.NameAttribute(NameOID.COMMON_NAME, user)])
         return self._issue(subject, ExtendedKeyUsageOID.CLIENT_AUTH, None)
 
     def certify(self, request: bytes, usages: Sequence[str], seconds: int | None = None) -> bytes:
-        """A certificate (PEM) for what a request (PEM) asks, of use for these `usages`, as the API names them."""
+        """Issue a certificate (PEM) for a request (PEM) with these `usages`, named as in the API."""
         signing_request = x509.load_pem_x509_csr(request)
         valid = timedelta(days=365) if seconds is None else timedelta(seconds=seconds)
         builder = _builder(signing_request.subject, self._cert.subject, signing_request.public_key(), valid=valid)
@@ -114,19 +127,3 @@ def _builder(
 def _pair(cert: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> KeyPair:
     raw = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     return KeyPair(cert.public_bytes(serialization.Encoding.PEM), raw)
-
-
-def _self_signed(name: str) -> KeyPair:
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    usage = x509.KeyUsage(
-        digital_signature=True, content_commitment=False, key_encipherment=False, data_encipherment=False,
-        key_agreement=False, key_cert_sign=True, crl_sign=True, encipher_only=False, decipher_only=False,
-    )  # fmt: skip
-    builder = (
-        _builder(subject, subject, key.public_key())
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .add_extension(usage, critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-    )
-    return _pair(builder.sign(key, hashes.SHA256()), key)

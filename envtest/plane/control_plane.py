@@ -20,7 +20,7 @@ from envtest.extensions.openapi import published
 from envtest.extensions.server import ExtensionServer
 from envtest.groups.admissionregistration.rest import GUARDED, PolicyStore
 from envtest.groups.authentication.rest import SelfSubjectReviews, TokenReviews
-from envtest.groups.authorization.rest import AccessReviews, RulesReviews, oneself, somebody
+from envtest.groups.authorization.rest import AccessReviews, RulesReviews, review_subject, self_subject
 from envtest.groups.autoscaling.conversion import OldAutoscalerModel
 from envtest.groups.certificates.strategy import ApprovalStrategy, SignatureStrategy, SigningRequestStrategy
 from envtest.groups.common.defaulting import Defaults
@@ -103,7 +103,7 @@ VERSION = {
 
 
 class TableSchemas:
-    """The tables as a source of OpenAPI schemas."""
+    """The OpenAPI schemas of the built-in kinds."""
 
     def schema(self, name: str) -> JsonObject | None:
         """See `SchemaSource`."""
@@ -115,7 +115,7 @@ class TableSchemas:
 
 
 class CustomSchemas:
-    """The schemas of custom resources, by the names that `CustomModel` gives them."""
+    """The OpenAPI schemas of custom resources, by the names that `CustomModel` gives them."""
 
     def __init__(self) -> None:
         self._models: dict[str, tuple[InstalledResource, CustomModel]] = {}
@@ -230,13 +230,13 @@ class ControlPlane:
             services.strategy.pool.take(obj)
 
     def rederive(self) -> None:
-        """Whatever is kept beside the storage follows it again, after it went to another state."""
+        """Rebuild everything derived from the storage after it went to another state."""
         self._reserve()
         self.extensions.reload()
         self.auto_registration.reload()
 
     async def start(self) -> None:
-        """Make the objects that every cluster has; harmless where they are there already."""
+        """Create the bootstrap objects that are missing."""
         self._reserve()
         self.extensions.load()
         self.auto_registration.start((served.info.group, served.info.version) for served in self.core.installed())
@@ -246,11 +246,11 @@ class ControlPlane:
         self.aggregator.start()
 
     def end_watches(self) -> None:
-        """Every stream ends; the storage still answers."""
+        """End every watch; the storage still works."""
         self.storage.end_watches()
 
     def close(self) -> None:
-        """End every watch and let go of files."""
+        """End every watch and close the files."""
         self.expiry.close()
         self.storage.close()
 
@@ -282,9 +282,9 @@ class ControlPlane:
                     "bindings": BindingStore(self.stores["/pods"]),
                     "selfsubjectreviews": SelfSubjectReviews(),
                     "tokenreviews": TokenReviews(self.access.bearer),
-                    "subjectaccessreviews": AccessReviews(authorizer, subject=somebody),
-                    "localsubjectaccessreviews": AccessReviews(authorizer, subject=somebody, local=True),
-                    "selfsubjectaccessreviews": AccessReviews(authorizer, subject=oneself),
+                    "subjectaccessreviews": AccessReviews(authorizer, subject=review_subject),
+                    "localsubjectaccessreviews": AccessReviews(authorizer, subject=review_subject, local=True),
+                    "selfsubjectaccessreviews": AccessReviews(authorizer, subject=self_subject),
                     "selfsubjectrulesreviews": RulesReviews(resolver),
                 }
                 storage = reviews.get(row.info.resource)
@@ -292,7 +292,7 @@ class ControlPlane:
                     self.core.install(InstalledResource(row.info, storage, self._model(row), row.verbs))
 
     def fields_of(self, resource: str, obj: JsonObject) -> JsonObject:
-        """What the writer of a new object owns of it."""
+        """Return the managedFields of a new object."""
         group, _, name = resource.rpartition("/")
         served = self.core.find(group, obj["apiVersion"].rpartition("/")[2], name)
         if served is None:

@@ -19,7 +19,7 @@ TTL = 3600.0
 
 
 class EventExpiry:
-    """Removes them. There is one timer, and only while there are events."""
+    """Deletes Events after their TTL. One timer runs, only while there are Events."""
 
     def __init__(self, storage: Storage, clock: Clock, *, ttl: float = TTL) -> None:
         self._storage = storage
@@ -33,13 +33,13 @@ class EventExpiry:
         return f"<EventExpiry: {len(self._due)} events>"
 
     def start(self) -> None:
-        """Follow the storage; the hour of what is there already begins now."""
+        """Follow the storage; the TTL of existing Events starts now."""
         self._storage.subscribe(self._follow)
         for key, value in self._storage.list(EVENTS).items:
             self._follow(StorageChange.of(key, value))
 
     def close(self) -> None:
-        """Forget about it; idempotent."""
+        """Stop; idempotent."""
         self._storage.unsubscribe(self._follow)
         self._due.clear()
         self._arm()

@@ -35,7 +35,7 @@ _REMEMBERED = 1024
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """A flow schema, ready to be asked."""
+    """A compiled FlowSchema."""
 
     name: str
     uid: str
@@ -43,8 +43,8 @@ class Flow:
     precedence: int
     rules: Sequence[Mapping[str, JsonValue]]
 
-    def takes(self, user: User, info: RequestInfo) -> bool:
-        """Whether it is for such requests of such a user."""
+    def matches(self, user: User, info: RequestInfo) -> bool:
+        """Return whether the flow matches a request of a user."""
         return any(
             any(_is(subject, user) for subject in rule.get("subjects") or ()) and _covers(rule, info)
             for rule in self.rules
@@ -52,7 +52,7 @@ class Flow:
 
 
 def flows_of(schemas: Iterable[JsonObject]) -> list[Flow]:
-    """In the order in which they are asked."""
+    """Return the flows in matching order."""
     flows = [
         Flow(
             name=obj["metadata"]["name"],
@@ -107,21 +107,21 @@ def _among(words: Sequence[str], word: str) -> bool:
 
 
 def condition(level: str, now: str, *, exists: bool) -> JsonObject:
-    """What a schema says of its level."""
+    """Return the condition Dangling of a FlowSchema."""
     text = f'This FlowSchema references the PriorityLevelConfiguration object named "{level}" '
     status, reason = ("False", "Found") if exists else ("True", "NotFound")
     text += "and it exists" if exists else "but there is no such object"
     return {"type": "Dangling", "status": status, "lastTransitionTime": now, "reason": reason, "message": text}
 
 
-def with_condition(obj: JsonObject, wanted: JsonObject) -> JsonObject | None:
-    """The schema with its condition, None where it says the same already."""
+def with_condition(obj: JsonObject, condition: JsonObject) -> JsonObject | None:
+    """Return the FlowSchema with the condition; None if it is unchanged."""
     conditions = list((obj.get("status") or {}).get("conditions") or ())
     old = next((c for c in conditions if c.get("type") == "Dangling"), None)
-    if old is not None and (old.get("status"), old.get("message")) == (wanted["status"], wanted["message"]):
+    if old is not None and (old.get("status"), old.get("message")) == (condition["status"], condition["message"]):
         return None
-    if old is not None and old.get("status") == wanted["status"]:
-        wanted = {**wanted, "lastTransitionTime": old.get("lastTransitionTime")}
+    if old is not None and old.get("status") == condition["status"]:
+        condition = {**condition, "lastTransitionTime": old.get("lastTransitionTime")}
     remaining = [c for c in conditions if c is not old]
     keys = ("lastTransitionTime", "message", "reason", "status", "type")
     owned: JsonObject = {'k:{"type":"Dangling"}': {".": {}, **{f"f:{key}": {} for key in keys}}}
@@ -129,53 +129,53 @@ def with_condition(obj: JsonObject, wanted: JsonObject) -> JsonObject | None:
         "manager": _MANAGER,
         "operation": "Apply",
         "apiVersion": f"{GROUP}/v1",
-        "time": wanted["lastTransitionTime"],
+        "time": condition["lastTransitionTime"],
         "fieldsType": "FieldsV1",
         "fieldsV1": {"f:status": {"f:conditions": owned}},
         "subresource": "status",
     }
     others = [entry for entry in obj["metadata"].get("managedFields") or () if entry.get("manager") != _MANAGER]
     meta = {**obj["metadata"], "managedFields": [owner, *others]}
-    return {**obj, "metadata": meta, "status": {**(obj.get("status") or {}), "conditions": [*remaining, wanted]}}
+    return {**obj, "metadata": meta, "status": {**(obj.get("status") or {}), "conditions": [*remaining, condition]}}
 
 
-async def _tell(wanted: JsonObject, current: JsonObject | None) -> JsonObject | Remove:
+async def _desired_status(desired: JsonObject, current: JsonObject | None) -> JsonObject | Remove:
     if current is None:
         raise KeyNotFoundError("the schema has gone")
-    return with_condition(current, wanted) or current
+    return with_condition(current, desired) or current
 
 
 class FlowControl:
-    """Follows schemas and levels in a storage; a filter."""
+    """Classifies requests by the stored FlowSchemas and priority levels; a server filter."""
 
     def __init__(self, storage: Storage, clock: Clock) -> None:
         self._storage = storage
         self._clock = clock
         self._flows: list[Flow] | None = None
         self._levels: dict[str, str] = {}
-        self._known: LRUCache[object, tuple[str, str]] = LRUCache(_REMEMBERED)
+        self._classified: LRUCache[object, tuple[str, str]] = LRUCache(_REMEMBERED)
         self._tasks = TaskOwner("flow-control")
-        self._settling = False
+        self._update_pending = False
 
     def __repr__(self) -> str:
         return f"<FlowControl of {self._storage!r}>"
 
     def start(self) -> None:
         """Follow the storage."""
-        self._storage.subscribe(self._follow)
+        self._storage.subscribe(self._on_change)
 
     async def aclose(self) -> None:
-        """Forget about it; idempotent."""
-        self._storage.unsubscribe(self._follow)
+        """Stop; idempotent."""
+        self._storage.unsubscribe(self._on_change)
         await self._tasks.aclose()
 
-    def _follow(self, change: StorageChange) -> None:
+    def _on_change(self, change: StorageChange) -> None:
         if not change.key.startswith((SCHEMAS, LEVELS)):
             return
         self._flows = None
-        if not self._settling:
-            self._settling = True
-            self._tasks.start(self._settle(), name="conditions")
+        if not self._update_pending:
+            self._update_pending = True
+            self._tasks.start(self._update_dangling_conditions(), name="conditions")
 
     async def __call__(self, call: Call, handler: Handler) -> HttpResponse:
         """Name the flow in the answer, whatever it is."""
@@ -188,32 +188,31 @@ class FlowControl:
         return await handler(call)
 
     def classify(self, user: User, info: RequestInfo) -> tuple[str, str]:
-        """The uids of the schema that takes a request, and of its level."""
+        """Return the uids of the FlowSchema and the priority level of a request."""
         if self._flows is None:
-            self._read()
+            self._reload()
         where = (info.group, info.resource, info.subresource, info.namespace) if info.is_resource else info.path
         key = (user.name, tuple(user.groups), info.verb, where)
-        entry = self._known.get(key)
+        entry = self._classified.get(key)
         if entry is None:
-            entry = self._known[key] = self._find(user, info)
+            flows = [flow for flow in self._flows or () if flow.level in self._levels]
+            # The last one takes what nobody wants.
+            matching = next((flow for flow in flows if flow.matches(user, info)), flows[-1] if flows else None)
+            entry = self._classified[key] = (
+                ("", "") if matching is None else (matching.uid, self._levels[matching.level])
+            )
         return entry
 
-    def _read(self) -> None:
+    def _reload(self) -> None:
         self._flows = flows_of(obj for _, obj in self._storage.list(SCHEMAS).items)
         levels = (obj["metadata"] for _, obj in self._storage.list(LEVELS).items)
         self._levels = {meta["name"]: meta.get("uid", "") for meta in levels}
-        self._known.clear()
+        self._classified.clear()
 
-    def _find(self, user: User, info: RequestInfo) -> tuple[str, str]:
-        flows = [flow for flow in self._flows or () if flow.level in self._levels]
-        # The last one takes what nobody wants.
-        matching = next((flow for flow in flows if flow.takes(user, info)), flows[-1] if flows else None)
-        return ("", "") if matching is None else (matching.uid, self._levels[matching.level])
-
-    async def _settle(self) -> None:
+    async def _update_dangling_conditions(self) -> None:
         """Have every schema say whether its level exists."""
-        self._settling = False
-        self._read()
+        self._update_pending = False
+        self._reload()
         now = Context(clock=self._clock).timestamp()
         for key, obj in self._storage.list(SCHEMAS).items:
             level = obj["spec"]["priorityLevelConfiguration"]["name"]
@@ -221,6 +220,6 @@ class FlowControl:
             if with_condition(obj, desired) is None:
                 continue
             try:
-                await self._storage.guaranteed_update(key, partial(_tell, desired))
+                await self._storage.guaranteed_update(key, partial(_desired_status, desired))
             except KeyNotFoundError:
                 continue  # it went meanwhile

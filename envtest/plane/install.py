@@ -33,7 +33,7 @@ _ENDINGS = frozenset({".yaml", ".yml", ".json"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Webhooks:
-    """Webhooks to install. Whatever configurations (and conversions of definitions) call by a Service comes to us.
+    """Webhooks to install; configurations and CRD conversions that name a Service are redirected to the test.
 
     Attributes:
         objects: webhook configurations.
@@ -55,7 +55,7 @@ class Webhooks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookServing:
-    """Where the webhook server of a test has to listen, and with which certificate."""
+    """Host, port and certificate directory of the test's webhook server."""
 
     host: str
     port: int
@@ -68,7 +68,7 @@ class WebhookServing:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     def redirect(self, config: JsonObject) -> JsonObject:
-        """A ``clientConfig`` that calls a Service, made to call this server."""
+        """Return the ``clientConfig`` of a Service changed to call this server."""
         service = config.get("service")
         if not service:
             return config
@@ -78,7 +78,7 @@ class WebhookServing:
 
 # ------------------------------------------------------------------ reading
 def read_objects(paths: Sequence[Path | str], kinds: Sequence[str]) -> list[JsonObject]:
-    """The objects of these kinds in files, with several documents or not, and in the files of directories."""
+    """Return the objects of these kinds in files (one or more documents) and in directories."""
     return [
         document
         for path in paths
@@ -113,7 +113,7 @@ class Sender(Protocol):
     """The protocol of a client that sends requests as admin."""
 
     async def send(self, method: str, path: str, body: JsonObject | None = None) -> JsonObject:
-        """One request; the answer, or the `ApiError` that it stands for."""
+        """Send one request; return the response body, or raise its `ApiError`."""
         ...
 
 
@@ -180,7 +180,7 @@ def _check_established(obj: JsonObject) -> None:
 def prepare(
     options: Webhooks, client: WebhookClient, stack: AsyncExitStack, authority: Callable[[], CertificateAuthority]
 ) -> WebhookServing:
-    """Where webhooks are served, with certificates where that is on a socket."""
+    """Return where the test serves webhooks; create certificates if that is a socket."""
     if options.app is not None:
         serving = WebhookServing(host=options.host, port=options.port or 443)
         client.apps[serving.authority] = options.app

@@ -12,7 +12,7 @@ from envtest.plane.pki import KeyPair
 
 
 def user_kubeconfig(server: str, *, ca: bytes = b"", client: KeyPair | None = None, token: str = "") -> str:
-    """A kubeconfig with one cluster, user and context, all called ``envtest``."""
+    """Return a kubeconfig with one cluster, user and context, named ``envtest``."""
     cluster = {"server": server}
     if ca:
         cluster["certificate-authority-data"] = base64.b64encode(ca).decode()
@@ -36,7 +36,7 @@ def user_kubeconfig(server: str, *, ca: bytes = b"", client: KeyPair | None = No
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner can read, replacing an old one at once."""
+    """Write a file that only its owner can read; replace an old one atomically."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as file:

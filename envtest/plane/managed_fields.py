@@ -8,7 +8,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 def owners(obj: JsonObject) -> dict[str, list[str]]:
-    """Paths by manager, in order; the entries of one manager are put together.
+    """Return the owned paths by field manager, in order; entries of one manager are merged.
 
     >>> entry = {"manager": "op", "operation": "Apply", "fieldsV1": {"f:spec": {"f:replicas": {}}}}
     >>> owners({"metadata": {"managedFields": [entry]}})

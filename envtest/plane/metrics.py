@@ -24,7 +24,7 @@ _REST = ("", "apiserver", "", "", "", "", "", "OTHER", "")
 
 
 class Metrics:
-    """Counts answers (it is a hook of the server) and shows them.
+    """Counts requests and serves the metrics; a hook of the server.
 
     Args:
         stores: the registries by ``group/resource``.
@@ -51,7 +51,7 @@ class Metrics:
         self._requests[labels] += 1
 
     def pages(self) -> dict[str, Callable[[Call], HttpResponse]]:
-        """The paths they are at."""
+        """The handlers by path."""
         return {"/metrics": lambda _: _page(self._collect), "/metrics/slis": lambda _: _page(self._collect_checks)}
 
     def _collect(self) -> Iterator[Metric]:
@@ -87,7 +87,7 @@ class Metrics:
 
 
 def labels_of(call: Call, status: int) -> tuple[str, ...]:
-    """What a request is counted under."""
+    """Return the metric labels of a request."""
     info = call.info
     if info.is_resource:
         verb = _VERBS.get(info.verb, info.verb.upper())

@@ -27,7 +27,7 @@ class KeyPair:
     key: bytes
 
     def write(self, directory: Path, name: str) -> tuple[Path, Path]:
-        """Write ``name.crt`` and ``name.key``; the key for the owner's eyes only."""
+        """Write ``name.crt`` and ``name.key``; only the owner can read the key."""
         cert, key = directory / f"{name}.crt", directory / f"{name}.key"
         cert.write_bytes(self.cert)
         key.touch(mode=0o600)
@@ -36,29 +36,29 @@ class KeyPair:
 
 
 class CertificateAuthority(Protocol):
-    """What is needed of `envtest.plane.certificates.Authority`, which takes long to load."""
+    """The protocol of `envtest.plane.certificates.Authority`, whose import is slow."""
 
     @property
     def pair(self) -> KeyPair:
-        """Its own certificate and key."""
+        """The CA's certificate and key."""
         ...
 
     def serving(self, host: str) -> KeyPair:
-        """For a server at `host`."""
+        """Issue a serving certificate for `host`."""
         ...
 
     def client(self, user: str, groups: tuple[str, ...] = ()) -> KeyPair:
-        """For a user with groups."""
+        """Issue a client certificate for a user with groups."""
         ...
 
     def certify(self, request: bytes, usages: Sequence[str], seconds: int | None = None) -> bytes:
-        """A certificate (PEM) for what a request (PEM) asks."""
+        """Issue a certificate (PEM) for a request (PEM)."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PKI:
-    """What is given; the environment makes what is None. Authorities are PEM, and empty ones vouch for nobody.
+    """Given keys and CAs (PEM); the environment creates those that are None, and an empty CA trusts nobody.
 
     Attributes:
         serving: files with the server's certificate and its key.
@@ -83,7 +83,7 @@ class PKI:
     names: TokenSubject = TokenSubject()
 
     def authenticators(self) -> list[Authenticator]:
-        """Those that go by certificates, in their order."""
+        """Return the authenticators that use certificates, in order."""
         proxies: str | bytes = PROXY_NAME if self.proxies is None else self.proxies
         if not proxies:
             return [CertificateAuthenticator()]
@@ -94,7 +94,7 @@ class PKI:
 
 
 def read_authority(path: Path) -> bytes:
-    """The certificates of a PEM file, checked; a `ConfigError` says what is wrong with it."""
+    """Read and check a PEM file of CAs; `ConfigError` says what is wrong."""
     from cryptography import x509  # noqa: PLC0415 - takes long to load
 
     try:

@@ -12,7 +12,7 @@ from opsdk.rest.config import Config
 
 
 class UserHost(Protocol):
-    """The parts of an environment that users need."""
+    """The protocol of an environment with users."""
 
     @property
     def authority(self) -> CertificateAuthority:
@@ -42,11 +42,11 @@ class AuthenticatedUser:
 
     @property
     def config(self) -> Config:
-        """Client configuration for this process as this user."""
+        """Return the configuration of a client in this process."""
         return self._env.config_for(self.token)
 
     def served(self, web: WebServer) -> Config:
-        """Client configuration for a served environment: a client certificate, or a token without TLS."""
+        """Return the configuration for a served environment: a client certificate, or a token without TLS."""
         if web.options.tls is None:
             return Config(host=web.url, token=self.token)
         authority = self._env.authority
@@ -54,7 +54,7 @@ class AuthenticatedUser:
         return Config(host=web.url, ca_data=authority.pair.cert, client_cert_data=pair.cert, client_key_data=pair.key)
 
     def kubeconfig(self, web: WebServer) -> str:
-        """This user's configuration as a kubeconfig file, for kubectl and clients in other languages."""
+        """Return a kubeconfig file of the user, for kubectl and other clients."""
         if web.options.tls is None:
             return user_kubeconfig(web.url, token=self.token)
         authority = self._env.authority

@@ -24,7 +24,7 @@ _TURNS = 10
 """Turns of the loop that informers get to hear of a write."""
 
 
-class _Pace:
+class _PollTimer:
     """When to look again: after a write, or after a while."""
 
     def __init__(self, clock: Clock, storage: Storage | None, every: float) -> None:
@@ -33,18 +33,18 @@ class _Pace:
 
     def __enter__(self) -> Self:
         if self._storage is not None:
-            self._storage.subscribe(self._heard)
+            self._storage.subscribe(self._on_change)
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._storage is not None:
-            self._storage.unsubscribe(self._heard)
+            self._storage.unsubscribe(self._on_change)
 
-    def _heard(self, _: StorageChange) -> None:
+    def _on_change(self, _: StorageChange) -> None:
         if self._alarm is not None and not self._alarm.future.done():
             self._alarm.future.set_result(None)
 
-    async def next(self, end: float) -> None:
+    async def wait(self, end: float) -> None:
         """Wait, until `end` at the latest. A clock that only tests move is moved."""
         now = self._clock.now()
         seconds = min(self._every, max(end - now, 0.0))
@@ -62,10 +62,10 @@ class _Pace:
 
 @dataclass(frozen=True, slots=True)
 class _Passed(Generic[T]):
-    answer: T
+    value: T
 
 
-async def _ask(question: Question[T], check: Callable[[T], object] | None) -> _Passed[T] | Exception:
+async def _evaluate(question: Question[T], check: Callable[[T], object] | None) -> _Passed[T] | Exception:
     try:
         answer = question()
         value: T = await answer if inspect.isawaitable(answer) else answer
@@ -92,21 +92,21 @@ async def eventually(
     clock: Clock = LOOP_CLOCK,
     storage: Storage | None = None,
 ) -> T:
-    """Ask until the answer passes (`check`, if given, must pass it), and return it.
+    """Call `question` until its result passes (`check`, if given, must pass it), and return the result.
 
     Raises:
-        AssertionError: it did not within so many seconds; what was wrong last is told.
+        AssertionError: no result passed within `within` seconds; the text names the last problem.
     """
     end, attempts = clock.now() + within, 0
-    with _Pace(clock, storage, every) as pace:
+    with _PollTimer(clock, storage, every) as pace:
         while True:
             attempts += 1
-            outcome = await _ask(question, check)
+            outcome = await _evaluate(question, check)
             if isinstance(outcome, _Passed):
-                return outcome.answer
+                return outcome.value
             if clock.now() >= end:
                 raise AssertionError(f"not within {within:g} s (asked {attempts} times): {outcome}") from outcome
-            await pace.next(end)
+            await pace.wait(end)
 
 
 async def consistently(
@@ -118,15 +118,15 @@ async def consistently(
     clock: Clock = LOOP_CLOCK,
     storage: Storage | None = None,
 ) -> None:
-    """Ask again and again for so many seconds, after each write too; every answer has to pass.
+    """Call `question` repeatedly for some seconds, and after each write; every result has to pass.
 
     Raises:
         AssertionError: one did not.
     """
     begin = clock.now()
-    with _Pace(clock, storage, every) as pace:
+    with _PollTimer(clock, storage, every) as pace:
         while True:
-            outcome = await _ask(question, check)
+            outcome = await _evaluate(question, check)
             passed = clock.now() - begin
             if not isinstance(outcome, _Passed):
                 raise AssertionError(  # noqa: TRY004 - an assertion of the test failed
@@ -134,4 +134,4 @@ async def consistently(
                 ) from outcome
             if passed >= during:
                 return
-            await pace.next(begin + during)
+            await pace.wait(begin + during)

@@ -14,18 +14,18 @@ class FaultScope(Protocol):
 
     @property
     def rng(self) -> Random:
-        """Where chances come from."""
+        """The random number generator of the fault rules."""
         ...
 
     @property
     def revision(self) -> int:
-        """The storage's."""
+        """The revision of the storage."""
         ...
 
 
 class Effect(Protocol):
-    """What happens."""
+    """The protocol of a fault effect."""
 
-    async def apply(self, call: Call, handler: Handler, place: FaultScope) -> HttpResponse:
+    async def apply(self, call: Call, handler: Handler, scope: FaultScope) -> HttpResponse:
         """Answer, with or without the help of `handler`."""
         ...

@@ -15,7 +15,7 @@ from opsdk.apiserver import api_errors
 from opsdk.apiserver.endpoints.call import Call, Handler
 from opsdk.apiserver.endpoints.status import status_of
 from opsdk.apiserver.storage.ports import CompactedError
-from opsdk.errors import ApiError, GoneError, api_error_from_status
+from opsdk.errors import GoneError, api_error_from_status
 from opsdk.http.server.request import Query
 from opsdk.http.server.response import CutConnection, CutResponse, HttpResponse, StreamResponse, encode_json
 
@@ -46,7 +46,7 @@ class Fail:
     message: str = ""
     retry_after: int | None = None
 
-    async def apply(self, call: Call, handler: Handler, place: FaultScope) -> HttpResponse:  # noqa: ARG002
+    async def apply(self, call: Call, handler: Handler, scope: FaultScope) -> HttpResponse:  # noqa: ARG002
         """See `Effect`."""
         info = call.info
         details: dict[str, object] = {"name": info.name, "group": info.group, "kind": info.resource}
@@ -64,12 +64,12 @@ class Fail:
 class Conflict:
     """Reject a write with 409; set the rule's `times` for repeated conflicts."""
 
-    async def apply(self, call: Call, handler: Handler, place: FaultScope) -> HttpResponse:
+    async def apply(self, call: Call, handler: Handler, scope: FaultScope) -> HttpResponse:
         """See `Effect`."""
         info = call.info
         what = f"{info.resource}.{info.group}" if info.group else info.resource
         text = f'Operation cannot be fulfilled on {what} "{info.name}": {api_errors.MODIFIED}'
-        return await Fail(409, "Conflict", text).apply(call, handler, place)
+        return await Fail(409, "Conflict", text).apply(call, handler, scope)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +79,9 @@ class Delay:
     seconds: float
     jitter: float = 0.0
 
-    async def apply(self, call: Call, handler: Handler, place: FaultScope) -> HttpResponse:
+    async def apply(self, call: Call, handler: Handler, scope: FaultScope) -> HttpResponse:
         """See `Effect`."""
-        await call.clock.sleep(self.seconds + self.jitter * place.rng.random())
+        await call.clock.sleep(self.seconds + self.jitter * scope.rng.random())
         return await handler(call)
 
 
@@ -91,7 +91,7 @@ class Reset:
 
     after_commit: bool = False
 
-    async def apply(self, call: Call, handler: Handler, place: FaultScope) -> HttpResponse:  # noqa: ARG002
+    async def apply(self, call: Call, handler: Handler, scope: FaultScope) -> HttpResponse:  # noqa: ARG002
         """See `Effect`."""
         if self.after_commit:
             response = await handler(call)
@@ -108,7 +108,7 @@ class Truncate:
 
     after: int = 0
 
-    async def apply(self, call: Call, handler: Handler, place: FaultScope) -> HttpResponse:  # noqa: ARG002
+    async def apply(self, call: Call, handler: Handler, scope: FaultScope) -> HttpResponse:  # noqa: ARG002
         """See `Effect`."""
         response = await handler(call)
         if not isinstance(response, StreamResponse):
@@ -132,10 +132,10 @@ async def _half(body: bytes) -> AsyncGenerator[bytes, None]:
     raise CutConnection
 
 
-Lines = AsyncGenerator[bytes, None]
+LineStream = AsyncGenerator[bytes, None]
 
 
-async def _watch(call: Call, handler: Handler, change: Callable[[Lines], Lines]) -> HttpResponse:
+async def _watch(call: Call, handler: Handler, change: Callable[[LineStream], LineStream]) -> HttpResponse:
     """The answer with its stream of lines changed; whatever is no stream stays."""
     response = await handler(call)
     if not isinstance(response, StreamResponse):
@@ -143,7 +143,7 @@ async def _watch(call: Call, handler: Handler, change: Callable[[Lines], Lines])
     return replace(response, chunks=change(_lines(response.chunks)))
 
 
-async def _lines(chunks: Lines) -> Lines:
+async def _lines(chunks: LineStream) -> LineStream:
     """One by one: chunks are whole lines, several where they came at once."""
     async with aclosing(chunks):
         async for chunk in chunks:
@@ -158,18 +158,18 @@ class DropWatch:
     after: int = 0
     cut: bool = False
 
-    async def apply(self, call: Call, handler: Handler, place: FaultScope) -> HttpResponse:  # noqa: ARG002
+    async def apply(self, call: Call, handler: Handler, scope: FaultScope) -> HttpResponse:  # noqa: ARG002
         """See `Effect`."""
         return await _watch(call, handler, self._change)
 
-    async def _change(self, lines: Lines) -> Lines:
-        async for line in _first(lines, self.after):
+    async def _change(self, lines: LineStream) -> LineStream:
+        async for line in _take(lines, self.after):
             yield line
         if self.cut:
             raise CutConnection
 
 
-async def _first(lines: Lines, count: int) -> Lines:
+async def _take(lines: LineStream, count: int) -> LineStream:
     async with aclosing(lines):
         while count > 0:
             line = await anext(lines, None)
@@ -185,15 +185,25 @@ class ExpireWatch:
 
     after: int = 0
 
-    async def apply(self, call: Call, handler: Handler, place: FaultScope) -> HttpResponse:
+    async def apply(self, call: Call, handler: Handler, scope: FaultScope) -> HttpResponse:
         """See `Effect`."""
         revision = call.http.query.get("resourceVersion") or "0"
 
-        async def change(lines: Lines) -> Lines:
-            async for line in _first(lines, self.after):
+        async def change(lines: LineStream) -> LineStream:
+            async for line in _take(lines, self.after):
                 yield line
-            gone = CompactedError(int(revision) if revision.isdigit() else 0, place.revision)
-            yield encode_json({"type": "ERROR", "object": status_of(_gone(gone))}) + b"\n"
+            gone = CompactedError(int(revision) if revision.isdigit() else 0, scope.revision)
+            yield (
+                encode_json(
+                    {
+                        "type": "ERROR",
+                        "object": status_of(
+                            api_errors.expired(f"too old resource version: {gone.asked} ({gone.oldest})")
+                        ),
+                    }
+                )
+                + b"\n"
+            )
 
         return await _watch(call, handler, change)
 
@@ -204,10 +214,10 @@ class SlowWatch:
 
     seconds: float
 
-    async def apply(self, call: Call, handler: Handler, place: FaultScope) -> HttpResponse:  # noqa: ARG002
+    async def apply(self, call: Call, handler: Handler, scope: FaultScope) -> HttpResponse:  # noqa: ARG002
         """See `Effect`."""
 
-        async def change(lines: Lines) -> Lines:
+        async def change(lines: LineStream) -> LineStream:
             async with aclosing(lines):
                 async for line in lines:
                     await call.clock.sleep(self.seconds)
@@ -220,12 +230,12 @@ class SlowWatch:
 class DoubleBookmarks:
     """Send each bookmark twice."""
 
-    async def apply(self, call: Call, handler: Handler, place: FaultScope) -> HttpResponse:  # noqa: ARG002
+    async def apply(self, call: Call, handler: Handler, scope: FaultScope) -> HttpResponse:  # noqa: ARG002
         """See `Effect`."""
         return await _watch(call, handler, self._change)
 
     @staticmethod
-    async def _change(lines: Lines) -> Lines:
+    async def _change(lines: LineStream) -> LineStream:
         async with aclosing(lines):
             async for line in lines:
                 yield line
@@ -237,12 +247,12 @@ class DoubleBookmarks:
 class LateBookmarks:
     """Send each bookmark after the event that follows it, with its older resource version."""
 
-    async def apply(self, call: Call, handler: Handler, place: FaultScope) -> HttpResponse:  # noqa: ARG002
+    async def apply(self, call: Call, handler: Handler, scope: FaultScope) -> HttpResponse:  # noqa: ARG002
         """See `Effect`."""
         return await _watch(call, handler, self._change)
 
     @staticmethod
-    async def _change(lines: Lines) -> Lines:
+    async def _change(lines: LineStream) -> LineStream:
         held: list[bytes] = []
         async with aclosing(lines):
             async for line in lines:
@@ -268,12 +278,12 @@ class StaleList:
 
     behind: int = 10
 
-    async def apply(self, call: Call, handler: Handler, place: FaultScope) -> HttpResponse:
+    async def apply(self, call: Call, handler: Handler, scope: FaultScope) -> HttpResponse:
         """See `Effect`."""
         query = call.http.query
         if call.info.verb != "list" or query.get("resourceVersion") != "0":
             return await handler(call)
-        fresh, old = call.http, max(place.revision - self.behind, 1)
+        fresh, old = call.http, max(scope.revision - self.behind, 1)
         preserved = [(k, v) for k in ("labelSelector", "fieldSelector", "timeoutSeconds") for v in query.all(k)[:1]]
         parameters = [*preserved, ("resourceVersion", str(old)), ("resourceVersionMatch", "Exact")]
         call.http = replace(fresh, query=Query(urlencode(parameters)))
@@ -282,7 +292,3 @@ class StaleList:
         except GoneError:
             call.http = fresh
             return await handler(call)
-
-
-def _gone(error: CompactedError) -> ApiError:
-    return api_errors.expired(f"too old resource version: {error.asked} ({error.oldest})")

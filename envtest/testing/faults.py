@@ -74,7 +74,7 @@ class FaultRule:
         nth: the only matching request that is hit, from 1; 0 is any.
         times: how many are hit at most; None is no limit.
         probability: of being hit, for each matching request.
-        seen: matching requests up to now.
+        matched: matching requests up to now.
         hits: how many of them were hit.
     """
 
@@ -83,17 +83,17 @@ class FaultRule:
     nth: int = 0
     times: int | None = None
     probability: float = 1.0
-    seen: int = 0
+    matched: int = 0
     hits: int = 0
     _remove: Callable[[FaultRule], None] | None = field(default=None, repr=False)
 
-    def strikes(self, call: Call, rng: random.Random) -> bool:
+    def hits_request(self, call: Call, rng: random.Random) -> bool:
         """Count the request, and return whether the fault applies to it."""
         if not self.match.matches(call.info, call.user.name):
             return False
-        self.seen += 1
+        self.matched += 1
         exhausted = self.times is not None and self.hits >= self.times
-        if exhausted or (self.nth and self.seen != self.nth):
+        if exhausted or (self.nth and self.matched != self.nth):
             return False
         if self.probability < 1.0 and rng.random() >= self.probability:
             return False
@@ -118,7 +118,7 @@ class Faults:
     """The fault rules of one environment.
 
     Attributes:
-        rng: what rules with a probability ask; see `seed`.
+        rng: the random numbers of rules with a probability; see `seed`.
     """
 
     def __init__(self, server: Server, storage: Storage, webs: Collection[WebServer]) -> None:
@@ -175,14 +175,14 @@ class Faults:
             self._drop(rule)
 
     async def _filter(self, call: Call, handler: Handler) -> HttpResponse:
-        for rule in reversed([r for r in self._rules if r.strikes(call, self.rng)]):
-            handler = partial(_under, rule.effect, self, handler)
+        for rule in reversed([r for r in self._rules if r.hits_request(call, self.rng)]):
+            handler = partial(_with_effect, rule.effect, self, handler)
         return await handler(call)
 
     # -------------------------------------------------------------- at once
     @property
     def revision(self) -> int:
-        """The storage's."""
+        """The revision of the storage."""
         return self._storage.current_rv
 
     def compact(self) -> None:
@@ -200,7 +200,7 @@ class Faults:
         self._storage.end_watches()
 
     async def restart(self, downtime: float = 0.0) -> None:
-        """The server dies and comes back: connections are cut, what was acknowledged is kept.
+        """Restart the server: connections are cut, acknowledged writes remain.
 
         For `downtime` seconds of the environment's clock, requests find nobody; this returns after that.
         """
@@ -219,5 +219,5 @@ class Faults:
         return self._storage
 
 
-async def _under(effect: Effect, faults: Faults, handler: Handler, call: Call) -> HttpResponse:
+async def _with_effect(effect: Effect, faults: Faults, handler: Handler, call: Call) -> HttpResponse:
     return await effect.apply(call, handler, faults)

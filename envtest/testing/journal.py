@@ -56,7 +56,7 @@ def written_by(writer: Writer) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """One object."""
+    """A reference to one object."""
 
     group: str
     resource: str
@@ -64,8 +64,8 @@ class Ref:
     name: str
 
     @classmethod
-    def of(cls, key: str) -> Ref:
-        """Parse a key of the storage."""
+    def from_key(cls, key: str) -> Ref:
+        """Parse a storage key."""
         group, resource, *rest = key.split("/")
         return cls("" if group == "core" else group, resource, rest[0] if len(rest) > 1 else "", rest[-1])
 
@@ -91,8 +91,8 @@ class Entry:
 
     @property
     def ref(self) -> Ref:
-        """The object."""
-        return Ref.of(self.key)
+        """The written object."""
+        return Ref.from_key(self.key)
 
     @property
     def verb(self) -> str:
@@ -268,7 +268,7 @@ class Journal:
         for entry in self._entries:
             if entry.verb == "update":
                 for change in entry.diff:
-                    _move(moves[entry.ref, change.path], entry, change)
+                    _record_turn(moves[entry.ref, change.path], entry, change)
         return [
             Fight(ref, path, moves_of_path)
             for (ref, path), moves_of_path in moves.items()
@@ -282,7 +282,7 @@ class Journal:
             raise AssertionError("\n".join(problems))
 
 
-def _move(moves: list[tuple[int, Writer, JsonValue]], entry: Entry, change: Difference) -> None:
+def _record_turn(moves: list[tuple[int, Writer, JsonValue]], entry: Entry, change: Difference) -> None:
     """Only turns count: another writer than the last one, who wrote another value."""
     who = (entry.writer.user, entry.writer.manager)
     if moves and (moves[-1][1].user, moves[-1][1].manager) == who:

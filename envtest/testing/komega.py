@@ -36,7 +36,7 @@ class Komega:
         return f"<Komega of {self._client!r}>"
 
     def get(self, kind: KindLike[T], key: ObjectKey | str) -> Callable[[], Awaitable[T]]:
-        """The object."""
+        """Return the object."""
 
         async def get() -> T:
             return await self._client.get(kind, key, namespace=self._namespace)

@@ -88,7 +88,7 @@ def k8s_env(request: pytest.FixtureRequest) -> Any:
     from envtest.external import clusters  # noqa: PLC0415 - loaded with every pytest: has to be light
 
     options = _options(request)
-    kind = clusters.wanted()
+    kind = clusters.target_kind()
     if kind is not clusters.TargetKind.EMBEDDED:
         # Other processes do not follow virtual time.
         request.node.add_marker("realtime")

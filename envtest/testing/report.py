@@ -39,7 +39,7 @@ def objects(storage: Storage, namespace: str) -> str:
 
 
 def shown(obj: JsonObject) -> JsonObject:
-    """Without field ownership."""
+    """Return an object without managedFields."""
     meta = {k: v for k, v in obj["metadata"].items() if k != "managedFields"}
     return {
         **{k: obj[k] for k in ("apiVersion", "kind") if k in obj},

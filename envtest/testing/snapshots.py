@@ -14,12 +14,12 @@ _DERIVED = ("core/services/", "apiextensions.k8s.io/customresourcedefinitions/")
 """What is kept beside these objects is made anew when they change; everything else listens to the storage."""
 
 
-def take(storage: Storage) -> Snapshot:
+def take_snapshot(storage: Storage) -> Snapshot:
     """Take a snapshot of all objects."""
     return _able(storage).snapshot()
 
 
-def put_back(plane: ControlPlane, simulated: Simulation, snapshot: Snapshot, *, reset: bool) -> None:
+def restore_snapshot(plane: ControlPlane, simulated: Simulation, snapshot: Snapshot, *, reset: bool) -> None:
     """Restore a snapshot."""
     with written_by(RESTORE):
         changes = _able(plane.storage).restore(snapshot, reset=reset)
@@ -30,7 +30,7 @@ def put_back(plane: ControlPlane, simulated: Simulation, snapshot: Snapshot, *, 
 
 def copy(storage: Storage) -> Storage:
     """Another storage with the same objects."""
-    return MemoryStorage.of(take(storage))
+    return MemoryStorage.of(take_snapshot(storage))
 
 
 def share(plane: ControlPlane, other: ControlPlane) -> None:

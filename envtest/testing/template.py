@@ -21,7 +21,7 @@ _FOR_PLUGIN = ("faults", "seed")
 
 
 class Templates:
-    """Snapshots by the options that they were made with; each is made when it is first wanted."""
+    """Snapshots of started environments by their options; each is made on first use."""
 
     def __init__(self) -> None:
         self._made: dict[bytes, Snapshot] = {}

@@ -41,7 +41,7 @@ class EnvironmentCase(unittest.IsolatedAsyncioTestCase):
         self.env = _TEMPLATES.environment(self.options)
 
     async def asyncSetUp(self) -> None:
-        """Start."""
+        """Start the environment."""
         await super().asyncSetUp()
         await self.enterAsyncContext(self.env)
         self.cluster = await self.enterAsyncContext(Cluster(self.env.config))

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.realtime]
 
 async def play(command: Command, pipe: Pipe) -> int:
     """A shell of few words."""
-    match command.words:
+    match command.argv:
         case ("cat",):
             await pipe.write(await pipe.read())
         case ("fail", code):

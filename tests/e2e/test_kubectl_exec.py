@@ -25,7 +25,7 @@ pytestmark = [
 
 async def play(command: Command, pipe: Pipe) -> int:
     """A container with three programs; attached to, it tells so."""
-    match command.words:
+    match command.argv:
         case ("cat",):
             await pipe.write(await pipe.read_all())
         case ("false",):

@@ -70,7 +70,7 @@ class Pod:
         return [str(c.get("name", "")) for c in self.containers if bad(c)]
 
     def setters(self, *path: str, bad: Callable[[JsonValue], bool]) -> tuple[list[str], list[JsonValue]]:
-        """Who sets a field of the security context to something bad, and to what; the pod itself comes first."""
+        """Return the parts of a pod that set a security context field to a bad value; the pod itself is first."""
         own = _get(self.spec, path)
         values = [own] if bad(own) else []
         setters = ["pod"] if values else []
@@ -122,10 +122,6 @@ def _apparmor(pod: Pod) -> str:
 
 def _added(container: JsonObject) -> list[str]:
     return list(_get(container, ("capabilities", "add")) or ())
-
-
-def _capabilities(pod: Pod) -> str:
-    return _too_capable(pod, _CAPABILITIES)
 
 
 def _too_capable(pod: Pod, allowed: frozenset[str]) -> str:
@@ -288,7 +284,7 @@ class Check:
 
 CHECKS: Final[Sequence[Check]] = (
     Check(reason="forbidden AppArmor profile", find=_apparmor),
-    Check(reason="non-default capabilities", find=_capabilities),
+    Check(reason="non-default capabilities", find=lambda pod: _too_capable(pod, _CAPABILITIES)),
     Check(reason="host namespaces", find=_namespaces),
     Check(reason="hostPath volumes", find=_host_paths),
     Check(reason="hostPort", find=_host_ports),

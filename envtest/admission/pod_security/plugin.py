@@ -94,8 +94,8 @@ class PodSecurity(Plugin):
     # -------------------------------------------------------------- namespaces
 
 
-def _would_violate(demand: LevelVersion, found: Sequence[Violation]) -> str:
-    return f'would violate PodSecurity "{demand}": {", ".join(map(str, found))}'
+def _would_violate(demand: LevelVersion, violations: Sequence[Violation]) -> str:
+    return f'would violate PodSecurity "{demand}": {", ".join(map(str, violations))}'
 
 
 def _stricter(new: LevelVersion, old: LevelVersion) -> bool:
@@ -106,7 +106,7 @@ def _stricter(new: LevelVersion, old: LevelVersion) -> bool:
 
 
 def pod_warnings(namespace: str, demand: LevelVersion, pods: Sequence[JsonObject]) -> Iterator[str]:
-    """Which pods would not be let in any more; those that break the same are told together."""
+    """Return warnings for existing pods that violate a new policy; equal violations are merged."""
     chosen = prioritized(pods)
     broken: dict[str, list[str]] = {}
     for pod in chosen[:_MOST_PODS]:

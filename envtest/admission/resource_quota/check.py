@@ -29,16 +29,16 @@ class QuotaRequest:
     now: datetime
 
 
-def fit(quotas: Sequence[JsonObject], asked: QuotaRequest) -> list[tuple[JsonObject, Amounts]]:
-    """The quotas whose usage changes, with what is used then; `QuotaError` where one of them is exceeded."""
-    interesting = [quota for quota in quotas if _interesting(quota, asked)]
+def check_request(quotas: Sequence[JsonObject], request: QuotaRequest) -> list[tuple[JsonObject, Amounts]]:
+    """Return the affected quotas with their new usage; `QuotaError` if one is exceeded."""
+    interesting = [quota for quota in quotas if _interesting(quota, request)]
     # What the object counts for, on updates only what it did not before.
-    usage = asked.evaluator.usage(asked.obj, asked.now)
+    usage = request.evaluator.usage(request.obj, request.now)
     negative = sorted(name for name, amount in usage.items() if amount < ZERO)
     if negative:
         raise QuotaError(f"quota usage is negative for resource(s): {','.join(negative)}")
-    if asked.old is not None:
-        before = asked.evaluator.usage(asked.old, asked.now)
+    if request.old is not None:
+        before = request.evaluator.usage(request.old, request.now)
         usage = {name: amount - before.get(name, ZERO) for name, amount in usage.items()}
     more = {name: amount for name, amount in usage.items() if amount > ZERO}
     if not more:
@@ -47,13 +47,13 @@ def fit(quotas: Sequence[JsonObject], asked: QuotaRequest) -> list[tuple[JsonObj
     return [(quota, used) for quota, used in charges if used != _of(quota, "used")]
 
 
-def _interesting(quota: JsonObject, asked: QuotaRequest) -> bool:
+def _interesting(quota: JsonObject, request: QuotaRequest) -> bool:
     """Whether a quota is about the object; it must know what is used, and the object what it needs."""
     hard, name = _of(quota, "hard"), quota["metadata"]["name"]
-    if not asked.evaluator.matches(quota, hard, asked.obj):
+    if not request.evaluator.matches(quota, hard, request.obj):
         return False
-    measured = asked.evaluator.matching(hard)
-    missing = asked.evaluator.missing(measured, asked.obj)
+    measured = request.evaluator.matching(hard)
+    missing = request.evaluator.missing(measured, request.obj)
     if missing:
         raise QuotaError(f"failed quota: {name}: {missing}")
     if measured - _of(quota, "used").keys():
@@ -82,7 +82,7 @@ def _of(quota: JsonObject, key: str) -> Amounts:
 
 
 def written(amounts: Mapping[str, Quantity]) -> dict[str, str]:
-    """A resource list."""
+    """Format a resource list."""
     return {name: str(amounts[name]) for name in sorted(amounts)}
 
 

@@ -13,7 +13,7 @@ from typing import Final
 from envtest.admission.pod_resources import ZERO, Amounts, of_pod, read, with_overhead
 from envtest.admission.storage import class_of
 from envtest.groups.core.qos import qos_class
-from envtest.groups.core.resource_names import COMPUTE, extended, native
+from envtest.groups.core.resource_names import COMPUTE, is_extended, is_native
 from opsdk.apimachinery.quantity import Quantity
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
@@ -102,17 +102,17 @@ class PodEvaluator(Evaluator):
         self.names = frozenset({*self.names, "pods", *COMPUTE, *parts})
 
     def handles(self, operation: str, subresource: str) -> bool:
-        """New pods, and resized ones."""
+        """Return whether the request creates or resizes a pod."""
         return operation == ("UPDATE" if subresource == "resize" else "CREATE") and subresource in ("", "resize")
 
     def matching(self, names: Iterable[str]) -> frozenset[str]:
-        """Also huge pages and what somebody else named."""
+        """Return the counted names; huge pages and extended resources too."""
         return frozenset(
             name
             for name in names
             if name in self.names
             or name.startswith((_HUGE, f"requests.{_HUGE}"))
-            or (not native(name) and name.startswith("requests."))
+            or (not is_native(name) and name.startswith("requests."))
         )
 
     def in_scope(self, requirement: JsonObject, obj: JsonObject) -> bool:
@@ -174,7 +174,7 @@ def _compute(requests: Amounts, limits: Amounts) -> Amounts:
     for name, amount in requests.items():
         if name in COMPUTE or name.startswith(_HUGE):
             usage[name] = usage[f"requests.{name}"] = amount
-        elif extended(name):
+        elif is_extended(name):
             usage[f"requests.{name}"] = amount
     return {**usage, **{f"limits.{name}": amount for name, amount in limits.items() if name in COMPUTE}}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from envtest.admission.pod_resources import Amounts
-from envtest.admission.resource_quota.check import QuotaError, QuotaRequest, fit, written
+from envtest.admission.resource_quota.check import QuotaError, QuotaRequest, check_request, written
 from envtest.admission.resource_quota.evaluators import Registry
 from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.errors import refused
@@ -41,7 +41,7 @@ class ResourceQuota(Plugin):
         self._registry = Registry()
 
     async def validate(self, review: Attributes) -> None:
-        """Objects in namespaces."""
+        """Check and book the usage of a namespaced object."""
         info = review.served.info
         if not info.namespaced or review.obj is None or not self._quotas.of(review.namespace):
             return
@@ -53,7 +53,7 @@ class ResourceQuota(Plugin):
         while True:
             remaining = [q for q in self._quotas.of(review.namespace) if q["metadata"]["uid"] not in booked]
             try:
-                for quota, used in fit(remaining, attributes):
+                for quota, used in check_request(remaining, attributes):
                     if not review.dry_run:
                         await self._book(review, quota, used)
                         booked.add(quota["metadata"]["uid"])

@@ -50,8 +50,8 @@ _ACCOUNTS = "ServiceAccount"
 
 
 async def serve(flags: Flags, stack: AsyncExitStack) -> str:
-    """Start; what is said when it serves."""
-    for name in flags.besides(_HEEDED | _SILENT):
+    """Start the server and return the message to print."""
+    for name in flags.unknown_flags(_HEEDED | _SILENT):
         print(f"kube-apiserver, stood in for: --{name} is taken, and has no effect", file=sys.stderr)
     modes = flags.listed("authorization-mode", ["AlwaysAllow"])
     for mode in sorted(set(modes) - _MODES):

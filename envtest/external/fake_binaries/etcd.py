@@ -22,7 +22,7 @@ _VERSION = {"etcdserver": "3.6.6", "etcdcluster": "3.6.0", "storage": "3.6.0"}
 
 
 async def serve(flags: Flags, stack: AsyncExitStack) -> str:
-    """Listen where clients are told to come; what is said when it does."""
+    """Listen on the client URLs and return the message to print."""
     directory = _directory(flags)
     pages = {
         "/health": {"health": "true", "reason": ""},

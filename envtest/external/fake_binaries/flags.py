@@ -13,12 +13,12 @@ _FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 
 @dataclass(frozen=True, slots=True)
 class Flags:
-    """What was said, by name without dashes; a flag that was given twice has two values."""
+    """Parsed flags by name, without dashes; a repeated flag has several values."""
 
     values: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def text(self, name: str, default: str = "") -> str:
-        """The last value."""
+        """Return the last value of a flag."""
         values = self.values.get(name)
         return values[-1] if values else default
 
@@ -46,9 +46,9 @@ class Flags:
             return text in _TRUE
         raise ConfigError(f'invalid argument "{text}" for "--{name}" flag: true or false is wanted')
 
-    def besides(self, known: Collection[str]) -> list[str]:
+    def unknown_flags(self, names: Collection[str]) -> list[str]:
         """Names that were given and are not known."""
-        return sorted(self.values.keys() - set(known))
+        return sorted(self.values.keys() - set(names))
 
 
 def parse(arguments: Sequence[str], *, switches: Collection[str]) -> Flags:

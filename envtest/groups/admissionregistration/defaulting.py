@@ -12,7 +12,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 def webhook_configuration(obj: JsonObject) -> None:
-    """Fail, equivalent, ten seconds, all objects."""
+    """Default webhooks: fail, equivalent match, ten seconds, every object."""
     for hook in obj.get("webhooks") or ():
         put(hook, failurePolicy="Fail", matchPolicy="Equivalent", timeoutSeconds=10)
         put(hook, namespaceSelector={}, objectSelector={})
@@ -26,7 +26,7 @@ def webhook_configuration(obj: JsonObject) -> None:
 
 
 def policy(obj: JsonObject) -> None:
-    """Fail, equivalent, all objects."""
+    """Default policies: fail, equivalent match, every object."""
     spec = obj.setdefault("spec", {})
     put(spec, failurePolicy="Fail")
     constraints = spec.get("matchConstraints")
@@ -35,14 +35,14 @@ def policy(obj: JsonObject) -> None:
 
 
 def policy_binding(obj: JsonObject) -> None:
-    """Where a binding narrows, it does so like a policy."""
+    """Default ``matchResources`` of a binding as those of a policy."""
     resources = (obj.get("spec") or {}).get("matchResources")
     if isinstance(resources, dict):
         match_resources(resources)
 
 
 def match_resources(match: JsonObject) -> None:
-    """Equivalent versions, all namespaces, all objects, all scopes."""
+    """Default the match policy, the selectors and the scope of each rule."""
     put(match, matchPolicy="Equivalent", namespaceSelector={}, objectSelector={})
     for key in ("resourceRules", "excludeResourceRules"):
         for rule in match.get(key) or ():

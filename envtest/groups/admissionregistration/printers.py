@@ -24,18 +24,15 @@ def _policy(key: str) -> Cells:
 
 def _binding(obj: JsonObject, now: float) -> list[JsonValue]:
     spec: JsonObject = obj.get("spec") or {}
-    params = _param_ref(spec.get("paramRef"))
-    return [obj["metadata"].get("name", ""), spec.get("policyName", ""), params, age(obj, now)]
-
-
-def _param_ref(ref: JsonObject | None) -> str:
-    """By name, else by the selector in the server's own writing."""
+    ref = spec.get("paramRef")
     if ref is None:
-        return UNSET
-    if ref.get("name"):
-        return f"{ref.get('namespace') or '*'}/{ref['name']}"
-    selector = ref.get("selector")
-    return UNSET if selector is None else _selector(selector)
+        params = UNSET
+    elif ref.get("name"):
+        params = f"{ref.get('namespace') or '*'}/{ref['name']}"
+    else:
+        selector = ref.get("selector")
+        params = UNSET if selector is None else _selector(selector)
+    return [obj["metadata"].get("name", ""), spec.get("policyName", ""), params, age(obj, now)]
 
 
 def _selector(selector: JsonObject) -> str:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from envtest.groups.common.rest import CheckedStore
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.auth.authorization import Authorizer, AuthorizerAttributes
 from opsdk.apiserver.auth.user import MASTERS, User
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.registry.rest import Transform, Validate, accept
 from opsdk.apiserver.registry.store import GenericStore
 from opsdk.apiserver.registry.strategy import Strategy
 from opsdk.apiserver.resources import ResourceInfo
@@ -31,7 +31,7 @@ Resolve = Callable[[str, str], str | None]
 """The resource of an apiVersion and a kind, if it is served."""
 
 
-class PolicyStore(GenericStore):
+class PolicyStore(CheckedStore):
     """A store of policies or of bindings.
 
     Args:
@@ -56,32 +56,9 @@ class PolicyStore(GenericStore):
         self._stores = stores
         self._of_bindings = info.resource.endswith("bindings")
 
-    async def create(self, context: Context, name: str, obj: JsonObject, validate: Validate = accept) -> JsonObject:
-        """See `Creater`."""
-        return await super().create(context, name, obj, self._guarded(context, validate))
-
-    async def update(
-        self,
-        context: Context,
-        name: str,
-        transform: Transform,
-        validate: Validate = accept,
-        *,
-        force_create: bool = False,
-        uid: str = "",
-    ) -> tuple[JsonObject, bool]:
-        """See `Updater`."""
-        guarded = self._guarded(context, validate)
-        return await super().update(context, name, transform, guarded, force_create=force_create, uid=uid)
-
-    def _guarded(self, context: Context, validate: Validate) -> Validate:
-        async def guarded(obj: JsonObject, old: JsonObject | None) -> None:
-            await self._guard(context.user, obj, old)
-            await validate(obj, old)
-
-        return guarded
-
-    async def _guard(self, user: User, obj: JsonObject, old: JsonObject | None) -> None:
+    async def check_after_validation(self, context: Context, obj: JsonObject, old: JsonObject | None) -> None:
+        """Refuse a policy or binding whose params the user may not read."""
+        user = context.user
         key = "paramRef" if self._of_bindings else "paramKind"
         spec, before = obj.get("spec") or {}, (old or {}).get("spec") or {}
         same = spec.get(key) == before.get(key) and spec.get("policyName") == before.get("policyName")

@@ -22,56 +22,56 @@ from opsdk.structured_merge.value import JsonObject
 
 
 class WebhookStrategy(GeneratedStrategy):
-    """Both kinds of configurations; what an old object got away with stays allowed."""
+    """The strategy of both webhook configurations; an update tolerates what the old object already had."""
 
     def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
         self._mutating = row.info.kind.startswith("Mutating")
 
     def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
-        """Every webhook."""
+        """Validate every webhook."""
         return list(validate_webhooks(obj.get("webhooks") or (), mutating=self._mutating))
 
     def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
-        """Every webhook, in the light of the old ones."""
+        """Validate every webhook, with the old webhooks for ratcheting."""
         before = old.get("webhooks") or ()
         return list(validate_webhooks(obj.get("webhooks") or (), before, mutating=self._mutating))
 
 
 class PolicyStrategy(GeneratedStrategy):
-    """Both kinds of policies; match conditions that nothing can have broken are not compiled again."""
+    """The strategy of both policy kinds; unchanged match conditions are not compiled again."""
 
     def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
         self._mutating = row.info.kind.startswith("Mutating")
 
     def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
-        """The whole spec."""
+        """Validate the spec."""
         return list(validate_policy(obj, mutating=self._mutating))
 
     def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
-        """The whole spec, in the light of the old one."""
+        """Validate the spec, with the old spec for ratcheting."""
         return list(validate_policy(obj, old.get("spec") or {}, mutating=self._mutating))
 
     def validate_status(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
-        """What controllers say of a policy."""
+        """Validate the status that controllers write."""
         return list(validate_policy_status(obj.get("status") or {}))
 
 
 # ------------------------------------------------------------------ bindings
 class PolicyBindingStrategy(GeneratedStrategy):
-    """Both kinds of bindings."""
+    """The strategy of both policy binding kinds."""
 
     def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
         self._mutating = row.info.kind.startswith("Mutating")
 
     def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
-        """The whole spec."""
+        """Validate the spec."""
         return list(validate_policy_binding(obj.get("spec") or {}, "spec", mutating=self._mutating))
 
     def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
-        """The whole spec."""
+        """Validate the spec."""
         return self.validate(context, obj)
 
 

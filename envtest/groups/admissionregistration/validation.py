@@ -17,22 +17,12 @@ from envtest.groups.common.webhook_client_config import (
     validate_client_config,
     validate_review_versions,
 )
-from opsdk.apimachinery import validation as names
+from opsdk.apimachinery.validation import dns_1035_label, dns_subdomain, path_segment, qualified_name
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.expressions.escaping import RESERVED
 from opsdk.cel.types import BOOL, STRING, Type
 from opsdk.errors import Cause
 from opsdk.structured_merge.value import JsonObject, JsonValue
-
-
-def _webhook_name(name: str, field: str) -> Iterator[Cause]:
-    if not name:
-        yield api_errors.required(field)
-    elif problems := names.dns_subdomain(name):
-        yield api_errors.invalid_value(field, name, ",".join(problems))
-    elif name.count(".") < 2:
-        reason = "should be a domain with at least three segments separated by dots"
-        yield api_errors.invalid_value(field, name, reason)
 
 
 def _choice(hook: JsonObject, field: str, key: str, allowed: Sequence[str]) -> Iterator[Cause]:
@@ -49,7 +39,7 @@ _VERSIONS = "must specify one of v1, v1beta1"
 def validate_webhooks(
     hooks: Sequence[JsonObject], old: Sequence[JsonObject] = (), *, mutating: bool
 ) -> Iterator[Cause]:
-    """The webhooks of a configuration; what the `old` ones got away with stays allowed."""
+    """Validate the webhooks of a configuration; what the `old` ones already had is allowed."""
     recognized = all(has_known_version(hook.get("admissionReviewVersions")) for hook in old)
     unique = len({hook.get("name") for hook in old}) == len(old)
     quiet = all(hook.get("sideEffects") in _SIDE_EFFECTS for hook in old)
@@ -69,7 +59,15 @@ def validate_webhooks(
 
 
 def _webhook(hook: JsonObject, field: str, side_effects: Sequence[str], *, mutating: bool) -> Iterator[Cause]:
-    yield from _webhook_name(hook.get("name") or "", f"{field}.name")
+    name = hook.get("name") or ""
+    name_path = f"{field}.name"
+    if not name:
+        yield api_errors.required(name_path)
+    elif problems := dns_subdomain(name):
+        yield api_errors.invalid_value(name_path, name, ",".join(problems))
+    elif name.count(".") < 2:
+        reason = "should be a domain with at least three segments separated by dots"
+        yield api_errors.invalid_value(name_path, name, reason)
     for index, rule in enumerate(hook.get("rules") or ()):
         yield from validate_rule(rule, f"{field}.rules[{index}]")
     yield from _choice(hook, field, "failurePolicy", ("Fail", "Ignore"))
@@ -95,7 +93,7 @@ _MAX_CONDITIONS = 64
 
 
 def validate_rule(rule: JsonObject, field: str) -> Iterator[Cause]:
-    """Operations, groups, versions, resources, scope."""
+    """Validate operations, groups, versions, resources and scope of a rule."""
     operations = rule.get("operations") or []
     if not operations:
         yield api_errors.required(f"{field}.operations")
@@ -115,12 +113,12 @@ def validate_rule(rule: JsonObject, field: str) -> Iterator[Cause]:
         yield api_errors.unsupported(f"{field}.scope", rule["scope"], _SCOPES)
 
 
-def _alone(values: Sequence[str], field: str, what: str) -> Iterator[Cause]:
+def _alone(values: Sequence[str], field: str, noun: str) -> Iterator[Cause]:
     """Some, or a wildcard for all of them."""
     if not values:
         yield api_errors.required(field)
     if len(values) > 1 and "*" in values:
-        yield api_errors.invalid_value(field, list(values), f"if '*' is present, must not specify other {what}")
+        yield api_errors.invalid_value(field, list(values), f"if '*' is present, must not specify other {noun}")
 
 
 def _resources(resources: Sequence[str], field: str) -> Iterator[Cause]:
@@ -157,7 +155,7 @@ def _subresources(resources: Sequence[str], field: str) -> Iterator[Cause]:
 
 # ------------------------------------------------------------------ match conditions
 def validate_match_conditions(conditions: Sequence[JsonObject], field: str, *, params: bool = False) -> Iterator[Cause]:
-    """Names, each once, and expressions; `params` says whether these may refer to parameters."""
+    """Validate names (unique) and expressions; with `params`, expressions may use ``params``."""
     if len(conditions) > _MAX_CONDITIONS:
         text = f"Too many: {len(conditions)}: must have at most {_MAX_CONDITIONS} items"
         yield Cause(reason="FieldValueTooMany", message=text, field=field)
@@ -168,7 +166,7 @@ def validate_match_conditions(conditions: Sequence[JsonObject], field: str, *, p
         if not name:
             yield api_errors.required(f"{item_path}.name")
             continue
-        yield from validation.each(names.qualified_name(name), name, f"{item_path}.name")
+        yield from validation.each(qualified_name(name), name, f"{item_path}.name")
         if name in unique:
             yield api_errors.duplicate(f"{item_path}.name", name)
         unique.add(name)
@@ -196,7 +194,7 @@ _EXCLUSIVE = "name and selector are mutually exclusive"
 
 
 def one_of(tree: JsonObject, field: str, key: str, allowed: Sequence[str]) -> Iterator[Cause]:
-    """One of some words, which must be there."""
+    """Validate a required value against the allowed ones."""
     value = tree.get(key)
     if value is None:
         yield api_errors.required(f"{field}.{key}")
@@ -206,7 +204,7 @@ def one_of(tree: JsonObject, field: str, key: str, allowed: Sequence[str]) -> It
 
 # ------------------------------------------------------------------ what is meant
 def match_constraints(match: JsonObject | None, field: str, *, operations: Sequence[str] = ()) -> Iterator[Cause]:
-    """The constraints of a policy: there is at least one rule, and only `operations` if any are given."""
+    """Validate the match constraints of a policy: at least one rule; `operations` are the allowed ones."""
     if match is None:
         yield api_errors.required(field)
         return
@@ -218,7 +216,7 @@ def match_constraints(match: JsonObject | None, field: str, *, operations: Seque
 
 
 def match_resources(match: JsonObject, field: str) -> Iterator[Cause]:
-    """Selectors and rules."""
+    """Validate selectors and rules."""
     yield from one_of(match, field, "matchPolicy", ("Equivalent", "Exact"))
     for key in ("namespaceSelector", "objectSelector"):
         if match.get(key) is None:
@@ -231,7 +229,7 @@ def match_resources(match: JsonObject, field: str) -> Iterator[Cause]:
 
 
 def only_operations(match: JsonObject, field: str, allowed: Sequence[str]) -> Iterator[Cause]:
-    """No rule means another operation."""
+    """Validate that rules name no operation but these."""
     for rule in match.get("resourceRules") or ():
         for operation in rule.get("operations") or ():
             if operation not in allowed:
@@ -242,7 +240,7 @@ def _named_rule(rule: JsonObject, field: str) -> Iterator[Cause]:
     unique: set[str] = set()
     for index, name in enumerate(rule.get("resourceNames") or ()):
         item_path = f"{field}.resourceNames[{index}]"
-        yield from _faults(name, item_path, names.path_segment)
+        yield from _faults(name, item_path, path_segment)
         if name in unique:
             yield api_errors.duplicate(item_path, name)
         unique.add(name)
@@ -256,7 +254,7 @@ def _faults(name: str, field: str, rule: Callable[[str], Sequence[str]]) -> Iter
 
 # ------------------------------------------------------------------ parameters
 def param_kind(kind: JsonObject, field: str) -> Iterator[Cause]:
-    """A version and a kind that can be those of a resource."""
+    """Validate apiVersion and kind of ``paramKind``."""
     version, name = kind.get("apiVersion") or "", kind.get("kind") or ""
     if not version:
         yield api_errors.required(f"{field}.apiVersion")
@@ -267,26 +265,26 @@ def param_kind(kind: JsonObject, field: str) -> Iterator[Cause]:
         yield from _group_version(version, f"{field}.apiVersion")
     if not name:
         yield api_errors.required(f"{field}.kind")
-    elif problems := names.dns_1035_label(name.lower()):
+    elif problems := dns_1035_label(name.lower()):
         text = f"may have mixed case, but should otherwise match: {','.join(problems)}"
         yield api_errors.invalid_value(f"{field}.kind", name, text)
 
 
 def _group_version(text: str, field: str) -> Iterator[Cause]:
     group, _, version = text.rpartition("/")
-    if group and (problems := names.dns_subdomain(group)):
+    if group and (problems := dns_subdomain(group)):
         yield api_errors.invalid_value(field, group, ",".join(problems))
     if not version:
         yield api_errors.invalid_value(field, text, "version must be specified")
-    elif problems := names.dns_1035_label(version):
+    elif problems := dns_1035_label(version):
         yield api_errors.invalid_value(field, version, ",".join(problems))
 
 
 def param_ref(ref: JsonObject, field: str) -> Iterator[Cause]:
-    """By name or by labels, and what to do where there are none."""
+    """Validate ``paramRef``: a name or a selector, and the action when no param is found."""
     name, selector = ref.get("name") or "", ref.get("selector")
     if name:
-        yield from _faults(name, f"{field}.name", names.path_segment)
+        yield from _faults(name, f"{field}.name", path_segment)
         if selector is not None:
             yield api_errors.not_allowed(f"{field}.name", _EXCLUSIVE)
     if selector is not None:
@@ -304,12 +302,12 @@ def param_ref(ref: JsonObject, field: str) -> Iterator[Cause]:
 
 # ------------------------------------------------------------------ bindings
 def validate_policy_binding(spec: JsonObject, field: str, *, mutating: bool) -> Iterator[Cause]:
-    """The whole of a binding's spec."""
+    """Validate the spec of a binding."""
     policy = spec.get("policyName") or ""
     if not policy:
         yield api_errors.required(f"{field}.policyName")
     else:
-        yield from _faults(policy, f"{field}.policyName", names.dns_subdomain)
+        yield from _faults(policy, f"{field}.policyName", dns_subdomain)
     if spec.get("paramRef") is not None:
         yield from param_ref(spec["paramRef"], f"{field}.paramRef")
     match = spec.get("matchResources")
@@ -365,7 +363,7 @@ _PATCHES = {"ApplyConfiguration": "applyConfiguration", "JSONPatch": "jsonPatch"
 
 
 def validate_policy(obj: JsonObject, old: JsonObject | None = None, *, mutating: bool) -> Iterator[Cause]:
-    """A policy; match conditions are compiled again only if the `old` spec differs in what they depend on."""
+    """Validate a policy; match conditions are compiled if the `old` spec differs in their inputs."""
     from opsdk.apiserver.expressions.activation import PolicyCompiler  # noqa: PLC0415 - CEL takes long to load
 
     spec: JsonObject = obj.get("spec") or {}
@@ -398,7 +396,7 @@ def validate_policy(obj: JsonObject, old: JsonObject | None = None, *, mutating:
 
 
 def validate_policy_status(status: JsonObject) -> Iterator[Cause]:
-    """The status of a policy: warnings of the type checker, conditions."""
+    """Validate the status of a policy: type checker warnings and conditions."""
     checking: JsonObject = status.get("typeChecking") or {}
     for index, warning in enumerate(checking.get("expressionWarnings") or ()):
         for key in ("warning", "fieldRef"):
@@ -407,9 +405,9 @@ def validate_policy_status(status: JsonObject) -> Iterator[Cause]:
     yield from validate_status_conditions(status.get("conditions") or (), "status.conditions")
 
 
-def _fault(compiled: _Compiled, field: str, shown: str = "") -> Iterator[Cause]:
+def _fault(compiled: _Compiled, field: str, value: str = "") -> Iterator[Cause]:
     if compiled.fault:
-        yield api_errors.invalid_value(field, shown or compiled.text, compiled.fault)
+        yield api_errors.invalid_value(field, value or compiled.text, compiled.fault)
 
 
 def _variable(compiler: _Compiler, variable: JsonObject, field: str) -> Iterator[Cause]:
@@ -473,7 +471,7 @@ def _annotation(compiler: _Compiler, name: str, annotation: JsonObject, field: s
 
     key, written = annotation.get("key") or "", annotation.get("valueExpression") or ""
     if name:
-        for reason in names.qualified_name(f"{name}/{key}"):
+        for reason in qualified_name(f"{name}/{key}"):
             yield api_errors.invalid_value(f"{field}.key", f"{name}/{key}", reason)
     else:
         yield api_errors.invalid_value(f"{field}.key", key, "requires metadata.name be non-empty")

@@ -12,7 +12,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 def api_service(obj: JsonObject) -> None:
-    """HTTPS."""
+    """Default the Service port to 443."""
     ref = (obj.get("spec") or {}).get("service")
     if isinstance(ref, dict):
         put(ref, port=443)

@@ -22,7 +22,7 @@ _STATUSES = ("True", "False", "Unknown")
 
 
 class ApiServiceStrategy(GeneratedStrategy):
-    """What is local is available from the start.
+    """The strategy of APIServices; local ones are available at once.
 
     Attributes:
         gone: hears of those that were deleted.
@@ -32,20 +32,20 @@ class ApiServiceStrategy(GeneratedStrategy):
     gone: Callable[[Context], Awaitable[None]] | None = None
 
     def name_rule(self, name: str, *, prefix: bool = False) -> Sequence[str]:
-        """What may stand in a path; `validate` knows what else."""
+        """Names are path segments; `validate` checks the rest."""
         return validation.path_segment(name, prefix=prefix)
 
     def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
-        """The status is the server's."""
+        """Replace the client's status."""
         local = (obj.get("spec") or {}).get("service") is None
         obj["status"] = local_status(context.timestamp()) if local else {}
 
     def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
-        """The name first."""
+        """Validate the name, then the spec."""
         return [*validate_name(obj), *validate_spec(obj.get("spec") or {})]
 
     def validate_status(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
-        """Conditions are true, false or unknown."""
+        """Validate the conditions."""
         conditions = (obj.get("status") or {}).get("conditions") or ()
         return [
             api_errors.unsupported(
@@ -56,7 +56,7 @@ class ApiServiceStrategy(GeneratedStrategy):
         ]
 
     async def after_delete(self, context: Context, obj: JsonObject) -> None:
-        """Some come back."""
+        """Recreate APIServices that are managed automatically."""
         if self.gone is not None:
             await self.gone(context)
 

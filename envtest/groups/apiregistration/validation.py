@@ -14,7 +14,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 def validate_name(obj: JsonObject) -> Iterator[Cause]:
-    """The name is the version and the group."""
+    """Validate that the name is ``<version>.<group>``."""
     spec, meta = obj.get("spec") or {}, obj["metadata"]
     expected = f"{spec.get('version', '')}.{spec.get('group', '')}"
     for key in ("generateName", "name"):
@@ -25,7 +25,7 @@ def validate_name(obj: JsonObject) -> Iterator[Cause]:
 
 
 def validate_spec(spec: JsonObject) -> Iterator[Cause]:
-    """Group, version, priorities, and the Service if there is one."""
+    """Validate group, version, priorities and the Service reference."""
     group, version = spec.get("group") or "", spec.get("version") or ""
     if not group and version != "v1":
         yield api_errors.required("spec.group", "only v1 may have an empty group and it better be legacy kube")

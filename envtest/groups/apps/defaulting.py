@@ -13,7 +13,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 def deployment(obj: JsonObject) -> None:
-    """Four strategies' worth of numbers."""
+    """Default replicas, rolling update, history limit and progress deadline."""
     spec = obj.setdefault("spec", {})
     put(spec, replicas=1)
     template(spec)
@@ -26,14 +26,14 @@ def deployment(obj: JsonObject) -> None:
 
 
 def replica_set(obj: JsonObject) -> None:
-    """One replica."""
+    """Default to one replica."""
     spec = obj.setdefault("spec", {})
     put(spec, replicas=1)
     template(spec)
 
 
 def stateful_set(obj: JsonObject) -> None:
-    """Ordered, rolling."""
+    """Default to ordered pods and rolling updates."""
     spec = obj.setdefault("spec", {})
     put(spec, podManagementPolicy="OrderedReady")
     strategy = spec.setdefault("updateStrategy", {})
@@ -54,7 +54,7 @@ def stateful_set(obj: JsonObject) -> None:
 
 
 def daemon_set(obj: JsonObject) -> None:
-    """One pod at a time."""
+    """Default to a rolling update with one unavailable pod."""
     meta = obj.setdefault("metadata", {})
     meta["annotations"] = {"deprecated.daemonset.template.generation": "0", **(meta.get("annotations") or {})}
     spec = obj.setdefault("spec", {})

@@ -30,7 +30,7 @@ TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 
 
 class DeploymentStrategy(WorkloadStrategy):
-    """Deployments count changes of their annotations too."""
+    """The strategy of Deployments; changed annotations raise the generation too."""
 
     def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
@@ -49,7 +49,7 @@ class DeploymentStrategy(WorkloadStrategy):
 
 
 class ReplicaSetStrategy(WorkloadStrategy):
-    """Replica sets."""
+    """The strategy of ReplicaSets."""
 
     shown_counts = ("replicas",)
 
@@ -59,7 +59,7 @@ class ReplicaSetStrategy(WorkloadStrategy):
 
 
 class DaemonSetStrategy(WorkloadStrategy):
-    """Changes of the template are counted in an annotation."""
+    """The strategy of DaemonSets; an annotation counts the template's generations."""
 
     shown_counts = ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady")
 
@@ -68,12 +68,12 @@ class DaemonSetStrategy(WorkloadStrategy):
         return validate_daemon_set(spec)
 
     def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
-        """The first one."""
+        """Set the template generation to 1."""
         super().prepare_for_create(context, obj)
         _annotate(obj, "1")
 
     def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
-        """One more, or as before; clients do not count."""
+        """Raise the template generation if the template changed; clients cannot set it."""
         super().prepare_for_update(context, obj, old)
         count = (old["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION, "0")
         if obj["spec"].get("template") != old["spec"].get("template"):
@@ -92,7 +92,7 @@ def _rolling(obj: JsonObject) -> JsonObject:
 
 
 class StatefulSetStrategy(WorkloadStrategy):
-    """Most of the spec stays; how many pods may be away at once is said by a feature that is off."""
+    """The strategy of StatefulSets; ``maxUnavailable`` is dropped because its feature gate is off."""
 
     shown_counts = ("replicas", "availableReplicas")
 
@@ -116,12 +116,12 @@ class StatefulSetStrategy(WorkloadStrategy):
         return list(validate_stateful_set_update(obj, old))
 
     def name_rule(self, name: str, *, prefix: bool = False) -> Sequence[str]:
-        """Its pods' host names begin with it."""
+        """Names are DNS labels, because pod host names begin with them."""
         return validation.dns_label(name, prefix=prefix)
 
 
 class ControllerRevisionStrategy(GeneratedStrategy):
-    """Controller revisions: a number and data that stays."""
+    """The strategy of ControllerRevisions; the data is immutable."""
 
     def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from envtest.groups.common import validation
-from envtest.groups.common.label_selectors import check_label_selector, is_empty, selects, understood
+from envtest.groups.common.label_selectors import check_label_selector, is_empty, is_valid, selects
 from envtest.groups.core.validation.pod_template import (
     MISMATCH,
     template_labels,
@@ -27,7 +27,7 @@ from opsdk.structured_merge.value import JsonObject, JsonValue
 
 # ------------------------------------------------------------------ kinds
 def validate_deployment(spec: JsonObject) -> Iterator[Cause]:
-    """A deployment's spec."""
+    """Validate the spec of a Deployment."""
     yield from validation.not_negative(spec.get("replicas"), "spec.replicas")
     yield from validate_selector(spec.get("selector"), "spec.selector", word="deployment")
     yield from validate_selected_template(spec, kind="ReplicaSet")
@@ -52,12 +52,12 @@ def validate_deployment(spec: JsonObject) -> Iterator[Cause]:
 
 def _rolling_deployment(rolling: JsonObject, path: str) -> Iterator[Cause]:
     unavailable, surge = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
-    yield from validation.number_or_percent(unavailable, f"{path}.maxUnavailable")
-    yield from validation.number_or_percent(surge, f"{path}.maxSurge")
-    if not validation.share(unavailable) and not validation.share(surge):
+    yield from validation.int_or_percent(unavailable, f"{path}.maxUnavailable")
+    yield from validation.int_or_percent(surge, f"{path}.maxSurge")
+    if not validation.numeric_value(unavailable) and not validation.numeric_value(surge):
         text = "may not be 0 when `maxSurge` is 0"
         yield api_errors.invalid_value(f"{path}.maxUnavailable", unavailable, text)
-    yield from validation.at_most_all(unavailable, f"{path}.maxUnavailable")
+    yield from validation.not_more_than_100_percent(unavailable, f"{path}.maxUnavailable")
 
 
 def _go_strategy(kind: JsonValue, rolling: JsonObject | None) -> JsonObject:
@@ -69,7 +69,7 @@ def _go_strategy(kind: JsonValue, rolling: JsonObject | None) -> JsonObject:
 
 
 def validate_replica_set(spec: JsonObject) -> Iterator[Cause]:
-    """A replica set's spec."""
+    """Validate the spec of a ReplicaSet."""
     yield from validation.not_negative(spec.get("replicas"), "spec.replicas")
     yield from validation.not_negative(spec.get("minReadySeconds"), "spec.minReadySeconds")
     yield from validate_selector(spec.get("selector"), "spec.selector", word="deployment")
@@ -77,7 +77,7 @@ def validate_replica_set(spec: JsonObject) -> Iterator[Cause]:
 
 
 def validate_stateful_set(spec: JsonObject) -> Iterator[Cause]:
-    """A stateful set's spec."""
+    """Validate the spec of a StatefulSet."""
     policy = spec.get("podManagementPolicy", "")
     if not policy:
         yield api_errors.required("spec.podManagementPolicy")
@@ -114,7 +114,7 @@ def validate_stateful_set(spec: JsonObject) -> Iterator[Cause]:
 
 def _stateful_template(spec: JsonObject) -> Iterator[Cause]:
     """Nobody looks into its pod spec: what that mounts comes from the claims."""
-    if not understood(spec.get("selector")):
+    if not is_valid(spec.get("selector")):
         yield api_errors.invalid_value("spec.selector", spec["selector"], "")
         return
     yield from validate_selected_labels(spec)
@@ -127,10 +127,10 @@ def _rolling_set(rolling: JsonObject, path: str) -> Iterator[Cause]:
     yield from validation.not_negative(rolling.get("partition"), f"{path}.partition")
     unavailable = rolling.get("maxUnavailable")
     if unavailable is not None:
-        yield from validation.number_or_percent(unavailable, f"{path}.maxUnavailable")
-        if not validation.share(unavailable):
+        yield from validation.int_or_percent(unavailable, f"{path}.maxUnavailable")
+        if not validation.numeric_value(unavailable):
             yield api_errors.invalid_value(f"{path}.maxUnavailable", unavailable, "cannot be 0")
-        yield from validation.at_most_all(unavailable, f"{path}.maxUnavailable")
+        yield from validation.not_more_than_100_percent(unavailable, f"{path}.maxUnavailable")
 
 
 def _go_partition(rolling: JsonObject) -> JsonObject:
@@ -138,11 +138,11 @@ def _go_partition(rolling: JsonObject) -> JsonObject:
 
 
 def validate_daemon_set(spec: JsonObject) -> Iterator[Cause]:
-    """A daemon set's spec."""
+    """Validate the spec of a DaemonSet."""
     selector = spec.get("selector")
     yield from check_label_selector(selector or {}, "spec.selector")
     labels = template_labels(spec)
-    if understood(selector) and (selector is None or not selects(selector, labels)):
+    if is_valid(selector) and (selector is None or not selects(selector, labels)):
         yield api_errors.invalid_value("spec.template.metadata.labels", labels or None, MISMATCH)
     if selector is not None and is_empty(selector):
         yield api_errors.invalid_value("spec.selector", selector, "empty selector is invalid for daemonset")
@@ -158,21 +158,18 @@ def _daemon_strategy(strategy: JsonObject, path: str) -> Iterator[Cause]:
         if rolling is None:
             yield api_errors.required(f"{path}.rollingUpdate")
             return
-        yield from _rolling_daemon(rolling, f"{path}.rollingUpdate")
+        rolling_update_path = f"{path}.rollingUpdate"
+        unavailable, surge = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
+        for check in (validation.int_or_percent, validation.not_more_than_100_percent):
+            yield from check(unavailable, f"{rolling_update_path}.maxUnavailable")
+            yield from check(surge, f"{rolling_update_path}.maxSurge")
+        if validation.numeric_value(unavailable) and validation.numeric_value(surge):
+            text = "may not be set when maxUnavailable is non-zero"
+            yield api_errors.invalid_value(f"{rolling_update_path}.maxSurge", surge, text)
+        elif not validation.numeric_value(unavailable) and not validation.numeric_value(surge):
+            yield api_errors.required(f"{rolling_update_path}.maxUnavailable", "cannot be 0 when maxSurge is 0")
     elif kind != "OnDelete":
         yield api_errors.unsupported(path, _go_strategy(kind, rolling), ("RollingUpdate", "OnDelete"))
-
-
-def _rolling_daemon(rolling: JsonObject, path: str) -> Iterator[Cause]:
-    unavailable, surge = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
-    for check in (validation.number_or_percent, validation.at_most_all):
-        yield from check(unavailable, f"{path}.maxUnavailable")
-        yield from check(surge, f"{path}.maxSurge")
-    if validation.share(unavailable) and validation.share(surge):
-        text = "may not be set when maxUnavailable is non-zero"
-        yield api_errors.invalid_value(f"{path}.maxSurge", surge, text)
-    elif not validation.share(unavailable) and not validation.share(surge):
-        yield api_errors.required(f"{path}.maxUnavailable", "cannot be 0 when maxSurge is 0")
 
 
 _SET_FIELDS = (
@@ -182,7 +179,7 @@ _SET_FIELDS = (
 
 
 def validate_stateful_set_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
-    """Only a few fields of the spec may change."""
+    """Validate an update: only a few fields of the spec are mutable."""
     yield from validate_stateful_set(obj.get("spec") or {})
     now = {k: v for k, v in obj["spec"].items() if k not in _SET_FIELDS}
     before = {k: v for k, v in old["spec"].items() if k not in _SET_FIELDS}
@@ -193,13 +190,13 @@ def validate_stateful_set_update(obj: JsonObject, old: JsonObject) -> Iterator[C
 
 
 def validate_controller_revision(obj: JsonObject) -> Iterator[Cause]:
-    """Data, and a number that is not negative."""
-    yield from validation.needed(obj.get("data"), "data", "data is mandatory")
+    """Validate the data and a revision that is not negative."""
+    yield from validation.required(obj.get("data"), "data", "data is mandatory")
     yield from validation.not_negative(obj.get("revision"), "revision")
 
 
 def validate_controller_revision_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
-    """The data stays."""
+    """Validate an update: the data is immutable."""
     yield from validate_controller_revision(obj)
     if raw_text(obj.get("data")) != raw_text(old.get("data")):
         yield api_errors.invalid_value("data", obj.get("data"), "field is immutable")

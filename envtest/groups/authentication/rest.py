@@ -16,14 +16,14 @@ from opsdk.structured_merge.value import JsonObject
 
 
 def user_info(user: User) -> JsonObject:
-    """A user as reviews show it."""
+    """Return a user as ``userInfo`` of a review."""
     extra = {k: list(v) for k, v in user.extra.items()}
     info = {"username": user.name, "uid": user.uid, "groups": list(user.groups), "extra": extra}
     return {k: v for k, v in info.items() if v}
 
 
 class SelfSubjectReviews:
-    """Who am I?"""
+    """The store of SelfSubjectReviews: returns the user of the request."""
 
     def __init__(self) -> None:
         self.strategy = Strategy()
@@ -36,7 +36,7 @@ class SelfSubjectReviews:
 
 
 class TokenReviews:
-    """Whose token is this?"""
+    """The store of TokenReviews: authenticates a token."""
 
     def __init__(self, bearer: BearerAuthenticator) -> None:
         self.strategy = Strategy()

@@ -25,20 +25,20 @@ _OPERATORS = {"In": "in", "NotIn": "notin"}
 Subject = Callable[[Context, JsonObject], User]
 
 
-def oneself(context: Context, spec: JsonObject) -> User:  # noqa: ARG001 - the shape of Subject
-    """The one who asks."""
+def self_subject(context: Context, spec: JsonObject) -> User:  # noqa: ARG001 - the shape of Subject
+    """Return the user of the request, as the subject of a self review."""
     return context.user
 
 
-def somebody(context: Context, spec: JsonObject) -> User:  # noqa: ARG001 - the shape of Subject
-    """The one asked about."""
+def review_subject(context: Context, spec: JsonObject) -> User:  # noqa: ARG001 - the shape of Subject
+    """Return the subject that the review names."""
     extra = {k: tuple(v or ()) for k, v in (spec.get("extra") or {}).items()}
     groups = tuple(spec.get("groups") or ())
     return User(name=spec.get("user", ""), uid=spec.get("uid", ""), groups=groups, extra=extra)
 
 
 class AccessReviews:
-    """May they? Asked of the authorizer that every request is asked of.
+    """The store of access reviews; asks the authorizer of the server.
 
     Args:
         subject: whom a review is about.
@@ -77,7 +77,7 @@ class AccessReviews:
         if resource is None and path is None:
             text = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
             yield api_errors.invalid_value("spec.resourceAttributes", None, text)
-        if self._subject is somebody and not spec.get("user") and not spec.get("groups"):
+        if self._subject is review_subject and not spec.get("user") and not spec.get("groups"):
             yield api_errors.invalid_value("spec.user", "", "at least one of user or group must be specified")
         yield from check_selectors(resource or {})
         resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
@@ -102,7 +102,7 @@ def _shown(path: JsonObject) -> JsonObject:
 
 
 def check_selectors(resource: JsonObject) -> Iterator[Cause]:
-    """The selectors that a review asks about."""
+    """Validate the field and label selectors of a review."""
     for key in ("fieldSelector", "labelSelector"):
         selector = resource.get(key)
         if selector is None:
@@ -124,7 +124,7 @@ def check_selectors(resource: JsonObject) -> Iterator[Cause]:
 
 
 def attributes(user: User, spec: JsonObject) -> AuthorizerAttributes:
-    """What a review asks about."""
+    """Return the attributes that a review asks about."""
     resource = spec.get("resourceAttributes")
     if resource is None:
         non_resource = spec.get("nonResourceAttributes") or {}
@@ -168,7 +168,7 @@ def _requirement(requirement: JsonObject) -> str:
 
 
 class RulesReviews:
-    """What may I do in a namespace?"""
+    """The store of SelfSubjectRulesReviews: lists the user's rules in a namespace."""
 
     def __init__(self, resolver: RuleResolver | None) -> None:
         self.strategy = Strategy()

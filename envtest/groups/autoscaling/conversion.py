@@ -34,7 +34,7 @@ _REFERENCE: Final = ("kind", "name", "apiVersion")
 
 
 def without_notes(obj: JsonObject) -> JsonObject:
-    """The object without the annotations that carry what the other version has no field for."""
+    """Return the object without the annotations that hold fields of the other version."""
     meta = obj.get("metadata") or {}
     notes = meta.get("annotations") or {}
     if not _NOTES & notes.keys():
@@ -46,7 +46,7 @@ def without_notes(obj: JsonObject) -> JsonObject:
 
 # ------------------------------------------------------------------ v1 to v2
 def to_new(obj: JsonObject) -> JsonObject:
-    """v1 to v2.
+    """Convert ``autoscaling/v1`` to ``autoscaling/v2``.
 
     >>> to_new({"metadata": {}, "spec": {"targetCPUUtilizationPercentage": 50}})["spec"]["metrics"][0]["type"]
     'Resource'
@@ -97,8 +97,8 @@ def _lower(value: JsonValue) -> JsonValue:
     return [_lower(part) for part in value] if isinstance(value, list) else value
 
 
-def _known(found: JsonObject) -> JsonObject:
-    return {key: value for key, value in found.items() if value is not None}
+def _known(metric: JsonObject) -> JsonObject:
+    return {key: value for key, value in metric.items() if value is not None}
 
 
 def _target(value: JsonValue, average: JsonValue, share: JsonValue = None) -> JsonObject:
@@ -138,7 +138,7 @@ def _new_metric(metric: JsonObject, side: _Side) -> JsonObject:
 
 # ------------------------------------------------------------------ v2 to v1
 def to_old(obj: JsonObject) -> JsonObject:
-    """v2 to v1."""
+    """Convert ``autoscaling/v2`` to ``autoscaling/v1``."""
     if obj.get("apiVersion") == OLD:
         return obj
     bare = without_notes(obj)
@@ -168,9 +168,9 @@ def to_old(obj: JsonObject) -> JsonObject:
     return converted
 
 
-def _note(notes: dict[str, str], key: str, found: Sequence[JsonObject]) -> None:
-    if found:
-        notes[key] = go_json(list(found), ordered=True)
+def _note(notes: dict[str, str], key: str, values: Sequence[JsonObject]) -> None:
+    if values:
+        notes[key] = go_json(list(values), ordered=True)
 
 
 def _cpu(metric: JsonObject, side: str) -> int | None:
@@ -223,7 +223,7 @@ def _shown_rules(rules: JsonObject | None) -> JsonObject | None:
 
 
 class OldAutoscalerModel(TypedModel):
-    """The first version: one target for CPU, everything else in annotations."""
+    """The model of ``autoscaling/v1``: one CPU target; annotations hold the other fields."""
 
     def default(self, obj: JsonObject, *, nulls: bool = False) -> JsonObject:  # noqa: ARG002 - decoding left no nulls
         """See `Model`."""

@@ -12,7 +12,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 def horizontal_pod_autoscaler(obj: JsonObject) -> None:
-    """At least one replica, 80 % of a CPU."""
+    """Default to one replica at least and a CPU target of 80 %."""
     spec = obj.setdefault("spec", {})
     put(spec, minReplicas=1)
     if not spec.get("metrics"):

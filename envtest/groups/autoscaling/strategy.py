@@ -16,22 +16,22 @@ from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
 class AutoscalerStrategy(GeneratedStrategy):
-    """Nothing is known of the metrics at first."""
+    """The strategy of HorizontalPodAutoscalers."""
 
     def __init__(self, row: JsonValue, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
 
     def initial_status(self, obj: JsonObject) -> JsonObject:  # noqa: ARG002 - the shape of the hook
-        """No replicas are wished for yet."""
+        """Return a status with 0 desired replicas."""
         return {"desiredReplicas": 0, "currentMetrics": None}
 
     def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
-        """Annotations that only the other version has do not stay."""
+        """Drop the annotations that hold fields of the other version."""
         super().prepare_for_create(context, obj)
         _clean(obj)
 
     def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
-        """Annotations that only the other version has do not stay."""
+        """Drop the annotations that hold fields of the other version."""
         super().prepare_for_update(context, obj, old)
         _clean(obj)
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 from envtest.groups.common import validation
 from envtest.groups.core.resource_names import container_name
-from opsdk.apimachinery import validation as names
 from opsdk.apimachinery.quantity import Quantity
+from opsdk.apimachinery.validation import path_segment
 from opsdk.apiserver import api_errors
 from opsdk.errors import Cause
 from opsdk.structured_merge.value import JsonObject
@@ -28,7 +28,7 @@ _SCALE_TO_ZERO = "must specify at least one Object or External metric to support
 
 
 def validate_autoscaler(obj: JsonObject) -> Iterator[Cause]:
-    """A new or changed autoscaler."""
+    """Validate the spec of a HorizontalPodAutoscaler."""
     spec = obj.get("spec") or {}
     low, high, metrics = spec.get("minReplicas"), spec.get("maxReplicas") or 0, spec.get("metrics") or ()
     if low is not None and low < 1:
@@ -49,7 +49,7 @@ def validate_autoscaler(obj: JsonObject) -> Iterator[Cause]:
 
 
 def validate_autoscaler_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:  # noqa: ARG001 - the shape of status rules
-    """Counts."""
+    """Validate the replica counts of the status."""
     status = obj.get("status") or {}
     for key in ("currentReplicas", "desiredReplicas"):
         yield from validation.not_negative(status.get(key), f"status.{key}")
@@ -62,7 +62,7 @@ def _reference(ref: JsonObject, path: str, *, grouped: bool = True) -> Iterator[
         if not value:
             yield api_errors.required(f"{path}.{key}")
         else:
-            yield from validation.each(names.path_segment(value), value, f"{path}.{key}")
+            yield from validation.each(path_segment(value), value, f"{path}.{key}")
     version = ref.get("apiVersion", "")
     if version.count("/") > 1:
         yield api_errors.invalid_value(f"{path}.apiVersion", version, f"unexpected GroupVersion string: {version}")
@@ -94,10 +94,10 @@ def _source(kind: str, source: JsonObject, path: str) -> Iterator[Cause]:
     target = source.get("target") or {}
     if kind in ("Resource", "ContainerResource"):
         name = source.get("name", "")
-        yield from validation.needed(name, f"{path}.name", "must specify a resource name")
+        yield from validation.required(name, f"{path}.name", "must specify a resource name")
         if kind == "ContainerResource":
             yield from container_name(name, f"{path}.name") if name else ()
-            yield from validation.needed(source.get("container"), f"{path}.container", "must specify a container")
+            yield from validation.required(source.get("container"), f"{path}.container", "must specify a container")
         yield from _target(target, f"{path}.target")
     else:
         if kind == "Object":
@@ -106,7 +106,7 @@ def _source(kind: str, source: JsonObject, path: str) -> Iterator[Cause]:
         if not name:
             yield api_errors.required(f"{path}.metric.name", "must specify a metric name")
         else:
-            yield from validation.each(names.path_segment(name), name, f"{path}.metric.name")
+            yield from validation.each(path_segment(name), name, f"{path}.metric.name")
         yield from _target(target, f"{path}.target")
     yield from _amounts(kind, target, f"{path}.target")
 

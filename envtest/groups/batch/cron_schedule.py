@@ -31,7 +31,7 @@ _HORIZON = timedelta(days=5 * 366)
 
 
 class ScheduleError(ValueError):
-    """The text is no schedule; it says why in the words of the real server's parser."""
+    """The schedule does not parse; the text is the message of robfig/cron."""
 
 
 class _Bounds(NamedTuple):
@@ -51,7 +51,7 @@ _FIELDS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """Minutes, hours, days of the month, months, days of the week (Sunday is 0); or a period in seconds.
+    """A parsed schedule: minutes, hours, days, months and weekdays (Sunday is 0), or a period in seconds.
 
     If both sorts of days are restricted, either is enough. `any_day` and `any_weekday` are robfig's star bits.
     """
@@ -66,7 +66,7 @@ class Schedule:
     period: float = 0.0
 
     def next(self, after: datetime) -> datetime | None:
-        """The first time after `after`, on the clock of its zone; None where there is none within five years."""
+        """Return the first time after `after`, in its time zone; None if there is none within five years."""
         if self.period:
             return (after + timedelta(seconds=self.period)).replace(microsecond=0)
         timestamp = after.replace(second=0, microsecond=0) + timedelta(minutes=1)
@@ -88,7 +88,7 @@ class Schedule:
 
 
 def parse(text: str) -> Schedule:
-    """Read a schedule; `ScheduleError` for anything else.
+    """Parse a schedule; `ScheduleError` if it does not parse.
 
     >>> parse("*/15 0 1,15 * MON-FRI").minutes == {0, 15, 30, 45}
     True
@@ -96,7 +96,15 @@ def parse(text: str) -> Schedule:
     if not text.strip():
         raise ScheduleError("empty spec string")
     if text.startswith("@"):
-        return _descriptor(text)
+        if text in _WORDS:
+            return parse(_WORDS[text])
+        if text.startswith("@every "):
+            raw = text.removeprefix("@every ")
+            parts = _EVERY.findall(raw)
+            if not parts or "".join(a + b for a, b in parts) != raw:
+                raise ScheduleError(f'failed to parse duration {text}: time: invalid duration "{raw}"')
+            return Schedule(period=max(1.0, sum(float(amount) * _UNITS[unit] for amount, unit in parts)))
+        raise ScheduleError(f"unrecognized descriptor: {text}")
     fields = text.split()
     if len(fields) != 5:
         raise ScheduleError(f"expected exactly 5 fields, found {len(fields)}: [{' '.join(fields)}]")
@@ -113,18 +121,6 @@ def parse(text: str) -> Schedule:
         any_day=_has_star(fields[2]),
         any_weekday=_has_star(fields[4]),
     )
-
-
-def _descriptor(text: str) -> Schedule:
-    if text in _WORDS:
-        return parse(_WORDS[text])
-    if text.startswith("@every "):
-        raw = text.removeprefix("@every ")
-        parts = _EVERY.findall(raw)
-        if not parts or "".join(a + b for a, b in parts) != raw:
-            raise ScheduleError(f'failed to parse duration {text}: time: invalid duration "{raw}"')
-        return Schedule(period=max(1.0, sum(float(amount) * _UNITS[unit] for amount, unit in parts)))
-    raise ScheduleError(f"unrecognized descriptor: {text}")
 
 
 def _has_star(text: str) -> bool:

@@ -13,7 +13,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 def job(obj: JsonObject) -> None:
-    """One completion, six tries."""
+    """Default to one completion, parallelism 1 and a backoff limit of 6."""
     job_spec(obj.setdefault("spec", {}))
     labels = ((obj["spec"].get("template") or {}).get("metadata") or {}).get("labels")
     if labels:
@@ -21,7 +21,7 @@ def job(obj: JsonObject) -> None:
 
 
 def job_spec(spec: JsonObject) -> None:
-    """The spec of a job, also inside a cron job."""
+    """Default the spec of a Job, also in the template of a CronJob."""
     if spec.get("completions") is None and spec.get("parallelism") is None:
         put(spec, completions=1, parallelism=1)
     put(spec, parallelism=1)
@@ -40,7 +40,7 @@ def _patterns(spec: JsonObject) -> None:
 
 
 def cron_job(obj: JsonObject) -> None:
-    """Allow concurrency, keep three successes and one failure."""
+    """Default to concurrent jobs and history limits of 3 and 1."""
     spec = obj.setdefault("spec", {})
     put(
         spec,

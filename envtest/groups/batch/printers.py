@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from envtest.groups.common.printing import (
     NOTHING,
     age,
-    human,
+    human_duration,
     images,
     kind_printers,
     label_selector,
@@ -44,24 +44,22 @@ def _job_done(obj: JsonObject) -> str:
     return f"{done}/1 of {parallel}" if parallel > 1 else f"{done}/1"
 
 
-def _job_time(obj: JsonObject, now: float) -> str:
-    status = status_of(obj)
-    began = seconds_of(status.get("startTime") or "")
-    if began is None:
-        return ""
-    ended = seconds_of(status.get("completionTime") or "")
-    return human((now if ended is None else ended) - began)
-
-
 def _job(obj: JsonObject, now: float) -> list[JsonValue]:
     spec = spec_of(obj)
     true = {c.get("type") for c in status_of(obj).get("conditions") or () if c.get("status") == "True"}
     if meta_of(obj).get("deletionTimestamp"):
         true.add("")
+    status = status_of(obj)
+    began = seconds_of(status.get("startTime") or "")
+    if began is None:
+        duration = ""
+    else:
+        ended = seconds_of(status.get("completionTime") or "")
+        duration = human_duration((now if ended is None else ended) - began)
     words = [
         next((word for kind, word in _JOB_WORDS if kind in true), "Running"),
         _job_done(obj),
-        _job_time(obj, now),
+        duration,
         age(obj, now),
     ]
     return [name_of(obj), *words, *images(spec.get("template") or {}), label_selector(spec.get("selector"))]

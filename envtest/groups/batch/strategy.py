@@ -30,7 +30,7 @@ _ORPHANS = (
 
 
 class JobStrategy(GeneratedStrategy):
-    """The selector is made from the uid."""
+    """The strategy of Jobs; the selector is generated from the uid."""
 
     def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
@@ -41,7 +41,7 @@ class JobStrategy(GeneratedStrategy):
         return api_errors.bad_request(f"field label {api_errors.quoted(key)} not supported for Job")
 
     def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
-        """Labels for its pods, and the selector that finds them."""
+        """Generate the selector and the pod labels."""
         super().prepare_for_create(context, obj)
         spec, uid, name = obj["spec"], obj["metadata"]["uid"], obj["metadata"].get("name", "")
         spec.setdefault("manualSelector", False)
@@ -61,7 +61,7 @@ class JobStrategy(GeneratedStrategy):
             obj["metadata"]["labels"] = dict(labels)
 
     def propagation(self, context: Context, obj: JsonObject, asked: str) -> str:
-        """Pods outlive their job unless somebody says otherwise."""
+        """Return the requested propagation policy, Orphan by default."""
         finalizers = obj["metadata"].get("finalizers") or ()
         if asked or {"orphan", "foregroundDeletion"} & set(finalizers):
             return asked
@@ -69,24 +69,24 @@ class JobStrategy(GeneratedStrategy):
         return "Orphan"
 
     def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
-        """Numbers, selector, template."""
+        """Validate numbers, selector and template."""
         return list(validate_job(obj))
 
     def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
-        """Selector, completions and template stay."""
+        """Validate an update: selector, completions and template are immutable."""
         return list(validate_job_update(obj, old))
 
     def validate_status(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
-        """What is finished stays so."""
+        """Validate the status: a finished job stays finished."""
         return list(validate_job_status(obj, old))
 
     def warnings(self, context: Context, obj: JsonObject, old: JsonObject | None) -> Sequence[str]:
-        """Of its name and its template."""
+        """Warn about the name and the template."""
         return list(workload_warnings(obj, old, resource="jobs"))
 
 
 class CronJobStrategy(GeneratedStrategy):
-    """A schedule and the template of a job."""
+    """The strategy of CronJobs."""
 
     def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
@@ -100,7 +100,7 @@ class CronJobStrategy(GeneratedStrategy):
         return list(validate_cron_job(obj, old))
 
     def warnings(self, context: Context, obj: JsonObject, old: JsonObject | None) -> Sequence[str]:
-        """Of its name and its template."""
+        """Warn about the name and the template."""
         return list(workload_warnings(obj, old, resource="cronjobs", path="spec.jobTemplate.spec.template"))
 
 

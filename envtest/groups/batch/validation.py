@@ -13,10 +13,10 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from envtest.codec.internal_form import BATCH, TEMPLATE, shown
 from envtest.groups.batch.cron_schedule import ScheduleError, parse
 from envtest.groups.common import validation
-from envtest.groups.common.label_selectors import check_label_selector, selects, understood
+from envtest.groups.common.label_selectors import check_label_selector, is_valid, selects
 from envtest.groups.common.validation import domain_path
 from envtest.groups.core.validation.pod_template import MISMATCH, template_labels, validate_pod_template
-from opsdk.apimachinery import validation as names
+from opsdk.apimachinery.validation import dns_label, qualified_name
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.errors import Cause
@@ -30,13 +30,13 @@ _IMMUTABLE = "field is immutable"
 
 
 def validate_job(obj: JsonObject) -> Iterator[Cause]:
-    """A job of its own: with a selector."""
+    """Validate a Job, with its selector."""
     spec = obj["spec"]
     yield from _generated(obj)
     yield from _whole_spec(spec)
     if spec.get("completionMode") == "Indexed" and (spec.get("completions") or 0) > 0:
         last = f"{obj['metadata'].get('name', '')}-{spec['completions'] - 1}"
-        if names.dns_label(last):
+        if dns_label(last):
             text = f"will not able to create pod with invalid DNS label: {last}"
             yield api_errors.invalid_value("metadata.name", obj["metadata"].get("name", ""), text)
 
@@ -49,7 +49,7 @@ def _whole_spec(spec: JsonObject) -> Iterator[Cause]:
         return
     yield from check_label_selector(selector or {}, "spec.selector")
     labels = template_labels(spec)
-    if understood(selector) and not selects(selector, labels):
+    if is_valid(selector) and not selects(selector, labels):
         rendered = dict(sorted(labels.items())) or None
         yield api_errors.invalid_value("spec.template.metadata.labels", rendered, MISMATCH)
 
@@ -69,12 +69,12 @@ def _generated(obj: JsonObject) -> Iterator[Cause]:
                 yield api_errors.required(where, f"must be '{value}'")
             else:
                 yield api_errors.invalid_value(where, labels[key], f"must be '{value}'")
-    if understood(selector) and not selects(selector, expected):
+    if is_valid(selector) and not selects(selector, expected):
         yield api_errors.invalid_value("spec.selector", selector, "`selector` not auto-generated")
 
 
 def validate_job_spec(spec: JsonObject, path: str) -> Iterator[Cause]:
-    """A job's spec, also in the template of a cron job."""
+    """Validate a Job spec, also in the template of a CronJob."""
     for key in (*_COUNTS, "backoffLimitPerIndex", "maxFailedIndexes"):
         yield from validation.not_negative(spec.get(key), f"{path}.{key}")
     if spec.get("maxFailedIndexes") is not None and spec.get("backoffLimitPerIndex") is None:
@@ -111,7 +111,7 @@ def _restart(spec: JsonObject, path: str) -> Iterator[Cause]:
 
 
 def validate_job_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
-    """Most of a job's spec stays."""
+    """Validate an update of a Job: most of the spec is immutable."""
     spec, before = obj["spec"], old["spec"]
     yield from _whole_spec(spec)
     now, then = spec.get("completions"), before.get("completions")
@@ -123,7 +123,12 @@ def validate_job_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
             yield api_errors.invalid_value("spec.completions", now, text)
     if spec.get("selector") != before.get("selector"):
         yield api_errors.invalid_value("spec.selector", spec.get("selector"), _IMMUTABLE)
-    waits = _waits(old)
+    status = old.get("status") or {}
+    if not old["spec"].get("suspend"):
+        waits = MutableTemplateParts(places=False, amounts=False)
+    else:
+        idle = _has(old, "Suspended") and not status.get("active")
+        waits = MutableTemplateParts(places=idle or not status.get("startTime"), amounts=idle)
     if _fixed_template(spec, waits) != _fixed_template(before, waits):
         yield api_errors.invalid_value("spec.template", shown(TEMPLATE, spec.get("template")), _IMMUTABLE)
     for key in ("completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"):
@@ -134,21 +139,12 @@ def validate_job_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
 
 
 class MutableTemplateParts(NamedTuple):
-    """What may change of the template of a job that is suspended."""
+    """The parts of a suspended Job's template that may change."""
 
     places: bool
     """Where its pods run, and their metadata."""
     amounts: bool
     """The resources of their containers."""
-
-
-def _waits(job: JsonObject) -> MutableTemplateParts:
-    """Before it has ever begun, where its pods will run; once it is known to rest, what they need as well."""
-    status = job.get("status") or {}
-    if not job["spec"].get("suspend"):
-        return MutableTemplateParts(places=False, amounts=False)
-    idle = _has(job, "Suspended") and not status.get("active")
-    return MutableTemplateParts(places=idle or not status.get("startTime"), amounts=idle)
 
 
 def _fixed_template(spec: JsonObject, waits: MutableTemplateParts) -> JsonObject:
@@ -185,7 +181,7 @@ def _omitted(text: str) -> Cause:
 
 
 def validate_job_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
-    """What a status may say; rules about what did not change do not hold for what is there already."""
+    """Validate a Job status; rules of unchanged fields are skipped."""
     status, before = obj.get("status") or {}, old.get("status") or {}
     changed = {key for key in (*status, *before) if status.get(key) != before.get(key)}
     for key in ("active", "succeeded", "failed", "ready", "terminating"):
@@ -271,12 +267,24 @@ _CONCURRENCY = ("Allow", "Forbid", "Replace")
 
 
 def validate_cron_job(obj: JsonObject, old: JsonObject | None = None) -> Iterator[Cause]:
-    """A cron job; one that is there already may keep a time zone in its schedule."""
+    """Validate a CronJob; an update may keep a time zone in its schedule."""
     spec, name = obj["spec"], obj["metadata"].get("name", "")
     zoned = old is not None and "TZ" in ((old.get("spec") or {}).get("schedule") or "")
     yield from _schedule(spec, "spec.schedule", zoned=zoned)
     yield from validation.not_negative(spec.get("startingDeadlineSeconds"), "spec.startingDeadlineSeconds")
-    yield from _zone(spec.get("timeZone"), "spec.timeZone")
+    time_zone = spec.get("timeZone")
+    path = "spec.timeZone"
+    if time_zone is not None:
+        if not time_zone:
+            yield api_errors.invalid_value(path, time_zone, "timeZone must be nil or non-empty string")
+        elif time_zone.lower() == "local":
+            text = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
+            yield api_errors.invalid_value(path, time_zone, text)
+        else:
+            try:
+                ZoneInfo(time_zone)
+            except (ZoneInfoNotFoundError, ValueError, OSError):
+                yield api_errors.invalid_value(path, time_zone, f"unknown time zone {time_zone}")
     yield from validation.one_of(spec.get("concurrencyPolicy"), _CONCURRENCY, "spec.concurrencyPolicy")
     yield from _job_template((spec.get("jobTemplate") or {}).get("spec") or {}, "spec.jobTemplate.spec")
     for key in ("successfulJobsHistoryLimit", "failedJobsHistoryLimit"):
@@ -315,21 +323,6 @@ def _schedule(spec: JsonObject, path: str, *, zoned: bool) -> Iterator[Cause]:
         yield api_errors.invalid_value(path, text, text_why)
 
 
-def _zone(name: str | None, path: str) -> Iterator[Cause]:
-    if name is None:
-        return
-    if not name:
-        yield api_errors.invalid_value(path, name, "timeZone must be nil or non-empty string")
-    elif name.lower() == "local":
-        text = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
-        yield api_errors.invalid_value(path, name, text)
-    else:
-        try:
-            ZoneInfo(name)
-        except (ZoneInfoNotFoundError, ValueError, OSError):
-            yield api_errors.invalid_value(path, name, f"unknown time zone {name}")
-
-
 _MOST_RULES: Final = 20
 _MOST_CODES: Final = 255
 _MOST_INDEXES: Final = 100_000
@@ -353,15 +346,36 @@ def _word(value: str, allowed: Sequence[str], path: str) -> Iterator[Cause]:
 
 
 def validate_job_policies(spec: JsonObject, path: str) -> Iterator[Cause]:
-    """Everything of a job's spec that is about its failures and successes."""
+    """Validate the pod failure policy and the success policy."""
     if spec.get("podFailurePolicy") is not None:
-        yield from _failures(spec, f"{path}.podFailurePolicy.rules")
+        rules_path = f"{path}.podFailurePolicy.rules"
+        rules = spec["podFailurePolicy"].get("rules") or []
+        if len(rules) > _MOST_RULES:
+            yield api_errors.too_many(rules_path, len(rules), _MOST_RULES)
+        pod = (spec.get("template") or {}).get("spec") or {}
+        containers = {c.get("name", "") for key in ("containers", "initContainers") for c in pod.get(key) or ()}
+        for index, rule in enumerate(rules):
+            yield from _failure(
+                rule, f"{rules_path}[{index}]", containers, by_index=spec.get("backoffLimitPerIndex") is not None
+            )
     if spec.get("successPolicy") is not None:
-        yield from _successes(spec, f"{path}.successPolicy")
+        success_policy_path = f"{path}.successPolicy"
+        rules = spec["successPolicy"].get("rules") or []
+        if spec.get("completionMode") != "Indexed":
+            value = shown(f"{BATCH}SuccessPolicy", spec["successPolicy"])
+            yield api_errors.invalid_value(success_policy_path, value, "requires indexed completion mode")
+            return
+        if not rules:
+            text = "at least one rules must be specified when the successPolicy is specified"
+            yield api_errors.required(f"{success_policy_path}.rules", text)
+        elif len(rules) > _MOST_RULES:
+            yield api_errors.too_many(f"{success_policy_path}.rules", len(rules), _MOST_RULES)
+        for index, rule in enumerate(rules):
+            yield from _success(rule, f"{success_policy_path}.rules[{index}]", spec.get("completions"))
 
 
 def validate_manager(spec: JsonObject, path: str) -> Iterator[Cause]:
-    """Who looks after the job."""
+    """Validate ``managedBy``."""
     if spec.get("managedBy") is not None:
         yield from domain_path(spec["managedBy"], f"{path}.managedBy")
         if len(spec["managedBy"]) > 63:
@@ -369,29 +383,21 @@ def validate_manager(spec: JsonObject, path: str) -> Iterator[Cause]:
 
 
 # ------------------------------------------------------------------ failures
-def _failures(spec: JsonObject, path: str) -> Iterator[Cause]:
-    rules = spec["podFailurePolicy"].get("rules") or []
-    if len(rules) > _MOST_RULES:
-        yield api_errors.too_many(path, len(rules), _MOST_RULES)
-    pod = (spec.get("template") or {}).get("spec") or {}
-    containers = {c.get("name", "") for key in ("containers", "initContainers") for c in pod.get(key) or ()}
-    for index, rule in enumerate(rules):
-        yield from _failure(rule, f"{path}[{index}]", containers, by_index=spec.get("backoffLimitPerIndex") is not None)
 
 
-def _failure(rule: JsonObject, path: str, known: set[str], *, by_index: bool) -> Iterator[Cause]:
+def _failure(rule: JsonObject, path: str, containers: set[str], *, by_index: bool) -> Iterator[Cause]:
     action = rule.get("action", "")
     if action == "FailIndex" and not by_index:
         yield api_errors.invalid_value(f"{path}.action", action, "requires the backoffLimitPerIndex to be set")
     yield from _word(action, _ACTIONS, f"{path}.action")
     codes, conditions = rule.get("onExitCodes"), rule.get("onPodConditions") or []
     if codes is not None:
-        yield from _codes(codes, f"{path}.onExitCodes", known)
+        yield from _codes(codes, f"{path}.onExitCodes", containers)
     if len(conditions) > _MOST_RULES:
         yield api_errors.too_many(f"{path}.onPodConditions", len(conditions), _MOST_RULES)
     for index, pattern in enumerate(conditions):
         item_path, kind = f"{path}.onPodConditions[{index}]", pattern.get("type", "")
-        yield from validation.each(names.qualified_name(kind), kind, f"{item_path}.type")
+        yield from validation.each(qualified_name(kind), kind, f"{item_path}.type")
         yield from _word(pattern.get("status", ""), _STATES, f"{item_path}.status")
     if codes is not None and conditions:
         yield _unshown(path, "specifying both OnExitCodes and OnPodConditions is not supported")
@@ -399,11 +405,11 @@ def _failure(rule: JsonObject, path: str, known: set[str], *, by_index: bool) ->
         yield _unshown(path, "specifying one of OnExitCodes and OnPodConditions is required")
 
 
-def _codes(found: JsonObject, path: str, known: set[str]) -> Iterator[Cause]:
-    operator, values = found.get("operator", ""), found.get("values") or []
+def _codes(on_exit_codes: JsonObject, path: str, containers: set[str]) -> Iterator[Cause]:
+    operator, values = on_exit_codes.get("operator", ""), on_exit_codes.get("values") or []
     yield from _word(operator, _OPERATORS, f"{path}.operator")
-    name = found.get("containerName")
-    if name is not None and name not in known:
+    name = on_exit_codes.get("containerName")
+    if name is not None and name not in containers:
         text = "must be one of the container or initContainer names in the pod template"
         yield api_errors.invalid_value(f"{path}.containerName", name, text)
     values_path = f"{path}.values"
@@ -421,19 +427,6 @@ def _codes(found: JsonObject, path: str, known: set[str]) -> Iterator[Cause]:
 
 
 # ------------------------------------------------------------------ successes
-def _successes(spec: JsonObject, path: str) -> Iterator[Cause]:
-    rules = spec["successPolicy"].get("rules") or []
-    if spec.get("completionMode") != "Indexed":
-        value = shown(f"{BATCH}SuccessPolicy", spec["successPolicy"])
-        yield api_errors.invalid_value(path, value, "requires indexed completion mode")
-        return
-    if not rules:
-        text = "at least one rules must be specified when the successPolicy is specified"
-        yield api_errors.required(f"{path}.rules", text)
-    elif len(rules) > _MOST_RULES:
-        yield api_errors.too_many(f"{path}.rules", len(rules), _MOST_RULES)
-    for index, rule in enumerate(rules):
-        yield from _success(rule, f"{path}.rules[{index}]", spec.get("completions"))
 
 
 def _success(rule: JsonObject, path: str, completions: int | None) -> Iterator[Cause]:
@@ -454,7 +447,7 @@ def _success(rule: JsonObject, path: str, completions: int | None) -> Iterator[C
 
 # ------------------------------------------------------------------ indices
 def validate_indexed(spec: JsonObject, path: str) -> Iterator[Cause]:
-    """How many indices there may be, and how many of them at once."""
+    """Validate the completions and the parallelism of an Indexed Job."""
     parallel, most = spec.get("parallelism") or 0, spec.get("maxFailedIndexes")
     completions = spec.get("completions")
     if parallel > _MOST_INDEXES:

@@ -21,7 +21,7 @@ def _blocks(text: str) -> list[tuple[str, bytes, bytes]]:
 
 
 def request_organizations(text: str) -> Sequence[str]:
-    """The groups that a request for a certificate asks for; `ValueError` tells why it cannot be read."""
+    """Return the organizations of a certificate request; `ValueError` says why it does not parse."""
     blocks = _blocks(text)
     if not blocks or blocks[0][0] != _REQUEST:
         raise ValueError(f"PEM block type must be {_REQUEST}")
@@ -36,7 +36,7 @@ def request_organizations(text: str) -> Sequence[str]:
 
 
 def certificate_problem(text: str) -> str:
-    """What is wrong with certificates; empty where nothing is."""
+    """Return why a PEM certificate is invalid; empty if it is valid."""
     blocks = _blocks(text)
     for kind, content, whole in blocks:
         if kind != _CERTIFICATE:

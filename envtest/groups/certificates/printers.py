@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from envtest.groups.common.printing import NOTHING, age, human, kind_printers, name_of, spec_of, status_of
+from envtest.groups.common.printing import NOTHING, age, human_duration, kind_printers, name_of, spec_of, status_of
 from opsdk.apiserver.resources import Printer
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
@@ -29,7 +29,7 @@ def _signing_request(obj: JsonObject, now: float) -> list[JsonValue]:
         age(obj, now),
         spec.get("signerName") or NOTHING,
         spec.get("username", ""),
-        NOTHING if seconds is None else human(seconds),
+        NOTHING if seconds is None else human_duration(seconds),
         ",".join(_request_states(obj)),
     ]
 

@@ -32,15 +32,15 @@ class SigningRequestStrategy(GeneratedStrategy):
 
     @property
     def reset_fields(self) -> Sequence[str]:
-        """Nobody owns anything but metadata."""
+        """Field managers own nothing but metadata."""
         return _OWNED
 
     def name_rule(self, name: str, *, prefix: bool = False) -> Sequence[str]:
-        """Any name that can stand in a path."""
+        """Names are path segments."""
         return validation.path_segment(name, prefix=prefix)
 
     def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
-        """The user is the one who asks."""
+        """Set username, uid, groups and extra from the user of the request."""
         super().prepare_for_create(context, obj)
         user = context.user
         who: JsonObject = {
@@ -53,16 +53,16 @@ class SigningRequestStrategy(GeneratedStrategy):
         obj["spec"] = {**spec, **{key: value for key, value in who.items() if value}}
 
     def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
-        """What was asked for stays."""
+        """Restore the old spec and status."""
         super().prepare_for_update(context, obj, old)
         obj["spec"] = old["spec"]
 
     def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
-        """The request and what it is for."""
+        """Validate the request, the signer and the usages."""
         return list(validate_signing_request(obj, None))
 
     def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
-        """Nothing but metadata changes here."""
+        """Validate an update: only metadata changes."""
         return list(validate_signing_request(obj, old))
 
 
@@ -83,11 +83,11 @@ def _stamp(context: Context, obj: JsonObject, old: JsonObject) -> None:
 
 
 class SignatureStrategy(StatusStrategy):
-    """Updates of ``certificatesigningrequests/status``: the certificate, once."""
+    """Updates of ``certificatesigningrequests/status``: the certificate is set once."""
 
     @property
     def reset_fields(self) -> Sequence[str]:
-        """Nobody owns anything but metadata."""
+        """Field managers own nothing but metadata."""
         return _OWNED
 
     def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
@@ -105,11 +105,11 @@ class SignatureStrategy(StatusStrategy):
 
 
 class ApprovalStrategy(StatusStrategy):
-    """Updates of ``certificatesigningrequests/approval``: conditions."""
+    """Updates of ``certificatesigningrequests/approval``: only conditions change."""
 
     @property
     def reset_fields(self) -> Sequence[str]:
-        """Nobody owns anything but metadata."""
+        """Field managers own nothing but metadata."""
         return _OWNED
 
     def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 
 from envtest.groups.certificates.pem import certificate_problem, request_organizations
 from envtest.groups.common import validation
-from opsdk.apimachinery import validation as names
+from opsdk.apimachinery.validation import dns_label, dns_subdomain
 from opsdk.apiserver import api_errors
 from opsdk.errors import Cause
 from opsdk.structured_merge.value import JsonObject, JsonValue
@@ -29,7 +29,7 @@ _CONDITIONS: Final = "status.conditions"
 
 
 def validate_signing_request(obj: JsonObject, old: JsonObject | None) -> Iterator[Cause]:
-    """`old` excuses what was there before."""
+    """Validate a CertificateSigningRequest; what the `old` object already had is allowed."""
     spec = obj.get("spec") or {}
     if old is None:
         yield from _request(spec)
@@ -37,7 +37,7 @@ def validate_signing_request(obj: JsonObject, old: JsonObject | None) -> Iterato
     types: set[str] = set()
     for index, condition in enumerate(conditions):
         item_path, kind, status = f"{_CONDITIONS}[{index}]", condition.get("type", ""), condition.get("status", "")
-        yield from validation.needed(kind, f"{item_path}.type")
+        yield from validation.required(kind, f"{item_path}.type")
         yield from validation.one_of(
             status, ("True",) if kind in _DECIDED else ("False", "True", "Unknown"), f"{item_path}.status"
         )
@@ -59,7 +59,7 @@ def _request(spec: JsonObject) -> Iterator[Cause]:
     except ValueError as error:
         yield api_errors.invalid_value("spec.request", spec.get("request"), str(error))
     usages = spec.get("usages") or []
-    yield from validation.needed(usages, "spec.usages")
+    yield from validation.required(usages, "spec.usages")
     for index, usage in enumerate(usages):
         if usage not in _USAGES:
             yield api_errors.unsupported(f"spec.usages[{index}]", usage, _USAGES)
@@ -89,7 +89,7 @@ def _signer(name: str, path: str) -> Iterator[Cause]:
     domain, _, last = name.partition("/")
     if len(domain) > 253:
         yield api_errors.too_long(path, 253)
-    for part, rule in ((domain, names.dns_label), (last, names.dns_subdomain)):
+    for part, rule in ((domain, dns_label), (last, dns_subdomain)):
         wrong = next(((label, problems) for label in part.split(".") if (problems := rule(label))), None)
         if wrong is not None:
             for text in wrong[1]:
@@ -108,7 +108,7 @@ def _of_kind(obj: JsonObject, kind: str) -> list[tuple[JsonValue, ...]]:
 
 
 def validate_decisions(obj: JsonObject, old: JsonObject, *, fixed: Sequence[str]) -> Iterator[Cause]:
-    """Decisions are not taken back; those that are `fixed` are not made here either."""
+    """Validate the conditions: decisions are permanent; those that are `fixed` cannot be added here."""
     for kind in _DECIDED:
         new, before = _of_kind(obj, kind), _of_kind(old, kind)
         verb = ""

@@ -26,30 +26,26 @@ _MAX_MESSAGE = 32 * 1024
 
 
 def validate_conditions(conditions: Sequence[JsonObject], field: str) -> Iterator[Cause]:
-    """Each type once, and each with its status, reason and time."""
+    """Validate conditions: types are unique; status, reason and transition time are required."""
     types: dict[str, int] = {}
     for index, condition in enumerate(conditions):
         item_path, kind = f"{field}[{index}]", condition.get("type") or ""
         if kind in types:
             yield api_errors.duplicate(f"{item_path}.type", kind)
         types[kind] = index
-        yield from _condition(condition, item_path)
-
-
-def _condition(condition: JsonObject, field: str) -> Iterator[Cause]:
-    kind, status = condition.get("type") or "", condition.get("status") or ""
-    for reason in validation.qualified_name(kind):
-        yield api_errors.invalid_value(f"{field}.type", kind, reason)
-    if status not in _STATUSES:
-        yield api_errors.unsupported(f"{field}.status", status, _STATUSES)
-    generation = condition.get("observedGeneration") or 0
-    if generation < 0:
-        text = "must be greater than or equal to zero"
-        yield api_errors.invalid_value(f"{field}.observedGeneration", generation, text)
-    if not condition.get("lastTransitionTime"):
-        yield api_errors.required(f"{field}.lastTransitionTime")
-    yield from _reason(condition.get("reason") or "", f"{field}.reason")
-    yield from _too_long(condition.get("message") or "", f"{field}.message", _MAX_MESSAGE)
+        status = condition.get("status") or ""
+        for reason in validation.qualified_name(kind):
+            yield api_errors.invalid_value(f"{item_path}.type", kind, reason)
+        if status not in _STATUSES:
+            yield api_errors.unsupported(f"{item_path}.status", status, _STATUSES)
+        generation = condition.get("observedGeneration") or 0
+        if generation < 0:
+            text = "must be greater than or equal to zero"
+            yield api_errors.invalid_value(f"{item_path}.observedGeneration", generation, text)
+        if not condition.get("lastTransitionTime"):
+            yield api_errors.required(f"{item_path}.lastTransitionTime")
+        yield from _reason(condition.get("reason") or "", f"{item_path}.reason")
+        yield from _too_long(condition.get("message") or "", f"{item_path}.message", _MAX_MESSAGE)
 
 
 def _reason(reason: str, field: str) -> Iterator[Cause]:

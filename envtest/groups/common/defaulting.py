@@ -8,7 +8,7 @@ from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
 def put(tree: JsonObject, **values: JsonValue) -> None:
-    """Set what is missing."""
+    """Set the fields that are missing."""
     for key, value in values.items():
         if tree.get(key) is None:
             tree[key] = value

@@ -22,7 +22,7 @@ Interface = ipaddress.IPv4Interface | ipaddress.IPv6Interface
 
 
 def read_address(text: str) -> Address | None:
-    """The address that is meant, as Go's older parser reads it: zeros may lead its numbers.
+    """Parse an address as Go's net.ParseIP did before 1.17: leading zeros are allowed.
 
     >>> read_address("010.0.0.1"), read_address("fe80::1%eth0")
     (IPv4Address('10.0.0.1'), None)
@@ -34,7 +34,7 @@ def read_address(text: str) -> Address | None:
 
 
 def read_block(text: str) -> Interface | None:
-    """The address and the length of a block, as `read_address` reads them."""
+    """Parse a CIDR; see `read_address`."""
     address, slash, length = text.partition("/")
     interface = read_address(address)
     if interface is None or not slash or not re.fullmatch(r"[0-9]+", length) or int(length) > interface.max_prefixlen:
@@ -47,7 +47,7 @@ def _mapped(address: Address) -> bool:
 
 
 def ip_address(text: str, field: str, *, canonical: bool = False) -> Iterator[Cause]:
-    """An address of either family; `canonical` if it must be in the one form that everybody would write it in."""
+    """Validate an IP address; with `canonical`, in its canonical form only."""
     parsed = read_address(text)
     if parsed is None:
         yield api_errors.invalid_value(field, text, _ADDRESS)
@@ -60,7 +60,7 @@ def ip_address(text: str, field: str, *, canonical: bool = False) -> Iterator[Ca
 
 
 def block(text: str, field: str, *, canonical: bool = False) -> Iterator[Cause]:
-    """A block of addresses of either family."""
+    """Validate a CIDR; with `canonical`, in its canonical form only."""
     parsed = read_block(text)
     if parsed is None:
         yield api_errors.invalid_value(field, text, _BLOCK)
@@ -88,7 +88,7 @@ _SPECIAL = tuple(
 
 
 def special_address(address: str, path: str) -> Iterator[Cause]:
-    """An address of an ordinary host."""
+    """Validate an address of an ordinary host: not unspecified, loopback or link-local."""
     causes = list(ip_address(address, path))
     yield from causes
     if causes:
@@ -100,14 +100,14 @@ def special_address(address: str, path: str) -> Iterator[Cause]:
 
 
 def address_warnings(text: str, at: str) -> Iterator[str]:
-    """An IPv6 address that has a shorter form."""
+    """Warn of an IPv6 address that is not in its canonical form."""
     parsed = read_address(text)
     if parsed is not None and parsed.version == 6 and str(parsed) != text:
         yield f'{at}: IPv6 address "{text}" should be in RFC 5952 canonical format ("{parsed}")'
 
 
 def block_warnings(text: str, at: str) -> Iterator[str]:
-    """A block that begins in the middle, or an IPv6 block that has a shorter form."""
+    """Warn of a CIDR with host bits, or of an IPv6 CIDR that is not in its canonical form."""
     parsed = read_block(text)
     if parsed is None:
         return

@@ -16,7 +16,7 @@ from opsdk.structured_merge.value import JsonObject
 def check_requirement(
     requirement: JsonObject, field: str, *, labels: bool = True, unknown_operators: bool = False
 ) -> Iterator[Cause]:
-    """One requirement of a label selector, or (without `labels`) of a field selector."""
+    """Validate one requirement of a label selector, or (without `labels`) of a field selector."""
     if not labels and not requirement.get("key"):
         yield api_errors.required(f"{field}.key", "must be specified")
     operator, values = requirement.get("operator", ""), requirement.get("values")
@@ -43,7 +43,7 @@ def _check_words(requirement: JsonObject, field: str) -> Iterator[Cause]:
 
 
 def check_label_selector(selector: JsonObject, field: str) -> Iterator[Cause]:
-    """A label selector."""
+    """Validate a label selector."""
     for key, value in sorted((selector.get("matchLabels") or {}).items()):
         for text in validation.qualified_name(key):
             yield api_errors.invalid_value(f"{field}.matchLabels", key, text)
@@ -57,7 +57,7 @@ _USABLE = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
 
 
 def selects(selector: JsonObject, labels: JsonObject) -> bool:
-    """Whether a label selector of an object matches."""
+    """Return whether a LabelSelector matches the labels."""
     if any(labels.get(k) != v for k, v in (selector.get("matchLabels") or {}).items()):
         return False
     return all(_expression(e, labels) for e in selector.get("matchExpressions") or ())
@@ -77,12 +77,12 @@ def _expression(expression: JsonObject, labels: JsonObject) -> bool:
 
 
 def is_empty(selector: JsonObject) -> bool:
-    """Whether it selects everything."""
+    """Return whether a selector has no requirements, so matches everything."""
     return not selector.get("matchLabels") and not selector.get("matchExpressions")
 
 
-def understood(selector: JsonObject | None) -> bool:
-    """Whether it can be used at all."""
+def is_valid(selector: JsonObject | None) -> bool:
+    """Return whether a selector is valid."""
     for expression in (selector or {}).get("matchExpressions") or ():
         operator, values = expression.get("operator"), expression.get("values") or []
         if operator not in _USABLE or (operator in ("In", "NotIn")) != bool(values):
@@ -91,7 +91,7 @@ def understood(selector: JsonObject | None) -> bool:
 
 
 def selector_text(selector: JsonObject) -> str:
-    """A selector as one line."""
+    """Return a selector as one line."""
     if "matchLabels" not in selector and "matchExpressions" not in selector:
         return ",".join(f"{k}={v}" for k, v in sorted(selector.items()))
     parts = [(k, f"{k}={v}") for k, v in (selector.get("matchLabels") or {}).items()]

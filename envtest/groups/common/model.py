@@ -37,7 +37,7 @@ _OLD_VERSIONS = {
 
 
 class Typing:
-    """The tables with their decoders and shapes, shared by all models."""
+    """The generated schemas with their decoders, shared by all models."""
 
     def __init__(self, types: Types) -> None:
         self.types = types
@@ -46,7 +46,7 @@ class Typing:
 
 
 class TypedModel:
-    """Reads bodies by the tables; stored and served version are the same."""
+    """Decodes bodies by the generated schemas; the stored and the served version are the same."""
 
     typed = True
 
@@ -67,7 +67,7 @@ class TypedModel:
         return self._typing.shapes.of(self.name)
 
     def printed_by(self, printer: Printer) -> Self:
-        """The same with other columns."""
+        """Return the model with other columns."""
         return type(self)(self._typing, self.name, defaults=self._defaults, printer=printer)
 
     @property
@@ -91,7 +91,7 @@ class TypedModel:
 
     def decode(self, body: JsonObject, *, memory: bool = False) -> DecodedBody:
         """See `Model`."""
-        reading = DecodeContext(memory=memory)
+        reading = DecodeContext(from_memory=memory)
         obj: JsonObject = self._typing.decoders.read(self.name, body, reading)
         return DecodedBody(obj, reading.problems)
 

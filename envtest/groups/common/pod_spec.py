@@ -15,13 +15,13 @@ CONTAINERS: Final = ("initContainers", "containers", "ephemeralContainers")
 
 
 def containers(spec: JsonObject) -> Iterator[JsonObject]:
-    """Every container, of all three sorts."""
+    """Yield the init, ordinary and ephemeral containers."""
     for key in CONTAINERS:
         yield from spec.get(key) or ()
 
 
 def containers_at(spec: JsonObject, path: str) -> Iterator[tuple[JsonObject, str]]:
-    """Every container with its path below that of the spec."""
+    """Yield each container with its path below the spec."""
     for key in CONTAINERS:
         for index, container in enumerate(spec.get(key) or ()):
             yield container, f"{path}.{key}[{index}]"
@@ -32,7 +32,7 @@ _SECRET_SOURCES: Final = ("clusterTrustBundle", "podCertificate")
 
 # ------------------------------------------------------------------ fields of features that are off
 def drop_disabled(spec: JsonObject, old: JsonObject | None = None) -> None:
-    """Take away what belongs to features that are off, unless the `old` spec has it already."""
+    """Drop the fields of disabled feature gates unless the `old` spec uses them."""
     before = old or {}
     if before.get("schedulingGroup") is None:
         spec.pop("schedulingGroup", None)
@@ -40,15 +40,11 @@ def drop_disabled(spec: JsonObject, old: JsonObject | None = None) -> None:
         if not any(source.get(key) is not None for source in _sources(before)):
             for source in _sources(spec):
                 source.pop(key, None)
-    if not any(_hooks(container).get("stopSignal") is not None for container in containers(before)):
+    if not any((container.get("lifecycle") or {}).get("stopSignal") is not None for container in containers(before)):
         for container in containers(spec):
-            hooks = _hooks(container)
+            hooks = container.get("lifecycle") or {}
             if hooks.pop("stopSignal", None) is not None and not hooks:
                 del container["lifecycle"]
-
-
-def _hooks(container: JsonObject) -> JsonObject:
-    return container.get("lifecycle") or {}
 
 
 def _sources(spec: JsonObject) -> Iterator[JsonObject]:

@@ -23,15 +23,15 @@ _NEVER = "0001-01-01T00:00:00Z"
 
 
 def seconds_of(stamp: str) -> float | None:
-    """A timestamp in Unix seconds; None where it is none."""
+    """Return a timestamp in Unix seconds; None if it does not parse."""
     try:
         return datetime.fromisoformat(stamp).timestamp()
     except ValueError:
         return None
 
 
-def human(seconds: float) -> str:
-    """A duration as kubectl shows ages: two units while it is young, one later.
+def human_duration(seconds: float) -> str:
+    """Return a duration as kubectl prints ages.
 
     >>> human(90), human(125), human(3 * 3600), human(5 * 86400)
     ('90s', '2m5s', '3h', '5d')
@@ -65,38 +65,38 @@ def _pair(large: int, one: str, small: int, other: str) -> str:
 
 
 def age(obj: JsonObject, now: float) -> str:
-    """How old an object is."""
+    """Return the age of an object as kubectl prints it."""
     return since((obj.get("metadata") or {}).get("creationTimestamp", ""), now)
 
 
 def since(stamp: str, now: float) -> str:
-    """How long ago a timestamp was."""
+    """Return the time since a timestamp as kubectl prints it."""
     moment = seconds_of(stamp) if stamp else None
-    return "<unknown>" if moment is None else human(now - moment)
+    return "<unknown>" if moment is None else human_duration(now - moment)
 
 
 def meta_of(obj: JsonObject) -> JsonObject:
-    """Its metadata."""
+    """Return the metadata."""
     return obj.get("metadata") or {}
 
 
 def spec_of(obj: JsonObject) -> JsonObject:
-    """Its spec."""
+    """Return the spec."""
     return obj.get("spec") or {}
 
 
 def status_of(obj: JsonObject) -> JsonObject:
-    """Its status."""
+    """Return the status."""
     return obj.get("status") or {}
 
 
 def name_of(obj: JsonObject) -> str:
-    """Its name."""
+    """Return the name."""
     return str(meta_of(obj).get("name", ""))
 
 
 def joined(items: Iterable[str], *, most: int = 3) -> str:
-    """The first of the items, and how many more there are.
+    """Join the first items, and add how many more there are.
 
     >>> joined("abc"), joined("abcde"), joined("")
     ('a,b,c', 'a,b,c + 2 more...', '')
@@ -107,17 +107,17 @@ def joined(items: Iterable[str], *, most: int = 3) -> str:
 
 
 def label_selector(selector: JsonObject | None) -> str:
-    """A label selector, or a plain map of labels, as one line."""
+    """Return a label selector, or a map of labels, as one line."""
     return selector_text(selector or {}) or NOTHING
 
 
 def yes(value: JsonValue) -> str:
-    """A truth value behind a pointer."""
+    """Return an optional boolean as text."""
     return UNSET if value is None else str(bool(value))
 
 
 class DefaultPrinter(Printer):
-    """Name and creation."""
+    """Prints the name and the creation timestamp."""
 
     columns: Sequence[TableColumn] = (NAME, CREATED)
 
@@ -128,7 +128,7 @@ class DefaultPrinter(Printer):
 
 
 class KindPrinter(Printer):
-    """A function that fills the columns of ``group/resource``.
+    """Prints the columns of ``group/resource`` with a function.
 
     Args:
         conditions: what is said of whole rows.
@@ -165,24 +165,24 @@ class KindPrinter(Printer):
 
 
 def images(template: JsonObject) -> list[str]:
-    """The names of the containers of a template, and their images."""
+    """Return the names and the images of a template's containers."""
     containers = spec_of(template).get("containers") or ()
     return [",".join(c.get(key, "") for c in containers) for key in ("name", "image")]
 
 
 def condition_of(obj: JsonObject, kind: str) -> JsonObject | None:
-    """The condition of a type; None if the object does not have it."""
+    """Return the condition of a type; None if the object has none."""
     conditions: Sequence[JsonObject] = status_of(obj).get("conditions") or ()
     return next((c for c in conditions if c.get("type") == kind), None)
 
 
 # ------------------------------------------------------------------ services
 def load_balancers(obj: JsonObject) -> list[str]:
-    """Where its load balancers are, each once."""
+    """Return the distinct load balancer addresses of a status."""
     ingress = (status_of(obj).get("loadBalancer") or {}).get("ingress") or ()
     return sorted({str(i.get("ip") or i.get("hostname")) for i in ingress if i.get("ip") or i.get("hostname")})
 
 
 def kind_printers(cells: Mapping[str, Cells]) -> dict[str, Printer]:
-    """Printers for functions that fill columns, by ``group/resource``."""
+    """Return printers, by ``group/resource``, for functions that return cells."""
     return {key: KindPrinter(key, fill) for key, fill in cells.items()}

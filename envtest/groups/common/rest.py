@@ -1,4 +1,4 @@
-"""Subresources that update one part of an object."""
+"""Stores of subresources that update one part of an object, and of objects whose writers are checked."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SUCCESS: JsonObject = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "st
 
 
 class UpdateStore:
-    """Only updates, by rules of its own (``namespaces/finalize``)."""
+    """A subresource with a strategy of its own that only updates (``namespaces/finalize``)."""
 
     def __init__(self, main: GenericStore, strategy: Strategy) -> None:
         self._store = GenericStore(main.storage, main.info, strategy, prefix=main.prefix)
@@ -34,8 +34,52 @@ class UpdateStore:
 
 
 class ReadableStore(UpdateStore):
-    """The whole object can be read here too (``pods/ephemeralcontainers``, ``pods/resize``)."""
+    """A subresource that also reads the whole object (``pods/ephemeralcontainers``, ``pods/resize``)."""
 
     async def get(self, context: Context, name: str) -> JsonObject:
         """See `Getter`."""
         return await self._store.get(context, name)
+
+
+class CheckedStore(GenericStore):
+    """Checks the writer of each create and update. Subclasses override the hook that runs at the right time."""
+
+    async def check_before_validation(
+        self, context: Context, name: str, obj: JsonObject, old: JsonObject | None
+    ) -> None:
+        """Raise `ApiError` to refuse the write; runs before the strategy. A create has no `name` and no `old`."""
+
+    async def check_after_validation(self, context: Context, obj: JsonObject, old: JsonObject | None) -> None:
+        """Raise `ApiError` to refuse the write; runs after the strategy's validation. A create has no `old`."""
+
+    async def create(self, context: Context, name: str, obj: JsonObject, validate: Validate = accept) -> JsonObject:
+        """See `Creater`."""
+        await self.check_before_validation(context, "", obj, None)
+        return await super().create(context, name, obj, self._checked(context, validate))
+
+    async def update(
+        self,
+        context: Context,
+        name: str,
+        transform: Transform,
+        validate: Validate = accept,
+        *,
+        force_create: bool = False,
+        uid: str = "",
+    ) -> tuple[JsonObject, bool]:
+        """See `Updater`."""
+
+        async def checked(current: JsonObject | None) -> JsonObject:
+            desired = await transform(current)
+            await self.check_before_validation(context, name, desired, current)
+            return desired
+
+        after = self._checked(context, validate)
+        return await super().update(context, name, checked, after, force_create=force_create, uid=uid)
+
+    def _checked(self, context: Context, validate: Validate) -> Validate:
+        async def checked(obj: JsonObject, old: JsonObject | None) -> None:
+            await self.check_after_validation(context, obj, old)
+            await validate(obj, old)
+
+        return checked

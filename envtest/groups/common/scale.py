@@ -25,7 +25,7 @@ Status = Callable[[JsonObject], JsonObject]
 
 
 def scale_of(obj: JsonObject, *, replicas: int, status: JsonObject) -> JsonObject:
-    """The ``Scale`` of an object; zero replicas are left out, as the real server does."""
+    """Return the ``Scale`` of an object; zero replicas are omitted."""
     return {
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
@@ -36,7 +36,7 @@ def scale_of(obj: JsonObject, *, replicas: int, status: JsonObject) -> JsonObjec
 
 
 def built_in_scale(obj: JsonObject) -> JsonObject:
-    """The scale of a built-in workload."""
+    """Return the scale of a built-in workload."""
     spec = obj.get("spec") or {}
     status: JsonObject = {"replicas": (obj.get("status") or {}).get("replicas", 0)}
     selector = selector_text(spec.get("selector") or {})
@@ -46,7 +46,7 @@ def built_in_scale(obj: JsonObject) -> JsonObject:
 
 
 class ScaleStore:
-    """Gets and updates scales; an update changes the replicas of the object behind."""
+    """The ``scale`` subresource: an update changes the replicas of the parent object."""
 
     def __init__(
         self,

@@ -73,7 +73,7 @@ _PATH_NAMES = frozenset({"roles", "rolebindings", "clusterroles", "clusterrolebi
 
 
 class GeneratedStrategy(HasStatusRules):
-    """Rules that follow from the tables."""
+    """A strategy that follows from the generated tables."""
 
     def __init__(self, row: ServedResourceRow, *, has_status: bool) -> None:
         resource = row.info.resource
@@ -94,30 +94,30 @@ class GeneratedStrategy(HasStatusRules):
         return f"<{type(self).__name__} of {self.info.resource}>"
 
     def name_rule(self, name: str, *, prefix: bool = False) -> Sequence[str]:
-        """Subdomains, or path segments for roles."""
+        """Names are DNS subdomains, or path segments for RBAC."""
         rule = validation.path_segment if self.info.resource in _PATH_NAMES else validation.dns_subdomain
         return rule(name, prefix=prefix)
 
     def arrange(self, obj: JsonObject) -> JsonObject:
-        """In the order of the server's own type."""
+        """Return the object with its fields in the order of the Go type."""
         if self._arrange is None:
             self._arrange = arranger(types().name_of(self.info.group, self.info.version, self.info.kind) or "")
         arranged: JsonObject = self._arrange(obj)
         return arranged
 
     def initial_status(self, obj: JsonObject) -> JsonObject:
-        """The status of a new object; what the client sent does not count."""
+        """Return the status of a new object; the client's status is ignored."""
         return {}
 
     def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
-        """Status is the server's, and fields of features that are off are nobody's."""
+        """Reset the status and drop the fields of disabled feature gates."""
         if self.has_status:
             obj["status"] = self.initial_status(obj)
         if self._template:
             drop_disabled(_spec_at(obj, self._template))
 
     def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
-        """Status is changed by its own resource."""
+        """Restore the old status if the kind has a status subresource."""
         if self.has_status:
             obj.pop("status", None)
             if "status" in old:
@@ -139,7 +139,7 @@ Prepare = Callable[[Context, JsonObject, JsonObject | None], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindRules:
-    """What is wrong with an object of a kind.
+    """The validation, warning and preparation functions of one kind.
 
     Attributes:
         new: rules of a new object, and of a changed one where there is no `changed`.
@@ -230,5 +230,5 @@ StrategyFactory = Callable[[ServedResourceRow, bool], GeneratedStrategy]
 
 
 def ruled(rules: KindRules) -> StrategyFactory:
-    """A strategy that is nothing but functions on objects."""
+    """Return the factory of a strategy that consists of functions."""
     return partial(RuledStrategy, rules=rules)

@@ -29,19 +29,19 @@ _HEADER = (
 
 
 def not_negative(value: int | None, field: str) -> Iterator[Cause]:
-    """Zero or more."""
+    """Validate that a number is not negative."""
     if value is not None and value < 0:
         yield api_errors.invalid_value(field, value, NOT_NEGATIVE)
 
 
 def in_range(value: int, low: int, high: int, field: str) -> Iterator[Cause]:
-    """Between two bounds, both allowed."""
+    """Validate that a number lies between two inclusive bounds."""
     if not low <= value <= high:
         yield api_errors.invalid_value(field, value, f"must be between {low} and {high}, inclusive")
 
 
 def one_of(value: str | None, allowed: Sequence[str], field: str, *, optional: bool = False) -> Iterator[Cause]:
-    """One of a few words; the allowed ones are told in the given order."""
+    """Validate a value against the allowed ones, listed in the given order."""
     if not value:
         if not optional:
             yield api_errors.required(field)
@@ -49,43 +49,43 @@ def one_of(value: str | None, allowed: Sequence[str], field: str, *, optional: b
         yield api_errors.unsupported(field, value, allowed)
 
 
-def needed(value: object, field: str, why: str = "") -> Iterator[Cause]:
-    """There, and not empty."""
+def required(value: object, field: str, detail: str = "") -> Iterator[Cause]:
+    """Validate that a value is present and not empty."""
     if not value:
-        yield api_errors.required(field, why)
+        yield api_errors.required(field, detail)
 
 
-def each(found: Sequence[str], value: object, field: str) -> Iterator[Cause]:
-    """What a rule for names found, as causes."""
-    for text in found:
+def each(problems: Sequence[str], value: object, field: str) -> Iterator[Cause]:
+    """Yield the problems of a name rule as causes."""
+    for text in problems:
         yield api_errors.invalid_value(field, value, text)
 
 
 def label(name: str, field: str) -> Iterator[Cause]:
-    """A DNS label."""
+    """Validate a DNS label."""
     yield from each(validation.dns_label(name), name, field)
 
 
 def subdomain(name: str, field: str) -> Iterator[Cause]:
-    """A DNS subdomain."""
+    """Validate a DNS subdomain."""
     yield from each(validation.dns_subdomain(name), name, field)
 
 
-def labels(found: Mapping[str, str], field: str) -> Iterator[Cause]:
-    """Keys and values as labels have them."""
-    for key, value in sorted(found.items()):
+def labels(labels_map: Mapping[str, str], field: str) -> Iterator[Cause]:
+    """Validate label keys and values."""
+    for key, value in sorted(labels_map.items()):
         yield from each(validation.qualified_name(key), key, field)
         yield from each(validation.label_value(value), value, field)
 
 
 # ------------------------------------------------------------------ ports
 def port_number(value: int, field: str) -> Iterator[Cause]:
-    """1 to 65535."""
+    """Validate a port number, 1 to 65535."""
     yield from in_range(value, 1, 65535, field)
 
 
 def port_name_problems(name: str) -> list[str]:
-    """Why a port cannot be called so."""
+    """Return why a port name is invalid."""
     problems = ["must be no more than 15 characters"] if len(name) > 15 else []
     if not re.fullmatch(r"[-a-z0-9]+", name):
         problems.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
@@ -99,7 +99,7 @@ def port_name_problems(name: str) -> list[str]:
 
 
 def port_or_name(value: int | str, field: str) -> Iterator[Cause]:
-    """A number, or the name of a port."""
+    """Validate a port number or a port name."""
     if isinstance(value, int):
         yield from port_number(value, field)
     else:
@@ -107,28 +107,28 @@ def port_or_name(value: int | str, field: str) -> Iterator[Cause]:
 
 
 # ------------------------------------------------------------------ paths and keys
-def inside(path: str, field: str) -> Iterator[Cause]:
-    """A path below something."""
+def local_descending_path(path: str, field: str) -> Iterator[Cause]:
+    """Validate a relative path without ``..``."""
     if path.startswith("/"):
         yield api_errors.invalid_value(field, path, "must be a relative path")
-    yield from no_backsteps(path, field)
+    yield from path_no_backsteps(path, field)
 
 
-def no_backsteps(path: str, field: str) -> Iterator[Cause]:
-    """No way up."""
+def path_no_backsteps(path: str, field: str) -> Iterator[Cause]:
+    """Validate that a path has no ``..`` element."""
     if ".." in path.split("/"):
         yield api_errors.invalid_value(field, path, "must not contain '..'")
 
 
-def file_in_volume(path: str, field: str) -> Iterator[Cause]:
-    """A path below a volume, whose two leading dots are the volume's own."""
-    yield from inside(path, field)
+def local_non_reserved_path(path: str, field: str) -> Iterator[Cause]:
+    """Validate a relative path that does not begin with ``..``, which volumes reserve."""
+    yield from local_descending_path(path, field)
     if path.startswith("..") and not path.startswith("../"):
         yield api_errors.invalid_value(field, path, "must not start with '..'")
 
 
 def config_key_problems(key: str) -> list[str]:
-    """Why a key of a ConfigMap or Secret cannot be that."""
+    """Return why a key of a ConfigMap or Secret is invalid."""
     problems = ["must be no more than 253 characters"] if len(key.encode()) > 253 else []
     if not re.fullmatch(r"[-._a-zA-Z0-9]+", key):
         problems.append(_CONFIG_KEY)
@@ -142,20 +142,20 @@ def config_key_problems(key: str) -> list[str]:
 
 
 def header_name(name: str, field: str) -> Iterator[Cause]:
-    """The name of an HTTP header."""
+    """Validate the name of an HTTP header."""
     if not re.fullmatch(r"[-A-Za-z0-9]+", name):
         yield api_errors.invalid_value(field, name, _HEADER)
 
 
 # ------------------------------------------------------------------ amounts
-def positive_amount(amount: str, field: str) -> Iterator[Cause]:
-    """More than nothing."""
+def positive_quantity(amount: str, field: str) -> Iterator[Cause]:
+    """Validate that a quantity is positive."""
     if Quantity(amount).value <= 0:
         yield api_errors.invalid_value(field, amount, "must be greater than zero")
 
 
-def basic_amount(amount: str, field: str) -> Iterator[Cause]:
-    """Not negative; the whole number is what is shown."""
+def non_negative_quantity(amount: str, field: str) -> Iterator[Cause]:
+    """Validate that a quantity is not negative."""
     value = Quantity(amount).value
     if value < 0:
         # Half a byte below nothing is rounded away from it.
@@ -164,8 +164,8 @@ def basic_amount(amount: str, field: str) -> Iterator[Cause]:
 
 
 # ------------------------------------------------------------------ numbers or percentages
-def number_or_percent(value: JsonValue, field: str) -> Iterator[Cause]:
-    """``3`` or ``25%``, not negative."""
+def int_or_percent(value: JsonValue, field: str) -> Iterator[Cause]:
+    """Validate ``3`` or ``25%``, not negative."""
     if isinstance(value, str):
         if not re.fullmatch(r"[0-9]+%", value):
             text = (
@@ -177,23 +177,23 @@ def number_or_percent(value: JsonValue, field: str) -> Iterator[Cause]:
         yield from not_negative(value, field)
 
 
-def at_most_all(value: JsonValue, field: str) -> Iterator[Cause]:
-    """No more than 100%."""
+def not_more_than_100_percent(value: JsonValue, field: str) -> Iterator[Cause]:
+    """Validate that a percentage is at most 100 %."""
     if isinstance(value, str) and re.fullmatch(r"[0-9]+%", value) and int(value[:-1]) > 100:
         yield api_errors.invalid_value(field, value, "must not be greater than 100%")
 
 
-def share(value: JsonValue) -> int:
-    """A number, or the percentage as one; for comparing with zero."""
+def numeric_value(value: JsonValue) -> int:
+    """Return a number, or the number of a percentage, to compare with zero."""
     if isinstance(value, int):
         return value
     return int(value[:-1]) if isinstance(value, str) and re.fullmatch(r"[0-9]+%", value) else 0
 
 
-def unchanged(
+def immutable_field(
     obj: JsonObject, old: JsonObject, key: str, path: str = "", why: str = "field is immutable"
 ) -> Iterator[Cause]:
-    """A field that stays as it was; `path` is that of the field where it is not `key`."""
+    """Validate that a field is immutable; `path` is the field's path if it is not `key`."""
     if (obj.get(key) or None) != (old.get(key) or None):
         yield api_errors.invalid_value(path or key, obj.get(key), why)
 
@@ -202,7 +202,7 @@ _PATH: Final = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
 
 
 def domain_path(text: str, path: str) -> Iterator[Cause]:
-    """``example.com/thing``."""
+    """Validate ``example.com/thing``."""
     if not text:
         yield api_errors.required(path)
         return

@@ -20,36 +20,33 @@ _REVIEWS = ("v1", "v1beta1")
 
 
 def validate_client_config(config: JsonObject, field: str) -> Iterator[Cause]:
-    """One of URL and Service, and rightly written."""
+    """Validate that exactly one of URL and Service is set, and is well-formed."""
     url, service = config.get("url"), config.get("service")
     if (url is None) == (service is None):
         yield api_errors.required(field, "exactly one of url or service is required")
     elif url is not None:
-        yield from _url(url, f"{field}.url")
+        url_path = f"{field}.url"
+        try:
+            parsed = urlsplit(url)
+            host = parsed.netloc.rpartition("@")[2]
+            _ = parsed.port
+        except ValueError as error:
+            yield api_errors.required(url_path, f'url must be a valid URL: parse "{url}": {error}{_FORM}')
+            return
+        if parsed.scheme != "https":
+            yield api_errors.invalid_value(url_path, parsed.scheme, f"'https' is the only allowed URL scheme{_FORM}")
+        if not host:
+            yield api_errors.invalid_value(url_path, host, f"host must be specified{_FORM}")
+        user = parsed.netloc.rpartition("@")[0]
+        for present, what in (
+            (user, "user information is"),
+            (parsed.fragment, "fragments are"),
+            (parsed.query, "query parameters are"),
+        ):
+            if present:
+                yield api_errors.invalid_value(url_path, present, f"{what} not permitted in the URL")
     elif service is not None:
         yield from _service(service, f"{field}.service")
-
-
-def _url(url: str, field: str) -> Iterator[Cause]:
-    try:
-        parsed = urlsplit(url)
-        host = parsed.netloc.rpartition("@")[2]
-        _ = parsed.port
-    except ValueError as error:
-        yield api_errors.required(field, f'url must be a valid URL: parse "{url}": {error}{_FORM}')
-        return
-    if parsed.scheme != "https":
-        yield api_errors.invalid_value(field, parsed.scheme, f"'https' is the only allowed URL scheme{_FORM}")
-    if not host:
-        yield api_errors.invalid_value(field, host, f"host must be specified{_FORM}")
-    user = parsed.netloc.rpartition("@")[0]
-    for present, what in (
-        (user, "user information is"),
-        (parsed.fragment, "fragments are"),
-        (parsed.query, "query parameters are"),
-    ):
-        if present:
-            yield api_errors.invalid_value(field, present, f"{what} not permitted in the URL")
 
 
 def _service(service: JsonObject, field: str) -> Iterator[Cause]:
@@ -81,7 +78,7 @@ def _path_problems(path: str) -> Iterator[str]:
 def validate_review_versions(
     versions: Sequence[str] | None, field: str, *, missing: str = "", recognized: bool = True
 ) -> Iterator[Cause]:
-    """Labels, each once, one of them known (if `recognized`); `missing` says what to write where there are none."""
+    """Validate review versions: DNS labels, unique, one of them `recognized`; `missing` is a message."""
     if not versions:
         yield api_errors.required(field, missing)
         return
@@ -99,12 +96,12 @@ def validate_review_versions(
 
 
 def has_known_version(versions: Sequence[str] | None) -> bool:
-    """Whether the server can speak to it at all."""
+    """Return whether the server supports one of the review versions."""
     return any(version in _REVIEWS for version in versions or ())
 
 
 def valid_bundle(bundle: str) -> bool:
-    """Whether a ``caBundle`` holds certificates."""
+    """Return whether a ``caBundle`` holds certificates."""
     try:
         raw = base64.b64decode(bundle, validate=True)
     except (binascii.Error, ValueError):

@@ -17,7 +17,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 class LeaseStrategy(GeneratedStrategy):
-    """Durations are positive; what only coordinated elections know is dropped, because they are off."""
+    """The strategy of Leases; fields of coordinated leader election are dropped, its feature gate is off."""
 
     def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)

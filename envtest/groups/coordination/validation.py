@@ -13,7 +13,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 def validate_lease(obj: JsonObject) -> Iterator[Cause]:
-    """Durations are positive, counts are not negative."""
+    """Validate that durations are positive and transitions are not negative."""
     spec = obj.get("spec") or {}
     duration, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
     if duration is not None and duration <= 0:

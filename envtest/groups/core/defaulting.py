@@ -18,14 +18,14 @@ _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 
 
 def template(spec: JsonObject) -> None:
-    """The pod template of a workload's spec."""
+    """Default the pod template of a workload."""
     inner = spec.get("template")
     if isinstance(inner, dict):
         pod_spec(inner.setdefault("spec", {}))
 
 
 def pod(obj: JsonObject) -> None:
-    """A pod; more is filled in than in templates."""
+    """Default a Pod; pods get more defaults than templates."""
     spec = obj.setdefault("spec", {})
     put(spec, enableServiceLinks=True)
     for container in containers(spec):
@@ -35,7 +35,16 @@ def pod(obj: JsonObject) -> None:
             requests = resources.setdefault("requests", {})
             for name, amount in limits.items():
                 requests.setdefault(name, amount)
-    _whole_requests(spec)
+    resources = spec.get("resources") or {}
+    limits = resources.get("limits")
+    if limits:
+        requests = resources.get("requests") or {}
+        for name, amount in limits.items():
+            if name in requests:
+                continue
+            together = requested(spec, name)
+            requests[name] = str(together) if together.value else amount
+        resources["requests"] = requests
     if spec.get("hostNetwork"):
         _host_ports(spec)
     pod_spec(spec)
@@ -57,23 +66,8 @@ def _host_ports(spec: JsonObject) -> None:
                     port["hostPort"] = port["containerPort"]
 
 
-def _whole_requests(spec: JsonObject) -> None:
-    """A pod that has limits as a whole asks for what its containers ask for, or else for all of it."""
-    resources = spec.get("resources") or {}
-    limits = resources.get("limits")
-    if not limits:
-        return
-    requests = resources.get("requests") or {}
-    for name, amount in limits.items():
-        if name in requests:
-            continue
-        together = requested(spec, name)
-        requests[name] = str(together) if together.value else amount
-    resources["requests"] = requests
-
-
 def pod_spec(spec: JsonObject) -> None:
-    """What every pod spec has."""
+    """Default a pod spec, of a pod or a template."""
     put(
         spec,
         restartPolicy="Always",
@@ -93,7 +87,7 @@ def pod_spec(spec: JsonObject) -> None:
 
 
 def pull_policy(image: str) -> str:
-    """Images that may change behind their name are pulled again."""
+    """Return the default pull policy: Always for ``latest`` and for images without a tag or digest."""
     name, separator, _ = image.partition("@")
     if separator:
         return "IfNotPresent"
@@ -148,7 +142,10 @@ def _volume(volume: JsonObject) -> None:
     for item in (volume.get("downwardAPI") or {}).get("items") or ():
         _field_ref(item)
     for source in (volume.get("projected") or {}).get("sources") or ():
-        _projection(source)
+        if isinstance(source.get("serviceAccountToken"), dict):
+            put(source["serviceAccountToken"], expirationSeconds=3600)
+        for item in (source.get("downwardAPI") or {}).get("items") or ():
+            _field_ref(item)
     claim = (volume.get("ephemeral") or {}).get("volumeClaimTemplate")
     if isinstance(claim, dict):
         put(claim.setdefault("spec", {}), volumeMode="Filesystem")
@@ -164,31 +161,24 @@ _ASSUMED: dict[str, JsonObject] = {
 
 
 def sources(volume: JsonObject) -> None:
-    """What drivers assume, of volumes in pods and of persistent ones."""
+    """Default volume sources, of pods and of persistent volumes."""
     for key, values in _ASSUMED.items():
         if isinstance(volume.get(key), dict):
             put(volume[key], **values)
-
-
-def _projection(source: JsonObject) -> None:
-    if isinstance(source.get("serviceAccountToken"), dict):
-        put(source["serviceAccountToken"], expirationSeconds=3600)
-    for item in (source.get("downwardAPI") or {}).get("items") or ():
-        _field_ref(item)
 
 
 _LABEL = "kubernetes.io/metadata.name"
 
 
 def label_namespace(obj: JsonObject) -> None:
-    """The label with its name."""
+    """Set the label ``kubernetes.io/metadata.name``."""
     meta = obj.setdefault("metadata", {})
     if meta.get("name"):
         meta["labels"] = {**(meta.get("labels") or {}), _LABEL: meta["name"]}
 
 
 def secret_strings(obj: JsonObject) -> None:
-    """``stringData`` goes into ``data`` and is never seen again."""
+    """Move ``stringData`` into ``data``."""
     strings = obj.pop("stringData", None)
     if strings:
         encoded = {key: base64.b64encode(value.encode()).decode() for key, value in strings.items()}
@@ -196,7 +186,7 @@ def secret_strings(obj: JsonObject) -> None:
 
 
 def replication_controller(obj: JsonObject) -> None:
-    """The selector is the template's labels."""
+    """Default the selector and the labels from the template's labels."""
     spec = obj.setdefault("spec", {})
     put(spec, replicas=1)
     template(spec)
@@ -208,7 +198,7 @@ def replication_controller(obj: JsonObject) -> None:
 
 
 def service(obj: JsonObject) -> None:
-    """Ports and affinity; addresses are allocated when it is created."""
+    """Default ports, session affinity and policies; addresses are allocated on create."""
     spec = obj.setdefault("spec", {})
     put(spec, sessionAffinity="None", type="ClusterIP")
     if spec["sessionAffinity"] == "None":
@@ -233,38 +223,38 @@ def service(obj: JsonObject) -> None:
 
 
 def secret(obj: JsonObject) -> None:
-    """Opaque; plain strings become data."""
+    """Default the type to Opaque, and move ``stringData`` into ``data``."""
     put(obj, type="Opaque")
     secret_strings(obj)
 
 
 def claim_defaults(obj: JsonObject) -> None:
-    """File systems, pending."""
+    """Default the volume mode to Filesystem and the phase to Pending."""
     put(obj.setdefault("spec", {}), volumeMode="Filesystem")
     put(obj.setdefault("status", {}), phase="Pending")
 
 
 def volume(obj: JsonObject) -> None:
-    """Kept, a file system."""
+    """Default the reclaim policy to Retain and the volume mode to Filesystem."""
     spec = obj.setdefault("spec", {})
     put(spec, persistentVolumeReclaimPolicy="Retain", volumeMode="Filesystem")
     sources(spec)
 
 
 def pod_template(obj: JsonObject) -> None:
-    """Like any template."""
+    """Default a PodTemplate."""
     template(obj)
 
 
 def endpoints(obj: JsonObject) -> None:
-    """Ports are TCP."""
+    """Default the protocol of ports to TCP."""
     for subset in obj.get("subsets") or ():
         for port in subset.get("ports") or ():
             put(port, protocol="TCP")
 
 
 def node(obj: JsonObject) -> None:
-    """All there is can be used, unless somebody says otherwise; one range stands for the many."""
+    """Default allocatable to the capacity, and the pod CIDRs to the pod CIDR."""
     status, spec = obj.get("status") or {}, obj.setdefault("spec", {})
     if status.get("capacity") and not status.get("allocatable"):
         status["allocatable"] = dict(status["capacity"])
@@ -276,7 +266,7 @@ def node(obj: JsonObject) -> None:
 
 
 def limit_range(obj: JsonObject) -> None:
-    """Limits are defaults for requests."""
+    """Default requests and limits of containers from each other."""
     for item in (obj.get("spec") or {}).get("limits") or ():
         if item.get("type") != "Container":
             continue

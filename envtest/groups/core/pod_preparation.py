@@ -20,7 +20,7 @@ _MOST_LOCAL: Final = 4095
 
 # ------------------------------------------------------------------ selectors that mean the pod's own labels
 def merge_label_keys(obj: JsonObject) -> None:
-    """Keys of labels become requirements with the values that the pod has."""
+    """Merge ``matchLabelKeys`` into label selectors, with the values of the pod's labels."""
     spec, labels = obj["spec"], obj["metadata"].get("labels") or {}
     for kind in POD_AFFINITIES:
         terms = (spec.get("affinity") or {}).get(kind) or {}
@@ -48,7 +48,7 @@ def _merge(term: JsonObject, labels: JsonObject) -> None:
 
 # ------------------------------------------------------------------ profiles
 def sync_profiles(obj: JsonObject) -> Iterator[str]:
-    """What annotations say of profiles goes into the fields; yields what to warn of."""
+    """Copy seccomp and AppArmor annotations into fields; yield warnings."""
     spec, notes = obj["spec"], obj["metadata"].get("annotations") or {}
     if (spec.get("os") or {}).get("name") == "windows":
         return

@@ -12,7 +12,7 @@ _NOTHING = Quantity("0")
 
 
 def requested(spec: JsonObject, name: str) -> Quantity:
-    """Of one resource: the ordinary containers and the sidecars, or the most that is needed before those begin."""
+    """Return the request of one resource, as the scheduler computes it for a pod."""
     main = sidecars = before = _NOTHING
     for container in spec.get("containers") or ():
         main += _amount(container, name)

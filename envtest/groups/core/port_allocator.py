@@ -22,20 +22,20 @@ _TAKEN: Final = "provided port is already allocated"
 
 
 class PortPool(Protocol):
-    """Knows which ports are in use, and by whom."""
+    """The protocol of the node port allocator."""
 
     @property
     def ports(self) -> Mapping[int, str]:
-        """Who has which port."""
+        """The owners of the ports in use."""
         ...
 
     def port(self, taken: set[int]) -> int:
-        """A free one that is not in `taken` either."""
+        """Allocate a free port that is not in `taken`."""
         ...
 
 
 class ServicePortAllocation:
-    """The ports of one service, while they are chosen; nothing is in use before the service is stored.
+    """Allocates the node ports of one service; nothing is in use until the service is stored.
 
     Args:
         free: the ports of all services.
@@ -61,13 +61,13 @@ class ServicePortAllocation:
         self._chosen.add(number)
         return number
 
-    def new(self, ports: Sequence[JsonObject], *, wanted: bool) -> Iterator[Cause]:
-        """Of a new service: ports of one number share one port of the nodes, whatever their protocols are."""
+    def new(self, ports: Sequence[JsonObject], *, needs_ports: bool) -> Iterator[Cause]:
+        """Allocate ports of a new service and yield errors; equal port numbers share one node port."""
         shared: dict[int, int] = {}
         requested = {port.get("port", 0): port["nodePort"] for port in reversed(ports) if port.get("nodePort")}
         for index, port in enumerate(ports):
             number, node_port = port.get("port", 0), port.get("nodePort") or 0
-            if not node_port and not wanted:
+            if not node_port and not needs_ports:
                 continue
             protocols = shared.get(number, 0)
             reason = ""
@@ -84,12 +84,12 @@ class ServicePortAllocation:
                 yield api_errors.invalid_value(f"spec.ports[{index}].nodePort", protocols, reason)
                 return
 
-    def changed(self, ports: Sequence[JsonObject], *, wanted: bool) -> Iterator[Cause]:
-        """Of a service that has some already: what is new is looked for."""
+    def changed(self, ports: Sequence[JsonObject], *, needs_ports: bool) -> Iterator[Cause]:
+        """Allocate the ports that an update adds, and yield errors."""
         own_ports = {number for number, uid in self._free.ports.items() if uid == self._uid}
         for index, port in enumerate(ports):
             number = port.get("nodePort") or 0
-            if not number and wanted:
+            if not number and needs_ports:
                 port["nodePort"] = self._find()
             elif number and number not in own_ports and number not in self._chosen:
                 reason = self._take(number)
@@ -98,7 +98,7 @@ class ServicePortAllocation:
                     return
 
     def health(self, spec: JsonObject) -> None:
-        """The port that balancers ask for the health of a node."""
+        """Allocate the health check node port."""
         number = spec.get("healthCheckNodePort") or 0
         if not number:
             spec["healthCheckNodePort"] = self._find()

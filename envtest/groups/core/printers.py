@@ -197,14 +197,6 @@ def _config_map(obj: JsonObject, now: float) -> list[JsonValue]:
     return [name_of(obj), len(obj.get("data") or {}) + len(obj.get("binaryData") or {}), age(obj, now)]
 
 
-def _secret(obj: JsonObject, now: float) -> list[JsonValue]:
-    return [name_of(obj), obj.get("type", ""), len(obj.get("data") or {}), age(obj, now)]
-
-
-def _service_account(obj: JsonObject, now: float) -> list[JsonValue]:
-    return [name_of(obj), len(obj.get("secrets") or []), age(obj, now)]
-
-
 def _external(obj: JsonObject) -> str:
     spec = spec_of(obj)
     addresses = list(spec.get("externalIPs") or ())
@@ -398,8 +390,8 @@ PRINTERS: Mapping[str, Printer] = {
             "/podtemplates": _pod_template,
             "/namespaces": _namespace,
             "/configmaps": _config_map,
-            "/secrets": _secret,
-            "/serviceaccounts": _service_account,
+            "/secrets": lambda obj, now: [name_of(obj), obj.get("type", ""), len(obj.get("data") or {}), age(obj, now)],
+            "/serviceaccounts": lambda obj, now: [name_of(obj), len(obj.get("secrets") or []), age(obj, now)],
             "/replicationcontrollers": replica_set,
             "/services": _service,
             "/endpoints": _endpoints,

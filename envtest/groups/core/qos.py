@@ -5,7 +5,7 @@ Upstream: pkg/apis/core/helper/qos/qos.go (v1.36)
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Final
 
@@ -17,23 +17,18 @@ _COUNTED: Final = ("cpu", "memory")
 
 
 def qos_class(spec: JsonObject) -> str:
-    """By whether requests of processor and memory equal limits; of the whole pod, where it says something."""
+    """Return the QoS class: Guaranteed, Burstable or BestEffort."""
     parts = (spec,) if spec.get("resources") is not None else containers(spec)
-    requests, capped, everywhere = _totals([part.get("resources") or {} for part in parts])
-    if not requests and not capped:
-        return "BestEffort"
-    return "Guaranteed" if everywhere and requests == capped else "Burstable"
-
-
-def _totals(found: Iterable[JsonObject]) -> tuple[dict[str, Decimal], dict[str, Decimal], bool]:
-    """Sums of requests and of limits, and whether every part has limits of both."""
     requests: dict[str, Decimal] = {}
-    capped: dict[str, Decimal] = {}
-    everywhere = True
-    for resources in found:
+    limits: dict[str, Decimal] = {}
+    all_limited = True
+    for part in parts:
+        resources = part.get("resources") or {}
         _add(requests, resources.get("requests") or {})
-        everywhere &= _add(capped, resources.get("limits") or {}) == len(_COUNTED)
-    return requests, capped, everywhere
+        all_limited &= _add(limits, resources.get("limits") or {}) == len(_COUNTED)
+    if not requests and not limits:
+        return "BestEffort"
+    return "Guaranteed" if all_limited and requests == limits else "Burstable"
 
 
 def _add(total: dict[str, Decimal], amounts: Mapping[str, str]) -> int:

@@ -13,28 +13,25 @@ _ITEMS = (("configMap", "ConfigMap", "name"), ("secret", "Secret", "secretName")
 
 
 def overlap_warnings(volumes: Iterable[JsonObject]) -> Iterator[str]:
-    """Files of one volume in each other's way."""
+    """Warn of files of one volume with overlapping paths."""
     for volume in volumes:
         start = f'volume "{volume.get("name", "")}"'
         for key, word, name in _ITEMS:
             source = volume.get(key) or {}
             of = f'{word} "{source.get(name, "")}"' if name else word
             yield from _colliding(_paths(source), f"{start} ({of}): overlapping paths")
-        yield from _projected((volume.get("projected") or {}).get("sources") or (), start)
-
-
-def _projected(sources: Iterable[JsonObject], start: str) -> Iterator[str]:
-    earlier: set[str] = set()
-    for source in sources:
-        if not source:
-            yield f"{start} (Projected) has no sources provided"
-            continue
-        paths, of = _source(source)
-        if paths:
-            text = f"{start} (Projected {of}): overlapping paths"
-            yield from _colliding(paths, text)
-            yield from _colliding(sorted([*set(paths), *earlier]), text)
-            earlier.update(paths)
+        sources = (volume.get("projected") or {}).get("sources") or ()
+        earlier: set[str] = set()
+        for source in sources:
+            if not source:
+                yield f"{start} (Projected) has no sources provided"
+                continue
+            paths, of = _source(source)
+            if paths:
+                text = f"{start} (Projected {of}): overlapping paths"
+                yield from _colliding(paths, text)
+                yield from _colliding(sorted([*set(paths), *earlier]), text)
+                earlier.update(paths)
 
 
 def _source(source: JsonObject) -> tuple[list[str], str]:

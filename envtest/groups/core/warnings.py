@@ -50,7 +50,7 @@ _NULL_SELECTOR: Final = "a null labelSelector results in matching no pod"
 
 
 def name_warnings(name: str, *, pod: bool = False) -> Iterator[str]:
-    """A name that cannot be a host's."""
+    """Warn of a name that is not a DNS label."""
     wrong = validation.dns_label(name)
     if wrong:
         where = "the Pod's hostname" if pod else "Pod names and hostnames"
@@ -59,7 +59,7 @@ def name_warnings(name: str, *, pod: bool = False) -> Iterator[str]:
 
 
 def pod_warnings(template: JsonObject, path: str = "") -> Iterator[str]:
-    """Of a pod, or of a template that stands under `path`."""
+    """Warn about a pod, or a template at `path`."""
     spec: JsonObject = template.get("spec") or {}
     notes: Mapping[str, str] = (template.get("metadata") or {}).get("annotations") or {}
     prefix = f"{path}." if path else ""
@@ -77,7 +77,16 @@ def pod_warnings(template: JsonObject, path: str = "") -> Iterator[str]:
     if (spec.get("terminationGracePeriodSeconds") or 0) < 0:
         field = f"{root}.terminationGracePeriodSeconds"
         yield f"{field}: must be >= 0; negative values are invalid and will be treated as 1"
-    yield from _affinity_warnings(spec.get("affinity") or {}, f"{root}.affinity")
+    affinity = spec.get("affinity") or {}
+    at = f"{root}.affinity"
+    for kind in ("podAffinity", "podAntiAffinity"):
+        terms = affinity.get(kind) or {}
+        for word, inner in (("required", ""), ("preferred", ".podAffinityTerm")):
+            key = f"{word}DuringSchedulingIgnoredDuringExecution"
+            for index, term in enumerate(terms.get(key) or ()):
+                inner_term = (term.get("podAffinityTerm") or {}) if inner else term
+                if inner_term.get("labelSelector") is None:
+                    yield f"{at}.{kind}.{key}[{index}]{inner}.labelSelector: {_NULL_SELECTOR}"
     for index, server in enumerate((spec.get("dnsConfig") or {}).get("nameservers") or ()):
         yield from address_warnings(server, f"{root}.dnsConfig.nameservers[{index}]")
     for index, alias in enumerate(spec.get("hostAliases") or ()):
@@ -106,7 +115,7 @@ def _node_warnings(spec: JsonObject, at: str) -> Iterator[str]:
 
 
 def term_warnings(term: JsonObject, at: str) -> Iterator[str]:
-    """Of one term of a selector of nodes."""
+    """Warn about one node selector term."""
     for index, expression in enumerate(term.get("matchExpressions") or ()):
         key = expression.get("key")
         if key in OLD_LABELS:
@@ -114,17 +123,6 @@ def term_warnings(term: JsonObject, at: str) -> Iterator[str]:
         for number, value in enumerate(expression.get("values") or ()):
             for text in validation.label_value(value):
                 yield f"{at}.matchExpressions[{index}].values[{number}]: {value} is invalid, {text}"
-
-
-def _affinity_warnings(affinity: JsonObject, at: str) -> Iterator[str]:
-    for kind in ("podAffinity", "podAntiAffinity"):
-        terms = affinity.get(kind) or {}
-        for word, inner in (("required", ""), ("preferred", ".podAffinityTerm")):
-            key = f"{word}DuringSchedulingIgnoredDuringExecution"
-            for index, term in enumerate(terms.get(key) or ()):
-                inner_term = (term.get("podAffinityTerm") or {}) if inner else term
-                if inner_term.get("labelSelector") is None:
-                    yield f"{at}.{kind}.{key}[{index}]{inner}.labelSelector: {_NULL_SELECTOR}"
 
 
 # ------------------------------------------------------------------ lists
@@ -141,7 +139,7 @@ def _volume_warnings(volumes: Sequence[JsonObject], at: str) -> Iterator[str]:
 
 
 def storage_warnings(requests: Mapping[str, str], at: str) -> Iterator[str]:
-    """Of the size of a claim."""
+    """Warn about the storage request of a claim."""
     yield from fraction_warnings(requests, at, ("storage",))
 
 
@@ -161,7 +159,7 @@ def _repeated_warnings(spec: JsonObject, at: str) -> Iterator[str]:
 def fraction_warnings(
     amounts: Mapping[str, str], at: str, which: Sequence[str] = ("memory", "ephemeral-storage")
 ) -> Iterator[str]:
-    """Parts of bytes."""
+    """Warn of quantities with fractions of a byte."""
     for name in which:
         if name in amounts and not Quantity(str(amounts[name])).whole:
             yield f'{at}[{name}]: fractional byte value "{amounts[name]}" is invalid, must be an integer'
@@ -185,17 +183,15 @@ def _profile_warnings(spec: JsonObject, notes: Mapping[str, str], prefix: str, *
         for which in ("memory", "ephemeral-storage"):
             for kind in ("limits", "requests"):
                 yield from fraction_warnings(resources.get(kind) or {}, f"{container_path}.resources.{kind}", (which,))
-        yield from _environment_warnings(container.get("env") or (), f"{container_path}.env")
-
-
-def _environment_warnings(variables: Sequence[JsonObject], at: str) -> Iterator[str]:
-    names: set[str] = set()
-    for index, variable in enumerate(variables):
-        name, value = variable.get("name", ""), variable.get("value") or ""
-        before = f"$({name})"
-        if name in names and (variable.get("valueFrom") is not None or value == before or before not in value):
-            yield f'{at}[{index}]: hides previous definition of "{name}", which may be dropped when using apply'
-        names.add(name)
+        variables = container.get("env") or ()
+        at = f"{container_path}.env"
+        names: set[str] = set()
+        for index, variable in enumerate(variables):
+            name, value = variable.get("name", ""), variable.get("value") or ""
+            before = f"$({name})"
+            if name in names and (variable.get("valueFrom") is not None or value == before or before not in value):
+                yield f'{at}[{index}]: hides previous definition of "{name}", which may be dropped when using apply'
+            names.add(name)
 
 
 def _port_warnings(spec: JsonObject, at: str) -> Iterator[str]:
@@ -207,19 +203,16 @@ def _port_warnings(spec: JsonObject, at: str) -> Iterator[str]:
                 yield f"{where}: hostIP set without hostPort: {_go_port(port)}"
             others = ports.setdefault((port.get("containerPort", 0), port.get("protocol", "TCP")), [])
             for other, there in others:
-                word = _clash(port, other)
+                ours, theirs = ((p.get("hostIP") or "", p.get("hostPort") or 0) for p in (port, other))
+                if ours == theirs:
+                    word = "duplicate"
+                elif not ours[1] or not theirs[1]:
+                    word = "overlapping"
+                else:
+                    word = "dangerously ambiguous" if ours[1] == theirs[1] and bool(ours[0]) != bool(theirs[0]) else ""
                 if word:
                     yield f"{where}: {word} port definition with {there}"
             others.append((port, where))
-
-
-def _clash(port: JsonObject, other: JsonObject) -> str:
-    ours, theirs = ((p.get("hostIP") or "", p.get("hostPort") or 0) for p in (port, other))
-    if ours == theirs:
-        return "duplicate"
-    if not ours[1] or not theirs[1]:
-        return "overlapping"
-    return "dangerously ambiguous" if ours[1] == theirs[1] and bool(ours[0]) != bool(theirs[0]) else ""
 
 
 def _go_port(port: JsonObject) -> str:
@@ -237,7 +230,7 @@ _NAMED = frozenset({"deployments", "replicasets", "replicationcontrollers", "job
 
 
 def service_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:
-    """Fields that count for nothing, and addresses in odd forms."""
+    """Warn of Service fields without effect, and of addresses that are not canonical."""
     spec: JsonObject = obj.get("spec") or {}
     if old is not None and (old.get("spec") or {}) == spec:
         return
@@ -277,7 +270,7 @@ def _headless_warnings(spec: JsonObject) -> Iterator[str]:
 
 
 def volume_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:  # noqa: ARG001 - one shape for all
-    """Persistent volumes: annotations, policies and drivers that had their time."""
+    """Warn of deprecated annotations, reclaim policies and drivers of a PersistentVolume."""
     spec, notes = obj.get("spec") or {}, obj["metadata"].get("annotations") or {}
     yield from _class_annotation(obj)
     if _MOUNT_OPTIONS in notes:
@@ -294,7 +287,7 @@ def volume_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:  
 
 
 def claim_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:  # noqa: ARG001 - one shape for all
-    """Parts of bytes, and the annotation that was there before the field."""
+    """Warn of fractional bytes and the deprecated class annotation."""
     yield from _class_annotation(obj)
     resources = (obj.get("spec") or {}).get("resources") or {}
     for kind in ("requests", "limits"):
@@ -307,7 +300,7 @@ def _class_annotation(obj: JsonObject) -> Iterator[str]:
 
 
 def node_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:  # noqa: ARG001 - one shape for all
-    """Nodes: an identity that nobody asks for, and their blocks of addresses."""
+    """Warn of the deprecated external ID, and of pod CIDRs that are not canonical."""
     spec = obj.get("spec") or {}
     if spec.get("externalID"):
         yield "spec.externalID: this field is deprecated, and is unused by Kubernetes"
@@ -316,7 +309,7 @@ def node_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:  # 
 
 
 def account_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:
-    """Service accounts: an annotation."""
+    """Warn of the deprecated annotation of a ServiceAccount."""
     before = () if old is None else old["metadata"].get("annotations") or ()
     if _MOUNTABLE in (obj["metadata"].get("annotations") or {}) and _MOUNTABLE not in before:
         advice = "prefer separate namespaces to isolate access to mounted secrets"
@@ -324,14 +317,14 @@ def account_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:
 
 
 def template_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:  # noqa: ARG001 - one shape for all
-    """Pod templates by themselves."""
+    """Warn about a PodTemplate."""
     yield from pod_warnings(obj.get("template") or {}, "template")
 
 
 def workload_warnings(
     obj: JsonObject, old: JsonObject | None, *, resource: str, path: str = "spec.template"
 ) -> Iterator[str]:
-    """Workloads: their names, and their templates where the wish has changed."""
+    """Warn about the name of a new workload, and about the template of a new or changed one."""
     meta = obj["metadata"]
     if old is not None:
         if meta.get("generation") == old["metadata"].get("generation"):

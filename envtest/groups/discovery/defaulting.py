@@ -12,7 +12,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 def endpoint_slice(obj: JsonObject) -> None:
-    """Ports are TCP and have a name."""
+    """Default the name of ports to empty and the protocol to TCP."""
     for port in obj.get("ports") or ():
         put(port, name="", protocol="TCP")
 

@@ -15,7 +15,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 def forget_topology(context: Context, obj: JsonObject, old: JsonObject | None) -> None:  # noqa: ARG001 - the shape of the hook
-    """What only the first version had."""
+    """Drop ``deprecatedTopology``, which v1 does not write."""
     for endpoint in obj.get("endpoints") or ():
         endpoint.pop("deprecatedTopology", None)
 

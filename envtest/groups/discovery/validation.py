@@ -10,7 +10,7 @@ from typing import Final
 
 from envtest.groups.common import validation
 from envtest.groups.common.ip_addresses import ip_address, read_address, special_address
-from opsdk.apimachinery import validation as names
+from opsdk.apimachinery.validation import dns_subdomain, label_value, qualified_name
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry import metadata
 from opsdk.errors import Cause
@@ -25,7 +25,7 @@ _MOST_HINTS: Final = 8
 
 
 def validate_endpoint_slice(obj: JsonObject) -> Iterator[Cause]:
-    """A slice: endpoints of one family."""
+    """Validate an EndpointSlice; its addresses have one type."""
     kind = obj.get("addressType", "")
     yield from validation.one_of(kind, _KINDS, "addressType")
     endpoints: Sequence[JsonObject] = obj.get("endpoints") or ()
@@ -49,7 +49,7 @@ def validate_endpoint_slice(obj: JsonObject) -> Iterator[Cause]:
         yield from validation.one_of(port.get("protocol"), validation.PROTOCOLS, f"{item_path}.protocol")
         if port.get("appProtocol") is not None:
             protocol = port["appProtocol"]
-            yield from validation.each(names.qualified_name(protocol), protocol, f"{item_path}.appProtocol")
+            yield from validation.each(qualified_name(protocol), protocol, f"{item_path}.appProtocol")
 
 
 def _endpoint(endpoint: JsonObject, kind: str, path: str) -> Iterator[Cause]:
@@ -69,8 +69,8 @@ def _endpoint(endpoint: JsonObject, kind: str, path: str) -> Iterator[Cause]:
     if endpoint.get("hostname") is not None:
         yield from validation.label(endpoint["hostname"], f"{path}.hostname")
     hints = endpoint.get("hints") or {}
-    yield from _hints(hints.get("forZones") or (), names.label_value, f"{path}.hints.forZones")
-    yield from _hints(hints.get("forNodes") or (), names.dns_subdomain, f"{path}.hints.forNodes")
+    yield from _hints(hints.get("forZones") or (), label_value, f"{path}.hints.forZones")
+    yield from _hints(hints.get("forNodes") or (), dns_subdomain, f"{path}.hints.forNodes")
 
 
 def _hints(hints: Sequence[JsonObject], rule: Callable[[str], Sequence[str]], path: str) -> Iterator[Cause]:
@@ -105,13 +105,13 @@ def _domain(name: str, path: str) -> Iterator[Cause]:
         yield api_errors.required(path)
         return
     name = name.removesuffix(".")
-    wrong = names.dns_subdomain(name)
+    wrong = dns_subdomain(name)
     yield from validation.each(wrong, name, path)
     if not wrong and "." not in name:
         yield api_errors.invalid_value(path, name, "should be a domain with at least two segments separated by dots")
 
 
 def validate_slice_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
-    """The family stays."""
+    """Validate an update: the address type is immutable."""
     yield from validate_endpoint_slice(obj)
-    yield from validation.unchanged(obj, old, "addressType")
+    yield from validation.immutable_field(obj, old, "addressType")

@@ -12,7 +12,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 def slice_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:
-    """A family that had its time, and addresses that have a shorter form."""
+    """Warn of the deprecated address type FQDN, and of addresses that are not canonical."""
     if old is None and obj.get("addressType") == "FQDN":
         yield "spec.addressType: FQDN endpoints are deprecated"
     for index, endpoint in enumerate(obj.get("endpoints") or ()):

@@ -24,15 +24,15 @@ _NEW = "events.k8s.io/v1"
 
 
 class EventModel(TypedModel):
-    """Converts between the two; the core form is stored."""
+    """Converts between the core and the events.k8s.io form; the core form is stored."""
 
     def to_storage(self, obj: JsonObject) -> JsonObject:
-        """From the new form, where this is the model of the new API."""
+        """Convert an event to the core form."""
         stored = obj if obj.get("apiVersion") != _NEW else _renamed(obj, _OLD_OF_NEW, _STORED)
         return {k: v for k, v in stored.items() if v is not None}
 
     def from_storage(self, obj: JsonObject) -> JsonObject:
-        """With the empty parts that events always show."""
+        """Convert an event to the form of this model, with the structs that events always have."""
         converted = dict(obj)
         for key, empty in (
             ("source", {}),
@@ -53,9 +53,9 @@ class EventModel(TypedModel):
         return dict(arrange(_renamed(converted, _NEW_OF_OLD, _NEW)))
 
 
-def in_version(obj: JsonObject, wanted: str) -> JsonObject:
-    """An event in the form of the new API or of the old one."""
-    return _renamed(obj, _NEW_OF_OLD if wanted == _NEW else _OLD_OF_NEW, wanted)
+def in_version(obj: JsonObject, api_version: str) -> JsonObject:
+    """Return an event in the form of `api_version`."""
+    return _renamed(obj, _NEW_OF_OLD if api_version == _NEW else _OLD_OF_NEW, api_version)
 
 
 def _renamed(obj: JsonObject, names: dict[str, str], version: str) -> JsonObject:

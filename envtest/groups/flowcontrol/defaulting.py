@@ -12,14 +12,14 @@ from opsdk.structured_merge.value import JsonObject
 
 
 def flow_schema(obj: JsonObject) -> None:
-    """In the middle."""
+    """Default the matching precedence to 1000."""
     spec = obj.setdefault("spec", {})
     if not spec.get("matchingPrecedence"):
         spec["matchingPrecedence"] = 1000
 
 
 def priority_level(obj: JsonObject) -> None:
-    """Thirty shares; queues of the usual size."""
+    """Default concurrency shares to 30, and queues, queue length and hand size."""
     spec = obj.setdefault("spec", {})
     if spec.get("type") == "Exempt":
         put(spec, exempt={})

@@ -12,7 +12,7 @@ from typing import Final
 from envtest.codec.go_structs import NullablePart, Shape, as_go
 from envtest.data.flowcontrol import fixed_flow
 from envtest.groups.common import validation
-from opsdk.apimachinery import validation as names
+from opsdk.apimachinery.validation import dns_label
 from opsdk.apiserver import api_errors
 from opsdk.errors import Cause
 from opsdk.structured_merge.value import JsonObject
@@ -80,17 +80,17 @@ def _status(obj: JsonObject) -> Iterator[Cause]:
         if kind in types:
             yield api_errors.duplicate(type_path, kind)
         types.add(kind)
-        yield from validation.needed(kind, type_path, "must not be empty")
+        yield from validation.required(kind, type_path, "must not be empty")
 
 
 def validate_flow_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:  # noqa: ARG001 - the shape of status rules
-    """Conditions of either kind."""
+    """Validate the conditions of a FlowSchema or PriorityLevelConfiguration."""
     yield from _status(obj)
 
 
 # ------------------------------------------------------------------ levels
 def validate_priority_level(obj: JsonObject) -> Iterator[Cause]:
-    """A priority level."""
+    """Validate a PriorityLevelConfiguration."""
     name = obj["metadata"].get("name", "")
     spec = obj.get("spec") or {}
     kind = spec.get("type", "")
@@ -122,7 +122,22 @@ def _limited(limited: JsonObject, path: str) -> Iterator[Cause]:
     shares = limited.get("nominalConcurrencyShares") or 0
     if shares < 0:
         yield api_errors.invalid_value(f"{path}.nominalConcurrencyShares", shares, _SHARES)
-    yield from _response(limited.get("limitResponse") or {}, f"{path}.limitResponse")
+    response = limited.get("limitResponse") or {}
+    limit_response_path = f"{path}.limitResponse"
+    kind, queuing = response.get("type", ""), response.get("queuing")
+    match kind:
+        case "Reject":
+            if queuing is not None:
+                text = "must be nil if limited.limitResponse.type is not Limited"
+                yield api_errors.not_allowed(f"{limit_response_path}.queuing", text)
+        case "Queue":
+            if queuing is None:
+                text = "must not be empty if limited.limitResponse.type is Limited"
+                yield api_errors.required(f"{limit_response_path}.queuing", text)
+            else:
+                yield from _queuing(queuing, f"{limit_response_path}.queuing")
+        case _:
+            yield api_errors.unsupported(f"{limit_response_path}.type", kind, ("Queue", "Reject"))
     lendable = limited.get("lendablePercent")
     if lendable is not None and not 0 <= lendable <= 100:
         yield api_errors.invalid_value(f"{path}.lendablePercent", lendable, "must be between 0 and 100, inclusive")
@@ -130,23 +145,6 @@ def _limited(limited: JsonObject, path: str) -> Iterator[Cause]:
     if borrowing is not None and borrowing < 0:
         text = "if specified, must be a non-negative integer"
         yield api_errors.invalid_value(f"{path}.borrowingLimitPercent", borrowing, text)
-
-
-def _response(response: JsonObject, path: str) -> Iterator[Cause]:
-    kind, queuing = response.get("type", ""), response.get("queuing")
-    match kind:
-        case "Reject":
-            if queuing is not None:
-                text = "must be nil if limited.limitResponse.type is not Limited"
-                yield api_errors.not_allowed(f"{path}.queuing", text)
-        case "Queue":
-            if queuing is None:
-                text = "must not be empty if limited.limitResponse.type is Limited"
-                yield api_errors.required(f"{path}.queuing", text)
-            else:
-                yield from _queuing(queuing, f"{path}.queuing")
-        case _:
-            yield api_errors.unsupported(f"{path}.type", kind, ("Queue", "Reject"))
 
 
 def _queuing(queuing: JsonObject, path: str) -> Iterator[Cause]:
@@ -162,19 +160,18 @@ def _queuing(queuing: JsonObject, path: str) -> Iterator[Cause]:
     elif hand > queues:
         text = f"should not be greater than queues ({queues})"
         yield api_errors.invalid_value(f"{path}.handSize", hand, text)
-    elif hand <= 100 and queues <= _MOST_QUEUES and _bits(queues, hand) > _MOST_BITS:
+    elif (
+        hand <= 100
+        and queues <= _MOST_QUEUES
+        and math.ceil(sum(math.log2(queues - dealt) for dealt in range(hand))) > _MOST_BITS
+    ):
         text = f"required entropy bits of deckSize {queues} and handSize {hand} should not be greater than {_MOST_BITS}"
         yield api_errors.invalid_value(f"{path}.handSize", hand, text)
 
 
-def _bits(deck: int, hand: int) -> int:
-    """What it takes to deal a hand of a deck."""
-    return math.ceil(sum(math.log2(deck - dealt) for dealt in range(hand)))
-
-
 # ------------------------------------------------------------------ schemas
 def validate_flow_schema(obj: JsonObject) -> Iterator[Cause]:
-    """A flow schema."""
+    """Validate a FlowSchema."""
     spec = obj.get("spec") or {}
     precedence = spec.get("matchingPrecedence") or 0
     if precedence <= 0:
@@ -244,37 +241,35 @@ def _subject(subject: JsonObject, path: str) -> Iterator[Cause]:
     if subject.get(own) is None:
         yield api_errors.required(f"{path}.{own}", f"{own} is required when subject kind is '{kind}'")
     elif kind == "ServiceAccount":
-        yield from _account(subject[own], f"{path}.{own}")
+        account = subject[own]
+        key_path = f"{path}.{own}"
+        name, namespace = account.get("name", ""), account.get("namespace", "")
+        if not name:
+            yield api_errors.required(f"{key_path}.name")
+        elif name != "*":
+            yield from validation.subdomain(name, f"{key_path}.name")
+        if not namespace:
+            yield api_errors.required(f"{key_path}.namespace", "must specify namespace for service account")
+        else:
+            yield from validation.label(namespace, f"{key_path}.namespace")
     else:
-        yield from validation.needed(subject[own].get("name"), f"{path}.{own}.name")
+        yield from validation.required(subject[own].get("name"), f"{path}.{own}.name")
     for other, key in _SUBJECTS.items():
         if key != own and subject.get(key) is not None:
             yield api_errors.not_allowed(f"{path}.{key}", f"{key} is forbidden when subject kind is not '{other}'")
 
 
-def _account(account: JsonObject, path: str) -> Iterator[Cause]:
-    name, namespace = account.get("name", ""), account.get("namespace", "")
-    if not name:
-        yield api_errors.required(f"{path}.name")
-    elif name != "*":
-        yield from validation.subdomain(name, f"{path}.name")
-    if not namespace:
-        yield api_errors.required(f"{path}.namespace", "must specify namespace for service account")
-    else:
-        yield from validation.label(namespace, f"{path}.namespace")
-
-
-def _wild(found: Sequence[str], path: str, missing: str, what: str) -> Iterator[Cause]:
-    if not found:
+def _wild(values: Sequence[str], path: str, missing: str, noun: str) -> Iterator[Cause]:
+    if not values:
         yield api_errors.required(path, missing)
-    elif "*" in found and len(found) > 1:
-        yield api_errors.invalid_value(path, list(found), f"if '*' is present, must not specify other {what}")
+    elif "*" in values and len(values) > 1:
+        yield api_errors.invalid_value(path, list(values), f"if '*' is present, must not specify other {noun}")
 
 
-def _verbs(found: Sequence[str], path: str) -> Iterator[Cause]:
-    yield from _wild(found, path, "verbs must contain at least one value", "verbs")
-    if "*" not in found and not set(found) <= set(_VERBS):
-        yield api_errors.unsupported(path, list(found), _VERBS)
+def _verbs(verbs: Sequence[str], path: str) -> Iterator[Cause]:
+    yield from _wild(verbs, path, "verbs must contain at least one value", "verbs")
+    if "*" not in verbs and not set(verbs) <= set(_VERBS):
+        yield api_errors.unsupported(path, list(verbs), _VERBS)
 
 
 def _resource_rule(rule: JsonObject, path: str) -> Iterator[Cause]:
@@ -292,4 +287,4 @@ def _resource_rule(rule: JsonObject, path: str) -> Iterator[Cause]:
             yield api_errors.invalid_value(namespaces_path, list(spaces), text)
     else:
         for name in spaces:
-            yield from validation.each(names.dns_label(name), name, namespaces_path)
+            yield from validation.each(dns_label(name), name, namespaces_path)

@@ -12,7 +12,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 def network_policy(obj: JsonObject) -> None:
-    """Ingress, and egress where rules for it are there."""
+    """Default the policy types: Ingress, and Egress if there are egress rules."""
     spec = obj.setdefault("spec", {})
     for rules in ("ingress", "egress"):
         for rule in spec.get(rules) or ():
@@ -22,7 +22,7 @@ def network_policy(obj: JsonObject) -> None:
 
 
 def ingress_class(obj: JsonObject) -> None:
-    """Parameters are cluster-wide."""
+    """Default the scope of parameters to Cluster."""
     parameters = (obj.get("spec") or {}).get("parameters")
     if isinstance(parameters, dict):
         put(parameters, scope="Cluster")

@@ -15,7 +15,7 @@ from envtest.groups.common.ip_addresses import block, ip_address, read_address, 
 from envtest.groups.common.ip_addresses import block as address_block
 from envtest.groups.common.label_selectors import check_label_selector
 from envtest.groups.common.validation import domain_path
-from opsdk.apimachinery import validation as names
+from opsdk.apimachinery.validation import dns_subdomain, path_segment
 from opsdk.apiserver import api_errors
 from opsdk.errors import Cause
 from opsdk.structured_merge.value import JsonObject
@@ -27,7 +27,7 @@ _MOST_CONTROLLER: Final = 250
 
 # ------------------------------------------------------------------ ingress classes
 def validate_ingress_class(obj: JsonObject) -> Iterator[Cause]:
-    """Who looks after ingresses."""
+    """Validate an IngressClass."""
     spec = obj.get("spec") or {}
     controller = spec.get("controller", "")
     if len(controller) > _MOST_CONTROLLER:
@@ -52,31 +52,31 @@ def validate_ingress_class(obj: JsonObject) -> Iterator[Cause]:
             yield from validation.label(namespace, f"{path}.namespace")
 
 
-def validate_typed_reference(found: JsonObject, path: str) -> Iterator[Cause]:
-    """A reference to an object of some group and kind, beside this one."""
-    if found.get("apiGroup") is not None:
-        yield from validation.subdomain(found["apiGroup"], f"{path}.apiGroup")
+def validate_typed_reference(reference: JsonObject, path: str) -> Iterator[Cause]:
+    """Validate a typed local object reference."""
+    if reference.get("apiGroup") is not None:
+        yield from validation.subdomain(reference["apiGroup"], f"{path}.apiGroup")
     for key in ("kind", "name"):
-        yield from _segment(found.get(key, ""), f"{path}.{key}", f"{key} is required")
+        yield from _segment(reference.get(key, ""), f"{path}.{key}", f"{key} is required")
 
 
-def _segment(text: str, path: str, why: str = "") -> Iterator[Cause]:
+def _segment(text: str, path: str, detail: str = "") -> Iterator[Cause]:
     if not text:
-        yield api_errors.required(path, why)
+        yield api_errors.required(path, detail)
     else:
-        yield from validation.each(names.path_segment(text), text, path)
+        yield from validation.each(path_segment(text), text, path)
 
 
 def validate_ingress_class_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
-    """The controller stays."""
+    """Validate an update: the controller is immutable."""
     now, before = obj.get("spec") or {}, old.get("spec") or {}
-    yield from validation.unchanged(now, before, "controller", "spec.controller")
+    yield from validation.immutable_field(now, before, "controller", "spec.controller")
     yield from validate_ingress_class(obj)
 
 
 # ------------------------------------------------------------------ addresses
 def address_name(name: str) -> Sequence[str]:
-    """Why an address is no name of an IPAddress."""
+    """Return why a name is not a canonical IP address."""
     try:
         ip = ipaddress.ip_address(name)
     except ValueError:
@@ -114,7 +114,7 @@ def _fault_of_four(text: str) -> str:
 
 
 def validate_address(obj: JsonObject) -> Iterator[Cause]:
-    """An address that somebody has."""
+    """Validate an IPAddress."""
     parent = (obj.get("spec") or {}).get("parentRef")
     if parent is None:
         yield api_errors.required("spec.parentRef")
@@ -128,7 +128,7 @@ def validate_address(obj: JsonObject) -> Iterator[Cause]:
 
 
 def validate_address_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
-    """It stays with whom it is."""
+    """Validate an update: the parent reference is immutable."""
     now, before = ((o.get("spec") or {}).get("parentRef") for o in (obj, old))
     if now != before:
         yield api_errors.invalid_value("spec.parentRef", now and as_go(_PARENT, now), _IMMUTABLE)
@@ -136,7 +136,7 @@ def validate_address_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]
 
 # ------------------------------------------------------------------ blocks
 def validate_blocks(obj: JsonObject) -> Iterator[Cause]:
-    """Where services get their addresses from."""
+    """Validate a ServiceCIDR."""
     spec = obj.get("spec") or {}
     blocks, path = spec.get("cidrs") or [], "spec.cidrs"
     if not blocks:
@@ -159,7 +159,7 @@ def _family(text: str) -> int:
 
 
 def validate_blocks_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
-    """A second family may come; what is there stays."""
+    """Validate an update: a CIDR of a second family may be added; existing ones are immutable."""
     now, before = ((o.get("spec") or {}).get("cidrs") or [] for o in (obj, old))
     if len(now) == len(before):
         for index, (text, was) in enumerate(zip(now, before, strict=True)):
@@ -175,7 +175,7 @@ def validate_blocks_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
 
 # ------------------------------------------------------------------ network policies
 def validate_network_policy(obj: JsonObject) -> Iterator[Cause]:
-    """Who may talk to whom."""
+    """Validate a NetworkPolicy."""
     spec = obj.get("spec") or {}
     yield from check_label_selector(spec.get("podSelector") or {}, "spec.podSelector")
     for direction, peers in (("ingress", "from"), ("egress", "to")):
@@ -257,7 +257,7 @@ _NO_ADDRESS = "must be a DNS name, not an IP address"
 
 
 def validate_ingress(obj: JsonObject) -> Iterator[Cause]:
-    """A new ingress."""
+    """Validate a new Ingress."""
     spec = obj.get("spec") or {}
     yield from validate_ingress_spec(spec)
     noted, class_name = (obj["metadata"].get("annotations") or {}).get(_CLASS), spec.get("ingressClassName")
@@ -267,7 +267,7 @@ def validate_ingress(obj: JsonObject) -> Iterator[Cause]:
 
 
 def validate_ingress_spec(spec: JsonObject) -> Iterator[Cause]:
-    """Rules, backends, certificates."""
+    """Validate rules, backends and TLS of an Ingress."""
     if not spec.get("rules") and spec.get("defaultBackend") is None:
         text = "either `defaultBackend` or `rules` must be specified"
         yield api_errors.invalid_value("spec", spec.get("rules"), text)
@@ -289,7 +289,7 @@ def _host(host: str, path: str) -> Iterator[Cause]:
         yield from validation.subdomain(host, path)
         return
     rest = host.removeprefix("*.")
-    if rest == host or names.dns_subdomain(rest):
+    if rest == host or dns_subdomain(rest):
         yield api_errors.invalid_value(path, host, _WILDCARD)
 
 
@@ -358,7 +358,7 @@ def _backend(backend: JsonObject, path: str) -> Iterator[Cause]:
 
 
 def validate_ingress_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:  # noqa: ARG001 - the shape of status rules
-    """Where an ingress can be reached."""
+    """Validate the load balancer status of an Ingress."""
     ingress = ((obj.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
     for index, point in enumerate(ingress):
         path = f"status.loadBalancer.ingress[{index}]"

@@ -14,7 +14,7 @@ _INGRESS_CLASS = "kubernetes.io/ingress.class"
 
 
 def network_policy_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:
-    """Blocks of addresses."""
+    """Warn of CIDRs that are not canonical."""
     spec = obj.get("spec") or {}
     if old is not None and (old.get("spec") or {}) == spec:
         return
@@ -28,6 +28,6 @@ def network_policy_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator
 
 
 def ingress_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:
-    """The annotation that was there before the field."""
+    """Warn of the deprecated class annotation."""
     if old is None and _INGRESS_CLASS in (obj["metadata"].get("annotations") or {}):
         yield f"annotation \"{_INGRESS_CLASS}\" is deprecated, please use 'spec.ingressClassName' instead"

@@ -21,7 +21,7 @@ _TOLERATION: Final[Shape] = {"Key": "", "Operator": "", "Value": "", "Effect": "
 
 # ------------------------------------------------------------------ runtimes
 def validate_runtime(obj: JsonObject) -> Iterator[Cause]:
-    """A runtime class."""
+    """Validate a RuntimeClass."""
     handler = obj.get("handler", "")
     if not handler:
         yield api_errors.required("handler")
@@ -40,6 +40,6 @@ def validate_runtime(obj: JsonObject) -> Iterator[Cause]:
 
 
 def validate_runtime_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
-    """The handler stays."""
+    """Validate an update: the handler is immutable."""
     yield from validate_runtime(obj)
-    yield from validation.unchanged(obj, old, "handler")
+    yield from validation.immutable_field(obj, old, "handler")

@@ -12,7 +12,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 def runtime_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:  # noqa: ARG001 - one shape for all
-    """Runtime classes: labels of nodes."""
+    """Warn of deprecated node labels in a RuntimeClass."""
     for key in sorted((obj.get("scheduling") or {}).get("nodeSelector") or {}):
         if key in OLD_LABELS:
             yield f"scheduling.nodeSelector[{key}]: {OLD_LABELS[key]}"

@@ -30,7 +30,7 @@ Record = Callable[[JsonObject, JsonObject, str], JsonObject]
 
 
 async def check_budgets(context: Context, budgets: GenericStore, pod: JsonObject, record: Record) -> None:
-    """Take one disruption of the pod's budget; raise where there is none left."""
+    """Decrement ``disruptionsAllowed`` of the pod's budget; raise `ApiError` if it is zero."""
     labels = pod["metadata"].get("labels") or {}
     listed = await budgets.list(context, ListQuery())
     matching = [b for b in listed.items if selects((b.get("spec") or {}).get("selector") or {}, labels)]
@@ -45,16 +45,16 @@ async def check_budgets(context: Context, budgets: GenericStore, pod: JsonObject
     async def spend(current: JsonObject | None) -> JsonObject:
         before = current or matching[0]
         budget: JsonObject = copy_tree(before)
-        _spend(budget, pod["metadata"]["name"], context.timestamp())
+        _check_and_decrement(budget, pod["metadata"]["name"], context.timestamp())
         return record(before, budget, context.timestamp())
 
     if context.dry_run:
-        _spend(copy_tree(matching[0]), pod["metadata"]["name"], context.timestamp())
+        _check_and_decrement(copy_tree(matching[0]), pod["metadata"]["name"], context.timestamp())
         return
     await budgets.storage.guaranteed_update(budgets.key(context.namespace, name), spend)
 
 
-def _spend(budget: JsonObject, pod: str, stamp: str) -> None:
+def _check_and_decrement(budget: JsonObject, pod: str, stamp: str) -> None:
     """One pod less may go; raise where none may."""
     status, name = budget.setdefault("status", {}), budget["metadata"]["name"]
     if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
@@ -63,7 +63,7 @@ def _spend(budget: JsonObject, pod: str, stamp: str) -> None:
     if allowed < 0:
         raise api_errors.forbidden(_BUDGETS, name, "pdb disruptions allowed is negative")
     if not allowed:
-        raise _refused(_why(name, status))
+        raise _refused(_denial_message(name, status))
     status["disruptionsAllowed"] = allowed - 1
     status["disruptedPods"] = {**(status.get("disruptedPods") or {}), pod: stamp}
     if allowed == 1:
@@ -80,7 +80,7 @@ def _spend(budget: JsonObject, pod: str, stamp: str) -> None:
         status["conditions"] = [*others, closed]
 
 
-def _why(name: str, status: JsonObject) -> str:
+def _denial_message(name: str, status: JsonObject) -> str:
     failed: JsonObject = next((c for c in status.get("conditions") or () if c.get("type") == "DisruptionAllowed"), {})
     if failed.get("status") == "False" and failed.get("reason") == "SyncFailed":
         reason = f"because it failed sync: {failed.get('message', '')}"
@@ -97,7 +97,7 @@ def _refused(text: str, *, wait: int = 0) -> TooManyRequestsError:
 
 
 class EvictionStore:
-    """``pods/eviction``: deletes a pod, unless a disruption budget is in the way.
+    """``pods/eviction``: deletes a pod if its disruption budget allows it.
 
     Args:
         pods: what is evicted.
@@ -125,7 +125,7 @@ class EvictionStore:
         if (pod.get("status") or {}).get("phase") not in ("Pending", "Succeeded", "Failed"):
             await check_budgets(context, self._budgets, pod, self._record)
         if not context.dry_run and not pod["metadata"].get("deletionTimestamp"):
-            await self._tell(context, name)
+            await self._add_disruption_target(context, name)
         preconditions = options.get("preconditions") or {}
         delete_options = DeleteRequestOptions(
             grace=options.get("gracePeriodSeconds"),
@@ -137,7 +137,7 @@ class EvictionStore:
         await self._pods.delete(context, name, delete_options)
         return dict(SUCCESS)
 
-    async def _tell(self, context: Context, name: str) -> None:
+    async def _add_disruption_target(self, context: Context, name: str) -> None:
         """The pod says why it goes."""
         store = GenericStore(self._pods.storage, self._pods.info, UnvalidatedStrategy(), prefix=self._pods.prefix)
 

@@ -9,14 +9,14 @@ from collections.abc import Mapping
 
 from envtest.groups.common.strategy import KindRules, StrategyFactory, ruled
 from envtest.groups.policy import validation
-from opsdk.apimachinery import validation as names
+from opsdk.apimachinery.validation import path_segment
 
 STRATEGIES: Mapping[str, StrategyFactory] = {
     "policy/poddisruptionbudgets": ruled(
         KindRules(
             new=validation.validate_budget,
             status=validation.validate_budget_status,
-            name=names.path_segment,
+            name=path_segment,
             initial_status=dict.fromkeys(("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"), 0),
         )
     ),

@@ -17,7 +17,7 @@ from opsdk.structured_merge.value import JsonObject
 
 # ------------------------------------------------------------------ disruption budgets
 def validate_budget(obj: JsonObject) -> Iterator[Cause]:
-    """A disruption budget."""
+    """Validate a PodDisruptionBudget."""
     spec = obj.get("spec") or {}
     low, high = spec.get("minAvailable"), spec.get("maxUnavailable")
     if low is not None and high is not None:
@@ -30,8 +30,8 @@ def validate_budget(obj: JsonObject) -> Iterator[Cause]:
         yield api_errors.invalid_value("spec", rendered, "minAvailable and maxUnavailable cannot be both set")
     for key, value in (("minAvailable", low), ("maxUnavailable", high)):
         if value is not None:
-            yield from validation.number_or_percent(value, f"spec.{key}")
-            yield from validation.at_most_all(value, f"spec.{key}")
+            yield from validation.int_or_percent(value, f"spec.{key}")
+            yield from validation.not_more_than_100_percent(value, f"spec.{key}")
     yield from check_label_selector(spec.get("selector") or {}, "spec.selector")
     policy = spec.get("unhealthyPodEvictionPolicy")
     yield from validation.one_of(
@@ -40,7 +40,7 @@ def validate_budget(obj: JsonObject) -> Iterator[Cause]:
 
 
 def validate_budget_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:  # noqa: ARG001 - the shape of status rules
-    """Conditions and counts."""
+    """Validate conditions and counts of the status."""
     status = obj.get("status") or {}
     yield from validate_conditions(status.get("conditions") or (), "status.conditions")
     for key in ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"):

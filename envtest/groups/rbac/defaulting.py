@@ -12,7 +12,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 def role_binding(obj: JsonObject) -> None:
-    """Groups of the API that subjects and roles belong to."""
+    """Default the API groups of the subjects and of the role reference."""
     ref = obj.setdefault("roleRef", {})
     if not ref.get("apiGroup"):
         ref["apiGroup"] = "rbac.authorization.k8s.io"

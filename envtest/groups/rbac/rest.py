@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from envtest.groups.common.rest import CheckedStore
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.auth.authorization import Authorizer, AuthorizerAttributes
 from opsdk.apiserver.auth.rbac import PolicyRule, escalation
@@ -14,8 +15,6 @@ from opsdk.apiserver.auth.rbac_authorizer import RbacAuthorizer
 from opsdk.apiserver.auth.rule_resolver import RbacPolicy
 from opsdk.apiserver.auth.user import MASTERS
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.registry.rest import Transform, Validate, accept
-from opsdk.apiserver.registry.store import GenericStore
 from opsdk.apiserver.registry.strategy import Strategy
 from opsdk.apiserver.resources import ResourceInfo
 from opsdk.apiserver.storage.ports import Storage
@@ -28,8 +27,8 @@ _KINDS = {"Role": "roles", "ClusterRole": "clusterroles"}
 _GC_FIELDS = frozenset({"ownerReferences", "finalizers", "managedFields", "resourceVersion"})
 
 
-class GuardedStore(GenericStore):
-    """A store of roles or bindings, with rules on who may write which.
+class GuardedStore(CheckedStore):
+    """A store of roles or bindings that refuses privilege escalation.
 
     Args:
         authorizer: asked whether somebody may ``escalate`` or ``bind``.
@@ -43,53 +42,29 @@ class GuardedStore(GenericStore):
         self._authorizer = authorizer
         self._rbac = rbac
 
-    async def create(self, context: Context, name: str, obj: JsonObject, validate: Validate = accept) -> JsonObject:
-        """See `Creater`."""
-        await self._guard(context, "", obj, None)
-        return await super().create(context, name, obj, validate)
-
-    async def update(
-        self,
-        context: Context,
-        name: str,
-        transform: Transform,
-        validate: Validate = accept,
-        *,
-        force_create: bool = False,
-        uid: str = "",
-    ) -> tuple[JsonObject, bool]:
-        """See `Updater`."""
-
-        async def guarded(current: JsonObject | None) -> JsonObject:
-            desired = await transform(current)
-            await self._guard(context, name, desired, current)
-            return desired
-
-        return await super().update(context, name, guarded, validate, force_create=force_create, uid=uid)
-
-    async def _guard(self, context: Context, name: str, obj: JsonObject, old: JsonObject | None) -> None:
+    async def check_before_validation(
+        self, context: Context, name: str, obj: JsonObject, old: JsonObject | None
+    ) -> None:
+        """Refuse an escalation: a user grants no permissions beyond their own without ``escalate`` or ``bind``."""
         # Whether a write changes nothing but what the garbage collector changes.
-        if MASTERS in context.user.groups or (old is not None and (_rest(obj) == _rest(old))):
+        if MASTERS in context.user.groups or (old is not None and (_without_gc_fields(obj) == _without_gc_fields(old))):
             return
         if "roleRef" in obj or self.info.resource.endswith("bindings"):
-            await self._guard_binding(context, obj)
+            ref = obj.get("roleRef") or {}
+            kind, role = ref.get("kind", ""), ref.get("name", "")
+            if kind not in _KINDS:
+                raise api_errors.plain(f'unsupported role reference kind: "{kind}"')
+            if await self._may(context, "bind", _KINDS[kind], role, context.namespace):
+                return
+            rules = self._policy.role(context.namespace if kind == "Role" else "", role)
+            if rules is None:
+                raise api_errors.not_found(self.info, role)
+            self._confirm_no_escalation(context, obj, rules)
         elif not await self._may(context, "escalate", self.info.resource, name, context.namespace):
-            self._covered(context, obj, [PolicyRule.of(r) for r in obj.get("rules") or ()])
+            self._confirm_no_escalation(context, obj, [PolicyRule.of(r) for r in obj.get("rules") or ()])
             # Who aggregates can gather anything.
-            if (_aggregates(obj) or _aggregates(old or {})) and self._lacks(context, _EVERYTHING):
+            if (_aggregates(obj) or _aggregates(old or {})) and self._escalation(context, _EVERYTHING):
                 raise self._refused(obj, "must have cluster-admin privileges to use the aggregationRule")
-
-    async def _guard_binding(self, context: Context, obj: JsonObject) -> None:
-        ref = obj.get("roleRef") or {}
-        kind, name = ref.get("kind", ""), ref.get("name", "")
-        if kind not in _KINDS:
-            raise api_errors.plain(f'unsupported role reference kind: "{kind}"')
-        if await self._may(context, "bind", _KINDS[kind], name, context.namespace):
-            return
-        rules = self._policy.role(context.namespace if kind == "Role" else "", name)
-        if rules is None:
-            raise api_errors.not_found(self.info, name)
-        self._covered(context, obj, rules)
 
     @property
     def _policy(self) -> RbacPolicy:
@@ -107,23 +82,23 @@ class GuardedStore(GenericStore):
         )
         return (await self._authorizer.authorize(attributes)).allowed
 
-    def _lacks(self, context: Context, wanted: Sequence[PolicyRule]) -> str | None:
+    def _escalation(self, context: Context, rules: Sequence[PolicyRule]) -> str | None:
         owned, errors = self._policy.rules_for(context.user, context.namespace)
-        return escalation(context.user, owned, wanted, errors)
+        return escalation(context.user, owned, rules, errors)
 
-    def _covered(self, context: Context, obj: JsonObject, wanted: Sequence[PolicyRule]) -> None:
-        reason = self._lacks(context, wanted)
+    def _confirm_no_escalation(self, context: Context, obj: JsonObject, rules: Sequence[PolicyRule]) -> None:
+        reason = self._escalation(context, rules)
         if reason is not None:
             raise self._refused(obj, reason)
 
-    def _refused(self, obj: JsonObject, why: str) -> ApiError:
-        return api_errors.forbidden(self.info, (obj.get("metadata") or {}).get("name", ""), why)
+    def _refused(self, obj: JsonObject, reason: str) -> ApiError:
+        return api_errors.forbidden(self.info, (obj.get("metadata") or {}).get("name", ""), reason)
 
 
 def _aggregates(role: JsonObject) -> bool:
     return bool((role.get("aggregationRule") or {}).get("clusterRoleSelectors"))
 
 
-def _rest(obj: JsonObject) -> JsonObject:
+def _without_gc_fields(obj: JsonObject) -> JsonObject:
     meta = {k: v for k, v in (obj.get("metadata") or {}).items() if k not in _GC_FIELDS}
     return {**obj, "metadata": meta}

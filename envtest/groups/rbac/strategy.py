@@ -17,7 +17,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 class RoleStrategy(GeneratedStrategy):
-    """Rules name verbs, and groups and resources or paths."""
+    """The strategy of Roles and ClusterRoles."""
 
     def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
@@ -28,17 +28,17 @@ class RoleStrategy(GeneratedStrategy):
 
 
 class BindingStrategy(GeneratedStrategy):
-    """A role that stays, subjects that may change."""
+    """The strategy of RoleBindings and ClusterRoleBindings."""
 
     def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
 
     def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
-        """The reference and each subject."""
+        """Validate the role reference and the subjects."""
         return list(validate_role_binding(obj, namespaced=self.namespaced))
 
     def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
-        """The role stays."""
+        """Validate an update: the role reference is immutable."""
         return list(validate_role_binding_update(obj, old, namespaced=self.namespaced))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from envtest.groups.common.label_selectors import check_label_selector
-from opsdk.apimachinery import validation as names
+from opsdk.apimachinery.validation import dns_subdomain, path_segment
 from opsdk.apiserver import api_errors
 from opsdk.errors import Cause
 from opsdk.structured_merge.value import JsonObject
@@ -17,28 +17,25 @@ _GROUP = "rbac.authorization.k8s.io"
 
 
 def validate_role(obj: JsonObject, *, namespaced: bool) -> Iterator[Cause]:
-    """The rules of a role or a cluster role, and the aggregation rule."""
+    """Validate the rules of a Role or ClusterRole, and its aggregation rule."""
     for index, rule in enumerate(obj.get("rules") or ()):
-        yield from _rule(rule, f"rules[{index}]", namespaced=namespaced)
+        field = f"rules[{index}]"
+        if not rule.get("verbs"):
+            yield api_errors.required(f"{field}.verbs", "verbs must contain at least one value")
+        if rule.get("nonResourceURLs"):
+            if namespaced:
+                text = "namespaced rules cannot apply to non-resource URLs"
+                yield api_errors.invalid_value(f"{field}.nonResourceURLs", rule["nonResourceURLs"], text)
+            if rule.get("apiGroups") or rule.get("resources") or rule.get("resourceNames"):
+                text = "rules cannot apply to both regular resources and non-resource URLs"
+                yield api_errors.invalid_value(f"{field}.nonResourceURLs", rule["nonResourceURLs"], text)
+        else:
+            if not rule.get("apiGroups"):
+                yield api_errors.required(f"{field}.apiGroups", "resource rules must supply at least one api group")
+            if not rule.get("resources"):
+                yield api_errors.required(f"{field}.resources", "resource rules must supply at least one resource")
     if obj.get("aggregationRule") is not None:
         yield from _aggregation(obj["aggregationRule"])
-
-
-def _rule(rule: JsonObject, field: str, *, namespaced: bool) -> Iterator[Cause]:
-    if not rule.get("verbs"):
-        yield api_errors.required(f"{field}.verbs", "verbs must contain at least one value")
-    if rule.get("nonResourceURLs"):
-        if namespaced:
-            text = "namespaced rules cannot apply to non-resource URLs"
-            yield api_errors.invalid_value(f"{field}.nonResourceURLs", rule["nonResourceURLs"], text)
-        if rule.get("apiGroups") or rule.get("resources") or rule.get("resourceNames"):
-            text = "rules cannot apply to both regular resources and non-resource URLs"
-            yield api_errors.invalid_value(f"{field}.nonResourceURLs", rule["nonResourceURLs"], text)
-        return
-    if not rule.get("apiGroups"):
-        yield api_errors.required(f"{field}.apiGroups", "resource rules must supply at least one api group")
-    if not rule.get("resources"):
-        yield api_errors.required(f"{field}.resources", "resource rules must supply at least one resource")
 
 
 def _aggregation(rule: JsonObject) -> Iterator[Cause]:
@@ -60,7 +57,7 @@ def _none_of(field: str, value: str, allowed: Sequence[str]) -> Cause:
 
 
 def validate_role_binding(obj: JsonObject, *, namespaced: bool) -> Iterator[Cause]:
-    """The reference to the role, and each subject."""
+    """Validate the role reference and the subjects of a binding."""
     ref = obj.get("roleRef") or {}
     if ref.get("apiGroup") != _GROUP:
         yield _none_of("roleRef.apiGroup", ref.get("apiGroup", ""), [_GROUP])
@@ -70,7 +67,7 @@ def validate_role_binding(obj: JsonObject, *, namespaced: bool) -> Iterator[Caus
     name = ref.get("name", "")
     if not name:
         yield api_errors.required("roleRef.name")
-    for text in names.path_segment(name):
+    for text in path_segment(name):
         yield api_errors.invalid_value("roleRef.name", name, text)
     for index, subject in enumerate(obj.get("subjects") or ()):
         field = f"subjects[{index}]"
@@ -87,7 +84,7 @@ def validate_role_binding(obj: JsonObject, *, namespaced: bool) -> Iterator[Caus
 
 
 def validate_role_binding_update(obj: JsonObject, old: JsonObject, *, namespaced: bool) -> Iterator[Cause]:
-    """The role stays."""
+    """Validate an update: the role reference is immutable."""
     yield from validate_role_binding(obj, namespaced=namespaced)
     if obj.get("roleRef") != old.get("roleRef"):
         ref = obj.get("roleRef") or {}
@@ -98,7 +95,7 @@ def validate_role_binding_update(obj: JsonObject, old: JsonObject, *, namespaced
 
 def _account(field: str, subject: JsonObject, *, namespaced: bool) -> Iterator[Cause]:
     name = subject.get("name", "")
-    for text in names.dns_subdomain(name) if name else ():
+    for text in dns_subdomain(name) if name else ():
         yield api_errors.invalid_value(f"{field}.name", name, text)
     if subject.get("apiGroup"):
         yield _none_of(f"{field}.apiGroup", subject["apiGroup"], [""])

@@ -12,12 +12,12 @@ from opsdk.structured_merge.value import JsonObject
 
 
 def device_claim(obj: JsonObject) -> None:
-    """One device of each."""
+    """Default requests to exactly one device."""
     _devices(obj.get("spec") or {})
 
 
 def device_claim_template(obj: JsonObject) -> None:
-    """One device of each."""
+    """Default requests to exactly one device."""
     _devices((obj.get("spec") or {}).get("spec") or {})
 
 

@@ -30,7 +30,7 @@ def _environment() -> CelEnvironment:
 
 @lru_cache(maxsize=1024)
 def selector_problem(expression: str) -> str:
-    """Why an expression chooses no devices; empty where it does.
+    """Return why a CEL device selector does not compile; empty if it does.
 
     >>> selector_problem("1")
     'must evaluate to bool or the unknown type, not int'

@@ -25,10 +25,6 @@ def _claim_states(obj: JsonObject) -> Iterator[str]:
         yield "reserved"
 
 
-def _device_claim(obj: JsonObject, now: float) -> list[JsonValue]:
-    return [name_of(obj), ",".join(_claim_states(obj)), age(obj, now)]
-
-
 def _device_slice(obj: JsonObject, now: float) -> list[JsonValue]:
     spec = spec_of(obj)
     pool = (spec.get("pool") or {}).get("name", "")
@@ -41,7 +37,7 @@ def _aged(obj: JsonObject, now: float) -> list[JsonValue]:
 
 PRINTERS: Mapping[str, Printer] = kind_printers(
     {
-        "resource.k8s.io/resourceclaims": _device_claim,
+        "resource.k8s.io/resourceclaims": lambda obj, now: [name_of(obj), ",".join(_claim_states(obj)), age(obj, now)],
         "resource.k8s.io/resourceclaimtemplates": _aged,
         "resource.k8s.io/deviceclasses": _aged,
         "resource.k8s.io/resourceslices": _device_slice,

@@ -24,7 +24,7 @@ _REFUSAL: Final = f"admin access to devices requires the `{_LABEL}: true` label 
 
 
 class ClaimStore(GenericStore):
-    """A store of claims or of their templates.
+    """A store of ResourceClaims or ResourceClaimTemplates.
 
     Args:
         stores: where the namespaces are.

@@ -15,7 +15,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 def stamp_taints(context: Context, obj: JsonObject, old: JsonObject | None) -> None:  # noqa: ARG001 - the shape of the hook
-    """Taints tell since when they are there."""
+    """Set ``timeAdded`` of new device taints."""
     for device in (obj.get("spec") or {}).get("devices") or ():
         for taint in device.get("taints") or ():
             taint.setdefault("timeAdded", context.timestamp())

@@ -12,10 +12,10 @@ from typing import Final
 from envtest.codec.go_structs import NullablePart, Shape, as_go
 from envtest.groups.common import validation
 from envtest.groups.common.conditions import validate_conditions
-from envtest.groups.core.resource_names import extended
+from envtest.groups.core.resource_names import is_extended
 from envtest.groups.core.validation.affinity import validate_node_selector
 from envtest.groups.resource.device_selectors import selector_problem
-from opsdk.apimachinery import validation as names
+from opsdk.apimachinery.validation import dns_subdomain, label_value, qualified_name
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry import metadata
 from opsdk.errors import Cause
@@ -61,9 +61,9 @@ _SEMVER: Final = re.compile(
 Check = Callable[[JsonObject, str], Iterator[Cause]]
 
 
-def all_of(found: Sequence[JsonValue] | None, most: int, check: Check, path: str, key: str = "") -> Iterator[Cause]:
-    """Every element, of which there may be so many; with `key`, no two alike in it."""
-    items = found or ()
+def all_of(entries: Sequence[JsonValue] | None, most: int, check: Check, path: str, key: str = "") -> Iterator[Cause]:
+    """Validate each element, and their number; with `key`, its values are unique."""
+    items = entries or ()
     keys: set[JsonValue] = set()
     for index, item in enumerate(items):
         yield from check(item, f"{path}[{index}]")
@@ -75,8 +75,8 @@ def all_of(found: Sequence[JsonValue] | None, most: int, check: Check, path: str
         yield api_errors.too_many(path, len(items), most)
 
 
-def _one_of(found: JsonObject, keys: Sequence[str], path: str) -> Iterator[Cause]:
-    fields = [key for key in keys if found.get(key)]
+def _one_of(value: JsonObject, keys: Sequence[str], path: str) -> Iterator[Cause]:
+    fields = [key for key in keys if value.get(key)]
     listed = ", ".join(f"`{key}`" for key in keys) if len(keys) > 2 else " or ".join(f"`{key}`" for key in keys)
     text = f"exactly one of {listed} is required"
     if not fields:
@@ -87,13 +87,13 @@ def _one_of(found: JsonObject, keys: Sequence[str], path: str) -> Iterator[Cause
 
 # ------------------------------------------------------------------ parts
 def driver_name(name: str, path: str) -> Iterator[Cause]:
-    """The name of a driver."""
+    """Validate the name of a DRA driver."""
     if not name:
         yield api_errors.required(path)
         return
     if len(name) > 63:
         yield api_errors.too_long(path, 63)
-    yield from validation.each(names.dns_subdomain(name.lower()), name, path)
+    yield from validation.each(dns_subdomain(name.lower()), name, path)
 
 
 def _selector(selector: JsonObject, path: str) -> Iterator[Cause]:
@@ -110,9 +110,9 @@ def _selector(selector: JsonObject, path: str) -> Iterator[Cause]:
         yield api_errors.invalid_value(f"{path}.cel.expression", expression, problem)
 
 
-def configuration(found: JsonObject, path: str) -> Iterator[Cause]:
-    """What a driver is told."""
-    opaque = found.get("opaque")
+def configuration(config: JsonObject, path: str) -> Iterator[Cause]:
+    """Validate opaque device configuration."""
+    opaque = config.get("opaque")
     if opaque is None:
         yield api_errors.required(f"{path}.opaque")
         return
@@ -126,51 +126,51 @@ def configuration(found: JsonObject, path: str) -> Iterator[Cause]:
         yield api_errors.too_long(parameters_path, _MOST_PARAMETERS)
 
 
-def _toleration(found: JsonObject, path: str) -> Iterator[Cause]:
-    key, operator, value = found.get("key", ""), found.get("operator", ""), found.get("value", "")
+def _toleration(toleration: JsonObject, path: str) -> Iterator[Cause]:
+    key, operator, value = toleration.get("key", ""), toleration.get("operator", ""), toleration.get("value", "")
     if key:
-        yield from validation.each(names.qualified_name(key), key, f"{path}.key")
+        yield from validation.each(qualified_name(key), key, f"{path}.key")
     match operator:
         case "Exists":
             if value:
                 text = "must be empty for operator `Exists`"
                 yield api_errors.invalid_value(f"{path}.value", value, text)
         case "Equal":
-            yield from validation.each(names.label_value(value), value, f"{path}.value")
+            yield from validation.each(label_value(value), value, f"{path}.value")
         case "":
             yield api_errors.required(f"{path}.operator")
         case _:
             yield api_errors.unsupported(f"{path}.operator", operator, ("Equal", "Exists"))
-    if found.get("effect"):
-        yield from validation.one_of(found["effect"], _EFFECTS, f"{path}.effect")
+    if toleration.get("effect"):
+        yield from validation.one_of(toleration["effect"], _EFFECTS, f"{path}.effect")
 
 
 # ------------------------------------------------------------------ classes
 def validate_device_class(obj: JsonObject) -> Iterator[Cause]:
-    """Which devices, and how they are set up."""
+    """Validate a DeviceClass."""
     spec = obj.get("spec") or {}
     yield from all_of(spec.get("selectors"), _MOST, _selector, "spec.selectors")
     yield from all_of(spec.get("config"), _MOST, configuration, "spec.config")
     name = spec.get("extendedResourceName")
-    if name is not None and not extended(name):
+    if name is not None and not is_extended(name):
         yield api_errors.invalid_value("spec.extendedResourceName", name, "must be a valid extended resource name")
 
 
 # ------------------------------------------------------------------ claims
 def validate_device_claim(obj: JsonObject) -> Iterator[Cause]:
-    """A resource claim."""
+    """Validate a ResourceClaim."""
     yield from _claim_spec(obj.get("spec") or {}, "spec")
 
 
 def validate_device_claim_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
-    """What is wanted stays."""
+    """Validate an update: the spec is immutable."""
     if obj.get("spec") != old.get("spec"):
         yield api_errors.invalid_value("spec", as_go(_CLAIM, obj.get("spec") or {}), "field is immutable")
     yield from validate_device_claim(obj)
 
 
 def validate_claim_template_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
-    """What claims are made from stays."""
+    """Validate an update: the spec is immutable."""
     if obj.get("spec") != old.get("spec"):
         spec = obj.get("spec") or {}
         rendered = {**(spec.get("metadata") or {}), "Spec": as_go(_CLAIM, spec.get("spec") or {})}
@@ -179,7 +179,7 @@ def validate_claim_template_update(obj: JsonObject, old: JsonObject) -> Iterator
 
 
 def validate_claim_template(obj: JsonObject) -> Iterator[Cause]:
-    """What claims are made from."""
+    """Validate a ResourceClaimTemplate."""
     spec = obj.get("spec") or {}
     meta = spec.get("metadata") or {}
     yield from metadata.labels(meta.get("labels") or {}, "spec.metadata.labels")
@@ -199,7 +199,7 @@ def _claim_spec(spec: JsonObject, path: str) -> Iterator[Cause]:
 
 
 def request_names(requests: Sequence[JsonObject]) -> Iterator[str]:
-    """What the other parts of a claim may call its requests."""
+    """Return the names by which a claim refers to its requests."""
     for request in requests:
         name = request.get("name", "")
         yield name
@@ -208,7 +208,7 @@ def request_names(requests: Sequence[JsonObject]) -> Iterator[str]:
 
 
 def label_name(name: str, path: str) -> Iterator[Cause]:
-    """A name that must be there."""
+    """Validate a required DNS label."""
     if not name:
         yield api_errors.required(path)
     else:
@@ -248,44 +248,41 @@ def _wanted(request: JsonObject, path: str) -> Iterator[Cause]:
     yield from all_of(request.get("tolerations"), 16, _toleration, f"{path}.tolerations")
 
 
-def request_reference(name: str, known: set[str], path: str) -> Iterator[Cause]:
-    """The name of a request, or of one of its alternatives."""
-    if name not in known:
+def request_reference(name: str, requests: set[str], path: str) -> Iterator[Cause]:
+    """Validate a reference to a request or a subrequest."""
+    if name not in requests:
         text = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
         yield api_errors.invalid_value(path, name, text)
 
 
-def request_references(found: Sequence[str] | None, known: set[str], path: str) -> Iterator[Cause]:
-    """Names of requests, each once."""
+def request_references(references: Sequence[str] | None, requests: set[str], path: str) -> Iterator[Cause]:
+    """Validate unique references to requests."""
     names: set[str] = set()
-    for index, name in enumerate(found or ()):
+    for index, name in enumerate(references or ()):
         item_path = f"{path}[{index}]"
-        yield from request_reference(name, known, item_path)
+        yield from request_reference(name, requests, item_path)
         if name in names:
             yield api_errors.duplicate(item_path, name)
         names.add(name)
-    if len(found or ()) > _MOST:
-        yield api_errors.too_many(path, len(found or ()), _MOST)
+    if len(references or ()) > _MOST:
+        yield api_errors.too_many(path, len(references or ()), _MOST)
 
 
-def _constraint(found: JsonObject, path: str, known: set[str]) -> Iterator[Cause]:
-    yield from request_references(found.get("requests"), known, f"{path}.requests")
-    attribute = found.get("matchAttribute") or found.get("distinctAttribute")
+def _constraint(constraint: JsonObject, path: str, requests: set[str]) -> Iterator[Cause]:
+    yield from request_references(constraint.get("requests"), requests, f"{path}.requests")
+    attribute = constraint.get("matchAttribute") or constraint.get("distinctAttribute")
     if not attribute:
         yield api_errors.required(f"{path}.matchAttribute")
     else:
-        yield from _full_name(attribute, f"{path}.matchAttribute")
+        match_attribute_path = f"{path}.matchAttribute"
+        yield from _qualified(attribute, match_attribute_path)
+        if "/" not in attribute:
+            yield api_errors.invalid_value(match_attribute_path, attribute, "must include a domain")
 
 
-def _claim_config(found: JsonObject, path: str, known: set[str]) -> Iterator[Cause]:
-    yield from request_references(found.get("requests"), known, f"{path}.requests")
-    yield from configuration(found, path)
-
-
-def _full_name(name: str, path: str) -> Iterator[Cause]:
-    yield from _qualified(name, path)
-    if "/" not in name:
-        yield api_errors.invalid_value(path, name, "must include a domain")
+def _claim_config(config: JsonObject, path: str, requests: set[str]) -> Iterator[Cause]:
+    yield from request_references(config.get("requests"), requests, f"{path}.requests")
+    yield from configuration(config, path)
 
 
 def _qualified(name: str, path: str) -> Iterator[Cause]:
@@ -314,7 +311,7 @@ def _qualified(name: str, path: str) -> Iterator[Cause]:
 
 # ------------------------------------------------------------------ slices
 def validate_slice(obj: JsonObject) -> Iterator[Cause]:
-    """What a node, or a network, has to offer."""
+    """Validate a ResourceSlice."""
     spec = obj.get("spec") or {}
     yield from driver_name(spec.get("driver", ""), "spec.driver")
     pool = spec.get("pool") or {}
@@ -343,14 +340,14 @@ def validate_slice(obj: JsonObject) -> Iterator[Cause]:
 
 
 def pool_name(name: str, path: str) -> Iterator[Cause]:
-    """The name of a pool: subdomains, one below the other."""
+    """Validate a pool name: DNS subdomains joined by slashes."""
     if not name:
         yield api_errors.required(path)
         return
     if len(name) > _MOST_POOL:
         yield api_errors.too_long(path, _MOST_POOL)
     for part in name.split("/"):
-        yield from validation.each(names.dns_subdomain(part), part, path)
+        yield from validation.each(dns_subdomain(part), part, path)
 
 
 def _device(device: JsonObject, path: str) -> Iterator[Cause]:
@@ -383,18 +380,18 @@ def _device(device: JsonObject, path: str) -> Iterator[Cause]:
 
 def _taint(taint: JsonObject, path: str) -> Iterator[Cause]:
     key, value = taint.get("key", ""), taint.get("value", "")
-    yield from validation.each(names.qualified_name(key), key, f"{path}.key")
-    yield from validation.each(names.label_value(value), value, f"{path}.value")
+    yield from validation.each(qualified_name(key), key, f"{path}.key")
+    yield from validation.each(label_value(value), value, f"{path}.value")
     yield from validation.one_of(taint.get("effect"), _EFFECTS, f"{path}.effect")
 
 
 def validate_slice_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
-    """Whose it is stays."""
+    """Validate an update: node, driver and pool name are immutable."""
     yield from validate_slice(obj)
     now, before = obj.get("spec") or {}, old.get("spec") or {}
-    yield from validation.unchanged(now.get("pool") or {}, before.get("pool") or {}, "name", "spec.pool.name")
-    yield from validation.unchanged(now, before, "driver", "spec.driver")
-    yield from validation.unchanged(now, before, "nodeName", "spec.nodeName")
+    yield from validation.immutable_field(now.get("pool") or {}, before.get("pool") or {}, "name", "spec.pool.name")
+    yield from validation.immutable_field(now, before, "driver", "spec.driver")
+    yield from validation.immutable_field(now, before, "nodeName", "spec.nodeName")
 
 
 _MOST_RESERVED: Final = 256
@@ -405,19 +402,20 @@ _SOURCES: Final = ("FromClaim", "FromClass")
 
 
 def validate_claim_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
-    """Which devices there are for a claim, and for whom."""
+    """Validate allocation, devices and consumers of a claim."""
     status, before = obj.get("status") or {}, old.get("status") or {}
     names = set(request_names(((obj.get("spec") or {}).get("devices") or {}).get("requests") or []))
     allocation, reserved = status.get("allocation"), status.get("reservedFor") or []
     yield from all_of(reserved, _MOST_RESERVED, _consumer, "status.reservedFor", "uid")
     yield from _devices(status.get("devices") or (), allocation or {})
     if reserved:
-        yield from _reserved(
-            reserved,
-            before.get("reservedFor") or [],
-            allocation,
-            deleted=bool(obj["metadata"].get("deletionTimestamp")),
-        )
+        reserved_for = before.get("reservedFor") or []
+        deleted = bool(obj["metadata"].get("deletionTimestamp"))
+        if allocation is None:
+            yield api_errors.not_allowed("status.reservedFor", "may not be specified when `allocated` is not set")
+        elif deleted and any(consumer not in reserved_for for consumer in reserved):
+            text = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"
+            yield api_errors.not_allowed("status.reservedFor", text)
     if allocation is None:
         return
     if before.get("allocation") is None:
@@ -435,37 +433,27 @@ def validate_claim_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
         yield api_errors.invalid_value("status.allocation", allocation, "field is immutable")
 
 
-def _reserved(
-    reserved: Sequence[JsonObject], before: Sequence[JsonObject], allocation: JsonObject | None, *, deleted: bool
-) -> Iterator[Cause]:
-    if allocation is None:
-        yield api_errors.not_allowed("status.reservedFor", "may not be specified when `allocated` is not set")
-    elif deleted and any(consumer not in before for consumer in reserved):
-        text = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"
-        yield api_errors.not_allowed("status.reservedFor", text)
-
-
 def _consumer(consumer: JsonObject, path: str) -> Iterator[Cause]:
     for key in ("resource", "name", "uid"):
-        yield from validation.needed(consumer.get(key), f"{path}.{key}")
+        yield from validation.required(consumer.get(key), f"{path}.{key}")
 
 
-def _result(result: JsonObject, path: str, known: set[str]) -> Iterator[Cause]:
-    yield from request_reference(result.get("request", ""), known, f"{path}.request")
+def _result(result: JsonObject, path: str, requests: set[str]) -> Iterator[Cause]:
+    yield from request_reference(result.get("request", ""), requests, f"{path}.request")
     yield from _place(result, path)
 
 
-def _place(found: JsonObject, path: str) -> Iterator[Cause]:
+def _place(selector: JsonObject, path: str) -> Iterator[Cause]:
     """Driver, pool, device."""
-    yield from driver_name(found.get("driver", ""), f"{path}.driver")
-    yield from pool_name(found.get("pool", ""), f"{path}.pool")
-    yield from label_name(found.get("device", ""), f"{path}.device")
+    yield from driver_name(selector.get("driver", ""), f"{path}.driver")
+    yield from pool_name(selector.get("pool", ""), f"{path}.pool")
+    yield from label_name(selector.get("device", ""), f"{path}.device")
 
 
-def _configuration(found: JsonObject, path: str, known: set[str]) -> Iterator[Cause]:
-    yield from validation.one_of(found.get("source"), _SOURCES, f"{path}.source")
-    yield from request_references(found.get("requests"), known, f"{path}.requests")
-    yield from configuration(found, path)
+def _configuration(config: JsonObject, path: str, requests: set[str]) -> Iterator[Cause]:
+    yield from validation.one_of(config.get("source"), _SOURCES, f"{path}.source")
+    yield from request_references(config.get("requests"), requests, f"{path}.requests")
+    yield from configuration(config, path)
 
 
 def _devices(devices: Sequence[JsonObject], allocation: JsonObject) -> Iterator[Cause]:

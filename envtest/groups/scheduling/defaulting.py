@@ -12,7 +12,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 def priority_class(obj: JsonObject) -> None:
-    """May preempt."""
+    """Default the preemption policy to PreemptLowerPriority."""
     put(obj, preemptionPolicy="PreemptLowerPriority")
 
 

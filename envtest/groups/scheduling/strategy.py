@@ -25,7 +25,7 @@ class PriorityClassStrategy(GeneratedStrategy):
         super().__init__(row, has_status=has_status)
 
     def generation_changed(self, obj: JsonObject, old: JsonObject) -> bool:
-        """It is counted once, at the start."""
+        """The generation is set on create and never changes."""
         return False
 
     def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
@@ -37,7 +37,7 @@ class PriorityClassStrategy(GeneratedStrategy):
         return list(validate_priority_class_update(obj, old))
 
     def check_delete(self, context: Context, obj: JsonObject) -> None:
-        """Those of the system stay."""
+        """Refuse to delete system priority classes."""
         name = obj["metadata"]["name"]
         if name in SYSTEM:
             raise api_errors.forbidden(self.info, name, "this is a system priority class and cannot be deleted")

@@ -28,7 +28,7 @@ POLICIES: Final = ("PreemptLowerPriority", "Never")
 
 
 def system_classes() -> Iterator[JsonObject]:
-    """The classes that a fresh cluster has."""
+    """Return the system priority classes."""
     for name, (value, description) in SYSTEM.items():
         priority_class: JsonObject = {
             "kind": "PriorityClass",

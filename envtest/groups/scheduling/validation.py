@@ -15,10 +15,15 @@ from opsdk.structured_merge.value import JsonObject
 
 
 def validate_priority_class(obj: JsonObject) -> Iterator[Cause]:
-    """Name, value, preemption policy."""
+    """Validate name, value and preemption policy."""
     name = obj["metadata"].get("name", "")
     if name.startswith(PREFIX):
-        reason = _not_system(obj, name)
+        if name not in SYSTEM:
+            reason = f"{name} is not a known system priority class"
+        elif obj.get("value", 0) != SYSTEM[name][0]:
+            reason = f"value of {name} PriorityClass must be {SYSTEM[name][0]}"
+        else:
+            reason = f"globalDefault of {name} PriorityClass must be false" if obj.get("globalDefault") else ""
         if reason:
             text = f"priority class names with '{PREFIX}' prefix are reserved for system use only. error: {reason}"
             yield api_errors.not_allowed("metadata.name", text)
@@ -30,17 +35,7 @@ def validate_priority_class(obj: JsonObject) -> Iterator[Cause]:
 
 
 def validate_priority_class_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
-    """Value and preemption policy stay: pods were admitted with them."""
+    """Validate an update: value and preemption policy are immutable."""
     if obj.get("value", 0) != old.get("value", 0):
         yield api_errors.not_allowed("value", "may not be changed in an update.")
-    yield from validation.unchanged(obj, old, "preemptionPolicy")
-
-
-def _not_system(obj: JsonObject, name: str) -> str:
-    """Why a class with a reserved name is none of the system's; empty where it is."""
-    if name not in SYSTEM:
-        return f"{name} is not a known system priority class"
-    value = SYSTEM[name][0]
-    if obj.get("value", 0) != value:
-        return f"value of {name} PriorityClass must be {value}"
-    return f"globalDefault of {name} PriorityClass must be false" if obj.get("globalDefault") else ""
+    yield from validation.immutable_field(obj, old, "preemptionPolicy")

@@ -12,12 +12,12 @@ from opsdk.structured_merge.value import JsonObject
 
 
 def storage_class(obj: JsonObject) -> None:
-    """Deleted with its claim, bound at once."""
+    """Default the reclaim policy to Delete and the binding mode to Immediate."""
     put(obj, reclaimPolicy="Delete", volumeBindingMode="Immediate")
 
 
 def csi_driver(obj: JsonObject) -> None:
-    """The careful choices."""
+    """Default the fields of a CSIDriver."""
     put(
         obj.setdefault("spec", {}),
         attachRequired=True,

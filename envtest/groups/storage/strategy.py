@@ -11,7 +11,7 @@ from typing import Final
 from envtest.groups.common.strategy import KindRules, StrategyFactory, ruled
 from envtest.groups.storage import validation
 from envtest.groups.storage.warnings import class_warnings
-from opsdk.apimachinery import validation as names
+from opsdk.apimachinery.validation import path_segment
 from opsdk.apiserver.registry.context import Context
 from opsdk.structured_merge.value import JsonObject
 
@@ -22,7 +22,7 @@ _COUNTED: Final = (
 
 
 def count_driver(context: Context, obj: JsonObject, old: JsonObject | None) -> None:  # noqa: ARG001 - the shape of the hook
-    """The generation begins with the first change of what drivers may change."""
+    """Raise the generation if a mutable field of a CSIDriver changes."""
     if old is None:
         return
     now, before = obj.get("spec") or {}, old.get("spec") or {}
@@ -45,7 +45,7 @@ STRATEGIES: Mapping[str, StrategyFactory] = {
             new=validation.validate_driver,
             changed=validation.validate_driver_update,
             prepare=count_driver,
-            name=names.path_segment,
+            name=path_segment,
         )
     ),
     "storage.k8s.io/csinodes": ruled(

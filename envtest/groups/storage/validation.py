@@ -11,8 +11,8 @@ from typing import Final
 from envtest.codec.go_structs import NullablePart, Shape, as_go
 from envtest.groups.common import validation
 from envtest.groups.common.label_selectors import check_label_selector
-from opsdk.apimachinery import validation as names
 from opsdk.apimachinery.quantity import Quantity
+from opsdk.apimachinery.validation import dns_subdomain, qualified_name
 from opsdk.apiserver import api_errors
 from opsdk.errors import Cause
 from opsdk.structured_merge.value import JsonObject
@@ -41,12 +41,12 @@ _ONE_SOURCE: Final = "must specify exactly one of inlineVolumeSpec and persisten
 
 # ------------------------------------------------------------------ classes
 def validate_class(obj: JsonObject) -> Iterator[Cause]:
-    """A storage class."""
+    """Validate a StorageClass."""
     provisioner = obj.get("provisioner", "").lower()
     if not provisioner:
         yield api_errors.required("provisioner")
     else:
-        yield from validation.each(names.qualified_name(provisioner), provisioner, "provisioner")
+        yield from validation.each(qualified_name(provisioner), provisioner, "provisioner")
     yield from _parameters(obj.get("parameters") or {})
     if obj.get("reclaimPolicy"):
         yield from validation.one_of(obj["reclaimPolicy"], _POLICIES, "reclaimPolicy")
@@ -81,17 +81,17 @@ def _topology(term: JsonObject, path: str) -> Iterator[Cause]:
         for number, value in enumerate(values):
             if value in values[:number]:
                 yield api_errors.duplicate(f"{item_path}.values[{number}]", value)
-        yield from validation.each(names.qualified_name(key), key, f"{item_path}.key")
+        yield from validation.each(qualified_name(key), key, f"{item_path}.key")
         if key in keys:
             yield api_errors.duplicate(f"{item_path}.key", key)
         keys.add(key)
 
 
 def validate_class_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
-    """Volumes that were made by it stay as they are described."""
+    """Validate an update: parameters, provisioner, reclaim policy and binding mode are immutable."""
     yield from validate_class(obj)
     for key in ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"):
-        yield from validation.unchanged(obj, old, key)
+        yield from validation.immutable_field(obj, old, key)
 
 
 # ------------------------------------------------------------------ drivers
@@ -101,11 +101,11 @@ def _driver(name: str, path: str) -> Iterator[Cause]:
     elif len(name) > 63:
         yield api_errors.too_long(path, 63)
     else:
-        yield from validation.each(names.dns_subdomain(name.lower()), name, path)
+        yield from validation.each(dns_subdomain(name.lower()), name, path)
 
 
 def validate_driver(obj: JsonObject) -> Iterator[Cause]:
-    """A CSI driver."""
+    """Validate a CSIDriver."""
     spec: JsonObject = obj.get("spec") or {}
     yield from _driver(obj["metadata"].get("name", ""), "name")
     for key in ("attachRequired", "podInfoOnMount", "storageCapacity"):
@@ -145,15 +145,15 @@ def _tokens(requests: Sequence[JsonObject]) -> Iterator[Cause]:
 
 
 def validate_driver_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
-    """How volumes are attached, and how long they live, stays."""
+    """Validate an update: ``attachRequired`` and ``volumeLifecycleModes`` are immutable."""
     yield from validate_driver(obj)
     new, before = obj.get("spec") or {}, old.get("spec") or {}
-    yield from validation.unchanged(new, before, "attachRequired", "spec.attachedRequired")
-    yield from validation.unchanged(new, before, "volumeLifecycleModes", "spec.volumeLifecycleModes")
+    yield from validation.immutable_field(new, before, "attachRequired", "spec.attachedRequired")
+    yield from validation.immutable_field(new, before, "volumeLifecycleModes", "spec.volumeLifecycleModes")
 
 
 def validate_driver_node(obj: JsonObject) -> Iterator[Cause]:
-    """The drivers of a node."""
+    """Validate a CSINode."""
     names: set[str] = set()
     for index, driver in enumerate((obj.get("spec") or {}).get("drivers") or ()):
         item_path, name, node = f"spec.drivers[{index}]", driver.get("name", ""), driver.get("nodeID", "")
@@ -176,11 +176,11 @@ def _keys(keys: Sequence[str], path: str) -> Iterator[Cause]:
             yield api_errors.required(path)
         if key in keys[:index]:
             yield api_errors.duplicate(path, key)
-        yield from validation.each(names.qualified_name(key), list(keys), path)
+        yield from validation.each(qualified_name(key), list(keys), path)
 
 
 def validate_driver_node_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
-    """A driver that is there stays what it is; how much it can take may change."""
+    """Validate an update: an existing driver is immutable except for its allocatable count."""
     yield from validate_driver_node(obj)
     now, before = ((o.get("spec") or {}).get("drivers") or () for o in (obj, old))
     for driver in before:
@@ -194,7 +194,7 @@ def _lasting(driver: JsonObject) -> JsonObject:
 
 
 def validate_attachment(obj: JsonObject) -> Iterator[Cause]:
-    """An attachment of a volume to a node."""
+    """Validate a VolumeAttachment."""
     spec: JsonObject = obj.get("spec") or {}
     yield from _driver(spec.get("attacher", ""), "spec.attacher")
     source = spec.get("source") or {}
@@ -209,7 +209,7 @@ def validate_attachment(obj: JsonObject) -> Iterator[Cause]:
 
 
 def validate_attachment_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
-    """It stays what it is."""
+    """Validate an update: the spec is immutable."""
     yield from validate_attachment(obj)
     if obj.get("spec") != old.get("spec"):
         yield api_errors.invalid_value("spec", as_go(_ATTACHMENT, obj.get("spec") or {}), "field is immutable")
@@ -217,7 +217,7 @@ def validate_attachment_update(obj: JsonObject, old: JsonObject) -> Iterator[Cau
 
 # ------------------------------------------------------------------ capacities
 def validate_capacity(obj: JsonObject) -> Iterator[Cause]:
-    """How much a driver can still provide."""
+    """Validate a CSIStorageCapacity."""
     name = obj.get("storageClassName", "")
     if not name:
         yield api_errors.required("storageClassName")
@@ -231,27 +231,27 @@ def validate_capacity(obj: JsonObject) -> Iterator[Cause]:
 
 
 def validate_capacity_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
-    """What it is about stays."""
+    """Validate an update: topology and class are immutable."""
     yield from validate_capacity(obj)
     for key in ("nodeTopology", "storageClassName"):
-        yield from validation.unchanged(obj, old, key)
+        yield from validation.immutable_field(obj, old, key)
 
 
 # ------------------------------------------------------------------ classes of attributes
 def validate_attributes(obj: JsonObject) -> Iterator[Cause]:
-    """A class of attributes of volumes."""
+    """Validate a VolumeAttributesClass."""
     driver, parameters = obj.get("driverName", ""), obj.get("parameters") or {}
     if not driver:
         yield api_errors.required("driverName")
     else:
-        yield from validation.each(names.qualified_name(driver.lower()), driver, "driverName")
+        yield from validation.each(qualified_name(driver.lower()), driver, "driverName")
     yield from _parameters(parameters)
     if not parameters:
         yield api_errors.required("parameters", "must contain at least one key/value pair")
 
 
 def validate_attributes_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
-    """Volumes that follow it stay as they are described."""
+    """Validate an update: driver and parameters are immutable."""
     for key in ("driverName", "parameters"):
         if (obj.get(key) or None) != (old.get(key) or None):
             yield api_errors.not_allowed(key, f"updates to {key} are forbidden.")

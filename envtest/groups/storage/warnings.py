@@ -12,7 +12,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 def class_warnings(obj: JsonObject, old: JsonObject | None) -> Iterator[str]:  # noqa: ARG001 - one shape for all
-    """Storage classes: labels of nodes."""
+    """Warn of deprecated node labels in the topology of a StorageClass."""
     for index, term in enumerate(obj.get("allowedTopologies") or ()):
         for number, expression in enumerate(term.get("matchLabelExpressions") or ()):
             if expression.get("key") in OLD_LABELS:

@@ -5,6 +5,8 @@ Upstream: k8s.io/apiserver/pkg/endpoints/filters/authorization.go (v1.36).
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from opsdk.apimachinery import validation
 from opsdk.apimachinery.selectors import FieldSelector
 from opsdk.apiserver import api_errors
@@ -93,18 +95,7 @@ async def check_create(call: Call) -> None:
     """Raise where an update or a patch turns out to create, and the user may not do that."""
     if call.authorizer is None:
         return
-    info = call.info
-    attributes = AuthorizerAttributes(
-        user=call.user,
-        verb="create",
-        group=info.group,
-        version=info.version,
-        resource=info.resource,
-        subresource=info.subresource,
-        namespace=info.namespace,
-        name=info.name,
-        path=info.path,
-    )
+    attributes = replace(attributes_of(call), verb="create")
     decision = await call.authorizer.authorize(attributes)
     if decision.allowed:
         return

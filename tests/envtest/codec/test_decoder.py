@@ -34,7 +34,7 @@ def test_bytes_that_are_none_are_refused(text: str, place: int) -> None:
     """With the place where Go's decoder gives up."""
     reading = DecodeContext()
     READ(text, reading)
-    assert str(reading.wrong) == f"illegal base64 data at input byte {place}"
+    assert str(reading.first_error) == f"illegal base64 data at input byte {place}"
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_nulls_inside_of_lists_and_maps_are_nothing_of_their_type(kind: str, bod
 def said(kind: str, body: Any, *, memory: bool = False) -> str:
     """Why a body cannot be read."""
     with pytest.raises(DecodeError) as refused:
-        PLANS.read(f"io.k8s.api.{kind}", body, DecodeContext(memory=memory))
+        PLANS.read(f"io.k8s.api.{kind}", body, DecodeContext(from_memory=memory))
     return str(refused.value)
 
 
@@ -133,7 +133,7 @@ def test_what_cannot_be_read_at_all_is_told_rather() -> None:
 def test_numbers_in_memory_always_fit() -> None:
     """What is too long for the word is cut, as Go does it."""
     body = {"metadata": {"generation": 2.0}, "spec": {"replicas": 1 << 32 | 7}}
-    made = PLANS.read("io.k8s.api.apps.v1.Deployment", body, DecodeContext(memory=True))
+    made = PLANS.read("io.k8s.api.apps.v1.Deployment", body, DecodeContext(from_memory=True))
     assert (made["metadata"]["generation"], made["spec"]["replicas"]) == (2, 7)
 
 
@@ -147,6 +147,6 @@ def test_numbers_in_memory_always_fit() -> None:
 @pytest.mark.parametrize("memory", [False, True])
 def test_unknown_fields_are_told_with_their_paths(body: Any, field: str, memory: bool) -> None:
     """In both ways of reading."""
-    reading = DecodeContext(memory=memory)
+    reading = DecodeContext(from_memory=memory)
     PLANS.read("io.k8s.api.core.v1.Pod", body, reading)
     assert reading.problems == [f'unknown field "{field}"']

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envtest.controllers.cluster_role_aggregation import gathered
+from envtest.controllers.cluster_role_aggregation import aggregated_rules
 from envtest.environment import Environment
 from opsdk.structured_merge.value import JsonObject
 from tests.envtest.controllers.cluster import Kubectl, settle
@@ -38,12 +38,12 @@ others = st.lists(
 def test_every_rule_of_the_parts_once(parts: list[JsonObject]) -> None:
     """The rules are those of the chosen roles, each once; gathering again, in any order, changes nothing."""
     whole = role("whole", gathers="part")
-    found = gathered(whole, parts)
+    found = aggregated_rules(whole, parts)
     wanted: list[Any] = [rule for p in parts if p["metadata"]["labels"] for rule in p["rules"]]
     assert all(rule in found for rule in wanted)
     assert all(rule in wanted for rule in found)
     assert all(found.count(rule) == 1 for rule in found)
-    assert gathered({**whole, "rules": found}, [*reversed(parts), whole]) == found
+    assert aggregated_rules({**whole, "rules": found}, [*reversed(parts), whole]) == found
 
 
 async def test_admin_edit_and_view_are_filled() -> None:

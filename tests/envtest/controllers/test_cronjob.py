@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envtest.controllers.cronjob import ZonedSchedule, job_name, plan, started, times_of
+from envtest.controllers.cronjob import ZonedSchedule, job_name, plan, schedule_of, with_last_schedule_time
 from envtest.controllers.job import is_finished
 from envtest.controllers.objects import stamp
 from envtest.controllers.stages import Stage, State
@@ -85,7 +85,7 @@ def test_periods_count_from_the_last_time() -> None:
 def test_what_cannot_be_understood_is_told(spec: JsonObject, reason: str) -> None:
     """A schedule or zone that slipped past validation is told of, and nothing begins."""
     owner = cron_job("c", **spec)
-    found = times_of(owner)
+    found = schedule_of(owner)
     assert isinstance(found, PendingEvent)
     assert found.reason == reason
 
@@ -114,8 +114,8 @@ class Run:
         if made.due is not None:
             self.world.add(JOBS, made.due.job)
             job = self.world.one(JOBS, made.due.job["metadata"]["name"])
-            self.world.apply(started(self.owner, job, made.due.at))
-        return made.again
+            self.world.apply(with_last_schedule_time(self.owner, job, made.due.scheduled_time))
+        return made.requeue_after
 
     def finish(self, job: JsonObject, kind: str = "Complete") -> None:
         """A job ends."""

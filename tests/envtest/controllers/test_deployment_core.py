@@ -49,7 +49,7 @@ class Run:
 
     def roll(self) -> bool:
         """One step of the deployment."""
-        mine, moves = controller.adoptions(self.deployment, self.sets, [])
+        mine, moves = controller.claim_replica_sets(self.deployment, self.sets, [])
         new, old = rollout.split(self.deployment, mine)
         running = sum(phase_of(p) not in ("Succeeded", "Failed") for s in old for p in self.pods if controlled_by(p, s))
         made = controller.plan(controller.DeploymentView(self.deployment, new, old, running, self.world.now))
@@ -143,9 +143,9 @@ def test_ends_with_the_last_template(replicas: int, rolling: JsonObject, operati
     assert all(is_ready(p) for p in run.pods)
     assert status.get("updatedReplicas", 0) == status.get("availableReplicas", 0) == wanted
     assert status["observedGeneration"] == run.deployment["metadata"]["generation"]
-    numbers = [rollout.number_in(s, rollout.REVISION) for s in run.sets]
+    numbers = [rollout.annotation_number(s, rollout.REVISION) for s in run.sets]
     assert len(numbers) == len(set(numbers)) <= 3
-    newest = max(run.sets, key=lambda s: rollout.number_in(s, rollout.REVISION))
+    newest = max(run.sets, key=lambda s: rollout.annotation_number(s, rollout.REVISION))
     assert newest["spec"]["replicas"] == wanted
     assert str(max(numbers)) == run.deployment["metadata"]["annotations"][rollout.REVISION]
     progress = condition_in(conditions_of(run.deployment), "Progressing") or {}
@@ -160,7 +160,7 @@ def test_history_of_a_revision() -> None:
     for image in ("x:1", "nginx:1"):
         run.change(template=template("d", image=image))
         run.settle()
-    newest = max(run.sets, key=lambda s: rollout.number_in(s, rollout.REVISION))
+    newest = max(run.sets, key=lambda s: rollout.annotation_number(s, rollout.REVISION))
     assert newest["metadata"]["annotations"][rollout.REVISION] == "3"
     assert newest["metadata"]["annotations"][rollout.HISTORY] == "1"
     told = [n.message for n in run.world.notes if n.reason == "ScalingReplicaSet"]

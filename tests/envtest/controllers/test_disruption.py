@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envtest.controllers.disruption import DisruptionBudgetView, count, failed, needs_scale
+from envtest.controllers.disruption import DisruptionBudgetView, count, needs_scale, with_sync_failure
 from envtest.controllers.objects import stamp
 from envtest.controllers.stages import Stage, State
 from envtest.environment import Environment
@@ -68,10 +68,10 @@ def test_evicted_pods_count_as_gone_for_a_while() -> None:
 def test_failure_is_remembered_and_not_repeated() -> None:
     """Where nobody can say how many pods there should be, none may go, and the condition says why."""
     obj = {**budget("b", maxUnavailable=1), "status": {"disruptionsAllowed": 2, "currentHealthy": 3}}
-    status = failed(obj, "found no controllers", NOW)
+    status = with_sync_failure(obj, "found no controllers", NOW)
     assert status["disruptionsAllowed"] == 0
     assert status["conditions"][0]["reason"] == "SyncFailed"
-    assert failed({**obj, "status": status}, "found no controllers", NOW + timedelta(hours=1)) == status
+    assert with_sync_failure({**obj, "status": status}, "found no controllers", NOW + timedelta(hours=1)) == status
 
 
 @pytest.mark.parametrize(

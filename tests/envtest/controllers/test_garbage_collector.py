@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from envtest.controllers.owner_references import OwnerState, Verdict, judge
+from envtest.controllers.owner_references import OwnerState, Verdict, attempt_to_delete_verdict
 from envtest.environment import Environment
 from opsdk.errors import NotFoundError
 from opsdk.structured_merge.value import JsonObject
@@ -39,7 +39,7 @@ def owned(*states: OwnerState) -> tuple[JsonObject, dict[str, OwnerState]]:
 def test_judges(states: list[OwnerState], dependents: bool, verdict: Verdict) -> None:
     """An object goes when nobody owns it any more, and loses dead references while somebody does."""
     obj, looks = owned(*states)
-    assert judge(obj, lambda ref: looks[ref["uid"]], has_dependents=dependents).verdict is verdict
+    assert attempt_to_delete_verdict(obj, lambda ref: looks[ref["uid"]], has_dependents=dependents).verdict is verdict
 
 
 async def test_background() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from envtest.controllers.job_pods import intervals
+from envtest.controllers.job_pods import format_intervals
 from envtest.controllers.stages import DEFAULT_STAGES, Stage, State
 from envtest.environment import Environment
 from opsdk.structured_merge.value import JsonObject
@@ -108,9 +108,9 @@ async def test_suspended() -> None:
 
 def test_intervals() -> None:
     """Three numbers in a row or more are shown as a range."""
-    assert intervals({0, 2, 3}) == "0,2,3"
-    assert intervals(set()) == ""
-    assert intervals({1, 2, 3}) == "1-3"
+    assert format_intervals({0, 2, 3}) == "0,2,3"
+    assert format_intervals(set()) == ""
+    assert format_intervals({1, 2, 3}) == "1-3"
 
 
 async def test_fails_at_once_by_policy() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from envtest.controllers import job_pods
 from envtest.controllers.job import JobBackoff, JobView, is_finished, plan
-from envtest.controllers.job_pods import FINALIZER, INDEX, intervals, numbers_in, tracked
+from envtest.controllers.job_pods import FINALIZER, INDEX, format_intervals, has_tracking_finalizer, parse_intervals
 from envtest.controllers.objects import conditions_of, deleting, is_active, is_true, phase_of
 from envtest.controllers.pod_control import claim
 from envtest.controllers.writes import JOBS, PODS
@@ -144,7 +144,7 @@ def test_each_pod_counts_once(
     run.finish()
     status = run.job["status"]
     assert is_true(conditions_of(run.job), "Complete")
-    assert not any(tracked(p) for p in run.pods)
+    assert not any(has_tracking_finalizer(p) for p in run.pods)
     assert not any((status.get("uncountedTerminatedPods") or {}).values())
     assert "active" not in status
     assert status["terminating"] == 0
@@ -162,12 +162,12 @@ def test_pauses_grow_and_end_with_success() -> None:
     """Each failure doubles the pause before the next pod, up to ten minutes; a success takes it back."""
     backoff, pauses = JobBackoff(), []
     for _ in range(8):
-        backoff = backoff.after([], [EPOCH])
-        pauses.append(backoff.left(EPOCH))
+        backoff = backoff.updated([], [EPOCH])
+        pauses.append(backoff.remaining(EPOCH))
     assert pauses == [10, 20, 40, 80, 160, 320, 600, 600]
     later = EPOCH + timedelta(seconds=5)
-    assert backoff.after([later], [EPOCH]) == JobBackoff()
-    assert backoff.after([EPOCH], [later]).failures == 1
+    assert backoff.updated([later], [EPOCH]) == JobBackoff()
+    assert backoff.updated([EPOCH], [later]).failures == 1
 
 
 def test_condition_says_that_it_will_end_first() -> None:
@@ -347,19 +347,19 @@ def test_takes_in_and_lets_go() -> None:
     run.world.add(PODS, made)
     run.step()
     pod = run.world.one(PODS, "p")
-    assert tracked(pod)
+    assert has_tracking_finalizer(pod)
     assert len(run.pods) == 1
     pod["metadata"]["labels"] = {}
     run.step()
     pod = run.world.one(PODS, "p")
-    assert not tracked(pod)
+    assert not has_tracking_finalizer(pod)
     assert not pod["metadata"].get("ownerReferences")
 
 
 @given(st.sets(st.integers(0, 40)), st.integers(0, 45))
 def test_intervals_read_back(numbers: set[int], below: int) -> None:
     """Indexes survive being written; those that are not wanted any more are left out."""
-    assert numbers_in(intervals(numbers), below) == {n for n in numbers if n < below}
+    assert parse_intervals(format_intervals(numbers), below) == {n for n in numbers if n < below}
 
 
 def test_duplicates_go() -> None:
@@ -385,7 +385,7 @@ def test_pause_of_an_index_is_waited_for() -> None:
     run.end(run.world.one(PODS, run.pods[0]["metadata"]["name"]), "Failed")
     run.calm()
     made = plan(JobView(run.job, run.pods, run.world.now, run.backoff))
-    assert made.again == 10
+    assert made.requeue_after == 10
 
 
 @settings(deadline=None, max_examples=100)
@@ -426,13 +426,13 @@ def test_indexes_fail_alone(limit: int, most: int | None, ignores: bool, operati
         assert len(running) == len(set(running)), "one pod for each index"
     run.finish()
     status = run.job["status"]
-    good = numbers_in(status.get("completedIndexes", ""), 3)
-    bad = numbers_in(status.get("failedIndexes", ""), 3)
+    good = parse_intervals(status.get("completedIndexes", ""), 3)
+    bad = parse_intervals(status.get("failedIndexes", ""), 3)
     assert is_finished(run.job)
     assert not good & bad
     complete = is_true(conditions_of(run.job), "Complete")
     assert complete == (good == {0, 1, 2})
     assert complete or len(bad) > (most if most is not None else 3) or good | bad == {0, 1, 2}
-    assert not any(tracked(p) for p in run.pods)
+    assert not any(has_tracking_finalizer(p) for p in run.pods)
     for pod in run.pods:
         assert job_pods.failures_of_index(pod) <= limit

@@ -8,9 +8,14 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envtest.controllers.node_lifecycle import disrupted, seconds_to_stay, tainted, wanted_taints
+from envtest.controllers.node_lifecycle import (
+    seconds_until_eviction,
+    wanted_taints,
+    with_disruption_target,
+    with_taints,
+)
 from envtest.controllers.objects import stamp
-from envtest.controllers.pod_garbage_collector import too_many
+from envtest.controllers.pod_garbage_collector import collect_terminated
 from envtest.environment import Environment
 from opsdk.structured_merge.value import JsonObject
 from tests.envtest.controllers.cluster import APPS, CORE, Kubectl, condition, deployment, settle, template
@@ -45,11 +50,11 @@ _TAINTS = st.lists(
 def test_taints_follow_conditions(ready: str, pressures: list[str], cordoned: bool, taints: list[JsonObject]) -> None:
     """After one step a node has exactly the taints that follow, its own beside them, and needs no second step."""
     node = _node(ready, pressures, cordoned=cordoned, taints=taints)
-    after = tainted(node, NOW) or node
+    after = with_taints(node, NOW) or node
     found = {(t["key"], t["effect"]) for t in after["spec"]["taints"]}
     mine = {("mine", "NoSchedule")} if any(t["key"] == "mine" for t in taints) else set()
     assert found == wanted_taints(node) | mine
-    assert tainted(after, NOW) is None
+    assert with_taints(after, NOW) is None
 
 
 def _pod(*tolerations: JsonObject) -> JsonObject:
@@ -59,24 +64,24 @@ def _pod(*tolerations: JsonObject) -> JsonObject:
 def test_how_long_pods_stay() -> None:
     """Who does not stand a taint goes at once, who stands it for a time after that, who stands it for good never."""
     taint = {"key": "k", "effect": "NoExecute", "timeAdded": stamp(NOW - timedelta(seconds=10))}
-    assert seconds_to_stay(_pod(), [taint], NOW) == 0
-    assert seconds_to_stay(_pod({"key": "k", "operator": "Exists", "tolerationSeconds": 30}), [taint], NOW) == 20
-    assert seconds_to_stay(_pod({"key": "k", "operator": "Exists"}), [taint], NOW) is None
-    assert seconds_to_stay(_pod(), [{**taint, "effect": "NoSchedule"}], NOW) is None
+    assert seconds_until_eviction(_pod(), [taint], NOW) == 0
+    assert seconds_until_eviction(_pod({"key": "k", "operator": "Exists", "tolerationSeconds": 30}), [taint], NOW) == 20
+    assert seconds_until_eviction(_pod({"key": "k", "operator": "Exists"}), [taint], NOW) is None
+    assert seconds_until_eviction(_pod(), [{**taint, "effect": "NoSchedule"}], NOW) is None
 
 
 def test_finished_pods_in_masses() -> None:
     """Only so many finished pods are kept, the youngest."""
     pods = [{"metadata": {"name": f"p{n}", "creationTimestamp": f"2024-01-0{n}T00:00:00Z"}} for n in range(1, 6)]
-    going = [w.obj["metadata"]["name"] for w in too_many(pods, 3) if hasattr(w, "obj")]
+    going = [w.obj["metadata"]["name"] for w in collect_terminated(pods, 3) if hasattr(w, "obj")]
     assert going == ["p1", "p2"]
 
 
 def test_disruption_is_told_once() -> None:
     """A pod that says already why it is ended is not written again."""
-    said = disrupted(_pod(), "DeletionByTaintManager", "text", NOW)
+    said = with_disruption_target(_pod(), "DeletionByTaintManager", "text", NOW)
     assert said is not None
-    assert disrupted(said.obj, "DeletionByTaintManager", "text", NOW) is None
+    assert with_disruption_target(said.obj, "DeletionByTaintManager", "text", NOW) is None
 
 
 async def _sicken(api: Kubectl, name: str, status: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envtest.controllers.persistent_volume_binder import match
+from envtest.controllers.persistent_volume_binder import find_matching_volume
 from envtest.environment import Environment
 from opsdk.structured_merge.value import JsonObject
 from tests.envtest.controllers.cluster import CORE, Kubectl, condition, settle, template
@@ -113,7 +113,7 @@ def test_smallest_that_fits(volumes: list[tuple[int, bool, bool]], asked: int) -
     wanted = claim("c", resources={"requests": {"storage": f"{asked}Gi"}})
     wanted["metadata"] |= {"namespace": "default", "uid": "u"}
     fitting = [size for size, taken, shared in volumes if size >= asked and not taken and not shared]
-    chosen = match(wanted, found)
+    chosen = find_matching_volume(wanted, found)
     assert (chosen is None) == (not fitting)
     assert chosen is None or chosen["spec"]["capacity"]["storage"] == f"{min(fitting)}Gi"
 

@@ -10,7 +10,7 @@ import pytest
 
 from envtest.controllers import rollout
 from envtest.controllers.job import is_finished
-from envtest.controllers.job_pods import tracked
+from envtest.controllers.job_pods import has_tracking_finalizer
 from envtest.controllers.objects import controlled_by, deleting, is_active, is_ready
 from envtest.controllers.reflector import StoreEvent
 from envtest.controllers.stages import Stage, State
@@ -160,7 +160,7 @@ def _held(obj: JsonObject, there: dict[str, JsonObject]) -> bool:
     job: JsonObject = there.get(
         next((r["uid"] for r in obj["metadata"].get("ownerReferences") or ()), ""), {"kind": ""}
     )
-    return bool(job["kind"] == "Job" and job["spec"].get("suspend") and tracked(obj))
+    return bool(job["kind"] == "Job" and job["spec"].get("suspend") and has_tracking_finalizer(obj))
 
 
 def _nothing(owner: JsonObject, mine: list[JsonObject]) -> None:
@@ -190,7 +190,7 @@ def _daemon(owner: JsonObject, mine: list[JsonObject]) -> None:
 def _done(job: JsonObject, mine: list[JsonObject]) -> None:
     status = job["status"]
     waits = job["spec"].get("suspend") and job["spec"].get("backoffLimitPerIndex") is not None
-    assert waits or not any(tracked(p) and not is_active(p) for p in mine), "a finalizer is left"
+    assert waits or not any(has_tracking_finalizer(p) and not is_active(p) for p in mine), "a finalizer is left"
     assert not any(status["uncountedTerminatedPods"].values())
     if job["spec"].get("suspend") and not is_finished(job):
         assert "active" not in status
@@ -240,7 +240,7 @@ class Watch:
         self.informers = env._simulated.context.informers
         self.look = look
         self.wrong: list[str] = []
-        self.informers.on(PODS, self._changed)
+        self.informers.add_event_handler(PODS, self._changed)
 
     def _changed(self, event: StoreEvent) -> None:
         found = self.look(list(self.informers.all(PODS).values()))

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from envtest.controllers.objects import condition_in, conditions_of, is_true
 from envtest.controllers.pod_status import (
     PodTransition,
-    ending,
-    gates_passed,
+    final_state,
     needs_refresh,
-    pause_before_restart,
-    reachable,
+    readiness_gates_ready,
+    restart_backoff,
+    resulting_state,
     state_of,
     status_in,
 )
@@ -62,7 +62,7 @@ def test_state_is_what_was_written(obj: JsonObject, path: list[State]) -> None:
         count = status["containerStatuses"][0]["restartCount"]
         assert count in (restarts, restarts + 1)
         restarts = count
-        assert is_true(conditions_of(obj), "Ready") == (to is State.READY and gates_passed(obj))
+        assert is_true(conditions_of(obj), "Ready") == (to is State.READY and readiness_gates_ready(obj))
         if to is State.READY:
             assert all(c["ready"] for c in status.get("initContainerStatuses", []))
         if to is not State.CRASHED:
@@ -80,7 +80,7 @@ def test_containers_start_again() -> None:
     pauses = []
     for count in range(8):
         obj = moved(obj, State.CRASHED, code=3, reason="Error")
-        pauses.append(pause_before_restart(obj))
+        pauses.append(restart_backoff(obj))
         [status] = obj["status"]["containerStatuses"]
         shown = status["state"]
         assert ("waiting" in shown) == (count > 0)
@@ -96,10 +96,10 @@ def test_some_containers_are_not_started_again() -> None:
     """Where the restart policy forbids it, a crash is the end."""
     crash = Stage(at=State.READY, to=State.CRASHED)
     done = Stage(at=State.READY, to=State.CRASHED, exit_code=0)
-    assert reachable(pod(), crash) is State.CRASHED
-    assert reachable(pod(restartPolicy="Never"), crash) is State.FAILED
-    assert reachable(pod(restartPolicy="OnFailure"), crash) is State.CRASHED
-    assert reachable(pod(restartPolicy="OnFailure"), done) is State.SUCCEEDED
+    assert resulting_state(pod(), crash) is State.CRASHED
+    assert resulting_state(pod(restartPolicy="Never"), crash) is State.FAILED
+    assert resulting_state(pod(restartPolicy="OnFailure"), crash) is State.CRASHED
+    assert resulting_state(pod(restartPolicy="OnFailure"), done) is State.SUCCEEDED
 
 
 def test_init_containers() -> None:
@@ -165,11 +165,11 @@ def test_debugging_containers() -> None:
 
 def test_how_deleted_pods_end() -> None:
     """Services end well, tasks badly, unless a rule says how; who is killed never ends well."""
-    assert ending(pod(), None, killed=False) == (State.SUCCEEDED, 0)
-    assert ending(pod(restartPolicy="Never"), None, killed=False) == (State.FAILED, 143)
+    assert final_state(pod(), None, killed=False) == (State.SUCCEEDED, 0)
+    assert final_state(pod(restartPolicy="Never"), None, killed=False) == (State.FAILED, 143)
     told = PodTransition(to=State.SUCCEEDED, now=NOW, code=0)
-    assert ending(pod(restartPolicy="Never"), told, killed=False) == (State.SUCCEEDED, 0)
-    assert ending(pod(), told, killed=True) == (State.FAILED, 137)
+    assert final_state(pod(restartPolicy="Never"), told, killed=False) == (State.SUCCEEDED, 0)
+    assert final_state(pod(), told, killed=True) == (State.FAILED, 137)
 
 
 def test_rules_are_used_up() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from envtest.controllers.replicaset import first_to_go, plan
+from envtest.controllers.replicaset import deletion_order, plan
 from envtest.controllers.stages import Stage, State
 from envtest.controllers.writes import CreateWrite, DeleteWrite
 from envtest.environment import Environment
@@ -39,7 +39,7 @@ def test_makes_what_is_missing() -> None:
 def test_deletes_the_least_missed() -> None:
     """Pods without a node go first, then those that are not running."""
     pods = [pod("a", "a"), pod("b", "a", phase="Pending"), pod("c", "a", phase="Pending", node="")]
-    assert [p["metadata"]["name"] for p in first_to_go(pods)] == ["c", "b", "a"]
+    assert [p["metadata"]["name"] for p in deletion_order(pods)] == ["c", "b", "a"]
     made = plan(replica_set("a", 1), pods, [], NOW)
     assert [w.obj["metadata"]["name"] for w in made.writes if isinstance(w, DeleteWrite)] == ["c", "b"]
 

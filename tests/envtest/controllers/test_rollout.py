@@ -28,7 +28,7 @@ def rollouts(draw: st.DrawFn) -> tuple[JsonObject, JsonObject, list[JsonObject]]
     new, old = replica_set(0), [replica_set(n) for n in range(1, 1 + draw(st.integers(0, 3)))]
     for item in (new, *old):
         # What they were told when they got these sizes.
-        told = {rollout.MAXIMUM: str(rollout.total_wanted([new, *old])), rollout.DESIRED: str(replicas_of(wanted))}
+        told = {rollout.MAXIMUM: str(rollout.total_replicas([new, *old])), rollout.DESIRED: str(replicas_of(wanted))}
         item["metadata"]["annotations"] = told
     return wanted, new, old
 
@@ -37,8 +37,8 @@ def rollouts(draw: st.DrawFn) -> tuple[JsonObject, JsonObject, list[JsonObject]]
 def test_growth_stays_below_the_ceiling(case: tuple[JsonObject, JsonObject, list[JsonObject]]) -> None:
     """The new replica set grows only as far as the surge allows, and shrinks only to what is wanted."""
     wanted, new, old = case
-    size = rollout.new_size(wanted, new, old)
-    before, ceiling = rollout.total_wanted([new, *old]), replicas_of(wanted) + rollout.limits(wanted).surge
+    size = rollout.new_replica_set_size(wanted, new, old)
+    before, ceiling = rollout.total_replicas([new, *old]), replicas_of(wanted) + rollout.limits(wanted).surge
     assert size <= max(replicas_of(wanted), 0)
     if size > replicas_of(new):
         assert before - replicas_of(new) + size <= ceiling
@@ -50,7 +50,7 @@ def test_growth_stays_below_the_ceiling(case: tuple[JsonObject, JsonObject, list
 def test_shrinking_keeps_the_floor(case: tuple[JsonObject, JsonObject, list[JsonObject]]) -> None:
     """Old replica sets give up pods that do not work first, and no more of the others than can be spared."""
     wanted, new, old = case
-    sizes = rollout.shrink_old(wanted, new, old)
+    sizes = rollout.scale_down_old(wanted, new, old)
 
     def left(item: JsonObject) -> int:
         size = sizes.get(item["metadata"]["name"], replicas_of(item))
@@ -68,8 +68,10 @@ def test_progress_is_always_possible(case: tuple[JsonObject, JsonObject, list[Js
     wanted, new, old = case
     for item in (new, *old):
         item["status"]["availableReplicas"] = replicas_of(item)
-    over = replicas_of(new) == replicas_of(wanted) and not rollout.total_wanted(old)
-    moves = rollout.new_size(wanted, new, old) != replicas_of(new) or bool(rollout.shrink_old(wanted, new, old))
+    over = replicas_of(new) == replicas_of(wanted) and not rollout.total_replicas(old)
+    moves = rollout.new_replica_set_size(wanted, new, old) != replicas_of(new) or bool(
+        rollout.scale_down_old(wanted, new, old)
+    )
     assert moves or over
 
 

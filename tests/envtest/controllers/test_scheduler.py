@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from envtest.controllers.scheduler import asked_by, schedule, short_of, tolerates, unschedulable, waits_for_scheduler
+from envtest.controllers.scheduler import (
+    insufficient_resources,
+    pod_requests,
+    schedule,
+    tolerates,
+    unschedulable,
+    waits_for_scheduler,
+)
 from envtest.environment import Environment
 from opsdk.structured_merge.value import JsonObject
 from tests.envtest.controllers.cluster import CORE, Kubectl, condition, settle, template
@@ -74,11 +81,13 @@ def test_amounts() -> None:
     """What others have taken is not there; finished pods give back; nodes that say nothing have enough."""
     asked = pod(containers=[{"name": "c", "resources": {"requests": {"cpu": "600m", "example.com/gpu": "1"}}}])
     small = node("n", allocatable={"cpu": "1"})
-    assert short_of(asked_by(asked), small, []) == ["example.com/gpu"]
+    assert insufficient_resources(pod_requests(asked), small, []) == ["example.com/gpu"]
     other = {**asked, "status": {"phase": "Running"}}
-    assert short_of(asked_by(asked), small, [other]) == ["cpu", "example.com/gpu"]
-    assert short_of(asked_by(asked), small, [{**other, "status": {"phase": "Succeeded"}}]) == ["example.com/gpu"]
-    assert short_of(asked_by(asked), node("n"), []) == []
+    assert insufficient_resources(pod_requests(asked), small, [other]) == ["cpu", "example.com/gpu"]
+    assert insufficient_resources(pod_requests(asked), small, [{**other, "status": {"phase": "Succeeded"}}]) == [
+        "example.com/gpu"
+    ]
+    assert insufficient_resources(pod_requests(asked), node("n"), []) == []
 
 
 def test_says_why() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from envtest.controllers import controller_history, daemonset, replicaset, statefulset
 from envtest.controllers.objects import deleting, is_active, is_ready, phase_of
 from envtest.controllers.pod_control import claim
-from envtest.controllers.pod_ranking import COST, first_to_go
+from envtest.controllers.pod_ranking import COST, deletion_order
 from envtest.controllers.writes import (
     CLAIMS,
     DAEMON_SETS,
@@ -200,7 +200,7 @@ def test_who_goes_first(first: JsonObject, second: JsonObject) -> None:
     """Unscheduled, pending, not ready, cheap, crowded, lately ready, often restarted, young ones go before others."""
     pods = [_pod("b", **second), _pod("a", **first)]
     for order in (pods, pods[::-1]):
-        assert first_to_go(order, crowd={"full": 4, "empty": 1})[0]["metadata"]["name"] == "a"
+        assert deletion_order(order, pods_by_node={"full": 4, "empty": 1})[0]["metadata"]["name"] == "a"
 
 
 # ------------------------------------------------------------------ stateful sets
@@ -336,7 +336,7 @@ def test_daemon_sets_are_everywhere(rolling: JsonObject, operations: list[tuple[
         run.disturb(name, number)
     run.settle()
     assert len(run.pods) == 3
-    digest = controller_history.name_for(run.owner, run.world.owned(REVISIONS, run.owner)).rpartition("-")[2]
+    digest = controller_history.revision_name(run.owner, run.world.owned(REVISIONS, run.owner)).rpartition("-")[2]
     assert {p["metadata"]["labels"][controller_history.HASH] for p in run.pods} == {digest}
     status = run.owner["status"]
     assert status["desiredNumberScheduled"] == status["updatedNumberScheduled"] == status["numberAvailable"] == 3
@@ -357,11 +357,11 @@ def test_daemons_tolerate_what_befalls_nodes() -> None:
     """Pods stand nodes that are cordoned, under pressure or away; other taints keep them off, or only new ones."""
     run = DaemonRun()
     node: JsonObject = {"metadata": {"name": "a"}, "spec": {"unschedulable": True}}
-    assert daemonset.suits(run.owner, node) == (True, True)
+    assert daemonset.node_should_run(run.owner, node) == (True, True)
     node["spec"] = {"taints": [{"key": "mine", "effect": "NoSchedule"}]}
-    assert daemonset.suits(run.owner, node) == (False, True)
+    assert daemonset.node_should_run(run.owner, node) == (False, True)
     node["spec"] = {"taints": [{"key": "mine", "effect": "NoExecute"}]}
-    assert daemonset.suits(run.owner, node) == (False, False)
+    assert daemonset.node_should_run(run.owner, node) == (False, False)
 
 
 # ------------------------------------------------------------------ revisions

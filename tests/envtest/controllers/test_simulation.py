@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from envtest.controllers.simulation import CONTROLLERS, chosen
+from envtest.controllers.simulation import CONTROLLERS, selected_controllers
 from envtest.environment import Environment
 from opsdk.errors import ConfigError
 from tests.envtest.controllers.cluster import APPS, CORE, Kubectl, deployment, settle
@@ -15,11 +15,11 @@ from tests.envtest.controllers.cluster import APPS, CORE, Kubectl, deployment, s
 
 def test_names() -> None:
     """Controllers are chosen by name, all at once, or not at all; other names are told of."""
-    assert chosen("none") == frozenset()
-    assert chosen("cluster") == CONTROLLERS
-    assert chosen("kubelet,job") == chosen(["job", "kubelet"]) == {"kubelet", "job"}
+    assert selected_controllers("none") == frozenset()
+    assert selected_controllers("cluster") == CONTROLLERS
+    assert selected_controllers("kubelet,job") == selected_controllers(["job", "kubelet"]) == {"kubelet", "job"}
     with pytest.raises(ConfigError, match="no simulated controller is called 'kublet'"):
-        chosen("kublet")
+        selected_controllers("kublet")
 
 
 async def test_none_by_default() -> None:
@@ -73,10 +73,14 @@ async def test_sees_more_than_a_watch_can_hold() -> None:
 
 def test_names_of_the_real_ones() -> None:
     """kube-controller-manager's spellings mean the same, and a name can be left out."""
-    assert chosen("job-controller,podgc,garbagecollector") == {"job", "pod-garbage-collector", "garbage-collector"}
-    assert chosen("*,-cronjob-controller") == CONTROLLERS - {"cronjob"}
+    assert selected_controllers("job-controller,podgc,garbagecollector") == {
+        "job",
+        "pod-garbage-collector",
+        "garbage-collector",
+    }
+    assert selected_controllers("*,-cronjob-controller") == CONTROLLERS - {"cronjob"}
     with pytest.raises(ConfigError, match="'cronjobs'"):
-        chosen("cluster,-cronjobs")
+        selected_controllers("cluster,-cronjobs")
 
 
 def test_nothing_is_loaded_that_is_not_wanted() -> None:

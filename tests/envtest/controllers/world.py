@@ -38,8 +38,8 @@ class World:
         if isinstance(write, PendingEvent):
             self.notes.append(write)
             return
-        if write.note is not None:
-            self.notes.append(write.note)
+        if write.success_event is not None:
+            self.notes.append(write.success_event)
         match write:
             case CreateWrite(resource=resource, obj=obj):
                 self.add(resource, obj)

@@ -263,11 +263,11 @@ async def test_ports_that_clash_are_tried_again(tmp_path: Path) -> None:
 # ------------------------------------------------------------------ what is wanted
 async def test_the_environment_says_what_is_wanted() -> None:
     """The variables of Go's envtest."""
-    assert clusters.wanted({}) is TargetKind.EMBEDDED
-    assert clusters.wanted({"USE_EXISTING_CLUSTER": "true", "KUBEBUILDER_ASSETS": "/x"}) is TargetKind.EXISTING
-    assert clusters.wanted({"USE_EXISTING_CLUSTER": "false"}) is TargetKind.EMBEDDED
-    assert clusters.wanted({"KUBEBUILDER_ASSETS": "/x"}) is TargetKind.BINARIES
-    assert clusters.wanted({"TEST_ASSET_ETCD": "/x"}) is TargetKind.BINARIES
+    assert clusters.target_kind({}) is TargetKind.EMBEDDED
+    assert clusters.target_kind({"USE_EXISTING_CLUSTER": "true", "KUBEBUILDER_ASSETS": "/x"}) is TargetKind.EXISTING
+    assert clusters.target_kind({"USE_EXISTING_CLUSTER": "false"}) is TargetKind.EMBEDDED
+    assert clusters.target_kind({"KUBEBUILDER_ASSETS": "/x"}) is TargetKind.BINARIES
+    assert clusters.target_kind({"TEST_ASSET_ETCD": "/x"}) is TargetKind.BINARIES
     own = {"KUBEBUILDER_ASSETS": "/x", "TEST_ASSET_KUBE_APISERVER": "/y/k"}
     assert clusters.asset("kube-apiserver", own) == Path("/y/k")
     assert clusters.asset("etcd", own) == Path("/x/etcd")

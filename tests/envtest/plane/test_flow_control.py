@@ -28,7 +28,7 @@ def flow(name: str, groups: list[str], method: str, url: str) -> str:
     path, _, query = url.partition("?")
     info = parse_request(method, path, Query(query))
     user = User(name=name, groups=tuple(groups))
-    return next(f.name for f in flows_of(BOOTSTRAP) if f.takes(user, info))
+    return next(f.name for f in flows_of(BOOTSTRAP) if f.matches(user, info))
 
 
 @pytest.mark.parametrize(

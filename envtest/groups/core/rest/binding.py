@@ -17,7 +17,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 class BindingStore:
-    """``pods/binding`` and ``bindings``: puts a pod on a node, once.
+    """``pods/binding`` and ``bindings``: binds a pod to a node, once.
 
     Attributes:
         keeps_identity: what a client says of the object's identity is a condition here.
@@ -77,7 +77,7 @@ class BindingStore:
 
 
 def put_pod_condition(pod: JsonObject, context: Context, condition: JsonObject) -> None:
-    """Set a condition in the pod's status; it begins now unless it was so before."""
+    """Set a condition in the pod's status; an unchanged status keeps its transition time."""
     status = pod.setdefault("status", {})
     stamp = context.timestamp()
     updated = {"lastProbeTime": None, **condition, "lastTransitionTime": stamp}
@@ -91,6 +91,6 @@ def put_pod_condition(pod: JsonObject, context: Context, condition: JsonObject) 
 
 
 class UnvalidatedStrategy(Strategy):
-    """No rules: the caller knows what it does."""
+    """A strategy without rules, for writes by the server itself."""
 
     allow_unconditional_update = True

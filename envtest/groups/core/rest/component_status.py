@@ -18,7 +18,7 @@ _PORTS = {"controller-manager": 10257, "scheduler": 10259}
 
 
 class ComponentStatuses:
-    """The parts of an old control plane.
+    """The store of ComponentStatuses; every component is healthy.
 
     Attributes:
         simulated: whether something does the work of the parts besides the storage; nothing listens for them otherwise.

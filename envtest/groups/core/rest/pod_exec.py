@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from envtest.groups.core.rest.kubelet import agent_of, choose_container
+from envtest.groups.core.rest.kubelet import choose_container, kubelet_address
 from envtest.groups.core.rest.responders import Command, Responders
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
@@ -23,7 +23,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 class RunStore:
-    """``pods/exec``, ``pods/attach``, ``pods/portforward``: they need a node, and a client that upgrades."""
+    """``pods/exec``, ``pods/attach``, ``pods/portforward``: requests that upgrade to a stream."""
 
     connect_methods = ("GET", "POST")
     connect_verbs = ("create", "get")
@@ -59,8 +59,8 @@ class RunStore:
         if "upgrade" not in request.header("connection").lower():
             raise api_errors.bad_request("Upgrade request required")
         if (self._responders.forwarded if forwards else self._responders.run) is None:
-            place = await agent_of(self._nodes, context, pod)
-            raise api_errors.plain(f"error dialing backend: dial tcp {place}: connect: connection refused")
+            address = await kubelet_address(self._nodes, context, pod)
+            raise api_errors.plain(f"error dialing backend: dial tcp {address}: connect: connection refused")
         if not (wants_websocket(request) or wants_spdy(request)):
             raise api_errors.bad_request(
                 "unable to upgrade: WebSockets and SPDY/3.1 are spoken here, on real connections"
@@ -75,7 +75,7 @@ class RunStore:
         if streams["tty"]:
             streams["stderr"] = False
         words = tuple(query.all("command")) if self._kind == "exec" else ()
-        remote_command = Command(pod=pod, container=container, words=words, **streams)
+        remote_command = Command(pod=pod, container=container, argv=words, **streams)
         assert self._responders.run is not None
         run = partial(self._responders.run, remote_command)
         if wants_spdy(request):

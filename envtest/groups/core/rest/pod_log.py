@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncGenerator, Iterator
 
-from envtest.groups.core.rest.kubelet import choose_container, far_away
+from envtest.groups.core.rest.kubelet import choose_container, raise_unreachable
 from envtest.groups.core.rest.responders import Responders
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry.context import Context
@@ -21,7 +21,7 @@ from opsdk.structured_merge.value import JsonValue
 
 # ------------------------------------------------------------------ logs
 class LogStore:
-    """``pods/log``."""
+    """The store of ``pods/log``."""
 
     connect_methods = ("GET",)
     connect_verbs = ("get",)
@@ -39,7 +39,7 @@ class LogStore:
         if not pod["spec"].get("nodeName"):
             return HttpResponse(204, [])
         if self._responders.logs is None:
-            await far_away(self._nodes, context, pod, f"containerLogs/{context.namespace}/{name}/{container}")
+            await raise_unreachable(self._nodes, context, pod, f"containerLogs/{context.namespace}/{name}/{container}")
         written: JsonValue = self._responders.logs(pod, container)
         headers = [("content-type", "text/plain")]
         if isinstance(written, AsyncGenerator):
@@ -50,7 +50,7 @@ class LogStore:
 
 
 def log_options(query: Query, name: str) -> dict[str, int]:
-    """The numbers among the options, checked."""
+    """Parse and validate the numeric log options."""
     options: dict[str, int] = {}
     for key in ("tailLines", "sinceSeconds", "limitBytes"):
         text = query.get(key)
@@ -60,31 +60,31 @@ def log_options(query: Query, name: str) -> dict[str, int]:
             options[key] = int(text)
         except ValueError:
             raise api_errors.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
-    causes = list(_log_problems(query, options))
+    causes = list(_validate_log_options(query, options))
     if causes:
         raise api_errors.invalid("PodLogOptions", "", name, causes)
     return options
 
 
-def _log_problems(query: Query, found: dict[str, int]) -> Iterator[Cause]:
-    if found.get("tailLines", 0) < 0:
-        yield api_errors.invalid_value("tailLines", found["tailLines"], "must be greater than or equal to 0")
-    if found.get("limitBytes", 1) < 1:
-        yield api_errors.invalid_value("limitBytes", found["limitBytes"], "must be greater than 0")
-    if "sinceSeconds" in found and query.get("sinceTime"):
+def _validate_log_options(query: Query, numbers: dict[str, int]) -> Iterator[Cause]:
+    if numbers.get("tailLines", 0) < 0:
+        yield api_errors.invalid_value("tailLines", numbers["tailLines"], "must be greater than or equal to 0")
+    if numbers.get("limitBytes", 1) < 1:
+        yield api_errors.invalid_value("limitBytes", numbers["limitBytes"], "must be greater than 0")
+    if "sinceSeconds" in numbers and query.get("sinceTime"):
         text = "at most one of `sinceTime` or `sinceSeconds` may be specified"
         yield api_errors.not_allowed("[]", text)
-    elif found.get("sinceSeconds", 1) < 1:
-        yield api_errors.invalid_value("sinceSeconds", found["sinceSeconds"], "must be greater than 0")
+    elif numbers.get("sinceSeconds", 1) < 1:
+        yield api_errors.invalid_value("sinceSeconds", numbers["sinceSeconds"], "must be greater than 0")
     stream = query.get("stream")
     if stream and stream not in ("All", "Stdout", "Stderr"):
         yield api_errors.unsupported("stream", stream, ("All", "Stdout", "Stderr"))
-    elif stream in ("Stdout", "Stderr") and "tailLines" in found:
+    elif stream in ("Stdout", "Stderr") and "tailLines" in numbers:
         yield api_errors.not_allowed("[]", "`tailLines` and specific `stream` are mutually exclusive for now")
 
 
 def cut(raw: bytes, options: dict[str, int]) -> bytes:
-    """The last lines, and so many bytes of them."""
+    """Apply ``tailLines`` and ``limitBytes`` to a log."""
     if "tailLines" in options:
         tail_lines = options["tailLines"]
         lines = raw.splitlines(keepends=True)

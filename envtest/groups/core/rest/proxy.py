@@ -7,7 +7,13 @@ from __future__ import annotations
 
 import inspect
 
-from envtest.groups.core.rest.proxy_location import ProxyTarget, node_place, pod_place, service_place, target_of
+from envtest.groups.core.rest.proxy_location import (
+    ProxyTarget,
+    node_location,
+    pod_location,
+    service_location,
+    target_of,
+)
 from envtest.groups.core.rest.responders import Responders
 from opsdk.apiserver.registry.context import Context
 from opsdk.apiserver.registry.rest import ListQuery
@@ -22,7 +28,7 @@ _KINDS = {"pods": "Pod", "services": "Service", "nodes": "Node"}
 
 
 class ProxyStore:
-    """``pods/proxy``, ``services/proxy``, ``nodes/proxy``: any method, any path behind it."""
+    """``pods/proxy``, ``services/proxy``, ``nodes/proxy``: forwards any method and path."""
 
     connect_methods = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
     connect_verbs = ("create", "delete", "get", "patch", "update")
@@ -54,11 +60,11 @@ class ProxyStore:
     async def _where(self, context: Context, target: ProxyTarget, obj: JsonObject) -> str:
         match self._main.info.resource:
             case "pods":
-                return pod_place(target, obj)
+                return pod_location(target, obj)
             case "services":
                 points = await self._endpoints.get(context, target.name)
                 pods = self._pods.list_now(self._pods.key_prefix(context.namespace), ListQuery()).items
                 by_name = {pod["metadata"]["name"]: pod for pod in pods}
-                return service_place(target, obj, points, by_name.get)
+                return service_location(target, obj, points, by_name.get)
             case _:
-                return node_place(target, obj)
+                return node_location(target, obj)

@@ -13,29 +13,29 @@ from opsdk.apiserver import api_errors
 from opsdk.errors import ServiceUnavailableError
 from opsdk.structured_merge.value import JsonObject
 
-AGENT_PORT = 10250
+KUBELET_PORT = 10250
 """Where the agents of nodes listen that say nothing else."""
-Asked = Callable[[str], JsonObject | None]
+PodGetter = Callable[[str], JsonObject | None]
 """From the name of an object to the object."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProxyTarget:
-    """``name``, ``name:port`` or ``scheme:name:port``."""
+    """A parsed target: ``name``, ``name:port`` or ``scheme:name:port``."""
 
     text: str
     scheme: str
     name: str
     port: str
 
-    def at(self, address: str, port: str | int = "") -> str:
-        """An address with the port that was asked for, or another."""
+    def host_port(self, address: str, port: str | int = "") -> str:
+        """Return ``host:port``, with the requested port, else `port`, else the port of the scheme."""
         chosen = self.port or port or (443 if self.scheme == "https" else 80)
         return f"[{address}]:{chosen}" if ":" in address else f"{address}:{chosen}"
 
 
 def target_of(text: str, kind: str) -> ProxyTarget:
-    """Read a name; `BadRequestError` where it is none.
+    """Parse a proxy target; `BadRequestError` if it is invalid.
 
     >>> target_of("https:web:main", "service").port
     'main'
@@ -53,35 +53,35 @@ def target_of(text: str, kind: str) -> ProxyTarget:
     return ProxyTarget(text, scheme, name, port)
 
 
-def pod_place(target: ProxyTarget, pod: JsonObject) -> str:
-    """A pod, at the port that was asked for or at the first that it names."""
+def pod_location(target: ProxyTarget, pod: JsonObject) -> str:
+    """Return address and port of a pod: the requested port, else its first container port."""
     address = str((pod.get("status") or {}).get("podIP") or "")
     if not _routable(address):
         raise api_errors.bad_request("address not allowed")
     ports = (c["ports"][0].get("containerPort", 0) for c in pod["spec"].get("containers") or () if c.get("ports"))
-    return target.at(address, next(ports, ""))
+    return target.host_port(address, next(ports, ""))
 
 
-def node_place(target: ProxyTarget, node: JsonObject) -> str:
-    """A node's agent, or another port of the node."""
+def node_location(target: ProxyTarget, node: JsonObject) -> str:
+    """Return address and port of a node: the requested port, else the kubelet's."""
     addresses = (node.get("status") or {}).get("addresses") or []
     if not addresses:
         raise api_errors.plain("no preferred addresses found; known addresses: []")
-    return target.at(addresses[0].get("address", ""), AGENT_PORT)
+    return target.host_port(addresses[0].get("address", ""), KUBELET_PORT)
 
 
-def service_place(target: ProxyTarget, service: JsonObject, endpoints: JsonObject, pod_named: Asked) -> str:
-    """An address behind a service, which must be that of a pod in its namespace."""
+def service_location(target: ProxyTarget, service: JsonObject, endpoints: JsonObject, get_pod: PodGetter) -> str:
+    """Return address and port of an endpoint of a service; it must be a pod of the same namespace."""
     name = target.name
-    nobody = ServiceUnavailableError(f"no endpoints available for service {api_errors.quoted(name)}")
+    unavailable = ServiceUnavailableError(f"no endpoints available for service {api_errors.quoted(name)}")
     port = _port_name(target, service)
     if not endpoints.get("subsets"):
-        raise nobody
-    place = next(_places(endpoints, port, pod_named), None)
-    if place is None:
+        raise unavailable
+    location = next(_ready_addresses(endpoints, port, get_pod), None)
+    if location is None:
         raise ServiceUnavailableError(f"no endpoints available for service {api_errors.quoted(target.text)}")
-    address, number = place
-    return ProxyTarget(target.text, target.scheme, name, str(number)).at(address)
+    address, number = location
+    return ProxyTarget(target.text, target.scheme, name, str(number)).host_port(address)
 
 
 def _port_name(target: ProxyTarget, service: JsonObject) -> str:
@@ -95,13 +95,13 @@ def _port_name(target: ProxyTarget, service: JsonObject) -> str:
     raise ServiceUnavailableError(text)
 
 
-def _places(endpoints: JsonObject, port: str, pod_named: Asked) -> Iterator[tuple[str, int]]:
+def _ready_addresses(endpoints: JsonObject, port: str, get_pod: PodGetter) -> Iterator[tuple[str, int]]:
     namespace = endpoints["metadata"].get("namespace")
     for subset in endpoints.get("subsets") or ():
         numbers = [p.get("port", 0) for p in subset.get("ports") or () if p.get("name", "") == port]
         for address in subset.get("addresses") or () if numbers else ():
             ref, ip = address.get("targetRef") or {}, address.get("ip", "")
-            pod = pod_named(ref.get("name", "")) if ref.get("namespace") == namespace else None
+            pod = get_pod(ref.get("name", "")) if ref.get("namespace") == namespace else None
             addresses = [p.get("ip") for p in ((pod or {}).get("status") or {}).get("podIPs") or ()]
             if ip in addresses:
                 yield ip, numbers[0]

@@ -19,18 +19,18 @@ Proxied = Callable[[JsonObject, str, HttpRequest], "HttpResponse | Awaitable[Htt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """What a client wants run in a container, or to be attached to.
+    """An exec or attach request to a container.
 
     Attributes:
         pod: as it is stored.
-        words: the command and its arguments; empty where the client attaches to what runs already.
+        argv: the command and its arguments; empty where the client attaches to the running process.
         stdin: whether the client sends input.
         stdout: whether it wants the output; `stderr` likewise. With a `tty`, both are one.
     """
 
     pod: JsonObject
     container: str
-    words: tuple[str, ...] = ()
+    argv: tuple[str, ...] = ()
     stdin: bool = False
     stdout: bool = False
     stderr: bool = False
@@ -44,7 +44,7 @@ Forwarded = Callable[[JsonObject, int, Pipe], Awaitable[None]]
 
 
 class Responders:
-    """What a test lets pods, services and nodes say; None where they cannot be reached."""
+    """Functions of a test that answer for pods, services and nodes; None makes the kubelet unreachable."""
 
     def __init__(self) -> None:
         self.logs: Logs | None = None

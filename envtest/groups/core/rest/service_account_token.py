@@ -28,12 +28,12 @@ _BOUND = {"Pod": "pods", "Secret": "secrets", "Node": "nodes"}
 
 
 def defaults(obj: JsonObject) -> None:
-    """An hour."""
+    """Default the expiration to one hour."""
     put(obj.setdefault("spec", {}), expirationSeconds=3600)
 
 
 def check(spec: JsonObject) -> Sequence[Cause]:
-    """What is wrong with a request."""
+    """Validate a TokenRequest."""
     seconds, field = spec.get("expirationSeconds", 0), "spec.expirationSeconds"
     if seconds < _SHORTEST:
         return [api_errors.invalid_value(field, seconds, "may not specify a duration less than 10 minutes")]
@@ -43,7 +43,7 @@ def check(spec: JsonObject) -> Sequence[Cause]:
 
 
 class TokenRequests:
-    """Signs tokens for the accounts of `store`; `find` gives the objects that they may be bound to."""
+    """Issues tokens of the service accounts in `store`; `find` returns the object that a token is bound to."""
 
     def __init__(self, store: GenericStore, key: SigningKey, find: Find, names: TokenSubject) -> None:
         self.strategy = Strategy()

@@ -17,7 +17,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 class ConfigMapStrategy(GeneratedStrategy):
-    """Keys, size, immutability."""
+    """The strategy of ConfigMaps."""
 
     def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
@@ -27,5 +27,5 @@ class ConfigMapStrategy(GeneratedStrategy):
         return list(validate_config_map(obj))
 
     def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
-        """Immutable ones do not change."""
+        """Validate an update: an immutable ConfigMap does not change."""
         return [*validate_immutable(obj, old, ("data", "binaryData")), *self.validate(context, obj)]

@@ -23,7 +23,7 @@ def _involved(key: str) -> JsonValue:
 
 
 class EventStrategy(GeneratedStrategy):
-    """What must fit depends on the API that is used: the new one is strict."""
+    """The strategy of Events of both APIs; events.k8s.io is strict."""
 
     def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
@@ -38,22 +38,22 @@ class EventStrategy(GeneratedStrategy):
         }
 
     def name_rule(self, name: str, *, prefix: bool = False) -> Sequence[str]:
-        """Any name that can stand in a path."""
+        """Names are path segments."""
         return validation.path_segment(name, prefix=prefix)
 
     def error_group(self, group: str) -> str:
-        """Errors speak of the core kind."""
+        """Errors name the core kind."""
         return ""
 
     def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
-        """New-style events say who, what and when; those of the new API have nothing of the old style."""
+        """Validate an event; events.k8s.io requires its new fields and forbids the old ones."""
         causes = list(validate_event(obj, new=self._new))
         if self._new:
             causes.extend(validate_new_event(obj))
         return causes
 
     def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
-        """In the new API only the series may change."""
+        """Validate an update: events.k8s.io allows changes of the series only."""
         causes = list(validate_event(obj, new=self._new))
         if not self._new:
             return causes

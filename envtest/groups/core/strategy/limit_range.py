@@ -23,7 +23,7 @@ class LimitRangeStrategy(GeneratedStrategy):
         super().__init__(row, has_status=has_status)
 
     def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
-        """Those without a name get one."""
+        """Generate a name if there is none."""
         super().prepare_for_create(context, obj)
         if not obj["metadata"].get("name"):
             obj["metadata"]["name"] = context.new_uid()

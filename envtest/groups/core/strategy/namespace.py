@@ -21,18 +21,18 @@ _PROTECTED = ("default", "kube-system", "kube-public")
 
 
 class NamespaceStrategy(GeneratedStrategy):
-    """Active until it is deleted; goes when its own finalizers are gone."""
+    """The strategy of Namespaces: removable when ``spec.finalizers`` is empty."""
 
     def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
         self.selectable = {"status.phase": lambda obj: str((obj.get("status") or {}).get("phase", ""))}
 
     def name_rule(self, name: str, *, prefix: bool = False) -> Sequence[str]:
-        """Labels."""
+        """Names are DNS labels."""
         return validation.dns_label(name, prefix=prefix)
 
     def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
-        """Phase, finalizer."""
+        """Set the phase Active and the finalizer ``kubernetes``."""
         finalizers = list((obj.get("spec") or {}).get("finalizers") or [])
         if "kubernetes" not in finalizers:
             finalizers.append("kubernetes")
@@ -40,35 +40,35 @@ class NamespaceStrategy(GeneratedStrategy):
         obj["status"] = {"phase": "Active"}
 
     def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
-        """Finalizers and status have their own resources."""
+        """Restore finalizers and status, which have subresources."""
         obj["spec"] = old.get("spec") or {}
         obj["status"] = old.get("status") or {}
 
     def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
-        """Its own finalizers."""
+        """Validate ``spec.finalizers``."""
         return list(validate_finalizers((obj.get("spec") or {}).get("finalizers") or (), "spec.finalizers"))
 
     def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
-        """They are not changed here."""
+        """Skip ``spec.finalizers``, which do not change here."""
         return ()
 
     def check_delete(self, context: Context, obj: JsonObject) -> None:
-        """Some must stay."""
+        """Refuse to delete the system namespaces."""
         name = obj["metadata"]["name"]
         if name in _PROTECTED:
             raise api_errors.forbidden(self.info, name, "this namespace may not be deleted")
 
     def mark_deleted(self, context: Context, obj: JsonObject) -> None:
-        """Terminating."""
+        """Set the phase Terminating."""
         obj["metadata"].pop("deletionGracePeriodSeconds", None)
         obj["status"] = {**(obj.get("status") or {}), "phase": "Terminating"}
 
     def removable(self, obj: JsonObject) -> bool:
-        """When no finalizer of its spec is left."""
+        """Return whether ``spec.finalizers`` is empty."""
         return not (obj.get("spec") or {}).get("finalizers")
 
     def validate_status(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
-        """The phase follows from the mark."""
+        """Validate that the phase agrees with the deletion timestamp."""
         phase = (obj.get("status") or {}).get("phase", "")
         if not obj["metadata"].get("deletionTimestamp") and phase != "Active":
             text = "may only be 'Active' if `deletionTimestamp` is empty"
@@ -80,22 +80,22 @@ class NamespaceStrategy(GeneratedStrategy):
 
 
 class NamespaceFinalizeStrategy(NamespaceStrategy):
-    """Updates of ``namespaces/finalize``: only the finalizers of the spec."""
+    """Updates of ``namespaces/finalize``: only ``spec.finalizers`` changes."""
 
     def __init__(self, row: ServedResourceRow) -> None:
         super().__init__(row, has_status=False)
 
     @property
     def reset_fields(self) -> Sequence[str]:
-        """The status has its own resource."""
+        """The status belongs to its own subresource."""
         return ("status",)
 
     def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
-        """Everything else stays."""
+        """Restore everything but the finalizers."""
         obj["status"] = old.get("status") or {}
 
     def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
-        """Each finalizer is known, or has a domain."""
+        """Validate that finalizers are standard or have a domain."""
         finalizers = enumerate((obj.get("spec") or {}).get("finalizers") or ())
         return [
             cause for index, name in finalizers for cause in validate_finalizers((name,), f"spec.finalizers[{index}]")

@@ -29,12 +29,12 @@ class PersistentVolumeStrategy(GeneratedStrategy):
         super().__init__(row, has_status=has_status)
 
     def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
-        """Pending, from now on."""
+        """Set the phase Pending and its transition time."""
         super().prepare_for_create(context, obj)
         obj["status"] = {"phase": "Pending", _SINCE: context.timestamp()}
 
     def prepare_status(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
-        """A new phase begins now, unless somebody says when."""
+        """Set the transition time of a new phase unless the client does."""
         status, before = obj.setdefault("status", {}), old.get("status") or {}
         since = status.get(_SINCE)
         if status.get("phase", "") == before.get("phase", ""):
@@ -44,11 +44,11 @@ class PersistentVolumeStrategy(GeneratedStrategy):
             status[_SINCE] = context.timestamp()
 
     def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
-        """Size, use, place."""
+        """Validate capacity, access modes and source."""
         return list(validate_persistent_volume(obj))
 
     def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
-        """The place stays."""
+        """Validate an update: the source is immutable."""
         return list(validate_persistent_volume_update(obj, old))
 
     def warnings(self, context: Context, obj: JsonObject, old: JsonObject | None) -> Sequence[str]:

@@ -14,7 +14,7 @@ _SOURCES: Final = frozenset({("", "PersistentVolumeClaim"), ("snapshot.storage.k
 
 # ------------------------------------------------------------------ claims
 def share_source(obj: JsonObject, before: JsonObject | None) -> None:
-    """Where a claim's data come from stands in two places, of which the older one takes claims and snapshots only.
+    """Copy ``dataSource`` and ``dataSourceRef`` to each other, as far as ``dataSource`` allows the kind.
 
     Those of other namespaces are a feature that is off.
     """

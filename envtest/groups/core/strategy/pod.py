@@ -60,11 +60,11 @@ class PodStrategy(GeneratedStrategy):
         }
 
     def initial_status(self, obj: JsonObject) -> JsonObject:
-        """Pending."""
+        """Return a status with the phase Pending and the QoS class."""
         return {"phase": "Pending", "qosClass": qos_class(obj.get("spec") or {})}
 
     def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
-        """Status."""
+        """Reset the status, prepare the spec and set the condition SchedulingGated."""
         super().prepare_for_create(context, obj)
         drop_disabled(obj["spec"])
         merge_label_keys(obj)
@@ -82,12 +82,12 @@ class PodStrategy(GeneratedStrategy):
             obj["status"]["conditions"] = [gated]
 
     def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
-        """What belongs to features that are off does not come."""
+        """Restore the status and drop the fields of disabled feature gates."""
         super().prepare_for_update(context, obj, old)
         drop_disabled(obj["spec"], old["spec"])
 
     def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
-        """The spec."""
+        """Validate the spec."""
         return [*self._check(obj), *validate_new_pod(obj.get("spec") or {})]
 
     @staticmethod
@@ -104,28 +104,28 @@ class PodStrategy(GeneratedStrategy):
         return [*validate_annotations_update(now, before, _NOTES), *again]
 
     def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
-        """Only images, deadlines, tolerations and gates change."""
+        """Validate an update: only images, deadlines, tolerations and scheduling gates are mutable."""
         changes = validate_pod_update(obj["spec"], old["spec"])
         return [*self._check(obj), *self._check_notes(obj, old), *changes]
 
     def prepare_status(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
-        """The quality of service follows from the spec."""
+        """Restore the old QoS class if the update has none."""
         status, before = obj.setdefault("status", {}), old.get("status") or {}
         if not status.get("qosClass") and before.get("qosClass"):
             status["qosClass"] = before["qosClass"]
 
     def validate_status(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
-        """Addresses, conditions, containers that have ended."""
+        """Validate addresses, conditions and terminated containers."""
         return [*self._check_notes(obj, old), *validate_pod_status(obj, old)]
 
     def warnings(self, context: Context, obj: JsonObject, old: JsonObject | None) -> Sequence[str]:
-        """Of name and spec, when they are new."""
+        """Warn about the name and the spec of a new pod."""
         if old is not None:
             return ()
         return [*name_warnings(obj["metadata"].get("name", ""), pod=True), *pod_warnings(obj)]
 
     def grace(self, obj: JsonObject, options: DeleteRequestOptions) -> int:
-        """What was asked for, else what the pod wants; none where no kubelet would confirm."""
+        """Return the requested grace period, else the pod's; 0 if no kubelet would confirm the deletion."""
         spec = obj.get("spec") or {}
         if not spec.get("nodeName") or (obj.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
             return 0
@@ -144,7 +144,7 @@ class _PartStrategy(PodStrategy):
         obj.update(fresh, metadata={**old["metadata"], **meta}, spec={k: v for k, v in spec.items() if v is not None})
 
     def part(self, spec: JsonObject, old: JsonObject) -> JsonObject:
-        """What is taken from the new spec."""
+        """Return the part that the update may change."""
         return {}
 
 
@@ -152,11 +152,11 @@ class EphemeralStrategy(_PartStrategy):
     """Updates of ``pods/ephemeralcontainers``."""
 
     def part(self, spec: JsonObject, old: JsonObject) -> JsonObject:
-        """Debugging containers."""
+        """Return the ephemeral containers."""
         return {"ephemeralContainers": spec.get("ephemeralContainers")}
 
     def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
-        """The spec, and what was there before."""
+        """Validate the spec; existing ephemeral containers are immutable."""
         return [*self._check(obj), *validate_ephemeral_update(obj, old)]
 
 
@@ -164,11 +164,11 @@ class ResizeStrategy(_PartStrategy):
     """Updates of ``pods/resize``."""
 
     def part(self, spec: JsonObject, old: JsonObject) -> JsonObject:
-        """Resources of containers."""
+        """Return the container resources."""
         return resized(spec, old)
 
     def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
-        """The spec, and that nothing else changes."""
+        """Validate the spec; only resources change."""
         reason = refused(old)
         if reason:
             return [api_errors.not_allowed("[]", reason)]

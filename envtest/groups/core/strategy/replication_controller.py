@@ -15,7 +15,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 class ReplicationControllerStrategy(WorkloadStrategy):
-    """The selector may change."""
+    """The strategy of ReplicationControllers; the selector is mutable."""
 
     immutable_selector = False
     shown_counts = ("replicas",)

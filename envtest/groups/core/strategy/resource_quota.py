@@ -24,7 +24,7 @@ class ResourceQuotaStrategy(GeneratedStrategy):
         super().__init__(row, has_status=has_status)
 
     def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
-        """Amounts and scopes."""
+        """Validate quantities and scopes."""
         spec = obj.get("spec") or {}
         return [
             *validate_amounts(spec.get("hard") or {}, "spec.hard"),
@@ -33,7 +33,7 @@ class ResourceQuotaStrategy(GeneratedStrategy):
         ]
 
     def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
-        """The scopes stay."""
+        """Validate an update: the scopes are immutable."""
         causes = list(self.validate(context, obj))
         scopes = (obj.get("spec") or {}).get("scopes") or []
         if set(scopes) != set((old.get("spec") or {}).get("scopes") or ()):
@@ -41,6 +41,6 @@ class ResourceQuotaStrategy(GeneratedStrategy):
         return causes
 
     def validate_status(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
-        """Amounts, as in the spec."""
+        """Validate the quantities of the status."""
         status = obj.get("status") or {}
         return [c for key in ("hard", "used") for c in validate_amounts(status.get(key) or {}, f"status.{key}")]

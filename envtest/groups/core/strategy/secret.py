@@ -20,7 +20,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 class SecretStrategy(GeneratedStrategy):
-    """Types with their keys; plain strings become data."""
+    """The strategy of Secrets."""
 
     def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
@@ -31,7 +31,7 @@ class SecretStrategy(GeneratedStrategy):
         return list(validate_secret(obj))
 
     def warnings(self, context: Context, obj: JsonObject, old: JsonObject | None) -> Sequence[str]:
-        """Certificates that are none."""
+        """Warn about a TLS secret whose certificate does not parse."""
         if obj.get("type") != "kubernetes.io/tls" or (old is not None and old.get("data") == obj.get("data")):
             return ()
         data = obj.get("data") or {}
@@ -41,6 +41,6 @@ class SecretStrategy(GeneratedStrategy):
         return ()
 
     def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
-        """The type stays; immutable ones do not change."""
-        kind = validation.unchanged(obj, old, "type")
+        """Validate an update: the type is immutable; an immutable Secret does not change."""
+        kind = validation.immutable_field(obj, old, "type")
         return [*kind, *validate_immutable(obj, old, ("data",)), *self.validate(context, obj)]

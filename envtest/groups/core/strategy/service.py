@@ -14,9 +14,9 @@ from envtest.data.resources import ServedResourceRow
 from envtest.groups.common.strategy import GeneratedStrategy
 from envtest.groups.core.port_allocator import FIRST_NODE_PORT, LAST_NODE_PORT, ServicePortAllocation
 from envtest.groups.core.validation.service import (
-    checked,
     externally_accessible,
     is_headless,
+    needs_health_check,
     validate_change,
     validate_families,
     validate_service,
@@ -41,7 +41,7 @@ _NO_DUAL = "this cluster is not configured for dual-stack services"
 
 
 class AddressPool:
-    """Things that are handed out once; what is in use follows from the stored services."""
+    """Allocates cluster IPs and node ports; the stored services say which are in use."""
 
     def __init__(self) -> None:
         self.range = DEFAULT_RANGE
@@ -52,7 +52,7 @@ class AddressPool:
         self._next_port = _PORTS_LEFT_FREE
 
     def address(self) -> str:
-        """A free address: the one after the last, round and round."""
+        """Allocate a free address, the next one after the last."""
         hosts = self.range.num_addresses - 2
         for step in range(hosts):
             place = (self._next + step) % hosts
@@ -63,7 +63,7 @@ class AddressPool:
         raise api_errors.internal(f"failed to allocate a serviceIP: range {self.range} is full")
 
     def port(self, taken: set[int]) -> int:
-        """A free node port that is not in `taken` either: one that was free for long."""
+        """Allocate the next free node port after the last one that is not in `taken`."""
         count = LAST_NODE_PORT - FIRST_NODE_PORT + 1
         for step in range(count):
             place = (self._next_port + step) % count
@@ -74,16 +74,16 @@ class AddressPool:
         raise api_errors.internal("failed to allocate a nodePort: range is full")
 
     def clear(self) -> None:
-        """Nothing is in use."""
+        """Forget all allocations."""
         self.addresses.clear()
         self.ports.clear()
         self._taken.clear()
 
     def take(self, obj: JsonObject) -> None:
-        """Everything a service has is in use."""
+        """Allocate the addresses and ports of a stored service."""
         spec, uid = obj.get("spec") or {}, obj["metadata"]["uid"]
-        addresses = list(own_addresses(spec))
-        ports = list(used_ports(spec))
+        addresses = list(cluster_ips(spec))
+        ports = list(allocated_node_ports(spec))
         self.addresses |= dict.fromkeys(addresses, uid)
         self.ports |= dict.fromkeys(ports, uid)
         held = self._taken.setdefault(uid, ([], []))
@@ -91,7 +91,7 @@ class AddressPool:
         held[1].extend(ports)
 
     def release(self, obj: JsonObject) -> None:
-        """Nothing a service had is in use any more."""
+        """Release the addresses and ports of a service."""
         uid = obj["metadata"]["uid"]
         addresses, ports = self._taken.pop(uid, ([], []))
         for address in addresses:
@@ -102,13 +102,13 @@ class AddressPool:
                 del self.ports[port]
 
 
-def own_addresses(spec: JsonObject) -> Iterator[str]:
-    """The addresses that a service holds."""
+def cluster_ips(spec: JsonObject) -> Iterator[str]:
+    """Return the cluster IPs of a service; none of a headless one."""
     yield from (a for a in spec.get("clusterIPs") or () if a != "None")
 
 
-def used_ports(spec: JsonObject) -> Iterator[int]:
-    """The node ports of a service."""
+def allocated_node_ports(spec: JsonObject) -> Iterator[int]:
+    """Return the node ports of a service."""
     for port in spec.get("ports") or ():
         if port.get("nodePort"):
             yield port["nodePort"]
@@ -163,16 +163,16 @@ class ServiceStrategy(GeneratedStrategy):
         }
 
     def name_rule(self, name: str, *, prefix: bool = False) -> Sequence[str]:
-        """Labels."""
+        """Names are DNS labels."""
         return validation.dns_label(name, prefix=prefix)
 
     def initial_status(self, obj: JsonObject) -> JsonObject:
-        """No balancer yet."""
+        """Return an empty load balancer status."""
         return {"loadBalancer": {}}
 
     # -------------------------------------------------------------- allocation
     def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
-        """Families, addresses, ports: chosen before validation, kept after storing."""
+        """Choose families, addresses and ports; they are in use when the service is stored."""
         super().prepare_for_create(context, obj)
         spec = obj["spec"]
         if spec.get("clusterIP") and not spec.get("clusterIPs"):
@@ -223,7 +223,7 @@ class ServiceStrategy(GeneratedStrategy):
 
     def _check_addresses(self, obj: JsonObject) -> None:
         uid = obj["metadata"].get("uid")
-        for address in own_addresses(obj["spec"]):
+        for address in cluster_ips(obj["spec"]):
             reason = ""
             if ipaddress.ip_address(address) not in self.pool.range:
                 reason = "the provided network does not match the current range"
@@ -240,9 +240,9 @@ class ServiceStrategy(GeneratedStrategy):
         ports = ServicePortAllocation(self.pool, uid)
         if spec.get("type") in ("NodePort", "LoadBalancer"):
             allocate = ports.new if old is None else ports.changed
-            self._refuse(obj, *allocate(spec.get("ports") or (), wanted=_wants_ports(spec)))
-        if checked(spec):
-            if old is not None and checked(old):
+            self._refuse(obj, *allocate(spec.get("ports") or (), needs_ports=_wants_ports(spec)))
+        if needs_health_check(spec):
+            if old is not None and needs_health_check(old):
                 self._refuse(obj, *_same_health(spec, old))
             else:
                 ports.health(spec)
@@ -257,11 +257,16 @@ class ServiceStrategy(GeneratedStrategy):
 
     # -------------------------------------------------------------- update
     def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
-        """What was allocated stays, as far as the type allows."""
+        """Keep allocated addresses and ports as far as the type allows."""
         super().prepare_for_update(context, obj, old)
         spec, before = obj["spec"], old["spec"]
         _drop_by_type(spec, before)
-        _synchronize(spec, before)
+        same_list = (spec.get("clusterIPs") or []) == (before.get("clusterIPs") or [])
+        if spec.get("clusterIP") != before.get("clusterIP") and same_list:
+            if spec.get("clusterIP"):
+                spec["clusterIPs"] = [spec["clusterIP"]]
+            else:
+                spec.pop("clusterIPs", None)
         if "ExternalName" not in (spec.get("type"), before.get("type")):
             for key in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
                 moved = key == "clusterIPs" and spec.get("clusterIP") != before.get("clusterIP")
@@ -269,29 +274,29 @@ class ServiceStrategy(GeneratedStrategy):
                     spec[key] = before[key]
         if _wants_ports(spec) and _wants_ports(before):
             # Ports keep their node ports by their names.
-            taken = set(used_ports(spec))
+            taken = set(allocated_node_ports(spec))
             node_ports = {port.get("name", ""): port.get("nodePort") for port in before.get("ports") or ()}
             for port in spec.get("ports") or ():
                 node_port = node_ports.get(port.get("name", ""))
                 if not port.get("nodePort") and node_port and node_port not in taken:
                     port["nodePort"] = node_port
                     taken.add(node_port)
-        if checked(spec) and checked(before) and not spec.get("healthCheckNodePort"):
+        if needs_health_check(spec) and needs_health_check(before) and not spec.get("healthCheckNodePort"):
             spec["healthCheckNodePort"] = before.get("healthCheckNodePort", 0)
         self._allocate(obj)
         self._allocate_ports(obj, before)
 
     def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
-        """The address stays."""
+        """Validate an update: the cluster IP is immutable."""
         return [*validate_change(obj["spec"], old["spec"]), *self.validate(context, obj)]
 
     def validate_status(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
-        """Only balancers have one."""
+        """Validate that only type LoadBalancer has load balancer ingress."""
         return list(validate_status(obj))
 
     # -------------------------------------------------------------- side effects
     def before_create(self, context: Context, obj: JsonObject) -> None:
-        """Nobody else gets these; admission may have taken its time, so a chosen address may be gone meanwhile."""
+        """Take the chosen addresses; replace one that another request took during admission."""
         uid, spec = obj["metadata"]["uid"], obj["spec"]
         automatic = uid in self._automatic
         self._automatic.discard(uid)
@@ -303,27 +308,27 @@ class ServiceStrategy(GeneratedStrategy):
         self.pool.take(obj)
 
     async def after_create(self, context: Context, obj: JsonObject) -> None:
-        """Its addresses are objects too."""
+        """Create an IPAddress for each cluster IP."""
         self._publish(context, obj, set())
 
     async def after_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
-        """What it has now, it has."""
+        """Take new and release old addresses and ports."""
         self.pool.release(old)
         self.pool.take(obj)
-        self._withdraw(set(own_addresses(old["spec"])) - set(own_addresses(obj["spec"])))
-        self._publish(context, obj, set(own_addresses(old["spec"])))
+        self._withdraw(set(cluster_ips(old["spec"])) - set(cluster_ips(obj["spec"])))
+        self._publish(context, obj, set(cluster_ips(old["spec"])))
 
     async def after_delete(self, context: Context, obj: JsonObject) -> None:
-        """Free again."""
+        """Release addresses and ports."""
         self.pool.release(obj)
-        self._withdraw(set(own_addresses(obj["spec"])))
+        self._withdraw(set(cluster_ips(obj["spec"])))
 
-    def _publish(self, context: Context, obj: JsonObject, known: set[str]) -> None:
+    def _publish(self, context: Context, obj: JsonObject, existing: set[str]) -> None:
         if self.addresses is None:
             return
         meta = obj["metadata"]
-        for address in own_addresses(obj["spec"]):
-            if address in known:
+        for address in cluster_ips(obj["spec"]):
+            if address in existing:
                 continue
             status = {
                 "kind": "IPAddress",
@@ -362,12 +367,12 @@ def _drop_by_type(spec: JsonObject, old: JsonObject) -> None:
         _drop_same(spec, old, "clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
         spec.pop("internalTrafficPolicy", None)
     opened = kind in _OPEN or before not in _OPEN
-    if not opened and set(used_ports(spec)) <= set(used_ports(old)):
+    if not opened and set(allocated_node_ports(spec)) <= set(allocated_node_ports(old)):
         for port in spec.get("ports") or ():
             port.pop("nodePort", None)
     if externally_accessible(old) and not externally_accessible(spec):
         _drop_same(spec, old, "externalTrafficPolicy")
-    if checked(old) and not checked(spec):
+    if needs_health_check(old) and not needs_health_check(spec):
         _drop_same(spec, old, "healthCheckNodePort")
     if before == "LoadBalancer" and kind != "LoadBalancer":
         _drop_same(spec, old, "allocateLoadBalancerNodePorts", "loadBalancerClass")
@@ -377,17 +382,6 @@ def _drop_same(spec: JsonObject, old: JsonObject, *keys: str) -> None:
     for key in keys:
         if spec.get(key) == old.get(key):
             spec.pop(key, None)
-
-
-def _synchronize(spec: JsonObject, old: JsonObject) -> None:
-    """Who changes the one address means the list too."""
-    same_list = (spec.get("clusterIPs") or []) == (old.get("clusterIPs") or [])
-    if spec.get("clusterIP") == old.get("clusterIP") or not same_list:
-        return
-    if spec.get("clusterIP"):
-        spec["clusterIPs"] = [spec["clusterIP"]]
-    else:
-        spec.pop("clusterIPs", None)
 
 
 def _same_health(spec: JsonObject, old: JsonObject) -> Iterator[Cause]:

@@ -16,7 +16,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 class WorkloadStrategy(GeneratedStrategy):
-    """A selector and a template that fit each other.
+    """The base strategy of workloads with a selector and a pod template.
 
     Attributes:
         immutable_selector: whether the selector stays once it is set.
@@ -30,11 +30,11 @@ class WorkloadStrategy(GeneratedStrategy):
         super().__init__(row, has_status=has_status)
 
     def validate_spec(self, spec: JsonObject) -> Iterator[Cause]:
-        """Numbers, selector, template; the rules of the kind."""
+        """Validate the spec by the rules of the kind."""
         raise NotImplementedError
 
     def initial_status(self, obj: JsonObject) -> JsonObject:
-        """Some counts are always shown."""
+        """Return the counts that are shown even when they are zero."""
         return dict.fromkeys(self.shown_counts, 0)
 
     def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
@@ -42,7 +42,7 @@ class WorkloadStrategy(GeneratedStrategy):
         return list(self.validate_spec(obj.get("spec") or {}))
 
     def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
-        """The selector stays."""
+        """Validate an update: the selector is immutable."""
         causes = list(self.validate(context, obj))
         now, before = obj["spec"].get("selector"), old["spec"].get("selector")
         if self.immutable_selector and now != before:
@@ -50,9 +50,9 @@ class WorkloadStrategy(GeneratedStrategy):
         return causes
 
     def validate_status(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
-        """Counts."""
+        """Validate the replica counts."""
         return list(validate_counts(self.info.resource, obj.get("status") or {}, old.get("status") or {}))
 
     def warnings(self, context: Context, obj: JsonObject, old: JsonObject | None) -> Sequence[str]:
-        """Of its name and its template."""
+        """Warn about the name and the template."""
         return list(workload_warnings(obj, old, resource=self.info.resource))

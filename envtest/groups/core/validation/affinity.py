@@ -10,7 +10,7 @@ from typing import Final
 
 from envtest.groups.common import validation
 from envtest.groups.common.label_selectors import check_label_selector
-from opsdk.apimachinery import validation as names
+from opsdk.apimachinery.validation import label_value, qualified_name
 from opsdk.apiserver import api_errors
 from opsdk.errors import Cause
 from opsdk.structured_merge.value import JsonObject
@@ -26,7 +26,7 @@ _POSITIVE: Final = "must be greater than zero"
 
 # ------------------------------------------------------------------ nodes
 def validate_affinity(affinity: JsonObject, path: str) -> Iterator[Cause]:
-    """What is wrong with a pod's affinity."""
+    """Validate the affinity of a pod."""
     node = affinity.get("nodeAffinity") or {}
     if node.get(REQUIRED) is not None:
         yield from validate_node_selector(node[REQUIRED], f"{path}.nodeAffinity.{REQUIRED}")
@@ -50,7 +50,7 @@ def _weight(term: JsonObject, path: str) -> Iterator[Cause]:
 
 
 def validate_node_selector(selector: JsonObject, path: str) -> Iterator[Cause]:
-    """Terms, one of which a node must fulfil."""
+    """Validate the terms of a node selector."""
     terms = selector.get("nodeSelectorTerms") or []
     if not terms:
         yield api_errors.required(f"{path}.nodeSelectorTerms", "must have at least one node selector term")
@@ -63,9 +63,9 @@ def _node_term(term: JsonObject, path: str, *, values: bool) -> Iterator[Cause]:
     for index, requirement in enumerate(term.get("matchExpressions") or ()):
         item_path, key = f"{path}.matchExpressions[{index}]", requirement.get("key", "")
         yield from _operator(requirement, item_path)
-        yield from validation.each(names.qualified_name(key), key, f"{item_path}.key")
+        yield from validation.each(qualified_name(key), key, f"{item_path}.key")
         for number, value in enumerate(requirement.get("values") or () if values else ()):
-            yield from validation.each(names.label_value(value), value, f"{item_path}.values[{number}]")
+            yield from validation.each(label_value(value), value, f"{item_path}.values[{number}]")
     for index, requirement in enumerate(term.get("matchFields") or ()):
         yield from _field(requirement, f"{path}.matchFields[{index}]")
 
@@ -108,15 +108,6 @@ def _pod_term(term: JsonObject, path: str) -> Iterator[Cause]:
     yield from check_label_selector(term.get("namespaceSelector") or {}, f"{path}.namespaceSelector")
     for name in term.get("namespaces") or ():
         yield from validation.label(name, f"{path}.namespace")
-    yield from _label_keys(term, path)
-    key = term.get("topologyKey", "")
-    if not key:
-        yield api_errors.required(f"{path}.topologyKey", "can not be empty")
-    yield from validation.each(names.qualified_name(key), key, f"{path}.topologyKey")
-
-
-def _label_keys(term: JsonObject, path: str) -> Iterator[Cause]:
-    """Labels whose values are taken from the pod itself."""
     label_keys: dict[str, Sequence[str]] = {k: term.get(k) or [] for k in ("matchLabelKeys", "mismatchLabelKeys")}
     causes = list[Cause]()
     for name, keys in label_keys.items():
@@ -124,19 +115,22 @@ def _label_keys(term: JsonObject, path: str) -> Iterator[Cause]:
             causes.append(api_errors.not_allowed(f"{path}.{name}", _NO_SELECTOR))
             continue
         for index, key in enumerate(keys):
-            causes.extend(validation.each(names.qualified_name(key), key, f"{path}.{name}[{index}]"))
+            causes.extend(validation.each(qualified_name(key), key, f"{path}.{name}[{index}]"))
     yield from causes
-    if causes:
-        return
-    for index, key in enumerate(label_keys["matchLabelKeys"]):
-        if key in label_keys["mismatchLabelKeys"]:
-            text = "exists in both matchLabelKeys and mismatchLabelKeys"
-            yield api_errors.invalid_value(f"{path}.matchLabelKeys[{index}]", key, text)
+    if not causes:
+        for index, key in enumerate(label_keys["matchLabelKeys"]):
+            if key in label_keys["mismatchLabelKeys"]:
+                text = "exists in both matchLabelKeys and mismatchLabelKeys"
+                yield api_errors.invalid_value(f"{path}.matchLabelKeys[{index}]", key, text)
+    key = term.get("topologyKey", "")
+    if not key:
+        yield api_errors.required(f"{path}.topologyKey", "can not be empty")
+    yield from validation.each(qualified_name(key), key, f"{path}.topologyKey")
 
 
 # ------------------------------------------------------------------ spreading
 def validate_spread(constraints: Sequence[JsonObject], path: str) -> Iterator[Cause]:
-    """What is wrong with topology spread constraints."""
+    """Validate topology spread constraints."""
     pairs = [(c.get("topologyKey", ""), c.get("whenUnsatisfiable", "")) for c in constraints]
     for index, constraint in enumerate(constraints):
         item_path, (key, when) = f"{path}[{index}]", pairs[index]
@@ -146,7 +140,7 @@ def validate_spread(constraints: Sequence[JsonObject], path: str) -> Iterator[Ca
         if not key:
             yield api_errors.required(f"{item_path}.topologyKey", "can not be empty")
         else:
-            yield from validation.each(names.qualified_name(key), key, f"{item_path}.topologyKey")
+            yield from validation.each(qualified_name(key), key, f"{item_path}.topologyKey")
         if when not in _WHEN:
             yield api_errors.unsupported(f"{item_path}.whenUnsatisfiable", when, _WHEN)
         # The first of two that are alike is the one that is named.
@@ -175,4 +169,4 @@ def _spread_keys(constraint: JsonObject, path: str) -> Iterator[Cause]:
     if keys and constraint.get("labelSelector") is None:
         yield api_errors.not_allowed(keys_path, _NO_SELECTOR)
     for index, key in enumerate(keys):
-        yield from validation.each(names.qualified_name(key), key, f"{keys_path}[{index}]")
+        yield from validation.each(qualified_name(key), key, f"{keys_path}[{index}]")

@@ -18,7 +18,7 @@ MAX_SIZE = 1024 * 1024
 
 
 def validate_config_map(obj: JsonObject) -> Iterator[Cause]:
-    """Keys and size."""
+    """Validate keys and total size."""
     data, binary = obj.get("data") or {}, obj.get("binaryData") or {}
     yield from validate_keys("data", data, binary)
     yield from validate_keys("binaryData", binary, {})
@@ -28,7 +28,7 @@ def validate_config_map(obj: JsonObject) -> Iterator[Cause]:
 
 
 def validate_keys(field: str, data: Mapping[str, object], others: Mapping[str, object]) -> Iterator[Cause]:
-    """The keys of data; no key may also stand in `others`."""
+    """Validate the keys of data; a key must not be in `others`."""
     for key in sorted(data):
         for text in validation.config_key_problems(key):
             yield api_errors.invalid_value(f"{field}[{key}]", key, text)
@@ -37,12 +37,12 @@ def validate_keys(field: str, data: Mapping[str, object], others: Mapping[str, o
 
 
 def decoded_size(data: Mapping[str, str | None]) -> int:
-    """Bytes behind base64; a null stands for none."""
+    """Return the size of base64 data; a null is empty."""
     return sum(len(base64.b64decode(v)) for v in data.values() if v)
 
 
 def validate_immutable(obj: JsonObject, old: JsonObject, fields: Sequence[str]) -> Iterator[Cause]:
-    """Immutable objects keep these fields."""
+    """Validate that an immutable object keeps these fields."""
     if not old.get("immutable"):
         return
     text = "field is immutable when `immutable` is set"

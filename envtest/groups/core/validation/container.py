@@ -14,8 +14,8 @@ from envtest.groups.common import validation
 from envtest.groups.core import resource_names
 from envtest.groups.core.validation.container_restart import validate_restarts
 from envtest.groups.core.validation.security_context import validate_container_context
-from opsdk.apimachinery import validation as names
 from opsdk.apimachinery.quantity import Quantity
+from opsdk.apimachinery.validation import qualified_name
 from opsdk.apiserver import api_errors
 from opsdk.errors import Cause
 from opsdk.structured_merge.value import JsonObject
@@ -57,27 +57,27 @@ _HUGE = "hugepages-"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodContext:
-    """What a container finds in its pod.
+    """The parts of a pod that container validation depends on.
 
     Attributes:
         volumes: their sources by name.
         claims: names of the claims to devices.
-        grace: seconds that it has to end.
-        restart: the pod's restart policy.
-        system: the operating system, if it was said.
+        grace_period_seconds: the pod's termination grace period.
+        restart_policy: the pod's restart policy.
+        system: the operating system of the pod; empty if it is not set.
         host_users: whether its users are those of the node.
     """
 
     volumes: Mapping[str, JsonObject] = field(default_factory=dict)
     claims: Sequence[str] = ()
-    grace: int = 30
-    restart: str = ""
+    grace_period_seconds: int = 30
+    restart_policy: str = ""
     system: str = ""
     host_users: bool = True
 
 
-def validate_containers(spec: JsonObject, path: str, around: PodContext) -> Iterator[Cause]:
-    """The ordinary containers."""
+def validate_containers(spec: JsonObject, path: str, pod_context: PodContext) -> Iterator[Cause]:
+    """Validate the ordinary containers."""
     containers = spec.get("containers") or []
     where = f"{path}.containers"
     if not containers:
@@ -86,27 +86,27 @@ def validate_containers(spec: JsonObject, path: str, around: PodContext) -> Iter
     names: set[str] = set()
     for index, container in enumerate(containers):
         item_path = f"{where}[{index}]"
-        yield from _common(container, item_path, around)
+        yield from _common(container, item_path, pod_context)
         if container.get("name", "") in names:
             yield api_errors.duplicate(f"{item_path}.name", container.get("name", ""))
         names.add(container.get("name", ""))
-        yield from _life(container, item_path, around)
+        yield from _life(container, item_path, pod_context)
     yield from _host_ports(containers, where)
 
 
-def validate_init_containers(spec: JsonObject, path: str, around: PodContext) -> Iterator[Cause]:
-    """Containers that run first; those that stay are sidecars, and have lives of their own."""
+def validate_init_containers(spec: JsonObject, path: str, pod_context: PodContext) -> Iterator[Cause]:
+    """Validate init containers; sidecars may have probes and lifecycle hooks."""
     names = {c.get("name", "") for c in spec.get("containers") or ()}
     for index, container in enumerate(spec.get("initContainers") or ()):
         item_path, name = f"{path}.initContainers[{index}]", container.get("name", "")
-        yield from _common(container, item_path, around)
+        yield from _common(container, item_path, pod_context)
         if name in names:
             yield api_errors.duplicate(f"{item_path}.name", name)
         elif name:
             names.add(name)
         yield from _host_ports([container], f"{path}.initContainers")
         if container.get("restartPolicy") == "Always":
-            yield from _life(container, item_path, around)
+            yield from _life(container, item_path, pod_context)
             continue
         for key in ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe"):
             if container.get(key) is not None:
@@ -124,13 +124,13 @@ _EPHEMERAL_ORDER = (
 )  # fmt: skip
 
 
-def validate_ephemeral_containers(spec: JsonObject, path: str, around: PodContext) -> Iterator[Cause]:
-    """Containers that were added for a look: they cannot do much."""
+def validate_ephemeral_containers(spec: JsonObject, path: str, pod_context: PodContext) -> Iterator[Cause]:
+    """Validate ephemeral containers, which allow few fields."""
     others = {c.get("name", "") for key in ("containers", "initContainers") for c in spec.get(key) or ()}
     names = set(others)
     for index, container in enumerate(spec.get("ephemeralContainers") or ()):
         item_path = f"{path}.ephemeralContainers[{index}]"
-        yield from _common(container, item_path, around)
+        yield from _common(container, item_path, pod_context)
         yield from validate_image(container, item_path)
         name, target = container.get("name", ""), container.get("targetContainerName", "")
         if name in names:
@@ -148,20 +148,20 @@ def validate_ephemeral_containers(spec: JsonObject, path: str, around: PodContex
 
 
 def validate_image(container: JsonObject, path: str) -> Iterator[Cause]:
-    """What only pods see to: an image without spaces around it."""
+    """Validate that an image has no surrounding white space; templates are not checked."""
     image = container.get("image", "")
     if image != image.strip():
         yield api_errors.invalid_value(f"{path}.image", image, "must not have leading or trailing whitespace")
 
 
-def not_found(path: str, name: str, why: str = "") -> Cause:
-    """What is named is not there."""
-    detail = f": {why}" if why else ""
+def not_found(path: str, name: str, explanation: str = "") -> Cause:
+    """Return the cause of a reference to something that does not exist."""
+    detail = f": {explanation}" if explanation else ""
     return Cause(reason="FieldValueNotFound", message=f"Not found: {api_errors.quoted(name)}{detail}", field=path)
 
 
 # ------------------------------------------------------------------ one container
-def _common(container: JsonObject, path: str, around: PodContext) -> Iterator[Cause]:
+def _common(container: JsonObject, path: str, pod_context: PodContext) -> Iterator[Cause]:
     name = container.get("name", "")
     if not name:
         yield api_errors.required(f"{path}.name")
@@ -174,15 +174,24 @@ def _common(container: JsonObject, path: str, around: PodContext) -> Iterator[Ca
     policy = container.get("terminationMessagePolicy")
     yield from validation.one_of(policy, policies, f"{path}.terminationMessagePolicy")
     yield from _ports(container, f"{path}.ports")
-    yield from _environment(container, f"{path}.env")
+    env_path = f"{path}.env"
+    for index, variable in enumerate(container.get("env") or ()):
+        item_path, name = f"{env_path}[{index}]", variable.get("name", "")
+        if not name:
+            yield api_errors.required(f"{item_path}.name")
+        elif _odd_name(name):
+            yield api_errors.invalid_value(f"{item_path}.name", name, _ENV_NAME)
+        source = variable.get("valueFrom")
+        if source is not None:
+            yield from _value_from(source, variable.get("value", ""), f"{item_path}.valueFrom")
     yield from _environment_from(container, f"{path}.envFrom")
-    yield from _mounts(container, f"{path}.volumeMounts", around.volumes)
-    yield from _devices(container, f"{path}.volumeDevices", around.volumes)
+    yield from _mounts(container, f"{path}.volumeMounts", pod_context.volumes)
+    yield from _devices(container, f"{path}.volumeDevices", pod_context.volumes)
     yield from validation.one_of(container.get("imagePullPolicy"), _PULL, f"{path}.imagePullPolicy")
-    yield from validate_resources(container.get("resources") or {}, f"{path}.resources", claims=around.claims)
-    yield from _resizing(container.get("resizePolicy") or (), f"{path}.resizePolicy", around)
+    yield from validate_resources(container.get("resources") or {}, f"{path}.resources", claims=pod_context.claims)
+    yield from _resizing(container.get("resizePolicy") or (), f"{path}.resizePolicy", pod_context)
     context, context_path = container.get("securityContext"), f"{path}.securityContext"
-    yield from validate_container_context(context, context_path, host_users=around.host_users)
+    yield from validate_container_context(context, context_path, host_users=pod_context.host_users)
     yield from validate_restarts(container, path)
 
 
@@ -220,16 +229,6 @@ def _host_ports(containers: Sequence[JsonObject], path: str) -> Iterator[Cause]:
 
 
 # ------------------------------------------------------------------ environment
-def _environment(container: JsonObject, path: str) -> Iterator[Cause]:
-    for index, variable in enumerate(container.get("env") or ()):
-        item_path, name = f"{path}[{index}]", variable.get("name", "")
-        if not name:
-            yield api_errors.required(f"{item_path}.name")
-        elif _odd_name(name):
-            yield api_errors.invalid_value(f"{item_path}.name", name, _ENV_NAME)
-        source = variable.get("valueFrom")
-        if source is not None:
-            yield from _value_from(source, variable.get("value", ""), f"{item_path}.valueFrom")
 
 
 def _value_from(source: JsonObject, value: str, path: str) -> Iterator[Cause]:
@@ -239,7 +238,7 @@ def _value_from(source: JsonObject, value: str, path: str) -> Iterator[Cause]:
         yield from validate_resource_ref(source["resourceFieldRef"], f"{path}.resourceFieldRef", in_volume=False)
     for key in ("configMapKeyRef", "secretKeyRef"):
         if source.get(key) is not None:
-            yield from validation.needed(source[key].get("name"), f"{path}.{key}.name")
+            yield from validation.required(source[key].get("name"), f"{path}.{key}.name")
             selected_key = source[key].get("key", "")
             if not selected_key:
                 yield api_errors.required(f"{path}.{key}.key")
@@ -266,11 +265,11 @@ def _file_key(ref: JsonObject, path: str) -> Iterator[Cause]:
         yield api_errors.required(f"{path}.key")
     elif _odd_name(key):
         yield api_errors.invalid_value(f"{path}.key", key, _ENV_NAME)
-    yield from validation.needed(ref.get("volumeName"), f"{path}.volumeName")
+    yield from validation.required(ref.get("volumeName"), f"{path}.volumeName")
     if not ref.get("path"):
         yield api_errors.required(f"{path}.path")
     else:
-        yield from validation.file_in_volume(ref["path"], f"{path}.path")
+        yield from validation.local_non_reserved_path(ref["path"], f"{path}.path")
 
 
 def _odd_name(name: str) -> bool:
@@ -278,7 +277,7 @@ def _odd_name(name: str) -> bool:
 
 
 def validate_field_ref(ref: JsonObject, path: str, allowed: Sequence[str]) -> Iterator[Cause]:
-    """A field of the pod itself."""
+    """Validate a downward API field reference."""
     target = ref.get("fieldPath", "")
     if not ref.get("apiVersion"):
         yield api_errors.required(f"{path}.apiVersion")
@@ -296,7 +295,7 @@ def validate_field_ref(ref: JsonObject, path: str, allowed: Sequence[str]) -> It
                 yield api_errors.invalid_value(f"{path}.fieldPath", target, text)
                 return
             rendered = key.lower() if base == "metadata.annotations" else key
-            yield from validation.each(names.qualified_name(rendered), key, path)
+            yield from validation.each(qualified_name(rendered), key, path)
         elif target not in _KNOWN_FIELDS:
             text = f"error converting fieldPath: field label not supported: {target}"
             yield api_errors.invalid_value(f"{path}.fieldPath", target, text)
@@ -305,7 +304,7 @@ def validate_field_ref(ref: JsonObject, path: str, allowed: Sequence[str]) -> It
 
 
 def validate_resource_ref(ref: JsonObject, path: str, *, in_volume: bool) -> Iterator[Cause]:
-    """An amount of a container's resources."""
+    """Validate a downward API resource reference."""
     resource = ref.get("resource", "")
     if in_volume and not ref.get("containerName"):
         yield api_errors.required(f"{path}.containerName")
@@ -313,17 +312,14 @@ def validate_resource_ref(ref: JsonObject, path: str, *, in_volume: bool) -> Ite
         yield api_errors.required(f"{path}.resource")
     elif resource not in _MEASURED and not resource.startswith(("limits.hugepages-", "requests.hugepages-")):
         yield api_errors.unsupported(f"{path}.resource", resource, _MEASURED)
-    yield from _divisor(resource, str(ref.get("divisor", "0")), f"{path}.divisor")
-
-
-def _divisor(resource: str, divisor: str, path: str) -> Iterator[Cause]:
-    """The unit in which an amount is told."""
+    divisor = str(ref.get("divisor", "0"))
+    divisor_path = f"{path}.divisor"
     kind = resource.partition(".")[2]
     divisors = next((rule for start, rule in _DIVISORS.items() if kind.startswith(start)), None)
     if divisor != "0" and divisors is not None and divisor not in divisors[0]:
         units = (" and " if len(divisors[0]) == 2 else ", ").join(divisors[0])
         text = f"only divisor's values {units} are supported with the {divisors[1]} resource"
-        yield api_errors.invalid_value(path, resource, text)
+        yield api_errors.invalid_value(divisor_path, resource, text)
 
 
 def _environment_from(container: JsonObject, path: str) -> Iterator[Cause]:
@@ -333,7 +329,7 @@ def _environment_from(container: JsonObject, path: str) -> Iterator[Cause]:
             yield api_errors.invalid_value(f"{item_path}.prefix", prefix, _ENV_NAME)
         refs = [key for key in ("configMapRef", "secretRef") if source.get(key) is not None]
         for key in refs:
-            yield from validation.needed(source[key].get("name"), f"{item_path}.{key}.name")
+            yield from validation.required(source[key].get("name"), f"{item_path}.{key}.name")
         if not refs:
             yield api_errors.invalid_value(path, "", "must specify one of: `configMapRef` or `secretRef`")
         elif len(refs) > 1:
@@ -346,10 +342,10 @@ def _mounts(container: JsonObject, path: str, volumes: Mapping[str, JsonObject])
     devices = container.get("volumeDevices") or []
     for index, mount in enumerate(container.get("volumeMounts") or ()):
         item_path, name, target = f"{path}[{index}]", mount.get("name", ""), mount.get("mountPath", "")
-        yield from validation.needed(name, f"{item_path}.name")
+        yield from validation.required(name, f"{item_path}.name")
         if name not in volumes:
             yield not_found(f"{item_path}.name", name)
-        yield from validation.needed(target, f"{item_path}.mountPath")
+        yield from validation.required(target, f"{item_path}.mountPath")
         if target in paths:
             yield api_errors.invalid_value(f"{item_path}.mountPath", target, "must be unique")
         paths.add(target)
@@ -359,19 +355,15 @@ def _mounts(container: JsonObject, path: str, volumes: Mapping[str, JsonObject])
             text = "must not already exist as a path in volumeDevices"
             yield api_errors.invalid_value(f"{item_path}.mountPath", target, text)
         # Some messages do not say which of the mounts it is.
-        yield from _sub_paths(mount, path, item_path)
+        if mount.get("subPath"):
+            yield from validation.local_descending_path(mount["subPath"], f"{path}.subPath")
+        if mount.get("subPathExpr"):
+            if mount.get("subPath"):
+                text = "subPathExpr and subPath are mutually exclusive"
+                yield api_errors.invalid_value(f"{item_path}.subPathExpr", mount["subPathExpr"], text)
+            yield from validation.local_descending_path(mount["subPathExpr"], f"{path}.subPathExpr")
         yield from _propagation(mount.get("mountPropagation"), container, f"{path}.mountPropagation")
         yield from _read_only(mount, f"{item_path}.recursiveReadOnly")
-
-
-def _sub_paths(mount: JsonObject, path: str, at: str) -> Iterator[Cause]:
-    if mount.get("subPath"):
-        yield from validation.inside(mount["subPath"], f"{path}.subPath")
-    if mount.get("subPathExpr"):
-        if mount.get("subPath"):
-            text = "subPathExpr and subPath are mutually exclusive"
-            yield api_errors.invalid_value(f"{at}.subPathExpr", mount["subPathExpr"], text)
-        yield from validation.inside(mount["subPathExpr"], f"{path}.subPathExpr")
 
 
 def _read_only(mount: JsonObject, path: str) -> Iterator[Cause]:
@@ -401,7 +393,7 @@ def _devices(container: JsonObject, path: str, volumes: Mapping[str, JsonObject]
     seen_paths: set[str] = set()
     for index, device in enumerate(container.get("volumeDevices") or ()):
         item_path, name, target = f"{path}[{index}]", device.get("name", ""), device.get("devicePath", "")
-        yield from validation.needed(name, f"{item_path}.name")
+        yield from validation.required(name, f"{item_path}.name")
         if name in seen_names:
             yield api_errors.invalid_value(f"{item_path}.name", name, "must be unique")
         if name not in volumes:
@@ -409,38 +401,33 @@ def _devices(container: JsonObject, path: str, volumes: Mapping[str, JsonObject]
         elif not {"persistentVolumeClaim", "ephemeral"} & set(volumes[name]):
             text = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"
             yield api_errors.invalid_value(f"{item_path}.name", name, text)
-        yield from validation.needed(target, f"{item_path}.devicePath")
+        yield from validation.required(target, f"{item_path}.devicePath")
         if target in seen_paths:
             yield api_errors.invalid_value(f"{item_path}.devicePath", target, "must be unique")
         if ".." in target.split("/"):
             yield api_errors.invalid_value(f"{item_path}.devicePath", target, "can not contain backsteps ('..')")
         else:
             seen_paths.add(target)
-        yield from _mounted(container, name, target, item_path)
+        mounts = container.get("volumeMounts") or ()
+        if any(m.get("name") == name for m in mounts):
+            yield api_errors.invalid_value(f"{item_path}.name", name, "must not already exist in volumeMounts")
+        if any(m.get("mountPath") == target for m in mounts):
+            text = "must not already exist as a path in volumeMounts"
+            yield api_errors.invalid_value(f"{item_path}.devicePath", target, text)
         seen_names.add(name)
 
 
-def _mounted(container: JsonObject, name: str, target: str, path: str) -> Iterator[Cause]:
-    """A device must not be a mount as well."""
-    mounts = container.get("volumeMounts") or ()
-    if any(m.get("name") == name for m in mounts):
-        yield api_errors.invalid_value(f"{path}.name", name, "must not already exist in volumeMounts")
-    if any(m.get("mountPath") == target for m in mounts):
-        text = "must not already exist as a path in volumeMounts"
-        yield api_errors.invalid_value(f"{path}.devicePath", target, text)
-
-
 # ------------------------------------------------------------------ probes and hooks
-def _life(container: JsonObject, path: str, around: PodContext) -> Iterator[Cause]:
+def _life(container: JsonObject, path: str, pod_context: PodContext) -> Iterator[Cause]:
     for hook in ("postStart", "preStop"):
         handler = (container.get("lifecycle") or {}).get(hook)
         if handler is not None:
-            yield from _handler(handler, f"{path}.lifecycle.{hook}", around)
+            yield from _handler(handler, f"{path}.lifecycle.{hook}", pod_context)
     for key in ("livenessProbe", "readinessProbe", "startupProbe"):
         probe = container.get(key)
         if probe is None:
             continue
-        yield from _probe(probe, f"{path}.{key}", around)
+        yield from _probe(probe, f"{path}.{key}", pod_context)
         grace = probe.get("terminationGracePeriodSeconds")
         if key == "readinessProbe":
             if grace is not None:
@@ -450,8 +437,8 @@ def _life(container: JsonObject, path: str, around: PodContext) -> Iterator[Caus
             yield api_errors.invalid_value(f"{path}.{key}.successThreshold", probe["successThreshold"], "must be 1")
 
 
-def _probe(probe: JsonObject, path: str, around: PodContext) -> Iterator[Cause]:
-    yield from _handler(probe, path, around)
+def _probe(probe: JsonObject, path: str, pod_context: PodContext) -> Iterator[Cause]:
+    yield from _handler(probe, path, pod_context)
     for key in ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"):
         yield from validation.not_negative(probe.get(key), f"{path}.{key}")
     grace = probe.get("terminationGracePeriodSeconds")
@@ -459,30 +446,31 @@ def _probe(probe: JsonObject, path: str, around: PodContext) -> Iterator[Cause]:
         yield api_errors.invalid_value(f"{path}.terminationGracePeriodSeconds", grace, "must be greater than 0")
 
 
-def _handler(handler: JsonObject, path: str, around: PodContext) -> Iterator[Cause]:
+def _handler(handler: JsonObject, path: str, pod_context: PodContext) -> Iterator[Cause]:
     handlers = [key for key in _HANDLERS if handler.get(key) is not None]
     if not handlers:
         yield api_errors.required(path, "must specify a handler type")
         return
-    yield from _action(handlers[0], handler[handlers[0]], f"{path}.{handlers[0]}", around)
+    yield from _action(handlers[0], handler[handlers[0]], f"{path}.{handlers[0]}", pod_context)
     for key in handlers[1:]:
         yield api_errors.not_allowed(f"{path}.{key}", "may not specify more than 1 handler type")
 
 
-def _action(key: str, action: JsonObject, path: str, around: PodContext) -> Iterator[Cause]:
+def _action(key: str, action: JsonObject, path: str, pod_context: PodContext) -> Iterator[Cause]:
     match key:
         case "exec":
-            yield from validation.needed(action.get("command"), f"{path}.command")
+            yield from validation.required(action.get("command"), f"{path}.command")
         case "httpGet":
-            yield from validation.needed(action.get("path"), f"{path}.path")
+            yield from validation.required(action.get("path"), f"{path}.path")
             yield from validation.port_or_name(action.get("port", 0), f"{path}.port")
             yield from validation.one_of(action.get("scheme"), ("HTTP", "HTTPS"), f"{path}.scheme")
             for header in action.get("httpHeaders") or ():
                 yield from validation.header_name(header.get("name", ""), f"{path}.httpHeaders")
         case "sleep":
             seconds = action.get("seconds", 0)
-            if seconds < 0 or seconds > around.grace:
-                text = f"must be non-negative and less than terminationGracePeriodSeconds ({around.grace})"
+            limit = pod_context.grace_period_seconds
+            if seconds < 0 or seconds > limit:
+                text = f"must be non-negative and less than terminationGracePeriodSeconds ({limit})"
                 yield api_errors.invalid_value(path, seconds, text)
         case _:
             yield from validation.port_or_name(action.get("port", 0), f"{path}.port")
@@ -490,15 +478,22 @@ def _action(key: str, action: JsonObject, path: str, around: PodContext) -> Iter
 
 # ------------------------------------------------------------------ resources
 def validate_resources(resources: JsonObject, path: str, *, claims: Sequence[str] = ()) -> Iterator[Cause]:
-    """Requests and limits, and what is asked of the `claims` to devices."""
+    """Validate requests, limits and the referenced DRA `claims`."""
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     for name, amount in sorted(limits.items()):
         yield from _amount(name, amount, f"{path}.limits[{name}]")
     for name, amount in sorted(requests.items()):
         yield from _amount(name, amount, f"{path}.requests[{name}]", huge=False)
         if name in limits:
-            yield from _within(name, amount, limits[name], f"{path}.requests")
-        elif not resource_names.overcommitted(name):
+            limit = limits[name]
+            requests_path = f"{path}.requests"
+            if Quantity(amount) != Quantity(limit) and not resource_names.is_overcommit_allowed(name):
+                yield api_errors.invalid_value(requests_path, amount, f"must be equal to {name} limit of {limit}")
+            elif Quantity(amount) > Quantity(limit):
+                yield api_errors.invalid_value(
+                    requests_path, amount, f"must be less than or equal to {name} limit of {limit}"
+                )
+        elif not resource_names.is_overcommit_allowed(name):
             yield api_errors.required(f"{path}.limits", "Limit must be set for non overcommitable resources")
         yield from _pages(name, amount, f"{path}.requests[{name}]")
     huge = any(name.startswith(_HUGE) for name in (*limits, *requests))
@@ -524,17 +519,10 @@ def _pages(name: str, amount: str, path: str) -> Iterator[Cause]:
         yield api_errors.invalid_value(path, amount, f"{amount} is not positive integer multiple of {name}")
 
 
-def _within(name: str, amount: str, limit: str, path: str) -> Iterator[Cause]:
-    if Quantity(amount) != Quantity(limit) and not resource_names.overcommitted(name):
-        yield api_errors.invalid_value(path, amount, f"must be equal to {name} limit of {limit}")
-    elif Quantity(amount) > Quantity(limit):
-        yield api_errors.invalid_value(path, amount, f"must be less than or equal to {name} limit of {limit}")
-
-
-def _claimed(found: Sequence[JsonObject], path: str, claims: Sequence[str]) -> Iterator[Cause]:
+def _claimed(claims_used: Sequence[JsonObject], path: str, claims: Sequence[str]) -> Iterator[Cause]:
     """Claims to devices are those of the pod."""
     pairs: set[tuple[str, str]] = set()
-    for index, claim in enumerate(found):
+    for index, claim in enumerate(claims_used):
         item_path, name = f"{path}[{index}]", claim.get("name", "")
         if not name:
             yield api_errors.required(item_path)
@@ -547,7 +535,7 @@ def _claimed(found: Sequence[JsonObject], path: str, claims: Sequence[str]) -> I
             yield not_found(item_path, name, f"must be one of the names in pod.spec.resourceClaims{listed}")
 
 
-def _resizing(policies: Sequence[JsonObject], path: str, around: PodContext) -> Iterator[Cause]:
+def _resizing(policies: Sequence[JsonObject], path: str, pod_context: PodContext) -> Iterator[Cause]:
     """What becomes of a container when it gets more, or less."""
     names: set[str] = set()
     for index, policy in enumerate(policies):
@@ -557,6 +545,6 @@ def _resizing(policies: Sequence[JsonObject], path: str, around: PodContext) -> 
         names.add(name)
         yield from validation.one_of(name, ("cpu", "memory"), path)
         yield from validation.one_of(restart, ("NotRequired", "RestartContainer"), path)
-        if around.restart == "Never" and restart != "NotRequired":
+        if pod_context.restart_policy == "Never" and restart != "NotRequired":
             text = "must be 'NotRequired' when `restartPolicy` is 'Never'"
             yield api_errors.invalid_value(path, restart, text)

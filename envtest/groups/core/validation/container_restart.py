@@ -20,7 +20,7 @@ _MOST_CODES: Final = 255
 
 
 def validate_restarts(container: JsonObject, path: str) -> Iterator[Cause]:
-    """A container's own policy, and the exit codes that go before it."""
+    """Validate the restart policy and the restart rules of a container."""
     policy, rules = container.get("restartPolicy"), container.get("restartPolicyRules") or []
     if policy is None:
         if rules:

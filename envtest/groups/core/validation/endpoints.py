@@ -16,7 +16,7 @@ from opsdk.structured_merge.value import JsonObject
 
 # ------------------------------------------------------------------ endpoints
 def validate_endpoints(obj: JsonObject) -> Iterator[Cause]:
-    """Old-style endpoints."""
+    """Validate Endpoints."""
     for index, subset in enumerate(obj.get("subsets") or ()):
         item_path = f"subsets[{index}]"
         if not subset.get("addresses") and not subset.get("notReadyAddresses"):

@@ -39,7 +39,7 @@ IMMUTABLE_FIELDS = (
 
 
 def validate_event(obj: JsonObject, *, new: bool) -> Iterator[Cause]:
-    """An event; `new` means that it came by events.k8s.io."""
+    """Validate an event; `new` is True for events.k8s.io."""
     namespace = obj["metadata"].get("namespace", "")
     involved = (obj.get("involvedObject") or {}).get("namespace", "")
     mismatch = api_errors.invalid_value("involvedObject.namespace", involved, "does not match event.namespace")
@@ -66,7 +66,7 @@ def validate_event(obj: JsonObject, *, new: bool) -> Iterator[Cause]:
 
 
 def validate_new_event(obj: JsonObject) -> Iterator[Cause]:
-    """An event of events.k8s.io has no field of the old style."""
+    """Validate that an event of events.k8s.io has no deprecated field."""
     if not obj.get("eventTime"):
         yield api_errors.required("eventTime")
     kind = obj.get("type", "")
@@ -78,7 +78,7 @@ def validate_new_event(obj: JsonObject) -> Iterator[Cause]:
 
 
 def validate_series(series: JsonObject | None) -> Iterator[Cause]:
-    """A series has a count and a time."""
+    """Validate count and time of a series."""
     if series is None:
         return
     if series.get("count", 0) < 2:

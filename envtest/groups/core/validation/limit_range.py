@@ -10,8 +10,8 @@ from typing import Final
 
 from envtest.groups.common import validation
 from envtest.groups.core import resource_names
-from opsdk.apimachinery import validation as names
 from opsdk.apimachinery.quantity import Quantity
+from opsdk.apimachinery.validation import qualified_name
 from opsdk.apiserver import api_errors
 from opsdk.errors import Cause
 from opsdk.structured_merge.value import JsonObject
@@ -23,12 +23,12 @@ _RATIO: Final = "maxLimitRequestRatio"
 
 
 def validate_limit_range(obj: JsonObject) -> Iterator[Cause]:
-    """Each limit."""
+    """Validate each limit."""
     types = set[str]()
     for index, limit in enumerate((obj.get("spec") or {}).get("limits") or ()):
         path = f"spec.limits[{index}]"
         kind = limit.get("type", "")
-        wrong = names.qualified_name(kind)
+        wrong = qualified_name(kind)
         yield from validation.each(wrong, kind, f"{path}.type")
         if not wrong and "/" not in kind and kind not in _TYPES:
             yield api_errors.invalid_value(f"{path}.type", kind, "must be a standard limit type or fully qualified")
@@ -66,12 +66,12 @@ class _Amounts:
 
     def __init__(self, limit: JsonObject, name: str, kind: str) -> None:
         texts: Mapping[str, str | None] = {part: (limit.get(part) or {}).get(name) for part in _parts(kind)}
-        self.found = {part: Quantity(text) for part, text in texts.items() if text is not None}
+        self.quantities = {part: Quantity(text) for part, text in texts.items() if text is not None}
 
     def above(self, low: str, high: str) -> tuple[Quantity, Quantity] | None:
-        """Both, where what should be lower is higher."""
-        if low in self.found and high in self.found and self.found[low] > self.found[high]:
-            return self.found[low], self.found[high]
+        """Return both quantities if `low` exceeds `high`."""
+        if low in self.quantities and high in self.quantities and self.quantities[low] > self.quantities[high]:
+            return self.quantities[low], self.quantities[high]
         return None
 
 
@@ -87,26 +87,25 @@ _ORDER: Final = (
 
 
 def _ordered(amounts: _Amounts, path: str, name: str) -> Iterator[Cause]:
-    quantities = amounts.found
+    quantities = amounts.quantities
     for low, high, low_name, rendered, low_word, high_word in _ORDER:
         wrong = amounts.above(low, high)
         if wrong is not None:
             text = f"{low_word} value {wrong[0]} is greater than {high_word} value {wrong[1]}"
             yield api_errors.invalid_value(f"{path}.{low_name}[{name}]", str(quantities[rendered]), text)
     if _RATIO in quantities:
-        yield from _ratio(quantities, f"{path}.{_RATIO}[{name}]")
-    if not resource_names.overcommitted(name) and set(_DEFAULTS) <= quantities.keys():
+        item_path = f"{path}.{_RATIO}[{name}]"
+        ratio = quantities[_RATIO]
+        if ratio < Quantity("1"):
+            yield api_errors.invalid_value(item_path, str(ratio), f"ratio {ratio} is less than 1")
+        if set(_LOWER) <= quantities.keys() and quantities["min"].value:
+            most = float(quantities["max"].value / quantities["min"].value)
+            if float(ratio) > most:
+                yield api_errors.invalid_value(
+                    item_path, str(ratio), f"ratio {ratio} is greater than max/min = {most:.6f}"
+                )
+    if not resource_names.is_overcommit_allowed(name) and set(_DEFAULTS) <= quantities.keys():
         default, request = quantities["default"], quantities["defaultRequest"]
         if default != request:
             text = f"default value {default} must equal to defaultRequest value {request} in {name}"
             yield api_errors.invalid_value(f"{path}.defaultRequest[{name}]", str(request), text)
-
-
-def _ratio(found: Mapping[str, Quantity], path: str) -> Iterator[Cause]:
-    ratio = found[_RATIO]
-    if ratio < Quantity("1"):
-        yield api_errors.invalid_value(path, str(ratio), f"ratio {ratio} is less than 1")
-    if set(_LOWER) <= found.keys() and found["min"].value:
-        most = float(found["max"].value / found["min"].value)
-        if float(ratio) > most:
-            yield api_errors.invalid_value(path, str(ratio), f"ratio {ratio} is greater than max/min = {most:.6f}")

@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from envtest.groups.common import validation
-from opsdk.apimachinery import validation as names
+from opsdk.apimachinery.validation import qualified_name
 from opsdk.apiserver import api_errors
 from opsdk.errors import Cause
 
 
-def validate_finalizers(found: Sequence[str], path: str) -> Iterator[Cause]:
+def validate_finalizers(finalizers: Sequence[str], path: str) -> Iterator[Cause]:
     """Finalizers are standard ones or fully qualified names."""
-    for name in found:
-        wrong = names.qualified_name(name)
+    for name in finalizers:
+        wrong = qualified_name(name)
         yield from validation.each(wrong, name, path)
         if not wrong and "/" not in name and name not in ("kubernetes", "orphan", "foregroundDeletion"):
             text = "name is neither a standard finalizer name nor is it fully qualified"

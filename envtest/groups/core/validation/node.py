@@ -11,7 +11,7 @@ from typing import Final
 from envtest.groups.common import validation
 from envtest.groups.common.ip_addresses import block, read_block
 from envtest.groups.core import resource_names
-from opsdk.apimachinery import validation as names
+from opsdk.apimachinery.validation import label_value, qualified_name
 from opsdk.apiserver import api_errors
 from opsdk.errors import Cause
 from opsdk.structured_merge.value import JsonObject
@@ -20,7 +20,7 @@ _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
 def validate_node(obj: JsonObject) -> Iterator[Cause]:
-    """A node."""
+    """Validate a Node."""
     spec = obj.get("spec") or {}
     yield from _taints(spec.get("taints") or ())
     yield from _amounts(obj.get("status") or {})
@@ -46,8 +46,8 @@ def _taints(taints: Sequence[JsonObject]) -> Iterator[Cause]:
     keys: set[tuple[str, str]] = set()
     for index, taint in enumerate(taints):
         item_path, key, effect = f"metadata.taints[{index}]", taint.get("key", ""), taint.get("effect", "")
-        yield from validation.each(names.qualified_name(key), key, f"{item_path}.key")
-        problems = names.label_value(taint.get("value", ""))
+        yield from validation.each(qualified_name(key), key, f"{item_path}.key")
+        problems = label_value(taint.get("value", ""))
         if problems:
             yield api_errors.invalid_value(f"{item_path}.value", taint["value"], ";".join(problems))
         yield from validation.one_of(effect, _EFFECTS, f"{item_path}.effect")
@@ -70,13 +70,13 @@ def _amounts(status: JsonObject) -> Iterator[Cause]:
 
 
 def validate_node_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
-    """What a node was told once stays; what is wrong with the rest is told twice."""
+    """Validate an update; as upstream, errors of the object itself are reported twice."""
     yield from validate_node(obj)
     yield from validate_node_status(obj, old)
 
 
 def validate_node_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
-    """Amounts and addresses, and everything else that is looked at whenever a node changes."""
+    """Validate capacity, allocatable and addresses, and what every update of a node checks."""
     status, spec, before = obj.get("status") or {}, obj.get("spec") or {}, old.get("spec") or {}
     yield from _amounts(status)
     addresses_before: list[JsonObject] = []

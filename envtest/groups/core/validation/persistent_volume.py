@@ -41,7 +41,7 @@ _CSI_SECRETS: Final = (
 
 
 def validate_persistent_volume(obj: JsonObject) -> Iterator[Cause]:
-    """A new volume."""
+    """Validate a new volume."""
     spec: JsonObject = obj.get("spec") or {}
     if not spec.get("accessModes"):
         yield api_errors.required("spec.accessModes")
@@ -52,13 +52,13 @@ def validate_persistent_volume(obj: JsonObject) -> Iterator[Cause]:
     if capacity.keys() != {"storage"}:
         yield api_errors.unsupported("spec.capacity", capacity or None, ("storage",))
     for name, amount in sorted(capacity.items()):
-        yield from validation.basic_amount(amount, f"spec.capacity[{name}]")
-        yield from validation.positive_amount(amount, f"spec.capacity[{name}]")
+        yield from validation.non_negative_quantity(amount, f"spec.capacity[{name}]")
+        yield from validation.positive_quantity(amount, f"spec.capacity[{name}]")
     if spec.get("persistentVolumeReclaimPolicy"):
         policy = spec["persistentVolumeReclaimPolicy"]
         yield from validation.one_of(policy, _RECLAIM, "spec.persistentVolumeReclaimPolicy")
     yield from _affinity(spec.get("nodeAffinity"))
-    yield from volume_sources.each_of(spec, _ORDER, _CHECKS, "spec")
+    yield from volume_sources.exactly_one(spec, _ORDER, _CHECKS, "spec")
     if spec.get("local") is not None and spec.get("nodeAffinity") is None:
         yield api_errors.required("metadata.annotations", "Local volume requires node affinity")
     recycled = spec.get("persistentVolumeReclaimPolicy") == "Recycle"
@@ -93,24 +93,24 @@ def _attributes(spec: JsonObject) -> Iterator[Cause]:
 
 
 def _local(source: JsonObject, path: str) -> Iterator[Cause]:
-    yield from validation.needed(source.get("path"), f"{path}.path")
-    yield from validation.no_backsteps(source.get("path", ""), f"{path}.path")
+    yield from validation.required(source.get("path"), f"{path}.path")
+    yield from validation.path_no_backsteps(source.get("path", ""), f"{path}.path")
 
 
 def _csi(source: JsonObject, path: str) -> Iterator[Cause]:
     yield from volume_sources.driver_name(source.get("driver", ""), f"{path}.driver")
-    yield from validation.needed(source.get("volumeHandle"), f"{path}.volumeHandle")
+    yield from validation.required(source.get("volumeHandle"), f"{path}.volumeHandle")
     for key in _CSI_SECRETS:
         yield from volume_sources.secret_ref(source.get(key), f"{path}.{key}", namespaced=True)
 
 
 def _cinder(source: JsonObject, path: str) -> Iterator[Cause]:
-    yield from validation.needed(source.get("volumeID"), f"{path}.volumeID")
+    yield from validation.required(source.get("volumeID"), f"{path}.volumeID")
     yield from volume_sources.secret_ref(source.get("secretRef"), f"{path}.secretRef", namespaced=True)
 
 
 def _azure_file(source: JsonObject, path: str) -> Iterator[Cause]:
-    yield from volume_sources.wants("secretName", "shareName")(source, path)
+    yield from volume_sources.required_keys("secretName", "shareName")(source, path)
     if source.get("secretNamespace") == "":
         yield api_errors.required(f"{path}.secretNamespace")
 
@@ -129,14 +129,14 @@ def _sources(spec: JsonObject) -> JsonObject:
 
 
 def validate_persistent_volume_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
-    """Where it is, and how it is used, stays."""
+    """Validate an update: source and volume mode are immutable."""
     yield from validate_persistent_volume(obj)
     spec, before = obj.get("spec") or {}, old.get("spec") or {}
     if _expandable(_sources(spec), _sources(before)) != _sources(before):
         change = difference(VOLUME_SOURCE, before, {**spec, **_expandable(_sources(spec), _sources(before))})
         text = f"spec.persistentvolumesource is immutable after creation\n{change}"
         yield api_errors.not_allowed("spec.persistentvolumesource", text)
-    yield from validation.unchanged(spec, before, "volumeMode", "volumeMode")
+    yield from validation.immutable_field(spec, before, "volumeMode", "volumeMode")
     affinity = spec.get("nodeAffinity")
     if before.get("nodeAffinity") not in (None, affinity):
         value = shown(f"{CORE}VolumeNodeAffinity", affinity)

@@ -11,8 +11,8 @@ from typing import Final
 from envtest.codec.internal_form import CLAIM_SPEC, difference
 from envtest.groups.common import validation
 from envtest.groups.common.label_selectors import check_label_selector
-from opsdk.apimachinery import validation as names
 from opsdk.apimachinery.quantity import Quantity
+from opsdk.apimachinery.validation import qualified_name
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.errors import Cause
@@ -32,7 +32,7 @@ _RESIZES: Final = (
 
 
 def validate_access(modes: Sequence[str], path: str) -> Iterator[Cause]:
-    """How a volume is used."""
+    """Validate the access modes."""
     for mode in modes:
         if mode not in _ACCESS:
             yield api_errors.unsupported(path, mode, _ACCESS)
@@ -41,19 +41,19 @@ def validate_access(modes: Sequence[str], path: str) -> Iterator[Cause]:
 
 
 def validate_mode(spec: JsonObject, path: str) -> Iterator[Cause]:
-    """Whether it has files."""
+    """Validate the volume mode."""
     mode = spec.get("volumeMode")
     if mode is not None and mode not in _MODES:
         yield api_errors.unsupported(f"{path}.volumeMode", mode, _MODES)
 
 
 def validate_claim(obj: JsonObject) -> Iterator[Cause]:
-    """A new claim."""
+    """Validate a new claim."""
     yield from validate_claim_spec(obj.get("spec") or {}, "spec")
 
 
 def validate_claim_spec(spec: JsonObject, path: str) -> Iterator[Cause]:
-    """What is claimed."""
+    """Validate the spec of a claim."""
     if not spec.get("accessModes"):
         yield api_errors.required(f"{path}.accessModes", "at least 1 access mode is required")
     if spec.get("selector") is not None:
@@ -63,7 +63,7 @@ def validate_claim_spec(spec: JsonObject, path: str) -> Iterator[Cause]:
     if size is None:
         yield api_errors.required(f"{path}.resources[storage]")
     else:
-        yield from validation.positive_amount(size, f"{path}.resources[storage]")
+        yield from validation.positive_quantity(size, f"{path}.resources[storage]")
     if spec.get("storageClassName"):
         yield from validation.subdomain(spec["storageClassName"], f"{path}.storageClassName")
     yield from validate_mode(spec, path)
@@ -87,8 +87,8 @@ def _requested(spec: JsonObject) -> str | None:
 
 
 def _source(source: JsonObject, path: str) -> Iterator[Cause]:
-    yield from validation.needed(source.get("name"), f"{path}.name")
-    yield from validation.needed(source.get("kind"), f"{path}.kind")
+    yield from validation.required(source.get("name"), f"{path}.name")
+    yield from validation.required(source.get("kind"), f"{path}.kind")
     if not source.get("apiGroup") and source.get("kind") != "PersistentVolumeClaim":
         text = "must be 'PersistentVolumeClaim' when referencing the default apiGroup"
         yield api_errors.invalid_value(path, source.get("kind", ""), text)
@@ -97,7 +97,7 @@ def _source(source: JsonObject, path: str) -> Iterator[Cause]:
 
 
 def validate_claim_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
-    """Bound claims may grow, or get other attributes; a volume is named once."""
+    """Validate an update: a bound claim may grow or change its attributes class."""
     yield from validate_claim(obj)
     spec, before = obj.get("spec") or {}, old.get("spec") or {}
     notes, noted = (o["metadata"].get("annotations") or {} for o in (obj, old))
@@ -113,12 +113,12 @@ def validate_claim_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
         if Quantity(new_size) <= Quantity(capacity):
             text = "field can not be less than status.capacity"
             yield api_errors.not_allowed("spec.resources.requests.storage", text)
-    yield from validation.unchanged(spec, before, "volumeMode", "volumeMode")
+    yield from validation.immutable_field(spec, before, "volumeMode", "volumeMode")
     yield from validate_attributes_kept(spec, before)
 
 
 def validate_attributes_kept(spec: JsonObject, before: JsonObject) -> Iterator[Cause]:
-    """Who has attributes has some ever after."""
+    """Validate that the volume attributes class is not unset."""
     now, path = spec.get("volumeAttributesClassName"), "spec.volumeAttributesClassName"
     if now or before.get("volumeAttributesClassName") in (None, now):
         return
@@ -127,21 +127,21 @@ def validate_attributes_kept(spec: JsonObject, before: JsonObject) -> Iterator[C
 
 
 def validate_claim_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:  # noqa: ARG001 - the shape of status rules
-    """What there is, and what is to become of it."""
+    """Validate the status of a claim."""
     status = obj.get("status") or {}
     for name, amount in sorted((status.get("capacity") or {}).items()):
-        yield from validation.basic_amount(amount, f"status.capacity[{name}]")
+        yield from validation.non_negative_quantity(amount, f"status.capacity[{name}]")
     for name, word in sorted((status.get("allocatedResourceStatuses") or {}).items()):
         yield from _resource(name, "status.allocatedResourceStatus")
         if word not in _RESIZES:
             yield api_errors.unsupported("status.allocatedResourceStatus", name, _RESIZES)
     for name, amount in sorted((status.get("allocatedResources") or {}).items()):
         yield from _resource(name, "status.allocatedResources")
-        yield from validation.basic_amount(amount, f"status.allocatedResources[{name}]")
+        yield from validation.non_negative_quantity(amount, f"status.allocatedResources[{name}]")
 
 
 def _resource(name: str, path: str) -> Iterator[Cause]:
-    wrong = names.qualified_name(name)
+    wrong = qualified_name(name)
     yield from validation.each(wrong, name, path)
     owner, slash, _ = name.partition("/")
     if not wrong and name != "storage" and (not slash or owner.endswith("kubernetes.io")):

@@ -22,7 +22,7 @@ from envtest.groups.core.validation.pod_os import validate_host_process, validat
 from envtest.groups.core.validation.pod_resources import validate_claims, validate_pod_resources
 from envtest.groups.core.validation.security_context import validate_pod_context
 from envtest.groups.core.validation.volume import validate_volumes
-from opsdk.apimachinery import validation as names
+from opsdk.apimachinery.validation import dns_search, label_value, qualified_name
 from opsdk.apiserver import api_errors
 from opsdk.errors import Cause
 from opsdk.structured_merge.value import JsonObject
@@ -34,14 +34,14 @@ _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
 def validate_pod_spec(spec: JsonObject, path: str, name: str = "") -> Iterator[Cause]:
-    """What is wrong with a pod spec that stands under `path`; `name` is that of the pod, if it is one."""
+    """Validate the pod spec at `path`; `name` is the pod's name, empty for a template."""
     volumes, wrong = validate_volumes(spec.get("volumes") or (), f"{path}.volumes", name)
     yield from wrong
     yield from validate_claims(spec.get("resourceClaims") or (), f"{path}.resourceClaims", name)
-    around = _surroundings(spec, volumes)
-    yield from validate_containers(spec, path, around)
-    yield from validate_init_containers(spec, path, around)
-    yield from validate_ephemeral_containers(spec, path, around)
+    pod_context = _surroundings(spec, volumes)
+    yield from validate_containers(spec, path, pod_context)
+    yield from validate_init_containers(spec, path, pod_context)
+    yield from validate_ephemeral_containers(spec, path, pod_context)
     yield from validate_pod_resources(spec, path)
     yield from _host_network(spec, path, pod=bool(name))
     yield from validation.one_of(spec.get("restartPolicy"), _RESTART, f"{path}.restartPolicy")
@@ -71,14 +71,14 @@ def _surroundings(spec: JsonObject, volumes: Mapping[str, JsonObject]) -> PodCon
     return PodContext(
         volumes=volumes,
         claims=[claim.get("name", "") for claim in spec.get("resourceClaims") or ()],
-        grace=30 if grace is None else grace,
-        restart=spec.get("restartPolicy", ""),
+        grace_period_seconds=30 if grace is None else grace,
+        restart_policy=spec.get("restartPolicy", ""),
         host_users=spec.get("hostUsers") is not False,
     )
 
 
 def validate_new_pod(spec: JsonObject) -> Iterator[Cause]:
-    """What only pods have to see to, not their templates, and only once."""
+    """Validate what is checked for new pods only, not for templates."""
     if spec.get("ephemeralContainers"):
         yield api_errors.not_allowed("spec.ephemeralContainers", "cannot be set on create")
     if spec.get("nodeName") and spec.get("schedulingGates"):
@@ -86,7 +86,7 @@ def validate_new_pod(spec: JsonObject) -> Iterator[Cause]:
 
 
 def validate_own_pod(spec: JsonObject) -> Iterator[Cause]:
-    """What only pods have to see to, not their templates."""
+    """Validate what is checked for pods, not for templates."""
     if not spec.get("serviceAccountName"):
         for index, volume in enumerate(spec.get("volumes") or ()):
             for number, source in enumerate((volume.get("projected") or {}).get("sources") or ()):
@@ -112,23 +112,19 @@ def _names(spec: JsonObject, path: str) -> Iterator[Cause]:
         if spec.get(key):
             yield from validation.label(spec[key], f"{path}.{key}")
     if spec.get("hostnameOverride") is not None:
-        yield from _host_name(spec, f"{path}.hostnameOverride")
+        hostname_override_path = f"{path}.hostnameOverride"
+        name = spec["hostnameOverride"]
+        if spec.get("setHostnameAsFQDN"):
+            yield api_errors.not_allowed(hostname_override_path, "may not be set when `setHostnameAsFQDN` is true")
+        if spec.get("hostNetwork"):
+            yield api_errors.not_allowed(hostname_override_path, "may not be set when `hostNetwork` is true")
+        yield from validation.subdomain(name, hostname_override_path)
+        if len(name) > _MOST_HOST_NAME:
+            yield api_errors.too_long(hostname_override_path, _MOST_HOST_NAME)
 
 
-def _host_name(spec: JsonObject, path: str) -> Iterator[Cause]:
-    """A name that goes before all others."""
-    name = spec["hostnameOverride"]
-    if spec.get("setHostnameAsFQDN"):
-        yield api_errors.not_allowed(path, "may not be set when `setHostnameAsFQDN` is true")
-    if spec.get("hostNetwork"):
-        yield api_errors.not_allowed(path, "may not be set when `hostNetwork` is true")
-    yield from validation.subdomain(name, path)
-    if len(name) > _MOST_HOST_NAME:
-        yield api_errors.too_long(path, _MOST_HOST_NAME)
-
-
-def _aliases(found: Sequence[JsonObject], path: str) -> Iterator[Cause]:
-    for index, alias in enumerate(found):
+def _aliases(aliases: Sequence[JsonObject], path: str) -> Iterator[Cause]:
+    for index, alias in enumerate(aliases):
         yield from ip_address(alias.get("ip", ""), f"{path}[{index}].ip")
         for number, name in enumerate(alias.get("hostnames") or ()):
             yield from validation.subdomain(name, f"{path}[{index}].hostnames[{number}]")
@@ -165,7 +161,7 @@ def _dns_config(spec: JsonObject, path: str) -> Iterator[Cause]:
         yield from ip_address(server, f"{path}.nameservers[{index}]")
     yield from _searches(searches, f"{path}.searches")
     for index, option in enumerate(config.get("options") or ()):
-        yield from validation.needed(option.get("name"), f"{path}.options[{index}]", "must not be empty")
+        yield from validation.required(option.get("name"), f"{path}.options[{index}]", "must not be empty")
 
 
 def _searches(searches: Sequence[str], path: str) -> Iterator[Cause]:
@@ -177,29 +173,29 @@ def _searches(searches: Sequence[str], path: str) -> Iterator[Cause]:
     for index, search in enumerate(searches):
         if search != ".":
             name = search.removesuffix(".")
-            yield from validation.each(names.dns_search(name), name, f"{path}[{index}]")
+            yield from validation.each(dns_search(name), name, f"{path}[{index}]")
 
 
 def _gates(spec: JsonObject, path: str) -> Iterator[Cause]:
     for index, gate in enumerate(spec.get("readinessGates") or ()):
         kind = gate.get("conditionType", "")
-        yield from validation.each(names.qualified_name(kind), kind, f"{path}.readinessGates[{index}].conditionType")
+        yield from validation.each(qualified_name(kind), kind, f"{path}.readinessGates[{index}].conditionType")
     unique: set[str] = set()
     for index, gate in enumerate(spec.get("schedulingGates") or ()):
         name = gate.get("name", "")
-        yield from validation.each(names.qualified_name(name), name, f"{path}.schedulingGates[{index}]")
+        yield from validation.each(qualified_name(name), name, f"{path}.schedulingGates[{index}]")
         if name in unique:
             yield api_errors.duplicate(f"{path}.schedulingGates[{index}]", name)
         unique.add(name)
 
 
 def validate_tolerations(tolerations: Sequence[JsonObject], path: str) -> Iterator[Cause]:
-    """What is wrong with tolerations."""
+    """Validate tolerations."""
     for index, toleration in enumerate(tolerations):
         item_path, key, value = f"{path}[{index}]", toleration.get("key", ""), toleration.get("value", "")
         operator, effect = toleration.get("operator", ""), toleration.get("effect", "")
         if key:
-            yield from validation.each(names.qualified_name(key), key, f"{item_path}.key")
+            yield from validation.each(qualified_name(key), key, f"{item_path}.key")
         elif operator != "Exists":
             text = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
             yield api_errors.invalid_value(f"{item_path}.operator", operator, text)
@@ -207,7 +203,7 @@ def validate_tolerations(tolerations: Sequence[JsonObject], path: str) -> Iterat
             text = "effect must be 'NoExecute' when `tolerationSeconds` is set"
             yield api_errors.invalid_value(f"{item_path}.effect", effect, text)
         if operator in ("", "Equal"):
-            problems = names.label_value(value)
+            problems = label_value(value)
             if problems:
                 yield api_errors.invalid_value(f"{item_path}.operator", value, ";".join(problems))
         elif operator == "Exists":

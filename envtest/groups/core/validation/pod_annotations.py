@@ -24,7 +24,7 @@ _CONTAINERS: Final = ("initContainers", "containers", "ephemeralContainers")
 
 
 def validate_pod_annotations(notes: Mapping[str, str], spec: JsonObject, path: str) -> Iterator[Cause]:
-    """What is wrong with the annotations of a pod or of a template, which stand under `path`."""
+    """Validate the annotations of a pod or template at `path`."""
     if MIRROR in notes and not spec.get("nodeName"):
         text = "must set spec.nodeName if mirror pod annotation is set"
         yield api_errors.invalid_value(f"{path}[{MIRROR}]", notes[MIRROR], text)
@@ -32,7 +32,13 @@ def validate_pod_annotations(notes: Mapping[str, str], spec: JsonObject, path: s
         yield api_errors.invalid_value(f"{path}[{_COST}]", notes[_COST], "must be a 32bit integer")
     for key in sorted(notes):
         if key == _SECCOMP_POD or key.startswith(_SECCOMP):
-            yield from _seccomp(notes[key], f"{path}.{key}")
+            profile = notes[key]
+            key_path = f"{path}.{key}"
+            if profile not in ("runtime/default", "docker/default", "unconfined"):
+                if profile.startswith(_LOCAL):
+                    yield from validation.local_descending_path(profile.removeprefix(_LOCAL), key_path)
+                else:
+                    yield api_errors.invalid_value(key_path, profile, "must be a valid seccomp profile")
     names = {c.get("name", "") for key in _CONTAINERS for c in spec.get(key) or ()}
     for key in sorted(notes):
         if key.startswith(APPARMOR):
@@ -41,15 +47,6 @@ def validate_pod_annotations(notes: Mapping[str, str], spec: JsonObject, path: s
 
 def _fits(text: str) -> bool:
     return re.fullmatch(r"0|-?[1-9][0-9]*|-0[0-9]*", text) is not None and -(1 << 31) <= int(text) < 1 << 31
-
-
-def _seccomp(profile: str, path: str) -> Iterator[Cause]:
-    if profile in ("runtime/default", "docker/default", "unconfined"):
-        return
-    if profile.startswith(_LOCAL):
-        yield from validation.inside(profile.removeprefix(_LOCAL), path)
-    else:
-        yield api_errors.invalid_value(path, profile, "must be a valid seccomp profile")
 
 
 def _apparmor(key: str, profile: str, names: set[str], path: str) -> Iterator[Cause]:
@@ -61,7 +58,7 @@ def _apparmor(key: str, profile: str, names: set[str], path: str) -> Iterator[Ca
 
 
 def validate_annotations_update(now: Mapping[str, str], before: Mapping[str, str], path: str) -> Iterator[Cause]:
-    """Some come with the pod and stay as they came."""
+    """Validate an update: some annotations are immutable."""
     for key in sorted(before):
         word = _fixed(key)
         if word and now.get(key, "") != before[key]:

@@ -31,7 +31,7 @@ _USERS: Final = "when `hostUsers` is false"
 
 
 def validate_system(spec: JsonObject, path: str) -> Iterator[Cause]:
-    """The operating system, and what does not go with it."""
+    """Validate ``os.name`` and the fields that the OS forbids."""
     system = spec.get("os")
     if system is None:
         return
@@ -69,7 +69,7 @@ def _windows(spec: JsonObject, path: str) -> Iterator[Cause]:
 
 
 def validate_host_users(spec: JsonObject, path: str) -> Iterator[Cause]:
-    """Who has users of its own shares nothing else with the node."""
+    """Validate that a pod with a user namespace shares no other namespace with the host."""
     if spec.get("hostUsers") is not False:
         return
     for key, label in (("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")):
@@ -81,7 +81,7 @@ def validate_host_users(spec: JsonObject, path: str) -> Iterator[Cause]:
 
 
 def validate_host_process(spec: JsonObject, path: str) -> Iterator[Cause]:
-    """Either all containers are processes of a Windows node or none is."""
+    """Validate that all containers or none are HostProcess containers."""
     whole = _host_process(spec)
     containers = list(containers_at(spec, path))
     flags = [(_host_process(container), container_path) for container, container_path in containers]

@@ -20,7 +20,7 @@ _CHANGEABLE: Final = ("cpu", "memory")
 
 
 def resized(spec: JsonObject, old: JsonObject) -> JsonObject:
-    """The containers of the new spec, which are those of the old one but for their amounts."""
+    """Return the old containers with the resources of the new spec."""
     result: JsonObject = {}
     for key in _LISTS:
         before = {c.get("name"): c for c in old.get(key) or ()}
@@ -36,7 +36,7 @@ def _merged(container: JsonObject, old: JsonObject | None) -> JsonObject:
 
 
 def refused(old: JsonObject) -> str:
-    """Why a pod cannot be resized at all."""
+    """Return why a pod cannot be resized; empty if it can."""
     if MIRROR in (old["metadata"].get("annotations") or {}):
         return "static pods cannot be resized"
     if ((old["spec"].get("os") or {}).get("name")) == "windows":
@@ -45,7 +45,7 @@ def refused(old: JsonObject) -> str:
 
 
 def validate_resize(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
-    """Processor and memory change, and nothing else; the quality of service stays."""
+    """Validate a resize: only cpu and memory change; the QoS class stays."""
     spec, before, status = obj["spec"], old["spec"], old.get("status") or {}
     if (status.get("qosClass") or qos_class(before)) != qos_class(spec):
         text = "Pod QOS Class may not change as a result of resizing"

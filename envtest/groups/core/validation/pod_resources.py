@@ -11,8 +11,8 @@ from typing import Final
 from envtest.groups.common import validation
 from envtest.groups.core import resource_names
 from envtest.groups.core.pod_requests import requested
-from opsdk.apimachinery import validation as names
 from opsdk.apimachinery.quantity import Quantity
+from opsdk.apimachinery.validation import dns_subdomain
 from opsdk.apiserver import api_errors
 from opsdk.errors import Cause
 from opsdk.structured_merge.value import JsonObject
@@ -22,46 +22,42 @@ _WHOLE: Final = ("cpu", "memory")
 
 # ------------------------------------------------------------------ claims
 def validate_claims(claims: Sequence[JsonObject], path: str, pod: str) -> Iterator[Cause]:
-    """Claims to devices; `pod` is the name of the pod, if it has one already."""
+    """Validate DRA claims of a pod; `pod` is its name, empty for a template."""
     names: set[str] = set()
     for index, claim in enumerate(claims):
         item_path = f"{path}[{index}]"
-        yield from _claim_name(claim, f"{item_path}.name", pod, names)
-        yield from _claim_source(claim, item_path)
-
-
-def _claim_name(claim: JsonObject, path: str, pod: str, seen: set[str]) -> Iterator[Cause]:
-    name = claim.get("name", "")
-    if not name:
-        yield api_errors.required(path)
-        return
-    if name in seen:
-        yield api_errors.duplicate(path, name)
-        return
-    seen.add(name)
-    wrong = list(validation.label(name, path))
-    yield from wrong
-    if not wrong and pod and claim.get("resourceClaimTemplateName") is not None:
-        yield from validation.each(names.dns_subdomain(f"{pod}-{name}"), f"{pod}-{name}", path)
-
-
-def _claim_source(claim: JsonObject, path: str) -> Iterator[Cause]:
-    claim_name, template = claim.get("resourceClaimName"), claim.get("resourceClaimTemplateName")
-    rendered = {"Name": claim.get("name", ""), "ResourceClaimName": claim_name, "ResourceClaimTemplateName": template}
-    if claim_name is not None and template is not None:
-        text = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
-        yield api_errors.invalid_value(path, rendered, text)
-    if claim_name is None and template is None:
-        text = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
-        yield api_errors.invalid_value(path, rendered, text)
-    for key in ("resourceClaimName", "resourceClaimTemplateName"):
-        if claim.get(key) is not None:
-            yield from validation.subdomain(claim[key], f"{path}.{key}")
+        name_path = f"{item_path}.name"
+        name = claim.get("name", "")
+        if not name:
+            yield api_errors.required(name_path)
+        elif name in names:
+            yield api_errors.duplicate(name_path, name)
+        else:
+            names.add(name)
+            wrong = list(validation.label(name, name_path))
+            yield from wrong
+            if not wrong and pod and claim.get("resourceClaimTemplateName") is not None:
+                yield from validation.each(dns_subdomain(f"{pod}-{name}"), f"{pod}-{name}", name_path)
+        claim_name, template = claim.get("resourceClaimName"), claim.get("resourceClaimTemplateName")
+        rendered = {
+            "Name": claim.get("name", ""),
+            "ResourceClaimName": claim_name,
+            "ResourceClaimTemplateName": template,
+        }
+        if claim_name is not None and template is not None:
+            text = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
+            yield api_errors.invalid_value(item_path, rendered, text)
+        if claim_name is None and template is None:
+            text = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
+            yield api_errors.invalid_value(item_path, rendered, text)
+        for key in ("resourceClaimName", "resourceClaimTemplateName"):
+            if claim.get(key) is not None:
+                yield from validation.subdomain(claim[key], f"{item_path}.{key}")
 
 
 # ------------------------------------------------------------------ the pod as a whole
 def validate_pod_resources(spec: JsonObject, path: str) -> Iterator[Cause]:
-    """Requests and limits of a pod: no less than what its containers ask for together."""
+    """Validate pod-level resources: requests cover those of the containers."""
     resources, resources_path = spec.get("resources"), f"{path}.resources"
     if resources is None:
         return
@@ -70,19 +66,16 @@ def validate_pod_resources(spec: JsonObject, path: str) -> Iterator[Cause]:
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     for kind, amounts in (("limits", limits), ("requests", requests)):
         for name, amount in sorted(amounts.items()):
-            yield from _amount(name, amount, f"{resources_path}.{kind}[{name}]")
+            item_path = f"{resources_path}.{kind}[{name}]"
+            if name not in _WHOLE and not name.startswith("hugepages-"):
+                yield api_errors.unsupported(item_path, name, ("cpu", "hugepages-", "memory"))
+            yield from resource_names.amount(name, amount, item_path)
     for name, amount in sorted(requests.items()):
         limit = limits.get(name)
         if limit is not None and Quantity(amount) > Quantity(limit):
             text = f"must be less than or equal to {name} limit of {limit}"
             yield api_errors.invalid_value(f"{resources_path}.requests", amount, text)
     yield from _consistent(spec, path)
-
-
-def _amount(name: str, amount: str, path: str) -> Iterator[Cause]:
-    if name not in _WHOLE and not name.startswith("hugepages-"):
-        yield api_errors.unsupported(path, name, ("cpu", "hugepages-", "memory"))
-    yield from resource_names.amount(name, amount, path)
 
 
 def _consistent(spec: JsonObject, path: str) -> Iterator[Cause]:

@@ -11,7 +11,7 @@ from typing import Final
 
 from envtest.groups.common import validation
 from envtest.groups.common.ip_addresses import ip_address, read_address
-from opsdk.apimachinery import validation as names
+from opsdk.apimachinery.validation import qualified_name
 from opsdk.apiserver import api_errors
 from opsdk.errors import Cause
 from opsdk.structured_merge.value import JsonObject, JsonValue
@@ -20,13 +20,13 @@ _OWN_CONDITIONS: Final = frozenset({"PodScheduled", "Ready", "Initialized"})
 
 
 def validate_pod_status(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
-    """What is wrong with a changed status."""
+    """Validate an update of the status."""
     status, before, spec = obj.get("status") or {}, old.get("status") or {}, old.get("spec") or {}
     for index, condition in enumerate(status.get("conditions") or ()):
         kind = condition.get("type", "")
         if kind not in _OWN_CONDITIONS:
             # The server has these among the metadata.
-            yield from validation.each(names.qualified_name(kind), kind, f"metadata.conditions[{index}].Type")
+            yield from validation.each(qualified_name(kind), kind, f"metadata.conditions[{index}].Type")
     node = status.get("nominatedNodeName")
     if node and node != before.get("nominatedNodeName"):
         yield from validation.subdomain(node, "status.nominatedNodeName")
@@ -85,21 +85,21 @@ def _claims(statuses: Sequence[JsonObject], spec: JsonObject, path: str) -> Iter
 # ------------------------------------------------------------------ addresses
 
 
-def _addresses(found: Sequence[str], path: str) -> Iterator[Cause]:
+def _addresses(addresses: Sequence[str], path: str) -> Iterator[Cause]:
     """One of each family; an unreadable one is told of once more where there are several."""
     wrong = False
-    for index, address in enumerate(found):
+    for index, address in enumerate(addresses):
         for cause in ip_address(address, f"{path}[{index}]"):
             wrong = True
             yield cause
-    if len(found) < 2 or wrong:
+    if len(addresses) < 2 or wrong:
         return
-    families = [read.version for read in map(read_address, found) if isinstance(read, _KINDS)]
-    if len(set(families)) < len(found):
+    families = [read.version for read in map(read_address, addresses) if isinstance(read, _KINDS)]
+    if len(set(families)) < len(addresses):
         text = "may specify no more than one IP for each IP family"
-        yield api_errors.invalid_value(path, [{"IP": address} for address in found], text)
-    for index, address in enumerate(found):
-        if address in found[:index]:
+        yield api_errors.invalid_value(path, [{"IP": address} for address in addresses], text)
+    for index, address in enumerate(addresses):
+        if address in addresses[:index]:
             yield api_errors.duplicate(f"{path}[{index}]", {"IP": address})
 
 

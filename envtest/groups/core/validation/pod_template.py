@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from envtest.groups.common.label_selectors import check_label_selector, is_empty, selects, understood
+from envtest.groups.common.label_selectors import check_label_selector, is_empty, is_valid, selects
 from envtest.groups.core.validation.pod import validate_pod_spec
 from envtest.groups.core.validation.pod_annotations import validate_pod_annotations
 from opsdk.apiserver import api_errors
@@ -19,20 +19,20 @@ MISMATCH = "`selector` does not match template `labels`"
 
 
 def template_labels(spec: JsonObject) -> JsonObject:
-    """The labels of the pods to be."""
+    """Return the labels of a template."""
     labels: JsonObject = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
     return labels
 
 
 # ------------------------------------------------------------------ templates
 def validate_template(template: JsonObject, path: str, *, kind: str) -> Iterator[Cause]:
-    """A pod template of a workload that keeps its pods running."""
+    """Validate the template of a workload that restarts its pods."""
     yield from validate_pod_template(template, path)
     yield from validate_keeps_running(template, path, kind=kind)
 
 
 def validate_keeps_running(template: JsonObject, path: str, *, kind: str) -> Iterator[Cause]:
-    """Pods of the template are always restarted and have no deadline."""
+    """Validate that the restart policy is Always and that there is no active deadline."""
     spec = template.get("spec") or {}
     if spec.get("restartPolicy") != "Always":
         yield api_errors.unsupported(f"{path}.spec.restartPolicy", spec.get("restartPolicy", ""), ["Always"])
@@ -42,7 +42,7 @@ def validate_keeps_running(template: JsonObject, path: str, *, kind: str) -> Ite
 
 
 def validate_pod_template(template: JsonObject, path: str) -> Iterator[Cause]:
-    """Any pod template."""
+    """Validate any pod template."""
     meta, spec = template.get("metadata") or {}, template.get("spec") or {}
     yield from validate_template_metadata(meta, spec, path)
     yield from validate_pod_spec(spec, f"{path}.spec")
@@ -52,14 +52,14 @@ def validate_pod_template(template: JsonObject, path: str) -> Iterator[Cause]:
 
 
 def validate_template_metadata(meta: JsonObject, spec: JsonObject, path: str) -> Iterator[Cause]:
-    """Labels and annotations of a template."""
+    """Validate labels and annotations of a template."""
     yield from metadata.labels(meta.get("labels") or {}, f"{path}.labels")
     yield from metadata.annotation_causes(meta.get("annotations") or {}, f"{path}.annotations")
     yield from validate_pod_annotations(meta.get("annotations") or {}, spec, f"{path}.annotations")
 
 
 def validate_selector(selector: JsonObject | None, path: str, *, word: str) -> Iterator[Cause]:
-    """A selector that must be there and select something."""
+    """Validate a required, nonempty selector."""
     if selector is None:
         yield api_errors.required(path)
         return
@@ -69,8 +69,8 @@ def validate_selector(selector: JsonObject | None, path: str, *, word: str) -> I
 
 
 def validate_selected_template(spec: JsonObject, *, kind: str) -> Iterator[Cause]:
-    """A template whose labels the selector of the workload matches."""
-    if not understood(spec.get("selector")):
+    """Validate a template whose labels the selector must match."""
+    if not is_valid(spec.get("selector")):
         yield api_errors.invalid_value("spec.selector", spec["selector"], "invalid label selector")
         return
     yield from validate_selected_labels(spec)
@@ -78,7 +78,7 @@ def validate_selected_template(spec: JsonObject, *, kind: str) -> Iterator[Cause
 
 
 def validate_selected_labels(spec: JsonObject) -> Iterator[Cause]:
-    """The template's labels are those that the selector wants."""
+    """Validate that the selector matches the template's labels."""
     selector, labels = spec.get("selector"), template_labels(spec)
     if selector is None or (not is_empty(selector) and not selects(selector, labels)):
         yield api_errors.invalid_value("spec.template.metadata.labels", labels or None, MISMATCH)

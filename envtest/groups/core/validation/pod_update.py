@@ -29,14 +29,14 @@ _TERM: Final = "only additions are allowed (no mutations or deletions)"
 
 
 def validate_pod_update(spec: JsonObject, old: JsonObject) -> Iterator[Cause]:
-    """Images, a shorter deadline, more tolerations, fewer gates; nothing else."""
+    """Validate an update: only images, a shorter deadline, added tolerations and removed gates."""
     for key in ("containers", "initContainers"):
         now, before = spec.get(key) or [], old.get(key) or []
         if len(now) != len(before):
             yield api_errors.not_allowed(f"spec.{key}", "pod updates may not add or remove containers")
             return
         for index, container in enumerate(now):
-            yield from validation.needed(container.get("image"), f"spec.{key}[{index}].image")
+            yield from validation.required(container.get("image"), f"spec.{key}[{index}].image")
     deadline, previous = spec.get("activeDeadlineSeconds"), old.get("activeDeadlineSeconds")
     if deadline is not None and not 0 <= deadline < 1 << 31:
         yield from validation.in_range(deadline, 0, (1 << 31) - 1, "spec.activeDeadlineSeconds")
@@ -133,7 +133,7 @@ def _begins(now: Sequence[JsonObject], before: Sequence[JsonObject]) -> bool:
 
 # ------------------------------------------------------------------ debugging containers
 def validate_ephemeral_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
-    """Debugging containers come, and stay as they came."""
+    """Validate an update: ephemeral containers may be added and are immutable."""
     if MIRROR in (old["metadata"].get("annotations") or {}):
         yield api_errors.not_allowed("[]", "static pods do not support ephemeral containers")
         return

@@ -43,7 +43,7 @@ _BOUNDED = {
 
 
 def validate_counts(resource: str, status: JsonObject, old: JsonObject) -> Iterator[Cause]:
-    """The numbers of a workload's status: not negative, and no part larger than the whole."""
+    """Validate replica counts of a status: not negative, and no part above the total."""
     for key in _COUNTS.get(resource, ()):
         yield from validation.not_negative(status.get(key), f"status.{key}")
     replicas = status.get("replicas") or 0

@@ -16,10 +16,10 @@ from opsdk.structured_merge.value import JsonObject
 
 
 def validate_replication_controller(spec: JsonObject) -> Iterator[Cause]:
-    """A replication controller's spec: its selector is a plain map."""
+    """Validate the spec of a ReplicationController."""
     yield from validation.not_negative(spec.get("minReadySeconds"), "spec.minReadySeconds")
     selector = spec.get("selector") or {}
-    yield from validation.needed(selector, "spec.selector")
+    yield from validation.required(selector, "spec.selector")
     yield from validation.not_negative(spec.get("replicas"), "spec.replicas")
     if spec.get("template") is None:
         yield api_errors.required("spec.template")

@@ -35,7 +35,7 @@ _EXISTS: Final = (
 
 
 def validate_amounts(amounts: Mapping[str, str], path: str) -> Iterator[Cause]:
-    """Names and quantities of resources."""
+    """Validate resource names and quantities of a quota."""
     for name, text in sorted(amounts.items()):
         yield from resource_names.quota_name(name, f"{path}[{name}]")
         yield from resource_names.amount(name, text, f"{path}[{name}]")
@@ -45,11 +45,11 @@ def _foreign(scope: str, spec: JsonObject) -> int:
     """How many resources the scope cannot be asked of."""
     fitting = SCOPES.get(scope)
     hard = spec.get("hard") or {}
-    return 0 if fitting is None else sum(resource_names.of_quota(name) and name not in fitting for name in hard)
+    return 0 if fitting is None else sum(resource_names.is_quota_name(name) and name not in fitting for name in hard)
 
 
 def validate_scopes(spec: JsonObject) -> Iterator[Cause]:
-    """Scopes, and the resources that they can be used with."""
+    """Validate scopes and the resources that they apply to."""
     scopes, path = spec.get("scopes") or [], "spec.scopes"
     for scope in scopes:
         if scope not in SCOPES:
@@ -59,14 +59,14 @@ def validate_scopes(spec: JsonObject) -> Iterator[Cause]:
     yield from _conflicts(set(scopes), scopes, path)
 
 
-def _conflicts(found: set[str], shown: Sequence[str], path: str) -> Iterator[Cause]:
+def _conflicts(scopes: set[str], listed: Sequence[str], path: str) -> Iterator[Cause]:
     for pair in _OPPOSITES:
-        if pair <= found:
-            yield api_errors.invalid_value(path, shown or None, "conflicting scopes")
+        if pair <= scopes:
+            yield api_errors.invalid_value(path, listed or None, "conflicting scopes")
 
 
 def validate_scope_selector(spec: JsonObject) -> Iterator[Cause]:
-    """The scope selector."""
+    """Validate the scope selector."""
     selector, path = spec.get("scopeSelector"), "spec.scopeSelector.matchExpressions"
     if selector is None:
         return

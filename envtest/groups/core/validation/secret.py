@@ -25,7 +25,7 @@ _DOCKER = {"kubernetes.io/dockerconfigjson": ".dockerconfigjson", "kubernetes.io
 
 
 def validate_secret(obj: JsonObject) -> Iterator[Cause]:
-    """Keys, size, and what the type requires."""
+    """Validate keys, size and the data that the type requires."""
     data, kind = obj.get("data") or {}, obj.get("type", "")
     yield from validate_keys("data", data, {})
     if decoded_size(data) > MAX_SIZE:

@@ -34,14 +34,30 @@ _NET_BIOS: Final = r'[^\\/:\*\?"<>|\.][^\\/:\*\?"<>|]{0,14}'
 
 # ------------------------------------------------------------------ pods
 def validate_pod_context(spec: JsonObject, path: str) -> Iterator[Cause]:
-    """The security context of a pod, and what goes with it."""
+    """Validate the security context of a pod and its host namespaces."""
     context, context_path = spec.get("securityContext") or {}, f"{path}.securityContext"
     yield from _ids(context, context_path, ("fsGroup", "runAsUser", "runAsGroup"))
     yield from _word(context, "supplementalGroupsPolicy", ("Merge", "Strict"), context_path)
     if spec.get("hostPID") and spec.get("shareProcessNamespace"):
         text = "ShareProcessNamespace and HostPID cannot both be enabled"
         yield api_errors.invalid_value(f"{context_path}.shareProcessNamespace", True, text)
-    yield from _sysctls(context.get("sysctls") or (), f"{context_path}.sysctls", spec)
+    found = context.get("sysctls") or ()
+    sysctls_path = f"{context_path}.sysctls"
+    names: set[str] = set()
+    for index, item in enumerate(found):
+        name_path, name = f"{sysctls_path}[{index}].name", item.get("name", "")
+        if not name:
+            yield api_errors.required(name_path)
+        elif len(name) > 253 or not re.fullmatch(_SYSCTL, name):
+            text = f"must have at most 253 characters and match regex {_SYSCTL}"
+            yield api_errors.invalid_value(name_path, name, text)
+        elif name in names:
+            yield api_errors.duplicate(name_path, name)
+        # The node's own settings are not for pods.
+        for key, prefixes in _HOST_SYSCTLS.items():
+            if spec.get(key) and name.replace("/", ".").startswith(prefixes):
+                yield api_errors.invalid_value(name_path, name, f"may not be specified when '{key}' is true")
+        names.add(name)
     yield from _word(context, "fsGroupChangePolicy", ("Always", "OnRootMismatch"), context_path)
     yield from _seccomp(context.get("seccompProfile"), f"{context_path}.seccompProfile")
     yield from _windows_options(context.get("windowsOptions"), f"{context_path}.windowsOptions")
@@ -63,27 +79,9 @@ def _ids(context: JsonObject, path: str, keys: Sequence[str]) -> Iterator[Cause]
         yield from validation.in_range(group, 0, 2**31 - 1, f"{path}.supplementalGroups[{index}]")
 
 
-def _sysctls(found: Sequence[JsonObject], path: str, spec: JsonObject) -> Iterator[Cause]:
-    names: set[str] = set()
-    for index, item in enumerate(found):
-        name_path, name = f"{path}[{index}].name", item.get("name", "")
-        if not name:
-            yield api_errors.required(name_path)
-        elif len(name) > 253 or not re.fullmatch(_SYSCTL, name):
-            text = f"must have at most 253 characters and match regex {_SYSCTL}"
-            yield api_errors.invalid_value(name_path, name, text)
-        elif name in names:
-            yield api_errors.duplicate(name_path, name)
-        # The node's own settings are not for pods.
-        for key, prefixes in _HOST_SYSCTLS.items():
-            if spec.get(key) and name.replace("/", ".").startswith(prefixes):
-                yield api_errors.invalid_value(name_path, name, f"may not be specified when '{key}' is true")
-        names.add(name)
-
-
 # ------------------------------------------------------------------ containers
 def validate_container_context(context: JsonObject | None, path: str, *, host_users: bool = True) -> Iterator[Cause]:
-    """The security context of a container."""
+    """Validate the security context of a container."""
     if context is None:
         return
     yield from _ids(context, path, ("runAsUser", "runAsGroup"))
@@ -92,22 +90,17 @@ def validate_container_context(context: JsonObject | None, path: str, *, host_us
         text = "`hostUsers` must be false to use `Unmasked`"
         yield api_errors.invalid_value(f"{path}.procMount", "Unmasked", text)
     yield from _seccomp(context.get("seccompProfile"), f"{path}.seccompProfile")
-    yield from _escalation(context, path)
+    if context.get("allowPrivilegeEscalation") is False:
+        value = shown(f"{CORE}SecurityContext", context)
+        if context.get("privileged"):
+            text = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"
+            yield api_errors.invalid_value(path, value, text)
+        added = (context.get("capabilities") or {}).get("add") or ()
+        if "CAP_SYS_ADMIN" in added:
+            text = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"
+            yield api_errors.invalid_value(path, value, text)
     yield from _windows_options(context.get("windowsOptions"), f"{path}.windowsOptions")
     yield from _apparmor(context.get("appArmorProfile"), f"{path}.appArmorProfile")
-
-
-def _escalation(context: JsonObject, path: str) -> Iterator[Cause]:
-    if context.get("allowPrivilegeEscalation") is not False:
-        return
-    value = shown(f"{CORE}SecurityContext", context)
-    if context.get("privileged"):
-        text = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"
-        yield api_errors.invalid_value(path, value, text)
-    added = (context.get("capabilities") or {}).get("add") or ()
-    if "CAP_SYS_ADMIN" in added:
-        text = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"
-        yield api_errors.invalid_value(path, value, text)
 
 
 # ------------------------------------------------------------------ profiles of the kernel's two guards
@@ -123,7 +116,7 @@ def _seccomp(profile: JsonObject | None, path: str) -> Iterator[Cause]:
     elif local is None:
         yield api_errors.required(local_path, "must be set when seccomp type is Localhost")
     else:
-        yield from validation.inside(local, local_path)
+        yield from validation.local_descending_path(local, local_path)
 
 
 def _apparmor(profile: JsonObject | None, path: str) -> Iterator[Cause]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from envtest.groups.common import validation
 from envtest.groups.common.ip_addresses import block, ip_address, read_address, special_address
-from opsdk.apimachinery import validation as names
+from opsdk.apimachinery.validation import qualified_name
 from opsdk.apiserver import api_errors
 from opsdk.errors import Cause
 from opsdk.structured_merge.value import JsonObject
@@ -28,19 +28,19 @@ _ONLY_BALANCED = "may only be used when `type` is 'LoadBalancer'"
 
 
 def is_headless(spec: JsonObject) -> bool:
-    """Whether it has no address of its own on purpose."""
+    """Return whether the cluster IP is None."""
     first: str = (spec.get("clusterIPs") or [spec.get("clusterIP", "")])[0]
     return first == "None"
 
 
 def externally_accessible(spec: JsonObject) -> bool:
-    """Whether traffic from outside reaches it."""
+    """Return whether the service receives traffic from outside."""
     kind = spec.get("type")
     return kind in ("LoadBalancer", "NodePort") or (kind == "ClusterIP" and bool(spec.get("externalIPs")))
 
 
 def validate_service(obj: JsonObject) -> Iterator[Cause]:
-    """A service."""
+    """Validate a Service."""
     spec: JsonObject = obj["spec"]
     notes = obj["metadata"].get("annotations") or {}
     if _MODE in notes and _HINTS in notes and notes[_MODE] != notes[_HINTS]:
@@ -84,13 +84,13 @@ def _by_type(spec: JsonObject, kind: str) -> Iterator[Cause]:
             yield api_errors.required("spec.externalName")
 
 
-def _port(port: JsonObject, path: str, seen: set[str], *, alone: bool) -> Iterator[Cause]:
+def _port(port: JsonObject, path: str, earlier_names: set[str], *, alone: bool) -> Iterator[Cause]:
     name = port.get("name", "")
     if name:
         yield from validation.label(name, f"{path}.name")
-        if name in seen:
+        if name in earlier_names:
             yield api_errors.duplicate(f"{path}.name", name)
-        seen.add(name)
+        earlier_names.add(name)
     elif not alone:
         yield api_errors.required(f"{path}.name")
     yield from validation.port_number(port.get("port", 0), f"{path}.port")
@@ -98,7 +98,7 @@ def _port(port: JsonObject, path: str, seen: set[str], *, alone: bool) -> Iterat
     yield from validation.port_or_name(port.get("targetPort", 0), f"{path}.targetPort")
     protocol = port.get("appProtocol")
     if protocol is not None:
-        yield from validation.each(names.qualified_name(protocol), protocol, f"{path}.appProtocol")
+        yield from validation.each(qualified_name(protocol), protocol, f"{path}.appProtocol")
 
 
 def _affinity(spec: JsonObject) -> Iterator[Cause]:
@@ -116,7 +116,7 @@ def _affinity(spec: JsonObject) -> Iterator[Cause]:
 
 
 def validate_families(spec: JsonObject) -> Iterator[Cause]:
-    """Addresses and their families, as far as they are given."""
+    """Validate cluster IPs and IP families, as far as they are set."""
     if spec.get("type") == "ExternalName":
         return
     first, addresses = spec.get("clusterIP", ""), spec.get("clusterIPs") or []
@@ -188,7 +188,18 @@ def _duplicates(ports: Sequence[JsonObject], kind: str) -> Iterator[Cause]:
 def _balancer(obj: JsonObject) -> Iterator[Cause]:
     spec: JsonObject = obj["spec"]
     balanced = spec.get("type") == "LoadBalancer"
-    yield from _ranges(obj, balanced=balanced)
+    ranges, path = obj["spec"].get("loadBalancerSourceRanges") or (), "spec.LoadBalancerSourceRanges"
+    notes: dict[str, str] = obj["metadata"].get("annotations") or {}
+    if ranges or _RANGES in notes:
+        text = "" if ranges else notes[_RANGES].strip()
+        if not ranges:
+            path = f"metadata.annotations[{_RANGES}]"
+        if not balanced:
+            yield api_errors.not_allowed(path, _ONLY_BALANCED)
+        for index, part in enumerate(ranges):
+            yield from block(part.strip(), f"{path}[{index}]")
+        for part in text.split(",") if text else ():
+            yield from block(part.strip(), path)
     if spec.get("allocateLoadBalancerNodePorts") is not None and not balanced:
         yield api_errors.not_allowed("spec.allocateLoadBalancerNodePorts", _ONLY_BALANCED)
     if spec.get("allocateLoadBalancerNodePorts") is None and balanced:
@@ -196,29 +207,12 @@ def _balancer(obj: JsonObject) -> Iterator[Cause]:
     yield from _class(spec)
 
 
-def _ranges(obj: JsonObject, *, balanced: bool) -> Iterator[Cause]:
-    """Who may come: in the spec, or else in the annotation that was there before."""
-    ranges, path = obj["spec"].get("loadBalancerSourceRanges") or (), "spec.LoadBalancerSourceRanges"
-    notes: dict[str, str] = obj["metadata"].get("annotations") or {}
-    if not ranges and _RANGES not in notes:
-        return
-    text = "" if ranges else notes[_RANGES].strip()
-    if not ranges:
-        path = f"metadata.annotations[{_RANGES}]"
-    if not balanced:
-        yield api_errors.not_allowed(path, _ONLY_BALANCED)
-    for index, part in enumerate(ranges):
-        yield from block(part.strip(), f"{path}[{index}]")
-    for part in text.split(",") if text else ():
-        yield from block(part.strip(), path)
-
-
 def _class(spec: JsonObject) -> Iterator[Cause]:
     name, path = spec.get("loadBalancerClass"), "spec.loadBalancerClass"
     if name is None:
         return
     if spec.get("type") == "LoadBalancer":
-        yield from validation.each(names.qualified_name(name), name, path)
+        yield from validation.each(qualified_name(name), name, path)
     else:
         yield api_errors.not_allowed(path, _ONLY_BALANCED)
 
@@ -231,7 +225,7 @@ def _traffic(spec: JsonObject) -> Iterator[Cause]:
         text = "may only be set for externally-accessible services"
         yield api_errors.invalid_value("spec.externalTrafficPolicy", outside, text)
     port, path = spec.get("healthCheckNodePort") or 0, "spec.healthCheckNodePort"
-    if checked(spec):
+    if needs_health_check(spec):
         if not port:
             yield api_errors.required(path)
         else:
@@ -250,13 +244,13 @@ def _traffic(spec: JsonObject) -> Iterator[Cause]:
         yield from validation.one_of(spec["trafficDistribution"], allowed, "spec.trafficDistribution")
 
 
-def checked(spec: JsonObject) -> bool:
-    """Whether balancers ask each node for the health of the service."""
+def needs_health_check(spec: JsonObject) -> bool:
+    """Return whether the service needs a health check node port."""
     return spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
 
 
 def validate_change(spec: JsonObject, old: JsonObject) -> Iterator[Cause]:
-    """What stays once it is set: the first address and its family, and the class of a balancer."""
+    """Validate an update: first cluster IP, its family and the load balancer class are immutable."""
     if "ExternalName" not in (spec.get("type"), old.get("type")):
         if not (is_headless(spec) and is_headless(old)):
             yield from _kept(spec, old, "clusterIPs", "clusterIP")
@@ -288,7 +282,7 @@ def _kept(spec: JsonObject, old: JsonObject, key: str, word: str) -> Iterator[Ca
 
 
 def validate_status(obj: JsonObject) -> Iterator[Cause]:
-    """What a balancer says of itself."""
+    """Validate the load balancer status."""
     ingress = ((obj.get("status") or {}).get("loadBalancer") or {}).get("ingress") or []
     if (obj.get("spec") or {}).get("type") != "LoadBalancer":
         if ingress:

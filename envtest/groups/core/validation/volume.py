@@ -12,8 +12,8 @@ from envtest.groups.common import validation
 from envtest.groups.core.validation import volume_sources
 from envtest.groups.core.validation.container import VOLUME_FIELDS, validate_field_ref, validate_resource_ref
 from envtest.groups.core.validation.persistent_volume_claim import validate_claim_spec
-from opsdk.apimachinery import validation as names
 from opsdk.apimachinery.quantity import Quantity
+from opsdk.apimachinery.validation import dns_subdomain
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.registry import metadata
 from opsdk.errors import Cause
@@ -37,7 +37,7 @@ _CLAIM_METADATA: Final = (
 def validate_volumes(
     volumes: Sequence[JsonObject], path: str, pod: str = ""
 ) -> tuple[dict[str, JsonObject], list[Cause]]:
-    """The volumes that are right, by name, and what is wrong with the others; `pod` is the name of the pod, if any."""
+    """Validate volumes and return the valid ones by name; `pod` is the pod's name, empty for a template."""
     good: dict[str, JsonObject] = {}
     causes: list[Cause] = []
     claim_names = {f"{pod}-{v.get('name', '')}" for v in volumes if pod and v.get("ephemeral") is not None}
@@ -62,7 +62,7 @@ def validate_volumes(
 
 
 def _source(volume: JsonObject, path: str, pod: str) -> Iterator[Cause]:
-    yield from volume_sources.each_of(volume, _ORDER, _CHECKS, path)
+    yield from volume_sources.exactly_one(volume, _ORDER, _CHECKS, path)
     name = volume.get("name", "")
     first = next((key for key in _ORDER if volume.get(key) is not None), "")
     portal = (volume.get("iscsi") or {}).get("targetPortal", "")
@@ -74,7 +74,7 @@ def _source(volume: JsonObject, path: str, pod: str) -> Iterator[Cause]:
         yield api_errors.invalid_value(f"{path}.name", name, text)
     if first == "ephemeral" and pod and name:
         claim = f"{pod}-{name}"
-        for reason in names.dns_subdomain(claim):
+        for reason in dns_subdomain(claim):
             yield api_errors.invalid_value(f"{path}.name", name, f"PVC name {api_errors.quoted(claim)}: {reason}")
 
 
@@ -90,20 +90,20 @@ def _items(items: Sequence[JsonObject], path: str) -> Iterator[Cause]:
 
 
 def _item(item: JsonObject, path: str) -> Iterator[Cause]:
-    yield from validation.needed(item.get("key"), f"{path}.key")
-    yield from validation.needed(item.get("path"), f"{path}.path")
-    yield from validation.file_in_volume(item.get("path", ""), f"{path}.path")
+    yield from validation.required(item.get("key"), f"{path}.key")
+    yield from validation.required(item.get("path"), f"{path}.path")
+    yield from validation.local_non_reserved_path(item.get("path", ""), f"{path}.path")
     yield from _mode(item.get("mode"), f"{path}.mode")
 
 
 def _secret(source: JsonObject, path: str) -> Iterator[Cause]:
-    yield from validation.needed(source.get("secretName"), f"{path}.secretName")
+    yield from validation.required(source.get("secretName"), f"{path}.secretName")
     yield from _mode(source.get("defaultMode"), f"{path}.defaultMode")
     yield from _items(source.get("items") or (), f"{path}.items")
 
 
 def _config_map(source: JsonObject, path: str) -> Iterator[Cause]:
-    yield from validation.needed(source.get("name"), f"{path}.name")
+    yield from validation.required(source.get("name"), f"{path}.name")
     yield from _mode(source.get("defaultMode"), f"{path}.defaultMode")
     yield from _items(source.get("items") or (), f"{path}.items")
 
@@ -117,8 +117,8 @@ def _downward(source: JsonObject, path: str) -> Iterator[Cause]:
 
 def _file(item: JsonObject, path: str) -> Iterator[Cause]:
     """A file of the downward API."""
-    yield from validation.needed(item.get("path"), f"{path}.path")
-    yield from validation.file_in_volume(item.get("path", ""), f"{path}.path")
+    yield from validation.required(item.get("path"), f"{path}.path")
+    yield from validation.local_non_reserved_path(item.get("path", ""), f"{path}.path")
     field, resource = item.get("fieldRef"), item.get("resourceFieldRef")
     if field is not None:
         yield from validate_field_ref(field, f"{path}.fieldRef", VOLUME_FIELDS)
@@ -140,10 +140,10 @@ class _Paths:
         self._volume = volume
         self._seen: set[str] = set()
 
-    def add(self, path: str, shown: str) -> Iterator[Cause]:
-        """One more; `shown` is the value of the message where it is not alone."""
+    def add(self, path: str, path_value: str) -> Iterator[Cause]:
+        """Add a path; `path_value` is the value that the message shows if the path is a duplicate."""
         if path and path in self._seen:
-            yield api_errors.invalid_value(self._volume, shown, _CONFLICT)
+            yield api_errors.invalid_value(self._volume, path_value, _CONFLICT)
         self._seen.add(path)
 
 
@@ -161,7 +161,7 @@ def _projected(source: JsonObject, path: str) -> Iterator[Cause]:
 
 def _projected_keys(source: JsonObject, path: str, taken: _Paths) -> Iterator[Cause]:
     name = source.get("name", "")
-    yield from validation.needed(name, f"{path}.name")
+    yield from validation.required(name, f"{path}.name")
     for index, item in enumerate(source.get("items") or ()):
         yield from _item(item, f"{path}.items[{index}]")
         yield from taken.add(item.get("path", ""), name)
@@ -182,7 +182,7 @@ def _projected_token(source: JsonObject, path: str, taken: _Paths) -> Iterator[C
     if not source.get("path"):
         yield api_errors.required(f"{path}.path")
     else:
-        yield from validation.file_in_volume(source["path"], f"{path}.path")
+        yield from validation.local_non_reserved_path(source["path"], f"{path}.path")
         yield from taken.add(source["path"], source["path"])
 
 
@@ -229,7 +229,7 @@ _CHECKS: Final[Mapping[str, volume_sources.Check]] = {
     "emptyDir": _empty,
     "gitRepo": volume_sources.git_repo,
     "secret": _secret,
-    "persistentVolumeClaim": volume_sources.wants("claimName"),
+    "persistentVolumeClaim": volume_sources.required_keys("claimName"),
     "downwardAPI": _downward,
     "configMap": _config_map,
     "projected": _projected,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from envtest.groups.common import validation
-from opsdk.apimachinery import validation as names
+from opsdk.apimachinery.validation import dns_subdomain
 from opsdk.apiserver import api_errors
 from opsdk.errors import Cause
 from opsdk.structured_merge.value import JsonObject
@@ -33,8 +33,8 @@ _HOSTS: Final = "must be a host:port pair or multiple pairs separated by commas"
 _BOTH_FLOCKERS: Final = "datasetName and datasetUUID can not be specified simultaneously"
 
 
-def each_of(sources: JsonObject, order: Sequence[str], checks: Mapping[str, Check], path: str) -> Iterator[Cause]:
-    """One source and no more; the first in `order` is the one that counts."""
+def exactly_one(sources: JsonObject, order: Sequence[str], checks: Mapping[str, Check], path: str) -> Iterator[Cause]:
+    """Validate that exactly one source is set; the first in `order` is validated."""
     keys = [key for key in order if sources.get(key) is not None]
     if not keys:
         yield api_errors.required(path, "must specify a volume type")
@@ -44,53 +44,53 @@ def each_of(sources: JsonObject, order: Sequence[str], checks: Mapping[str, Chec
         yield api_errors.not_allowed(f"{path}.{key}", "may not specify more than 1 volume type")
 
 
-def wants(*keys: str) -> Check:
-    """A source that only has to have something under these keys."""
+def required_keys(*keys: str) -> Check:
+    """Validate that these keys are set."""
 
     def check(source: JsonObject, path: str) -> Iterator[Cause]:
         for key in keys:
-            yield from validation.needed(source.get(key), f"{path}.{key}")
+            yield from validation.required(source.get(key), f"{path}.{key}")
 
     return check
 
 
 def secret_ref(ref: JsonObject | None, path: str, *, namespaced: bool = False) -> Iterator[Cause]:
-    """A secret with a name, and with a namespace where it could be in any."""
+    """Validate a secret reference."""
     if ref is None:
         return
-    yield from validation.needed(ref.get("name"), f"{path}.name")
+    yield from validation.required(ref.get("name"), f"{path}.name")
     if namespaced:
-        yield from validation.needed(ref.get("namespace"), f"{path}.namespace")
+        yield from validation.required(ref.get("namespace"), f"{path}.namespace")
 
 
 def host_path(source: JsonObject, path: str) -> Iterator[Cause]:
-    """A path on the node, and what is expected there."""
+    """Validate a host path and its type."""
     if not source.get("path"):
         yield api_errors.required(f"{path}.path")
         return
-    yield from validation.no_backsteps(source["path"], f"{path}.path")
+    yield from validation.path_no_backsteps(source["path"], f"{path}.path")
     kind = source.get("type") or ""
     if kind not in _HOST_PATHS:
         yield api_errors.unsupported(f"{path}.type", kind, _HOST_PATHS)
 
 
 def git_repo(source: JsonObject, path: str) -> Iterator[Cause]:
-    """A repository, and a directory below the volume."""
-    yield from validation.needed(source.get("repository"), f"{path}.repository")
-    yield from validation.inside(source.get("directory", ""), f"{path}.directory")
+    """Validate a repository and a directory."""
+    yield from validation.required(source.get("repository"), f"{path}.repository")
+    yield from validation.local_descending_path(source.get("directory", ""), f"{path}.directory")
 
 
 def nfs(source: JsonObject, path: str) -> Iterator[Cause]:
-    """A server and an absolute path on it."""
-    yield from wants("server", "path")(source, path)
+    """Validate server and absolute path."""
+    yield from required_keys("server", "path")(source, path)
     target = source.get("path", "")
     if not target.startswith("/"):
         yield api_errors.invalid_value(f"{path}.path", target, "must be an absolute path")
 
 
 def iscsi(source: JsonObject, path: str) -> Iterator[Cause]:
-    """A portal and a target with one of the three sorts of names."""
-    yield from validation.needed(source.get("targetPortal"), f"{path}.targetPortal")
+    """Validate portal, target name and LUN."""
+    yield from validation.required(source.get("targetPortal"), f"{path}.targetPortal")
     if not source.get("iqn"):
         yield api_errors.required(f"{path}.iqn")
     else:
@@ -111,7 +111,7 @@ def _initiator(name: str, path: str) -> Iterator[Cause]:
 
 
 def fibre_channel(source: JsonObject, path: str) -> Iterator[Cause]:
-    """Targets with a unit, or identifiers."""
+    """Validate target WWNs with a LUN, or WWIDs."""
     targets, ids, unit = source.get("targetWWNs") or [], source.get("wwids") or [], source.get("lun")
     if not targets and not ids:
         yield api_errors.required(f"{path}.targetWWNs", "must specify either targetWWNs or wwids, but not both")
@@ -128,7 +128,7 @@ def _disk(key: str) -> Check:
     """A disk with a name, and a partition of it."""
 
     def check(source: JsonObject, path: str) -> Iterator[Cause]:
-        yield from validation.needed(source.get(key), f"{path}.{key}")
+        yield from validation.required(source.get(key), f"{path}.{key}")
         if not 0 <= source.get("partition", 0) <= 255:
             text = "must be between 1 and 255, inclusive"
             yield api_errors.invalid_value(f"{path}.partition", source["partition"], text)
@@ -137,7 +137,7 @@ def _disk(key: str) -> Check:
 
 
 def quobyte(source: JsonObject, path: str) -> Iterator[Cause]:
-    """Registries and a volume."""
+    """Validate registries and volume."""
     registry = source.get("registry", "")
     if not registry:
         yield api_errors.required(f"{path}.registry", _HOSTS)
@@ -146,11 +146,11 @@ def quobyte(source: JsonObject, path: str) -> Iterator[Cause]:
         yield api_errors.required(f"{path}.tenant", text)
     elif not all(re.fullmatch(r"[^:\[\]]*:[^:\[\]]*|\[[^\[\]]*\]:[^:]*", pair) for pair in registry.split(",")):
         yield api_errors.invalid_value(f"{path}.registry", registry, _HOSTS)
-    yield from validation.needed(source.get("volume"), f"{path}.volume")
+    yield from validation.required(source.get("volume"), f"{path}.volume")
 
 
 def flocker(source: JsonObject, path: str) -> Iterator[Cause]:
-    """A data set by its name or by its identity."""
+    """Validate a dataset name or a dataset UUID."""
     name, uid = source.get("datasetName", ""), source.get("datasetUUID", "")
     if not name and not uid:
         yield api_errors.required(path, "one of datasetName and datasetUUID is required")
@@ -161,8 +161,8 @@ def flocker(source: JsonObject, path: str) -> Iterator[Cause]:
 
 
 def flex(source: JsonObject, path: str) -> Iterator[Cause]:
-    """A driver; some names of options are Kubernetes' own."""
-    yield from validation.needed(source.get("driver"), f"{path}.driver")
+    """Validate a driver and its options."""
+    yield from validation.required(source.get("driver"), f"{path}.driver")
     for key in sorted(source.get("options") or {}):
         owner = "." + (key.partition("/")[0] if "/" in key else key).lower()
         if owner.endswith((".kubernetes.io", ".k8s.io")):
@@ -171,9 +171,9 @@ def flex(source: JsonObject, path: str) -> Iterator[Cause]:
 
 
 def azure_disk(source: JsonObject, path: str) -> Iterator[Cause]:
-    """A disk whose address fits its kind."""
+    """Validate a disk whose URI fits its kind."""
     uri, kind, cache = source.get("diskURI", ""), source.get("kind"), source.get("cachingMode")
-    yield from wants("diskName", "diskURI")(source, path)
+    yield from required_keys("diskName", "diskURI")(source, path)
     if cache is not None and cache not in _DISK_CACHES:
         yield api_errors.unsupported(f"{path}.cachingMode", cache, _DISK_CACHES)
     if kind is not None and kind not in _DISK_KINDS:
@@ -185,7 +185,7 @@ def azure_disk(source: JsonObject, path: str) -> Iterator[Cause]:
 
 
 def storage_os(source: JsonObject, path: str) -> Iterator[Cause]:
-    """A volume, a namespace of its own, a secret."""
+    """Validate volume, namespace and secret."""
     if source.get("volumeName"):
         yield from validation.label(source["volumeName"], f"{path}.volumeName")
     else:
@@ -196,18 +196,18 @@ def storage_os(source: JsonObject, path: str) -> Iterator[Cause]:
 
 
 def cinder(source: JsonObject, path: str) -> Iterator[Cause]:
-    """A volume, and perhaps a secret."""
-    yield from validation.needed(source.get("volumeID"), f"{path}.volumeID")
+    """Validate a volume and an optional secret."""
+    yield from validation.required(source.get("volumeID"), f"{path}.volumeID")
     yield from secret_ref(source.get("secretRef"), f"{path}.secretRef")
 
 
 def driver_name(name: str, path: str) -> Iterator[Cause]:
-    """A CSI driver's name: a domain, in any case."""
+    """Validate the name of a CSI driver."""
     if not name:
         yield api_errors.required(path)
     if len(name) > 63:
         yield api_errors.too_long(path, 63)
-    yield from validation.each(names.dns_subdomain(name.lower()), name, path)
+    yield from validation.each(dns_subdomain(name.lower()), name, path)
 
 
 SHARED: Final[Mapping[str, Check]] = {
@@ -217,19 +217,19 @@ SHARED: Final[Mapping[str, Check]] = {
     "nfs": nfs,
     "iscsi": iscsi,
     "flocker": flocker,
-    "rbd": wants("monitors", "image"),
-    "glusterfs": wants("endpoints", "path"),
+    "rbd": required_keys("monitors", "image"),
+    "glusterfs": required_keys("endpoints", "path"),
     "quobyte": quobyte,
-    "cephfs": wants("monitors"),
+    "cephfs": required_keys("monitors"),
     "cinder": cinder,
     "fc": fibre_channel,
     "flexVolume": flex,
-    "azureFile": wants("secretName", "shareName"),
-    "vsphereVolume": wants("volumePath"),
-    "photonPersistentDisk": wants("pdID"),
-    "portworxVolume": wants("volumeID"),
+    "azureFile": required_keys("secretName", "shareName"),
+    "vsphereVolume": required_keys("volumePath"),
+    "photonPersistentDisk": required_keys("pdID"),
+    "portworxVolume": required_keys("volumeID"),
     "azureDisk": azure_disk,
-    "scaleIO": wants("gateway", "system", "volumeName"),
+    "scaleIO": required_keys("gateway", "system", "volumeName"),
     "storageos": storage_os,
 }
 """The sources that pods and persistent volumes have in common."""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from server_client import MERGE, Caller
 
 from envtest.admission.pod_resources import read
-from envtest.admission.resource_quota.check import QuotaError, QuotaRequest, fit, recount, written
+from envtest.admission.resource_quota.check import QuotaError, QuotaRequest, check_request, recount, written
 from envtest.admission.resource_quota.evaluators import Registry
 from envtest.environment import Environment
 from opsdk.structured_merge.value import JsonObject
@@ -89,7 +89,7 @@ def test_what_is_used_is_what_a_recount_finds(hard: JsonObject, steps: list[Any]
         if not evaluator.handles(word, ""):
             continue
         try:
-            changed = fit([ruled], QuotaRequest(evaluator=evaluator, obj=obj, old=old, now=NOW))
+            changed = check_request([ruled], QuotaRequest(evaluator=evaluator, obj=obj, old=old, now=NOW))
         except QuotaError:
             continue
         stored[kind, number] = obj

@@ -58,7 +58,7 @@ def test_values_are_read_as_their_kind() -> None:
     assert flags.switch("on", default=False)
     assert not flags.switch("off", default=True)
     assert flags.switch("none", default=True)
-    assert flags.besides({"a", "n", "on"}) == ["bad", "off"]
+    assert flags.unknown_flags({"a", "n", "on"}) == ["bad", "off"]
     with pytest.raises(ConfigError, match='invalid argument "maybe" for "--bad" flag'):
         flags.switch("bad", default=False)
     with pytest.raises(ConfigError, match='invalid argument "maybe" for "--bad" flag'):

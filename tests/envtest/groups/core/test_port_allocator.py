@@ -30,7 +30,7 @@ def test_new_ports(ports: list[JsonObject], taken: set[int]) -> None:
     pool = AddressPool()
     pool.ports = dict.fromkeys(taken, "other")
     asked = {port["nodePort"] for port in ports if "nodePort" in port}
-    found = list(ServicePortAllocation(pool, "me").new(ports, wanted=True))
+    found = list(ServicePortAllocation(pool, "me").new(ports, needs_ports=True))
     if found:
         assert len(found) == 1
         assert asked
@@ -46,14 +46,14 @@ def test_new_ports(ports: list[JsonObject], taken: set[int]) -> None:
 def test_one_port_for_all_protocols() -> None:
     """Names are asked for by two protocols, at one port of the nodes."""
     ports: list[JsonObject] = [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}, {"port": 80}]
-    assert not list(ServicePortAllocation(AddressPool(), "me").new(ports, wanted=True))
+    assert not list(ServicePortAllocation(AddressPool(), "me").new(ports, needs_ports=True))
     assert ports[0]["nodePort"] == ports[1]["nodePort"] != ports[2]["nodePort"]
 
 
 def test_ports_that_nobody_wants() -> None:
     """Only those that were asked for are taken."""
     ports: list[JsonObject] = [{"port": 53}, {"port": 80, "nodePort": 30080}]
-    assert not list(ServicePortAllocation(AddressPool(), "me").new(ports, wanted=False))
+    assert not list(ServicePortAllocation(AddressPool(), "me").new(ports, needs_ports=False))
     assert ports == [{"port": 53}, {"port": 80, "nodePort": 30080}]
 
 
@@ -62,9 +62,9 @@ def test_changed_ports() -> None:
     pool = AddressPool()
     pool.ports = {30000: "me", 30001: "other"}
     ports: list[JsonObject] = [{"nodePort": 30000}, {}]
-    assert not list(ServicePortAllocation(pool, "me").changed(ports, wanted=True))
+    assert not list(ServicePortAllocation(pool, "me").changed(ports, needs_ports=True))
     assert ports[1]["nodePort"] not in (30000, 30001)
-    [cause] = ServicePortAllocation(pool, "me").changed([{"nodePort": 30000}, {"nodePort": 30001}], wanted=True)
+    [cause] = ServicePortAllocation(pool, "me").changed([{"nodePort": 30000}, {"nodePort": 30001}], needs_ports=True)
     assert cause.field == "spec.ports[1].nodePort"
 
 

@@ -46,7 +46,7 @@ class World:
     async def play(self, command: Command, pipe: Pipe) -> int | None:
         """What the container does, by its last word."""
         self.ran.append(command)
-        match command.words[-1:]:
+        match command.argv[-1:]:
             case ("cat",):
                 await pipe.write(await pipe.read_all())
             case ("both",):
@@ -65,7 +65,7 @@ class World:
                 finally:
                     self.cancelled.set()
             case _:
-                await pipe.write(" ".join(command.words))
+                await pipe.write(" ".join(command.argv))
         return None
 
 
@@ -108,7 +108,7 @@ async def test_output_comes_on_its_channels_and_then_the_outcome() -> None:
         async with w.open(f"{EXEC}&stdout=1&tty=1&stderr=1&container=c") as socket:
             assert await heard(socket) == {1: b"run it"}
         last = w.ran[-1]
-        assert (last.container, last.words, last.tty, last.stderr) == ("c", ("run", "it"), True, False)
+        assert (last.container, last.argv, last.tty, last.stderr) == ("c", ("run", "it"), True, False)
         assert last.pod["metadata"]["name"] == "p"
 
 
@@ -148,7 +148,7 @@ async def test_attaching_has_no_command() -> None:
     """It is what runs already."""
     async with world() as w, w.open(f"{PODS}/p/attach?stdout=1", V5) as socket:
         await heard(socket)
-        assert w.ran[-1].words == ()
+        assert w.ran[-1].argv == ()
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from envtest.groups.core.rest.proxy_location import node_place, pod_place, service_place, target_of
+from envtest.groups.core.rest.proxy_location import node_location, pod_location, service_location, target_of
 from opsdk.errors import BadRequestError, ServiceUnavailableError
 from opsdk.structured_merge.value import JsonObject
 
@@ -26,7 +26,7 @@ def points(ip: str = "10.1.2.3", namespace: str = "d") -> JsonObject:
 
 def served(name: str, endpoints: JsonObject) -> str:
     """Where a service's proxy leads, with `POD` alone in the namespace."""
-    return service_place(target_of(name, "service"), SERVICE, endpoints, {"p": POD}.get)
+    return service_location(target_of(name, "service"), SERVICE, endpoints, {"p": POD}.get)
 
 
 @pytest.mark.parametrize(
@@ -56,33 +56,33 @@ def test_other_names_are_refused(text: str) -> None:
 )
 def test_a_pod_answers_at_its_first_port_or_the_one_asked_for(name: str, place: str) -> None:
     """Only the port that a container names comes before the scheme's."""
-    assert pod_place(target_of(name, "pod"), POD) == place
+    assert pod_location(target_of(name, "pod"), POD) == place
 
 
 @pytest.mark.parametrize(("name", "place"), [("p", "[fd00::1]:80"), ("https:p:", "[fd00::1]:443")])
 def test_schemes_have_ports_and_long_addresses_brackets(name: str, place: str) -> None:
     """Without ports in the pod the scheme says which."""
     pod = {"spec": {"containers": [{"name": "c"}]}, "status": {"podIP": "fd00::1"}}
-    assert pod_place(target_of(name, "pod"), pod) == place
+    assert pod_location(target_of(name, "pod"), pod) == place
 
 
 @pytest.mark.parametrize("ip", ["", "127.0.0.1", "169.254.0.1", "::1", "0.0.0.0", "224.0.0.1"])
 def test_pods_cannot_lead_to_the_server_itself(ip: str) -> None:
     """Loopback, link-local and absent addresses are not allowed."""
     with pytest.raises(BadRequestError, match="address not allowed"):
-        pod_place(target_of("p", "pod"), {**POD, "status": {"podIP": ip}})
+        pod_location(target_of("p", "pod"), {**POD, "status": {"podIP": ip}})
 
 
 @pytest.mark.parametrize(("name", "place"), [("n", "10.0.0.1:10250"), ("n:9100", "10.0.0.1:9100")])
 def test_a_node_answers_at_its_agent(name: str, place: str) -> None:
     """Another port has to be asked for."""
-    assert node_place(target_of(name, "node"), {"status": {"addresses": [{"address": "10.0.0.1"}]}}) == place
+    assert node_location(target_of(name, "node"), {"status": {"addresses": [{"address": "10.0.0.1"}]}}) == place
 
 
 def test_a_node_without_addresses_leads_nowhere() -> None:
     """Nobody knows where it is."""
     with pytest.raises(Exception, match="no preferred addresses found"):
-        node_place(target_of("n", "node"), {})
+        node_location(target_of("n", "node"), {})
 
 
 @pytest.mark.parametrize(("name", "place"), [("s:web", "10.1.2.3:8080"), ("s:9000", "10.1.2.3:9001")])
