@@ -196,7 +196,7 @@ class Informer(Closing):
         self._waiters: list[asyncio.Future[None]] = []
         self._new_indices: dict[str, asyncio.Task[None]] = {}
         self._contact_at: float | None = None
-        self._watch_lost_at: float | None = None
+        self._watch_lost_at = 0.0
 
     # -------------------------------------------------------------- life cycle
     def start(self) -> None:
@@ -227,7 +227,7 @@ class Informer(Closing):
     def health(self) -> InformerHealth:
         """Return the health now."""
         now = self._clock.now()
-        lost = 0.0 if self.reflector.connected or self._watch_lost_at is None else now - self._watch_lost_at
+        lost = 0.0 if self.reflector.connected(now) else now - self._watch_lost_at
         if self._closed or not self._started:
             state = InformerState.STOPPED
         elif not self._synced:
@@ -475,9 +475,16 @@ class Informer(Closing):
         except ClockTimeoutError:
             return self._next(self.reflector.on_list_timeout(now=self._clock.now()))
         except OpsdkError as error:
+            self._watch_ends()
             self._failed("watch", error)
             return self._next(self.reflector.on_watch_error(error, now=self._clock.now()))
+        self._watch_ends()
         return self._next(self.reflector.on_watch_closed(now=self._clock.now()))
+
+    def _watch_ends(self) -> None:
+        now = self._clock.now()
+        if self.reflector.connected(now):
+            self._watch_lost_at = now
 
     async def _read(self, events: AsyncIterator[RawEvent], running: ClockTimeout) -> Action | None:
         """Read events until the stream ends. Returns the next action, if an event decides it."""
@@ -485,6 +492,8 @@ class Informer(Closing):
         async for event in events:
             self.counts["event"] += 1
             self._contact_at = self._clock.now()
+            if event.type == "ERROR":
+                self._watch_ends()
             listing = self.reflector.state is ReflectorState.LISTING
             step = self.reflector.on_event(event.type, event.data, now=self._contact_at)
             if listing:
@@ -506,10 +515,6 @@ class Informer(Closing):
         return step.next
 
     def _take(self, step: ReflectorStep) -> None:
-        if self.reflector.connected or step.synced:
-            self._watch_lost_at = None
-        elif self._watch_lost_at is None:
-            self._watch_lost_at = self._clock.now()
         self._report(step.problems)
         for registration in tuple(self._registrations):
             registration.deliver(step.deltas)

@@ -145,6 +145,7 @@ class Reflector:
         self._watch_began: float | None = None
         self._objects_seen = 0
         self._broken_watches = 0
+        self._proved = False
 
     # -------------------------------------------------------------- listing
     def start(self) -> Action:
@@ -212,7 +213,7 @@ class Reflector:
 
     def on_watch_start(self) -> None:
         """A watch request is sent."""
-        self._watch_began, self._objects_seen = None, 0
+        self._watch_began, self._objects_seen, self._proved = None, 0, False
 
     def on_watch_open(self, now: float) -> None:
         """The server accepted the watch."""
@@ -220,15 +221,17 @@ class Reflector:
         if self.state is ReflectorState.WATCHING:
             self.last_error = None
 
-    @property
-    def connected(self) -> bool:
-        """Whether a watch is open, which shows every change."""
-        return self.state is ReflectorState.WATCHING and self._watch_began is not None
+    def connected(self, now: float) -> bool:
+        """Whether a watch is open that has proved itself: it lasts for a second, or has shown something."""
+        if self.state is not ReflectorState.WATCHING or self._watch_began is None:
+            return False
+        return self._proved or now - self._watch_began >= _SHORT_WATCH
 
     def on_event(self, kind: str, data: bytes, *, now: float) -> ReflectorStep:
         """A watch event has arrived."""
         if kind == "ERROR":
             return self.on_watch_error(error_from_event(data), now=now)
+        self._proved = True
         if kind == "BOOKMARK":
             return self._on_bookmark(data)
         self._objects_seen += 1

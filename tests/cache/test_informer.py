@@ -10,11 +10,23 @@ import msgspec
 import pytest
 from fake_server import FakeServer
 
-from opsdk.apimachinery.gvk import ObjectKey
+from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
+from opsdk.cache.health import InformerState
 from opsdk.cache.informer import Informer, InformerOptions
 from opsdk.cache.list_watch import RawEvent
 from opsdk.cache.store import Delta, DeltaType
-from opsdk.errors import CacheSyncError, ConnectError, ForbiddenError, TooManyRequestsError
+from opsdk.errors import (
+    ApiError,
+    BadRequestError,
+    CacheError,
+    CacheSyncError,
+    ConnectError,
+    ForbiddenError,
+    InternalServerError,
+    NotFoundError,
+    ServiceUnavailableError,
+    TooManyRequestsError,
+)
 
 
 class Mirror:
@@ -245,3 +257,125 @@ async def test_indices_follow_changes() -> None:
         await asyncio.sleep(1)
         assert {e.key.name for e in informer.store.by_index("color", "blue", "ns")} == {"a", "b"}
         assert list(informer.store.by_index("color", "red")) == []
+
+
+DENIALS = [
+    InternalServerError("broken"),
+    BadRequestError("bad"),
+    NotFoundError("gone"),
+    ForbiddenError("no"),
+    ServiceUnavailableError("later"),
+]
+
+
+@pytest.mark.parametrize("error", DENIALS, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("in_stream", [False, True])
+async def test_a_watch_that_is_refused_lists_again(error: ApiError, in_stream: bool) -> None:
+    """Whatever refuses the watch, while lists work the store follows the server, and health says what is wrong."""
+    server = FakeServer()
+    server.put("a")
+    async with Informer(server) as informer:
+        await informer.wait_synced()
+        assert informer.health().ready
+        if in_stream:
+            server.stream_error = error
+        else:
+            server.refuse_watch = error
+        await asyncio.sleep(600)
+        server.put("b")
+        await asyncio.sleep(70)
+        assert "b" in stored(informer)
+        assert server.lists > 5
+        assert len(server.watches) < 60
+        assert informer.health().state is InformerState.STALE
+        assert str(error.message) in str(informer.health())
+        server.refuse_watch = server.stream_error = None
+        await asyncio.sleep(70)
+        assert informer.health().ready
+
+
+async def test_watches_that_only_carry_a_bookmark_are_failures() -> None:
+    """A server that ends each watch after a bookmark is not asked thousands of times."""
+
+    class Bookmarking(FakeServer):
+        async def _events(self, after: int):  # type: ignore[no-untyped-def]  # noqa: ANN202
+            yield RawEvent("BOOKMARK", b'{"kind":"Thing","metadata":{"resourceVersion":"9"}}')
+
+    server = Bookmarking()
+    async with Informer(server):
+        await asyncio.sleep(600)
+    assert len(server.watches) < 60
+
+
+async def test_an_object_of_another_kind_is_skipped() -> None:
+    """A Status or a foreign object in a watch is counted; it is not stored, and the resource version does not move."""
+    server = FakeServer()
+    server.put("a")
+    options = InformerOptions(expected=GroupVersionKind("", "v1", "Thing"))
+    async with Informer(server, options) as informer:
+        await informer.wait_synced()
+        stranger = {**server.objects["a"], "kind": "Other", "metadata": {"name": "x", "resourceVersion": "99"}}
+        server.raw_garbage.append(RawEvent("ADDED", msgspec.json.encode(stranger)))
+        server.put("b")
+        await asyncio.sleep(1)
+        assert set(stored(informer)) == {"a", "b"}
+        assert informer.reflector.resource_version == "3"
+        assert informer.counts["undecodable"] == 1
+
+
+async def test_an_unreadable_object_in_a_list_keeps_its_last_state() -> None:
+    """It is not deleted: the server still has it."""
+    server = FakeServer()
+    server.put("a")
+    deltas: list[Delta] = []
+    async with Informer(server) as informer:
+        informer.add_handler(deltas.append)
+        await informer.wait_synced()
+        server.objects["a"] = {"metadata": {"name": "a", "namespace": "ns", "labels": 7}}
+        server.compact()
+        server.refuse_watch = InternalServerError("list again")
+        await asyncio.sleep(700)
+        assert "a" in stored(informer)
+        assert len(deltas) == 1
+
+
+@pytest.mark.parametrize("support", [True, False, "endless"])
+async def test_streaming_lists_fall_back_to_pages(support: bool | str) -> None:
+    """With support the list is one watch; without it, or without the final bookmark, pages follow soon."""
+    server = FakeServer()
+    server.watch_list = support
+    for n in range(7):
+        server.put(f"o{n}")
+    mirror = Mirror()
+    async with Informer(server, InformerOptions(watch_list=True, page_size=3)) as informer:
+        informer.add_handler(mirror)
+        await informer.wait_synced(30)
+        assert server.lists == (0 if support is True else 3)
+        assert all(delta.initial for delta in mirror.deltas)
+        server.put("late")
+        await asyncio.sleep(1)
+        assert stored(informer) == versions(server) == mirror.state
+
+
+async def test_closing_ends_every_wait() -> None:
+    """Readers that wait for the first list of an informer that is closed get an error, not silence."""
+    server = FakeServer()
+    server.refuse = ConnectError("down")
+    informer = Informer(server)
+    informer.start()
+    waiting = asyncio.create_task(informer.wait_synced())
+    await asyncio.sleep(10)
+    await informer.aclose()
+    with pytest.raises(CacheError, match="was closed"):
+        await waiting
+
+
+async def test_a_denied_list_can_fail_fast() -> None:
+    """A reader that cannot wait for an administrator hears of the denial with the first answer."""
+    server = FakeServer()
+    server.refuse = ForbiddenError("no")
+    async with Informer(server) as informer:
+        with pytest.raises(CacheSyncError) as caught:
+            await informer.wait_synced(60, fail_fast=True)
+        assert isinstance(caught.value.__cause__, ForbiddenError)
+        assert asyncio.get_running_loop().time() < 1

@@ -10,6 +10,8 @@ import pytest
 from fake_server import FakeServer
 
 from opsdk.apimachinery.gvk import ObjectKey
+from opsdk.apimachinery.selectors import Selector
+from opsdk.cache.entry import make_entry
 from opsdk.cache.informer import Informer, InformerOptions
 from opsdk.cache.own_writes import OwnWrites
 from opsdk.cache.store import Delta, DeltaType
@@ -17,6 +19,7 @@ from opsdk.errors import ConnectError
 
 
 def key(name: str) -> ObjectKey:
+    """The key of an object of the tests."""
     return ObjectKey("ns", name)
 
 
@@ -162,8 +165,6 @@ async def test_a_write_outside_the_selectors_is_not_read() -> None:
     """An object that the informer does not select does not appear; one that leaves its selection disappears."""
     server = FakeServer()
     server.put("a")
-    from opsdk.apimachinery.selectors import Selector
-
     async with Informer(server, InformerOptions(label_selector=Selector.equal({"n": "a"}))) as informer:
         await informer.wait_synced()
         server.put("b")
@@ -260,8 +261,6 @@ async def test_reads_never_go_back_in_time(seed: int) -> None:
 
 def test_nothing_is_kept_for_versions_that_are_no_numbers() -> None:
     """Without an order of versions, an own write cannot be told from a newer state."""
-    from opsdk.cache.entry import make_entry
-
     own = OwnWrites()
     data = msgspec.json.encode({"metadata": {"name": "a", "resourceVersion": "x7", "uid": "u"}})
     own.record(make_entry(data)[0], passed=0, in_scope=True)

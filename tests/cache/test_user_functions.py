@@ -22,14 +22,17 @@ from opsdk.structured_merge.value import JsonObject
 
 
 def raising(_: object) -> list[str]:
+    """An index function that raises."""
     raise KeyError("owner")
 
 
 def cancelling(_: object) -> list[str]:
+    """An index function that raises what asyncio uses for cancellation."""
     raise asyncio.CancelledError
 
 
 def wrong(_: object) -> Any:
+    """An index function that returns no strings."""
     return [7]
 
 
@@ -73,16 +76,19 @@ async def test_an_index_recovers_with_the_object() -> None:
 
 
 def fails(tree: JsonObject) -> JsonObject:
+    """A transform that raises for one object."""
     if tree["metadata"]["name"] == "bad":
         raise ValueError("mine")
     return {**tree, "small": True}
 
 
 def loses_the_name(tree: JsonObject) -> JsonObject:
+    """A transform that breaks an object's identity."""
     return {**tree, "metadata": {**tree["metadata"], "name": "other"}} if tree["metadata"]["name"] == "bad" else tree
 
 
 def returns_nothing(tree: JsonObject) -> Any:
+    """A transform without a result."""
     return None if tree["metadata"]["name"] == "bad" else tree
 
 

@@ -14,6 +14,7 @@ from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
 from opsdk.apimachinery.meta import ListMeta
 from opsdk.cache.list_watch import RawEvent
 from opsdk.errors import (
+    ApiError,
     ConnectionLostError,
     GoneError,
     InvalidError,
@@ -41,6 +42,7 @@ class FakeServer:
         self.gets = 0
         self.watch_list: bool | str = True
         self.refuse_watch: OpsdkError | None = None
+        self.stream_error: ApiError | None = None
         self.watches: list[str] = []
         self.watch_times: list[float] = []
         self.refuse: OpsdkError | None = None
@@ -134,6 +136,10 @@ class FakeServer:
             yield event
 
     async def _events(self, after: int) -> AsyncIterator[RawEvent]:
+        if self.stream_error is not None:
+            status = {"kind": "Status", "code": self.stream_error.code, "message": self.stream_error.message}
+            yield RawEvent("ERROR", msgspec.json.encode(status))
+            return
         if after < self.compacted:
             gone = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"}
             yield RawEvent("ERROR", msgspec.json.encode(gone))
