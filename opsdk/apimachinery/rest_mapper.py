@@ -141,7 +141,14 @@ class RestMapper:
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._refreshing = future
         try:
-            self._merge_served(await self._source.fetch())
+            served = await self._source.fetch()
+            failed = dict(served.failures)
+            # A group whose discovery failed keeps its previous mappings.
+            previous = [m for m in self._served.mappings if m.gvk.group_version in failed]
+            served_kinds = {m.gvk for m in served.mappings}
+            mappings = [*served.mappings, *(m for m in previous if m.gvk not in served_kinds)]
+            self._served = ServedResource(mappings=mappings, failures=failed)
+            self._by_kind = {m.gvk: m for m in reversed(mappings)}
         except Exception as error:
             future.set_exception(error)
             future.exception()  # marks it as retrieved: there may be no other waiter
@@ -158,15 +165,6 @@ class RestMapper:
         if missing not in self._missed or self._refreshing is not None:
             await self.refresh()
             self._missed[missing] = True
-
-    def _merge_served(self, served: ServedResource) -> None:
-        failed = dict(served.failures)
-        # A group whose discovery failed keeps its previous mappings.
-        previous = [m for m in self._served.mappings if m.gvk.group_version in failed]
-        served_kinds = {m.gvk for m in served.mappings}
-        mappings = [*served.mappings, *(m for m in previous if m.gvk not in served_kinds)]
-        self._served = ServedResource(mappings=mappings, failures=failed)
-        self._by_kind = {m.gvk: m for m in reversed(mappings)}
 
     def __repr__(self) -> str:
         return f"<RestMapper of {len(self._by_kind)} kinds>"

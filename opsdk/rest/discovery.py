@@ -305,9 +305,6 @@ class Discovery:
         raise_for_status(response, request)
         if _decode(response, _Wire, path).kind == "APIGroupDiscoveryList":
             return from_aggregated(response, path)
-        return await self._legacy_root(response, path)
-
-    async def _legacy_root(self, response: RestResponse, path: str) -> DiscoveredGroups:
         if path == "/api":
             versions = tuple(_decode(response, _CoreVersions, path).versions or ())
             groups = [ApiGroup(name="", versions=versions)] if versions else []

@@ -253,22 +253,18 @@ class SchemaSet:
 
     def _resolve(self, schema: Mapping[str, JsonValue]) -> Schema:
         """Return the schema of a property. Extensions beside a reference belong to the property, not to the type."""
-        name = _reference(schema)
+        target = schema.get("$ref")
+        if target is None:
+            parts = schema.get("allOf")
+            if isinstance(parts, list) and len(parts) == 1:
+                target = parts[0].get("$ref")
+        name = target.removeprefix(_REF) if isinstance(target, str) else None
         if name is None or name not in self._schemas:
             return Schema(schema, self._resolve)
         site = {key: value for key, value in schema.items() if key.startswith("x-kubernetes-")}
         if not site:
             return self.of(name)
         return Schema(self._schemas[name], self._resolve, context=site)
-
-
-def _reference(schema: Mapping[str, JsonValue]) -> str | None:
-    target = schema.get("$ref")
-    if target is None:
-        parts = schema.get("allOf")
-        if isinstance(parts, list) and len(parts) == 1:
-            target = parts[0].get("$ref")
-    return target.removeprefix(_REF) if isinstance(target, str) else None
 
 
 def structural_schema(schema: Mapping[str, JsonValue], *, resource: bool = True) -> Schema:

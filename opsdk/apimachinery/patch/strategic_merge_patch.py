@@ -179,7 +179,11 @@ def _merge_list(original: list[JsonValue], patch: list[JsonValue], schema: Schem
     if not original and not patch:
         return original
     if not _of_maps(original, patch):
-        merged = _distinct([*original, *patch])
+        items = [*original, *patch]
+        merged: list[JsonValue] = []
+        for item in items:
+            if not _contains(merged, item):
+                merged.append(item)
         listed, rest = _partition(merged, patch, "")
         return _interleave(listed, rest, original, "")
     key = schema.patch_merge_key
@@ -200,14 +204,6 @@ def _of_maps(original: list[JsonValue], patch: list[JsonValue]) -> bool:
     if types == {"[]interface {}"}:
         raise PatchError("lists of lists are not supported")
     return types == {"map[string]interface {}"}
-
-
-def _distinct(items: list[JsonValue]) -> list[JsonValue]:
-    distinct: list[JsonValue] = []
-    for item in items:
-        if not _contains(distinct, item):
-            distinct.append(item)
-    return distinct
 
 
 def _special_elements(

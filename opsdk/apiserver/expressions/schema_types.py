@@ -78,7 +78,13 @@ def declare(schema: Schema, name: str, *, resource: bool = False) -> SchemaDecla
         schema = with_metadata(schema)
     match schema.get("type"):
         case "array":
-            return _list(schema, name)
+            items = schema.get("items")
+            element = declare(items, f"{name}.@idx") if isinstance(items, Mapping) else None
+            if element is None:
+                return None
+            most = schema.get("maxItems")
+            count = max(int(most), 0) if most is not None else (MAX_REQUEST - 2) // (element.least_bytes + 1)
+            return SchemaDeclarations(types.list_of(element.type), count, 2, element)
         case "object":
             return (
                 _map(schema, name) if isinstance(schema.get("additionalProperties"), Mapping) else _object(schema, name)
@@ -92,16 +98,6 @@ def declare(schema: Schema, name: str, *, resource: bool = False) -> SchemaDecla
         case "integer":
             return SchemaDeclarations(types.INT, 0, 1)
     return None
-
-
-def _list(schema: Schema, name: str) -> SchemaDeclarations | None:
-    items = schema.get("items")
-    element = declare(items, f"{name}.@idx") if isinstance(items, Mapping) else None
-    if element is None:
-        return None
-    most = schema.get("maxItems")
-    count = max(int(most), 0) if most is not None else (MAX_REQUEST - 2) // (element.least_bytes + 1)
-    return SchemaDeclarations(types.list_of(element.type), count, 2, element)
 
 
 def _map(schema: Schema, name: str) -> SchemaDeclarations | None:

@@ -318,13 +318,8 @@ class _Plain:
             raise yaml.YAMLError("document contains excessive aliasing")
         if isinstance(value, dict):
             return {key: self.of(part) for key, part in value.items()}
-        if isinstance(value, str) and not value.isascii():
-            _refuse_halves(value)
+        if isinstance(value, str) and not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
+            raise yaml.YAMLError("found invalid Unicode character escape code")
         if isinstance(value, float) and not math.isfinite(value):
             raise SyntaxProblemError(f"json: unsupported value: {go_float(value)}")
         return [self.of(part) for part in value] if isinstance(value, list) else value
-
-
-def _refuse_halves(text: str) -> None:
-    if any("\ud800" <= char <= "\udfff" for char in text):
-        raise yaml.YAMLError("found invalid Unicode character escape code")

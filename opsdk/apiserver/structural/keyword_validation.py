@@ -45,22 +45,6 @@ _ENTRIES: Final = "inside additionalProperties applying to object metadata"
 
 def _check(schema: Schema, path: FieldPath, owner: str | None = None, *, top: bool = False) -> Errors:
     """`owner` says, inside of what every object has, where that is, if nothing there may have a default."""
-    yield from _check_keywords(schema, path, owner)
-    if schema.get("uniqueItems"):
-        text = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
-        yield forbidden(path.child("uniqueItems"), text)
-    if schema.get("properties") and schema.get("additionalProperties") not in (None, True):
-        text = "additionalProperties and properties are mutual exclusive"
-        yield forbidden(path.child("additionalProperties"), text)
-    yield from _below(schema, path, owner, top=top)
-    yield from _check_extensions(schema, path)
-    if schema.get(RULES):
-        from opsdk.apiserver.structural.rule_text_validation import check_rule_texts  # noqa: PLC0415 - seldom there
-
-        yield from check_rule_texts(schema, path)
-
-
-def _check_keywords(schema: Schema, path: FieldPath, owner: str | None) -> Errors:
     kind = schema.get("type")
     if kind and kind not in TYPES:
         yield not_supported(path.child("type"), kind, TYPES)
@@ -73,6 +57,18 @@ def _check_keywords(schema: Schema, path: FieldPath, owner: str | None) -> Error
         yield forbidden(path.child("type"), "type cannot be set to null, use nullable as an alternative")
     if isinstance(schema.get("items"), list) and schema["items"]:
         yield forbidden(path.child("items"), "items must be a schema object and not an array")
+    if schema.get("uniqueItems"):
+        text = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
+        yield forbidden(path.child("uniqueItems"), text)
+    if schema.get("properties") and schema.get("additionalProperties") not in (None, True):
+        text = "additionalProperties and properties are mutual exclusive"
+        yield forbidden(path.child("additionalProperties"), text)
+    yield from _below(schema, path, owner, top=top)
+    yield from _check_extensions(schema, path)
+    if schema.get(RULES):
+        from opsdk.apiserver.structural.rule_text_validation import check_rule_texts  # noqa: PLC0415 - seldom there
+
+        yield from check_rule_texts(schema, path)
 
 
 def _below(schema: Schema, path: FieldPath, owner: str | None, *, top: bool) -> Errors:

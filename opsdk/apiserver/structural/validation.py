@@ -221,13 +221,9 @@ class Validator:
             if below is not None:
                 field_path = f"{name}.{key}" if name else key
                 result.merge(self.validate(item, below, field_path, before.get(key, ABSENT)))
-        for key in _required(node):
+        for key in (*node.required, "apiVersion", "kind") if node.embedded else node.required:
             if key not in value:
                 result.add(required(self._at(f"{name}.{key}")))
-
-
-def _required(node: SchemaNode) -> tuple[str, ...]:
-    return (*node.required, "apiVersion", "kind") if node.embedded else node.required
 
 
 def _best(results: list[ValidationResult]) -> ValidationResult:

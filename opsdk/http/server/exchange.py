@@ -205,7 +205,11 @@ class ServerExchange:
             if body:
                 self._connection.write(body)
         if not more:
-            self._finish()
+            if self._remaining:
+                raise RuntimeError("the response is shorter or longer than its Content-Length")
+            self.complete = True
+            self._event.set()
+            self._connection.answered()
 
     def finish(self) -> bool:
         """End the response here, if its framing allows that. Returns whether it did."""
@@ -213,13 +217,6 @@ class ServerExchange:
             return False
         self._part(b"", more=False)
         return True
-
-    def _finish(self) -> None:
-        if self._remaining:
-            raise RuntimeError("the response is shorter or longer than its Content-Length")
-        self.complete = True
-        self._event.set()
-        self._connection.answered()
 
 
 def _one_line(value: bytes) -> bytes:

@@ -111,11 +111,6 @@ class WebServer(Closing):
         """Bind and serve. Raises `ConfigError` if the port is taken or a certificate cannot be loaded."""
         tls = self.options.tls
         context = tls.context() if isinstance(tls, Tls) else tls
-        listening = self._bind()
-        self._socket, self._service = listening, Service(self._app)
-        self._accepting = self._tasks.start(self._accept(listening, self._service, context), name="accept")
-
-    def _bind(self) -> socket.socket:
         family = socket.AF_INET6 if ":" in self.options.host else socket.AF_INET
         # asyncio turns Nagle's algorithm off only where the protocol is named; with it each answer waits 40 ms.
         listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -128,7 +123,8 @@ class WebServer(Closing):
             where = f"{self.options.host}:{self.options.port}"
             raise ConfigError(f"cannot listen on {where}: {error}; choose another address or port 0") from error
         listening.setblocking(False)
-        return listening
+        self._socket, self._service = listening, Service(self._app)
+        self._accepting = self._tasks.start(self._accept(listening, self._service, context), name="accept")
 
     async def _accept(self, listening: socket.socket, service: Service, tls: ssl.SSLContext | None) -> None:
         loop = asyncio.get_running_loop()
