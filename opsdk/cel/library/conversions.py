@@ -145,21 +145,13 @@ def show_double(value: float) -> str:
     digits, exponent = _shortest(abs(value))
     sign = "-" if value < 0 else ""
     if exponent < -4 or exponent >= _SCIENTIFIC_FROM:
-        return f"{sign}{_scientific(digits, exponent)}"
-    return f"{sign}{_plain(digits, exponent)}"
-
-
-def _scientific(digits: str, exponent: int) -> str:
-    fraction = f".{digits[1:]}" if len(digits) > 1 else ""
-    return f"{digits[0]}{fraction}e{'-' if exponent < 0 else '+'}{abs(exponent):02d}"
-
-
-def _plain(digits: str, exponent: int) -> str:
+        fraction = f".{digits[1:]}" if len(digits) > 1 else ""
+        return f"{sign}{digits[0]}{fraction}e{'-' if exponent < 0 else '+'}{abs(exponent):02d}"
     if exponent < 0:
-        return f"0.{'0' * (-exponent - 1)}{digits}"
+        return f"{sign}0.{'0' * (-exponent - 1)}{digits}"
     if len(digits) <= exponent + 1:
-        return digits.ljust(exponent + 1, "0")
-    return f"{digits[: exponent + 1]}.{digits[exponent + 1 :]}"
+        return sign + digits.ljust(exponent + 1, "0")
+    return f"{sign}{digits[: exponent + 1]}.{digits[exponent + 1 :]}"
 
 
 def _shortest(value: float) -> tuple[str, int]:
