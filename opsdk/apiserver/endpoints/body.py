@@ -63,21 +63,16 @@ def unsupported_media(accepted: str = f"{JSON}, {YAML}, {PROTOBUF}") -> ApiError
     )
 
 
-def _shown(raw: bytes) -> str:
-    """The begin of a body, as error messages show it."""
-    if not raw:
-        return "<empty>"
-    text = raw.decode(errors="replace")
-    if text.lstrip()[:1] == "{":
-        return f"{text[:30]} ..." if len(text) > 30 else text
-    return raw.hex()
-
-
 def unrecognized(kind: str, why: str, raw: bytes) -> ApiError:
     """The answer to bytes that are no object."""
-    return api_errors.bad_request(
-        f"the object provided is unrecognized (must be of type {kind}): {why} ({_shown(raw)})"
-    )
+    text = raw.decode(errors="replace")
+    if not raw:
+        text = "<empty>"
+    elif text.lstrip()[:1] != "{":
+        text = raw.hex()
+    elif len(text) > 30:
+        text = f"{text[:30]} ..."
+    return api_errors.bad_request(f"the object provided is unrecognized (must be of type {kind}): {why} ({text})")
 
 
 def cannot_handle(info: ResourceInfo, why: str) -> ApiError:

@@ -50,11 +50,6 @@ class ServedGroup:
     versions: Sequence[ServedVersion]
 
 
-def _hash(group: str, version: str, kind: str) -> str:
-    digest = hashlib.sha256(f"{group}/{version}/{kind}".encode()).digest()
-    return base64.b64encode(digest[:8]).decode()
-
-
 # ------------------------------------------------------------------ legacy
 def api_versions(address: str) -> JsonObject:
     """The document at ``/api``."""
@@ -121,7 +116,8 @@ def _api_resource(served: InstalledResource) -> JsonObject:
     if info.categories and not info.subresource:
         entry["categories"] = list(info.categories)
     if not info.subresource and "get" in served.verbs and "list" in served.verbs:
-        entry["storageVersionHash"] = _hash(info.group, served.storage_version or info.version, info.kind)
+        stored = f"{info.group}/{served.storage_version or info.version}/{info.kind}"
+        entry["storageVersionHash"] = base64.b64encode(hashlib.sha256(stored.encode()).digest()[:8]).decode()
     return entry
 
 
@@ -140,13 +136,14 @@ def aggregated(groups: Iterable[ServedGroup]) -> JsonObject:
         "kind": "APIGroupDiscoveryList",
         "apiVersion": "apidiscovery.k8s.io/v2",
         "metadata": {},
-        "items": [_group(g) for g in groups],
+        "items": [
+            {
+                "metadata": {"name": served.group} if served.group else {},
+                "versions": [_version(served.group, version) for version in served.versions],
+            }
+            for served in groups
+        ],
     }
-
-
-def _group(served: ServedGroup) -> JsonObject:
-    meta = {"name": served.group} if served.group else {}
-    return {"metadata": meta, "versions": [_version(served.group, v) for v in served.versions]}
 
 
 def _version(group: str, served: ServedVersion) -> JsonObject:

@@ -208,7 +208,8 @@ class Impersonation:
         attributes = attributes_of(call)
         refused: tuple[AuthorizerAttributes, str] | None = None
         key = (call.user.name, call.user.groups)
-        for number in self._order(key):
+        worked = self._worked.get(key)
+        for number in sorted(range(len(MODES)), key=lambda number: number != worked):
             mode = MODES[number]
             if not mode.fits(call.user, target):
                 continue
@@ -220,12 +221,6 @@ class Impersonation:
             refused = refused or no
         assert refused is not None, "the last way fits everybody"
         return denied(call, *refused)
-
-    def _order(self, key: tuple[str, tuple[str, ...]]) -> Iterator[int]:
-        first = self._worked.get(key)
-        if first is not None:
-            yield first
-        yield from (number for number in range(len(MODES)) if number != first)
 
     async def _refused(
         self, mode: ImpersonationMode, asked: AuthorizerAttributes, wanted: User

@@ -5,7 +5,7 @@ Upstream: k8s.io/apiserver/pkg/endpoints/handlers/negotiation/negotiate.go (v1.3
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from opsdk.apiserver.api_errors import EMPTY
@@ -49,10 +49,7 @@ class AcceptedMediaType:
 
 def clauses(header: str) -> list[AcceptedMediaType]:
     """The clauses, best first; equal ones in the client's order."""
-    return sorted(_clauses(header), key=lambda c: -c.quality)
-
-
-def _clauses(header: str) -> Iterator[AcceptedMediaType]:
+    accepted: list[AcceptedMediaType] = []
     for part in header.split(","):
         media, *raw = (p.strip() for p in part.split(";"))
         params = dict(p.split("=", 1) for p in raw if "=" in p)
@@ -61,7 +58,8 @@ def _clauses(header: str) -> Iterator[AcceptedMediaType]:
         except ValueError:
             quality = 0.0
         if media:
-            yield AcceptedMediaType(media.lower(), params, quality)
+            accepted.append(AcceptedMediaType(media.lower(), params, quality))
+    return sorted(accepted, key=lambda clause: -clause.quality)
 
 
 def nothing_fits(*, streams: bool = False) -> NotAcceptableError:

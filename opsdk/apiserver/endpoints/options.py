@@ -69,7 +69,11 @@ def list_options(query: Query, *, name: str = "") -> ListQueryOptions:
     """Read and check; `name` is that of a deprecated watch path."""
     fields = parse_fields(query.get("fieldSelector"))
     if name:
-        fields = _of_one(fields, name)
+        requirement = FieldRequirement("metadata.name", name)
+        if not fields.requirements:
+            fields = FieldSelector((requirement,))
+        elif requirement not in fields.requirements:
+            raise api_errors.bad_request("fieldSelector metadata.name doesn't match requested name")
     initial = query.get("sendInitialEvents")
     return ListQueryOptions(
         selection=Selection(labels=parse_labels(query.get("labelSelector")), fields=fields),
@@ -81,14 +85,6 @@ def list_options(query: Query, *, name: str = "") -> ListQueryOptions:
         bookmarks="allowWatchBookmarks" in query and is_true(query.get("allowWatchBookmarks")),
         initial_events=is_true(initial) if initial else None,
     )
-
-
-def _of_one(fields: FieldSelector, name: str) -> FieldSelector:
-    """What selects the object that the path names; who selects anything must select that one too."""
-    requirement = FieldRequirement("metadata.name", name)
-    if fields.requirements and requirement not in fields.requirements:
-        raise api_errors.bad_request("fieldSelector metadata.name doesn't match requested name")
-    return fields if fields.requirements else FieldSelector((requirement,))
 
 
 def _forbidden(field: str, why: str) -> Cause:

@@ -47,15 +47,13 @@ class _Dumper(yaml.SafeDumper):
 
     def represent_text(self, text: str) -> yaml.ScalarNode:
         """Double quotes around what would be something else without them; several lines as they are."""
-        return self.represent_scalar(_TEXT, text, style=self._style(text))
-
-    def _style(self, text: str) -> str | None:
-        if not _OTHER_ENDS.isdisjoint(text):
-            return '"'
-        if "\n" in text:
-            return "|"
-        tag = self.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
-        return None if tag == _TEXT else '"'
+        style: str | None = '"'
+        if _OTHER_ENDS.isdisjoint(text):
+            if "\n" in text:
+                style = "|"
+            elif self.resolve(yaml.ScalarNode, text, (True, False)) == _TEXT:  # type: ignore[no-untyped-call]
+                style = None
+        return self.represent_scalar(_TEXT, text, style=style)
 
 
 _TEXT = "tag:yaml.org,2002:str"
@@ -229,10 +227,11 @@ def shape_list(
 
 def partial(obj: JsonObject, *, version: str = "v1") -> JsonObject:
     """The metadata of an object."""
+    meta = obj.get("metadata") or {}
     return {
         "kind": "PartialObjectMetadata",
         "apiVersion": f"{META_GROUP}/{version or 'v1'}",
-        "metadata": _arranged(obj.get("metadata") or {}),
+        "metadata": {key: meta[key] for key in _ORDER if key in meta},
     }
 
 
@@ -252,11 +251,6 @@ _ORDER: Final = (
     "finalizers",
     "managedFields",
 )
-
-
-def _arranged(meta: JsonObject) -> JsonObject:
-    """Metadata in the order of its type."""
-    return {key: meta[key] for key in _ORDER if key in meta}
 
 
 def table(

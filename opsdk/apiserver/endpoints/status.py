@@ -6,7 +6,7 @@ Upstream: k8s.io/apiserver/pkg/endpoints/handlers/responsewriters/status.go (v1.
 from __future__ import annotations
 
 from opsdk.apiserver.api_errors import EMPTY, NONE
-from opsdk.errors import ApiError, Cause, Details
+from opsdk.errors import ApiError, Details
 from opsdk.http.server.response import HttpResponse, json_response
 from opsdk.structured_merge.value import JsonObject
 
@@ -26,23 +26,19 @@ def status_of(error: ApiError) -> JsonObject:
 
 
 def _details(details: Details) -> JsonObject:
+    causes = ({"reason": c.reason, "message": c.message, "field": c.field} for c in details.causes)
     fields: JsonObject = {}
     for key, value in (
         ("name", details.name),
         ("group", details.group),
         ("kind", details.kind),
         ("uid", details.uid),
-        ("causes", [_cause(c) for c in details.causes]),
+        ("causes", [{k: v for k, v in cause.items() if v} for cause in causes]),
         ("retryAfterSeconds", details.retry_after_seconds),
     ):
         if value:
             fields[key] = value
     return fields
-
-
-def _cause(cause: Cause) -> JsonObject:
-    fields = {"reason": cause.reason, "message": cause.message, "field": cause.field}
-    return {k: v for k, v in fields.items() if v}
 
 
 def success(group: str, resource: str, name: str, uid: str) -> JsonObject:

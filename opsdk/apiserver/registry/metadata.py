@@ -33,13 +33,28 @@ def wipe(meta: JsonObject) -> None:
 
 def validate(strategy: Strategy, meta: JsonObject, namespace: str) -> list[Cause]:
     """What is wrong with the metadata of a new object."""
-    return [*_validate_names(strategy, meta, namespace), *_validate_common(strategy, meta)]
+    causes: list[Cause] = []
+    prefix, name = meta.get("generateName", ""), meta.get("name", "")
+    if prefix:
+        wrong = strategy.name_rule(prefix, prefix=True)
+        causes += [api_errors.invalid_value("metadata.generateName", prefix, text) for text in wrong]
+    if not name:
+        causes.append(api_errors.required("metadata.name", "name or generateName is required"))
+    else:
+        causes += [api_errors.invalid_value("metadata.name", name, text) for text in strategy.name_rule(name)]
+    if strategy.namespaced and not namespace:
+        causes.append(api_errors.required("metadata.namespace"))
+    return [*causes, *_validate_common(strategy, meta)]
 
 
 def _validate_common(strategy: Strategy, meta: JsonObject) -> list[Cause]:
     finalizers: list[str] = meta.get("finalizers") or []
-    known_finalizers = _known_finalizers(finalizers) if strategy.core_metadata else ()
-    return [*_validate_shared(meta), *_finalizers(finalizers), *known_finalizers]
+    causes = [*_validate_shared(meta), *_finalizers(finalizers)]
+    for index, name in enumerate(finalizers if strategy.core_metadata else ()):
+        if "/" not in name and name not in _STANDARD_FINALIZERS and not validation.qualified_name(name):
+            text = "name is neither a standard finalizer name nor is it fully qualified"
+            causes.append(api_errors.invalid_value(f"metadata.finalizers[{index}]", name, text))
+    return causes
 
 
 def validate_embedded(meta: JsonObject) -> list[Cause]:
@@ -54,16 +69,14 @@ def validate_embedded(meta: JsonObject) -> list[Cause]:
     if meta.get("generation", 0) < 0:
         text = "must be greater than or equal to 0"
         causes.append(api_errors.invalid_value("metadata.generation", meta["generation"], text))
-    return [*causes, *_validate_shared(meta), *_finalizers(meta.get("finalizers") or []), *_managers(meta)]
-
-
-def _managers(meta: JsonObject) -> Iterator[Cause]:
+    causes += [*_validate_shared(meta), *_finalizers(meta.get("finalizers") or [])]
     for index, entry in enumerate(meta.get("managedFields") or []):
         field = f"metadata.managedFields[{index}]"
-        if (entry_value := entry.get("operation") or "") not in ("Apply", "Update"):
-            yield api_errors.invalid_value(f"{field}.operation", entry_value, "must be `Apply` or `Update`")
-        if (entry_value := entry.get("fieldsType") or "FieldsV1") != "FieldsV1":
-            yield api_errors.invalid_value(f"{field}.fieldsType", entry_value, "must be `FieldsV1`")
+        if (value := entry.get("operation") or "") not in ("Apply", "Update"):
+            causes.append(api_errors.invalid_value(f"{field}.operation", value, "must be `Apply` or `Update`"))
+        if (value := entry.get("fieldsType") or "FieldsV1") != "FieldsV1":
+            causes.append(api_errors.invalid_value(f"{field}.fieldsType", value, "must be `FieldsV1`"))
+    return causes
 
 
 def _validate_shared(meta: JsonObject) -> list[Cause]:
@@ -72,20 +85,6 @@ def _validate_shared(meta: JsonObject) -> list[Cause]:
         *annotation_causes(meta.get("annotations") or {}, "metadata.annotations"),
         *_owners(meta.get("ownerReferences") or []),
     ]
-
-
-def _validate_names(strategy: Strategy, meta: JsonObject, namespace: str) -> Iterator[Cause]:
-    prefix, name = meta.get("generateName", ""), meta.get("name", "")
-    if prefix:
-        for text in strategy.name_rule(prefix, prefix=True):
-            yield api_errors.invalid_value("metadata.generateName", prefix, text)
-    if not name:
-        yield api_errors.required("metadata.name", "name or generateName is required")
-    else:
-        for text in strategy.name_rule(name):
-            yield api_errors.invalid_value("metadata.name", name, text)
-    if strategy.namespaced and not namespace:
-        yield api_errors.required("metadata.namespace")
 
 
 def labels(found: Mapping[str, str], field: str) -> list[Cause]:
@@ -142,14 +141,6 @@ def _finalizers(finalizers: list[str]) -> Iterator[Cause]:
     for name in finalizers:
         for text in validation.qualified_name(name):
             yield api_errors.invalid_value("metadata.finalizers", name, text)
-
-
-def _known_finalizers(finalizers: list[str]) -> Iterator[Cause]:
-    for index, name in enumerate(finalizers):
-        if "/" not in name and name not in _STANDARD_FINALIZERS and not validation.qualified_name(name):
-            field = f"metadata.finalizers[{index}]"
-            text = "name is neither a standard finalizer name nor is it fully qualified"
-            yield api_errors.invalid_value(field, name, text)
 
 
 def restore(meta: JsonObject, old: JsonObject) -> None:

@@ -270,7 +270,12 @@ class GenericStore:
             raise api_errors.plain("resourceVersion should not be set on objects to be created")
         meta.pop("resourceVersion", None)
         key = self.key(context.namespace, meta["name"])
-        self._check_free(key)
+        try:
+            self.storage.get(key)
+        except KeyNotFoundError:
+            pass
+        else:
+            raise KeyExistsError(key)
         if context.dry_run:
             return await self._read(await self._write(obj))
         stored_object = await self._write(obj)
@@ -278,13 +283,6 @@ class GenericStore:
         stored = self.storage.create(key, stored_object)
         await self.strategy.after_create(context, stored)
         return await self._recall(stored)
-
-    def _check_free(self, key: str) -> None:
-        try:
-            self.storage.get(key)
-        except KeyNotFoundError:
-            return
-        raise KeyExistsError(key)
 
     # -------------------------------------------------------------- updating
     async def update(
@@ -333,17 +331,15 @@ class GenericStore:
             return
         if stored is before:
             return
-        if not self._exists(context, stored):
+        try:
+            existing = self.storage.get(self.key(context.namespace, stored["metadata"]["name"]))
+            removed = existing["metadata"].get("uid") != stored["metadata"].get("uid")
+        except KeyNotFoundError:
+            removed = True
+        if removed:
             await self.strategy.after_delete(context, stored)
         else:
             await self.strategy.after_update(context, stored, before)
-
-    def _exists(self, context: Context, obj: JsonObject) -> bool:
-        try:
-            existing = self.storage.get(self.key(context.namespace, obj["metadata"]["name"]))
-        except KeyNotFoundError:
-            return False
-        return bool(existing["metadata"].get("uid") == obj["metadata"].get("uid"))
 
     async def _step_create(self, context: Context, name: str, obj: JsonObject, validate: Validate) -> JsonObject:
         meta = obj.setdefault("metadata", {})
@@ -400,18 +396,15 @@ class GenericStore:
         version = meta.get("resourceVersion", "")
         if version in ("", "0"):
             if not self.strategy.allow_unconditional_update:
-                raise self._version_missing(name)
+                text = "Invalid value: 0: must be specified for an update"
+                cause = Cause(reason="FieldValueInvalid", message=text, field="metadata.resourceVersion")
+                # The generic part of the server speaks of the resource where others speak of the kind.
+                raise api_errors.invalid(self.info.resource, self.info.group, name, [cause])
             meta["resourceVersion"] = old_meta["resourceVersion"]
         elif not version.isdigit():
             raise api_errors.plain(f'strconv.ParseUint: parsing "{version}": invalid syntax')
         elif version != old_meta["resourceVersion"]:
             raise api_errors.modified(self.info, name)
-
-    def _version_missing(self, name: str) -> Exception:
-        text = "Invalid value: 0: must be specified for an update"
-        cause = Cause(reason="FieldValueInvalid", message=text, field="metadata.resourceVersion")
-        # The generic part of the server speaks of the resource where others speak of the kind.
-        return api_errors.invalid(self.info.resource, self.info.group, name, [cause])
 
     # -------------------------------------------------------------- deleting
     async def delete(

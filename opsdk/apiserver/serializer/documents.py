@@ -226,21 +226,18 @@ class _Loader(yaml.SafeLoader):
         self.flatten_mapping(node)
         mapping: dict[JsonValue, JsonValue] = {}
         for key_node, value_node in node.value:
-            key = self._key(key_node, value_node)
+            key = self.construct_object(key_node, deep=True)
+            if isinstance(key, (dict, list)):
+                raise yaml.YAMLError(f"invalid map key: {go_syntax(key)}")
+            if key is None:
+                value_text = go_syntax(self.construct_object(value_node, deep=True))
+                text = f"unsupported map key of type: %!s(<nil>), key: <nil>, value: {value_text}"
+                raise SyntaxProblemError(text)
+            key = key if isinstance(key, str) else go_scalar(key)
             if key in mapping:
                 self.repeated.append(f"line {key_node.start_mark.line + 1}: key {json.dumps(key)} already set in map")
             mapping[key] = self.construct_object(value_node, deep=deep)
         return mapping
-
-    def _key(self, node: yaml.Node, value: yaml.Node) -> str:
-        key = self.construct_object(node, deep=True)
-        if isinstance(key, (dict, list)):
-            raise yaml.YAMLError(f"invalid map key: {go_syntax(key)}")
-        if key is None:
-            key_text = go_syntax(self.construct_object(value, deep=True))
-            text = f"unsupported map key of type: %!s(<nil>), key: <nil>, value: {key_text}"
-            raise SyntaxProblemError(text)
-        return key if isinstance(key, str) else go_scalar(key)
 
     def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
         """With octal numbers of both kinds."""

@@ -145,11 +145,6 @@ def _int_or_string(data: bytes) -> JsonValue:
     return _text(fields.get(3, b""), "StrVal") if fields.get(1) == 1 else _number(fields.get(2, 0), "IntVal")
 
 
-def _shown(value: float) -> float | int:
-    """A double as Go's JSON shows it: whole numbers have no fraction until they need an exponent."""
-    return int(value) if value.is_integer() and abs(value) < 1e21 else value
-
-
 def _first_text(data: bytes) -> str:
     return next((_text(value, "String_") for number, _, value in _parts(data) if number == 1), "")
 
@@ -257,7 +252,9 @@ class ProtobufReader:
             case "double":
                 if len(data) != 8:
                     raise DecodeError(f"proto: wrong wireType = 2 for field {field}")
-                return _shown(struct.unpack("<d", data)[0])
+                number = struct.unpack("<d", data)[0]
+                # As Go's JSON: whole numbers have no fraction until they need an exponent.
+                return int(number) if number.is_integer() and abs(number) < 1e21 else number
         special = _SPECIAL.get(kind)
         return special(data) if special is not None else self._message(data, kind)
 

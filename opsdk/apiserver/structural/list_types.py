@@ -36,17 +36,13 @@ def _duplicates(items: list[JsonValue], node: SchemaNode, path: FieldPath) -> It
         if node.list_type == "map" and not isinstance(item, dict | None):
             yield invalid(path.index(index), item, "must be an object for an array of list-type map")
             return
-        identity = _identity(item, node)
+        identity = item
+        if node.list_type == "map":
+            identity = {key: item[key] for key in node.list_keys if item and key in item}
         text = go_json(identity)
         counts[text] = counts.get(text, 0) + 1
         if counts[text] == 2:
             yield duplicate(path.index(index), identity)
-
-
-def _identity(item: JsonValue, node: SchemaNode) -> JsonValue:
-    if node.list_type == "set":
-        return item
-    return {key: item[key] for key in node.list_keys if item and key in item}
 
 
 def element_key(item: Mapping[str, JsonValue], keys: Sequence[str]) -> str:

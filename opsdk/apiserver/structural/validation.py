@@ -242,7 +242,9 @@ def _type_fault(value: JsonValue, node: SchemaNode) -> tuple[str, str] | None:
         return None
     if value is None:
         return None if node.nullable or not node.types else (",".join(node.types), "null")
-    actual = _json_type(value)
+    # An integer of more than 64 bits is a float to the server.
+    wide = isinstance(value, int) and not -(2**63) <= value < 2**63
+    actual = "number" if wide else _JSON_TYPES[type(value)]
     whole = isinstance(value, float) and nearly_whole(value)
     fits = actual in node.types or (actual == "integer" and "number" in node.types)
     if fits or (whole and "integer" in node.types):
@@ -252,13 +254,6 @@ def _type_fault(value: JsonValue, node: SchemaNode) -> tuple[str, str] | None:
     if node.format and not _NUMERIC.intersection(node.types):
         return None  # a string or a list may have another form on the wire
     return ",".join(node.types), actual
-
-
-def _json_type(value: JsonValue) -> str:
-    """The type of a value; an integer of more than 64 bits is a float to the server."""
-    if isinstance(value, int) and not -(2**63) <= value < 2**63:
-        return "number"
-    return _JSON_TYPES[type(value)]
 
 
 _GO_FORMATS: Final = {"number": "float64", "integer": "int64"}

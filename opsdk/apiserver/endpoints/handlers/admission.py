@@ -51,7 +51,12 @@ class RequestAdmission:
         namespace = (review.obj.get("metadata") or {}).get("namespace") or self._call.info.namespace
         if info.namespaced and not info.subresource and namespace != self._call.info.namespace:
             raise api_errors.foreign_namespace()
-        changed = self._keep_owners(obj, review.obj)
+        changed = review.obj
+        try:
+            decode_entries(entries_of(changed))
+        except DecodeError as error:
+            self._call.warn(_BAD_OWNERS.format(error))
+            changed = with_entries(changed, decode_entries(entries_of(obj)))
         # Admission may have undone what was asked for: then nothing is written, not even a time.
         return changed if old is None else keep_times(old, changed)
 
@@ -78,46 +83,29 @@ class RequestAdmission:
             await judge(review)
 
     def _review(self, operation: str, obj: JsonObject | None, old: JsonObject | None) -> Attributes:
-        call, body = self._call, obj if obj is not None else old
+        call, info, body = self._call, self._served.info, obj if obj is not None else old
         meta: JsonObject = (body or {}).get("metadata") or {}
+        namespace = call.info.namespace
+        if info.resource == "namespaces" and not info.group:
+            namespace = call.info.name or str(meta.get("name", ""))  # a namespace is in itself
+        options, kind = self._options, {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions"}.get(operation)
+        if kind is not None and options.get("kind") != kind:
+            # A PUT that creates has CreateOptions, and a patch that updates has UpdateOptions.
+            options = {**{key: value for key, value in options.items() if key != "force"}, "kind": kind}
         return Attributes(
             call=call,
             served=self._served,
             operation=operation,
-            namespace=self._namespace(meta),
+            namespace=namespace,
             name=call.info.name or ("" if operation == "DELETE" else meta.get("name", "")),
             obj=obj,
             old=old,
-            options=_for_operation(self._options, operation),
+            options=options,
             dry_run=self._dry_run,
         )
-
-    def _namespace(self, meta: JsonObject) -> str:
-        """That of the path; a namespace is in itself."""
-        info = self._served.info
-        if info.resource == "namespaces" and not info.group:
-            return self._call.info.name or str(meta.get("name", ""))
-        return self._call.info.namespace
-
-    def _keep_owners(self, before: JsonObject, after: JsonObject) -> JsonObject:
-        """`after`, with the owners of `before` where its own cannot be read."""
-        try:
-            decode_entries(entries_of(after))
-        except DecodeError as error:
-            self._call.warn(_BAD_OWNERS.format(error))
-            return with_entries(after, decode_entries(entries_of(before)))
-        return after
 
 
 _BAD_OWNERS = (
     ".metadata.managedFields was in an invalid state after admission; this could be caused by an outdated mutating"
     " admission controller; please fix your requests: {}"
 )
-
-
-def _for_operation(options: JsonObject, operation: str) -> JsonObject:
-    """Where a PUT turns out to create, or a patch to update, the options become those of that operation."""
-    kind = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions"}.get(operation)
-    if kind is None or options.get("kind") == kind:
-        return options
-    return {**{key: value for key, value in options.items() if key != "force"}, "kind": kind}

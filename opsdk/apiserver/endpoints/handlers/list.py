@@ -76,13 +76,6 @@ def list_meta(listed: ListResult) -> JsonObject:
     return meta
 
 
-def _revision(text: str) -> int:
-    try:
-        return resource_version(text)
-    except ApiError as error:
-        raise api_errors.bad_request(f"invalid resource version: {error.message}") from None
-
-
 async def list_query(call: Call, served: InstalledResource, options: ListQueryOptions) -> ListQuery:
     """Which snapshot, from where, how many."""
     if options.token:
@@ -95,7 +88,10 @@ async def list_query(call: Call, served: InstalledResource, options: ListQueryOp
         return ListQuery(selection=options.selection, revision=revision, start=token.start, limit=options.limit)
     revision = None
     if options.version:
-        exact_revision = _revision(options.version)
+        try:
+            exact_revision = resource_version(options.version)
+        except ApiError as error:
+            raise api_errors.bad_request(f"invalid resource version: {error.message}") from None
         await wait_for_revision(call, served, options.version)
         exact = options.match == "Exact" or (not options.match and options.limit > 0)
         revision = exact_revision if exact and exact_revision else None

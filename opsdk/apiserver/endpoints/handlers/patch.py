@@ -82,7 +82,10 @@ async def handle(call: Call, served: InstalledResource, admission: AdmissionInte
     # Unlike with other verbs, the type is compared as it stands.
     media = call.http.header("content-type").partition(";")[0]
     if media not in patch_types(served):
-        raise _unsupported(served)
+        # Requests for built-in types do not reach a handler that says more.
+        if not served.custom:
+            raise UnsupportedMediaTypeError("415: Unsupported Media Type")
+        raise body.unsupported_media(", ".join(patch_types(served)))
     apply = media == APPLY
     query = call.http.query
     wrong = []
@@ -98,13 +101,6 @@ async def handle(call: Call, served: InstalledResource, admission: AdmissionInte
     else:
         stored, created = await _patch(call, served, gate, options, cache(partial(_reader, media, served, raw)))
     return object_response(call, served, stored, accepted, status=201 if created else 200)
-
-
-def _unsupported(served: InstalledResource) -> ApiError:
-    """Requests for built-in types do not get as far as a handler that could say more."""
-    if not served.custom:
-        return UnsupportedMediaTypeError("415: Unsupported Media Type")
-    return body.unsupported_media(", ".join(patch_types(served)))
 
 
 def _parse(raw: bytes, *, go_type: str, prefix: str = "error decoding patch: ") -> ParsedDocument:

@@ -241,7 +241,13 @@ class _Stream:
         return {"kind": info.kind, "apiVersion": info.kind_api_version, "metadata": meta, **self._served.model.blank}
 
     def _encode(self, kind: str, obj: JsonObject) -> bytes:
-        shaped = self._shaped(obj)
+        accepted, shaped = self._accepted, obj
+        if accepted.kind == "PartialObjectMetadata":
+            shaped = partial(obj, version=accepted.version)
+        elif accepted.kind == "Table":
+            meta = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
+            shaped = table(self._call, self._served, [obj], meta, version=accepted.version, headless=self._headless)
+            self._headless = True
         return self._framed(kind, shaped, once=shaped is obj and kind != "BOOKMARK")
 
     def _framed(self, kind: str, obj: JsonObject, *, once: bool = False) -> bytes:
@@ -253,17 +259,6 @@ class _Stream:
 
     def _plain(self, obj: JsonObject) -> bytes:
         return compact(obj, ordered=in_order(self._served, self._accepted))
-
-    def _shaped(self, obj: JsonObject) -> JsonObject:
-        accepted = self._accepted
-        if accepted.kind == "PartialObjectMetadata":
-            return partial(obj, version=accepted.version)
-        if accepted.kind != "Table":
-            return obj
-        meta = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
-        body = table(self._call, self._served, [obj], meta, version=accepted.version, headless=self._headless)
-        self._headless = True
-        return body
 
 
 _LIMIT = 256

@@ -87,7 +87,12 @@ def paths_of(group: str, installed: InstalledResource, names: OperationNames) ->
             _VERBS[verb].method: _operation(group, installed, verb, names, whole="{namespace}" not in path)
             for verb in verbs
         }
-        item["parameters"] = [*_placed(path), _parameter("pretty")]
+        placed = [
+            {"name": name, "in": "path", "required": True, "schema": {"type": "string", "uniqueItems": True}}
+            for name in ("name", "namespace")
+            if f"{{{name}}}" in path
+        ]
+        item["parameters"] = [*placed, _parameter("pretty")]
         yield path, item
 
 
@@ -107,12 +112,6 @@ def _routes(group: str, installed: InstalledResource) -> Iterator[tuple[str, lis
         yield f"{scoped}/{{name}}", one
     if info.namespaced and "list" in verbs:
         yield f"{root}/{info.resource}", ["list"]
-
-
-def _placed(path: str) -> Iterator[JsonObject]:
-    for name in ("name", "namespace"):
-        if f"{{{name}}}" in path:
-            yield {"name": name, "in": "path", "required": True, "schema": {"type": "string", "uniqueItems": True}}
 
 
 def _operation(

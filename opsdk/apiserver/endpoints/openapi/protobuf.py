@@ -40,16 +40,12 @@ def _path_item(item: Mapping[str, JsonValue]) -> bytes:
 
 def _operation(operation: Mapping[str, JsonValue]) -> bytes:
     encoded = _text(5, operation.get("operationId", ""))
-    encoded += b"".join(
-        chunk(8, _query_parameter(p)) for p in operation.get("parameters", ()) if p.get("in") == "query"
-    )
+    for parameter in operation.get("parameters", ()):
+        if parameter.get("in") == "query":
+            # ParametersItem -> Parameter -> NonBodyParameter -> QueryParameterSubSchema
+            schema = _text(2, "query") + _text(4, parameter["name"]) + _text(6, "string")
+            encoded += chunk(8, chunk(1, chunk(2, chunk(3, schema))))
     return encoded + _extensions(13, operation)
-
-
-def _query_parameter(parameter: Mapping[str, JsonValue]) -> bytes:
-    """ParametersItem -> Parameter -> NonBodyParameter -> QueryParameterSubSchema."""
-    schema = _text(2, "query") + _text(4, parameter["name"]) + _text(6, "string")
-    return chunk(1, chunk(2, chunk(3, schema)))
 
 
 # ------------------------------------------------------------------ schemas
