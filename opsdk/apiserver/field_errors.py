@@ -95,7 +95,17 @@ class FieldError:
         """The message without the field."""
         parts = [_LABELS[self.type]]
         if self.type not in _WITHOUT_VALUE and self.value is not OMITTED:
-            parts.append(_show(self.value))
+            match self.value:
+                case None:
+                    parts.append("null")
+                case AsShown():
+                    parts.append(str(self.value))
+                case str():
+                    parts.append(go_quote(self.value))
+                case dict() | list():
+                    parts.append(go_json(self.value))
+                case _:
+                    parts.append(go_scalar(self.value))
         if self.detail:
             parts.append(self.detail)
         return ": ".join(parts)
@@ -107,16 +117,6 @@ class FieldError:
     def cause(self) -> Cause:
         """The entry in the answer's details."""
         return Cause(reason=self.type.value, message=self.body, field=self.field)
-
-
-def _show(value: JsonValue) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, AsShown):
-        return str(value)
-    if isinstance(value, str):
-        return go_quote(value)
-    return go_json(value) if isinstance(value, dict | list) else go_scalar(value)
 
 
 Path = FieldPath | str

@@ -58,11 +58,9 @@ def is_duration(text: str) -> bool:
     if _GO_DURATION.fullmatch(text):
         return True
     parts = _WORD_DURATION.findall(text)
-    return all(int(number) < 2**63 for number, _ in parts) and any(_is_unit(unit.lower()) for _, unit in parts)
-
-
-def _is_unit(unit: str) -> bool:
-    return unit in _UNITS or unit.startswith(_LONG_UNITS)
+    units = [unit.lower() for _, unit in parts]
+    known = any(unit in _UNITS or unit.startswith(_LONG_UNITS) for unit in units)
+    return known and all(int(number) < 2**63 for number, _ in parts)
 
 
 _SLOPPY: Final = re.compile(r"\b0+(?=[0-9])")

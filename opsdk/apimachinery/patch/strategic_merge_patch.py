@@ -156,23 +156,17 @@ def _merge_ordered_lists(original: JsonObject, patch: JsonObject, schema: Schema
         _check_order(change or [], order or [], element.patch_merge_key)
         if before is None and change is None:
             continue
-        original[key] = _ordered(before, change, order or [], element)
+        if change is None:
+            merged = before or []
+        elif before is None:
+            merged = _without_directives(change)
+        else:
+            merged = _merge_value(before, change, element)
+        listed, rest = _partition(merged, order or [], element.patch_merge_key)
+        if not before and not change:
+            raise PatchError("no elements in any of the given slices")
+        original[key] = _interleave(listed, rest, before or [], element.patch_merge_key)
         patch.pop(key, None)
-
-
-def _ordered(
-    before: list[JsonValue] | None, change: list[JsonValue] | None, order: list[JsonValue], schema: Schema
-) -> list[JsonValue]:
-    if change is None:
-        merged = before or []
-    elif before is None:
-        merged = _without_directives(change)
-    else:
-        merged = _merge_value(before, change, schema)
-    listed, rest = _partition(merged, order, schema.patch_merge_key)
-    if not before and not change:
-        raise PatchError("no elements in any of the given slices")
-    return _interleave(listed, rest, before or [], schema.patch_merge_key)
 
 
 def _merge_list(original: list[JsonValue], patch: list[JsonValue], schema: Schema) -> list[JsonValue]:

@@ -84,7 +84,8 @@ class Chain:
         self._sort()
 
     def _sort(self) -> None:
-        self._named = dict(sorted(self._named.items(), key=lambda item: _place(item[0])))
+        places = {name: PLUGIN_ORDER.index(name if name in PLUGIN_ORDER else "") for name in self._named}
+        self._named = dict(sorted(self._named.items(), key=lambda item: places[item[0]]))
         self._ordered = tuple(self._named.values())
 
     async def mutate(self, attributes: Attributes) -> None:
@@ -100,7 +101,3 @@ class Chain:
         """Each in turn."""
         for plugin in self._ordered:
             await plugin.validate(attributes)
-
-
-def _place(name: str) -> int:
-    return PLUGIN_ORDER.index(name if name in PLUGIN_ORDER else "")

@@ -106,8 +106,9 @@ class RuleWithOperations:
 
     def matches(self, asked: RequestAttributes) -> bool:
         """Whether the rule means this request, names aside."""
+        inside = bool(asked.namespace) and not asked.of_namespace
         return (
-            self._scope(asked)
+            (self.scope == "*" or inside == (self.scope == "Namespaced"))
             and _listed(asked.operation, self.operations)
             and _listed(asked.resource.group, self.groups)
             and _listed(asked.resource.version, self.versions)
@@ -120,12 +121,6 @@ class RuleWithOperations:
     def means(self, asked: RequestAttributes, name: str) -> bool:
         """Whether the rule means this request for an object of this name."""
         return self.matches(asked) and (not self.names or name in self.names)
-
-    def _scope(self, asked: RequestAttributes) -> bool:
-        if self.scope == "*":
-            return True
-        inside = bool(asked.namespace) and not asked.of_namespace
-        return inside == (self.scope == "Namespaced")
 
 
 def _listed(value: str, allowed: frozenset[str]) -> bool:

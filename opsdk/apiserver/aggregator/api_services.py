@@ -57,6 +57,11 @@ def remote_of(obj: JsonObject) -> RemoteService | None:
     if service is None:
         return None
     condition = available(obj)
+    bundle = spec.get("caBundle") or ""
+    try:
+        ca = base64.b64decode(bundle, validate=True)
+    except (binascii.Error, ValueError):
+        ca = bundle.encode()  # the connection reports what is wrong with it
     return RemoteService(
         name=obj["metadata"]["name"],
         group=spec.get("group") or "",
@@ -64,20 +69,12 @@ def remote_of(obj: JsonObject) -> RemoteService | None:
         namespace=service.get("namespace") or "",
         service=service.get("name") or "",
         port=service.get("port") or 443,
-        ca=_decoded(spec.get("caBundle") or ""),
+        ca=ca,
         insecure=bool(spec.get("insecureSkipTLSVerify")),
         available=condition is not None and condition.get("status") == "True",
         priority=spec.get("groupPriorityMinimum") or 0,
         rank=spec.get("versionPriority") or 0,
     )
-
-
-def _decoded(bundle: str) -> bytes:
-    """PEM; whether it is any good turns out when it is used."""
-    try:
-        return base64.b64decode(bundle, validate=True)
-    except (binascii.Error, ValueError):
-        return bundle.encode()
 
 
 def available(obj: JsonObject) -> JsonObject | None:

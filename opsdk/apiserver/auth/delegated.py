@@ -56,22 +56,19 @@ class DelegatedTokens:
         key = (hashlib.sha256(token.encode()).digest(), tuple(audiences))
         status = self._memory.get(key)
         if status is None:
-            status = await self._review(token, audiences)
+            spec: JsonObject = {"token": token, **({"audiences": list(audiences)} if audiences else {})}
+            review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec}
+            try:
+                answer = await self._ask(review)
+            except OpsdkError as error:
+                raise UnauthorizedError(f"the token cannot be checked: {error}") from error
+            status = dict(answer.get("status") or {})
             self._memory.put(key, status)
         if not status.get("authenticated"):
             if status.get("error"):
                 raise UnauthorizedError(str(status["error"]))
             return None
         return Authenticated(user_of(status.get("user") or {}), tuple(status.get("audiences") or ()))
-
-    async def _review(self, token: str, audiences: Sequence[str]) -> JsonObject:
-        spec: JsonObject = {"token": token, **({"audiences": list(audiences)} if audiences else {})}
-        try:
-            answer = await self._ask({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec})
-        except OpsdkError as error:
-            raise UnauthorizedError(f"the token cannot be checked: {error}") from error
-        status: JsonObject = answer.get("status") or {}
-        return status
 
 
 def user_of(found: JsonObject) -> User:

@@ -60,15 +60,13 @@ class FrontProxyAuthenticator:
         if not name:
             return None
         groups = tuple(text for header in self._headers.group for text in request.texts(header))
-        return User(name=name, uid=_first(request, self._headers.uid), groups=groups, extra=self._extra(request))
-
-    def _extra(self, request: HttpRequest) -> dict[str, tuple[str, ...]]:
-        return {
+        extra = {
             unquote(header.removeprefix(prefix)): tuple(request.texts(header))
             for header in request.headers
             for prefix in self._headers.extra
             if header.startswith(prefix)
         }
+        return User(name=name, uid=_first(request, self._headers.uid), groups=groups, extra=extra)
 
 
 def _first(request: HttpRequest, headers: Collection[str]) -> str:

@@ -111,7 +111,8 @@ class SigningKey:
 
     def sign(self, claims: Mapping[str, JsonValue]) -> str:
         """A token that says `claims`."""
-        return self._key.sign(_json(claims))
+        payload = json.dumps(claims, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
+        return self._key.sign(payload.encode())
 
     def verify(self, token: str) -> JsonObject:
         """The claims of a token that one of these keys signed; `UnauthorizedError` for any other."""
@@ -124,10 +125,6 @@ class SigningKey:
 
 
 _BAD_SIGNATURE = "go-jose/go-jose: error in cryptographic primitive"
-
-
-def _json(value: Mapping[str, JsonValue]) -> bytes:
-    return json.dumps(value, separators=(",", ":"), sort_keys=True, ensure_ascii=False).encode()
 
 
 @cache

@@ -103,11 +103,15 @@ class UserRules:
 
     def manifests(self, name: str) -> list[JsonObject]:
         """Roles and their bindings for all that was done, to be applied as they are."""
+        subject: JsonObject = {"apiGroup": _GROUP, "kind": "User", "name": self.user}
+        if self.user.startswith(SERVICE_ACCOUNT):
+            home, _, account = self.user.removeprefix(SERVICE_ACCOUNT).partition(":")
+            subject = {"kind": "ServiceAccount", "name": account, "namespace": home}
         manifests: list[JsonObject] = []
         for namespace in self.namespaces:
             role = self.role(name, namespace) if namespace else self.cluster_role(name)
             ref = {"apiGroup": _GROUP, "kind": role["kind"], "name": name}
-            content = {"roleRef": ref, "subjects": [_subject(self.user)]}
+            content = {"roleRef": ref, "subjects": [subject]}
             manifests += [role, _object(f"{role['kind']}Binding", name, namespace, **content)]
         return manifests
 
@@ -134,13 +138,6 @@ def _attributes(use: ObservedUse, user: User) -> AuthorizerAttributes:
 def _object(kind: str, name: str, namespace: str = "", **content: Any) -> JsonObject:
     meta = {"name": name, "namespace": namespace} if namespace else {"name": name}
     return {"apiVersion": f"{_GROUP}/v1", "kind": kind, "metadata": meta, **content}
-
-
-def _subject(user: str) -> JsonObject:
-    if not user.startswith(SERVICE_ACCOUNT):
-        return {"apiGroup": _GROUP, "kind": "User", "name": user}
-    namespace, _, name = user.removeprefix(SERVICE_ACCOUNT).partition(":")
-    return {"kind": "ServiceAccount", "name": name, "namespace": namespace}
 
 
 class ObservingAuthorizer:

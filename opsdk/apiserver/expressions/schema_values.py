@@ -292,16 +292,15 @@ _UNITS: Final = (
 """Short names, how long ones begin, and nanoseconds."""
 
 
-def _unit(name: str) -> int:
-    return next((size for short, long, size in _UNITS if name in short or name.startswith(long)), 0)
-
-
 def _duration(text: str) -> Duration:
     duration = parse_duration(text)
     if duration is not None:
         return duration
     pieces = _WORDS.findall(text) if len(text) <= _LONGEST else []
-    sizes = [(int(count), _unit(unit.lower())) for count, unit in pieces]
+    sizes = [
+        (int(count), next((size for short, long, size in _UNITS if unit in short or unit.startswith(long)), 0))
+        for count, unit in ((count, unit.lower()) for count, unit in pieces)
+    ]
     if not any(size for _, size in sizes):
         raise CelEvaluationError(f"Invalid duration {text}: unable to parse {text} as duration")
     return Duration(sum(count * size for count, size in sizes))

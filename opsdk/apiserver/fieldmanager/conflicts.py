@@ -48,15 +48,12 @@ def conflict_error(conflicts: Iterable[ApplyConflict]) -> ConflictError:
         )
         for conflict in unique_conflicts
     )
-    return ConflictError(_message(unique_conflicts), details=Details(causes=causes))
-
-
-def _message(conflicts: list[ApplyConflict]) -> str:
-    if len(conflicts) == 1:
-        only = conflicts[0]
-        return f"Apply failed with 1 conflict: conflict with {describe_manager(only.key)}: {format_path(only.path)}"
-    lines: list[str] = []
-    for key in sorted({conflict.key for conflict in conflicts}):
-        lines.append(f"conflicts with {describe_manager(key)}:")
-        lines += [f"- {format_path(conflict.path)}" for conflict in conflicts if conflict.key == key]
-    return f"Apply failed with {len(conflicts)} conflicts: " + "\n".join(lines)
+    if len(causes) == 1:
+        message = f"Apply failed with 1 conflict: {causes[0].message}: {causes[0].field}"
+    else:
+        lines: list[str] = []
+        for key in sorted({conflict.key for conflict in unique_conflicts}):
+            lines.append(f"conflicts with {describe_manager(key)}:")
+            lines += [f"- {format_path(conflict.path)}" for conflict in unique_conflicts if conflict.key == key]
+        message = f"Apply failed with {len(causes)} conflicts: " + "\n".join(lines)
+    return ConflictError(message, details=Details(causes=causes))

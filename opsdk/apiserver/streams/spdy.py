@@ -158,24 +158,21 @@ class SpdyReader:
         plain = self._unpack.decompress(block, _MOST_HEADERS)
         if self._unpack.unconsumed_tail:
             raise BadRequestError(f"headers of more than {_MOST_HEADERS} bytes are too long")
-        texts = list(_texts(plain))
+        texts: list[str] = []
+        (count,) = _WORD.unpack_from(plain)
+        offset = _WORD.size
+        for _ in range(2 * count):
+            (size,) = _WORD.unpack_from(plain, offset)
+            offset += _WORD.size + size
+            if offset > len(plain):
+                raise struct.error(f"a text of {size} bytes is cut short")
+            texts.append(plain[offset - size : offset].decode())
         return {name.lower(): value for name, value in zip(texts[::2], texts[1::2], strict=True)}
 
 
 def _number(body: bytes) -> int:
     number: int = _WORD.unpack_from(body)[0]
     return number & ~_CONTROL
-
-
-def _texts(plain: bytes) -> Iterator[str]:
-    (count,) = _WORD.unpack_from(plain)
-    offset = _WORD.size
-    for _ in range(2 * count):
-        (size,) = _WORD.unpack_from(plain, offset)
-        offset += _WORD.size + size
-        if offset > len(plain):
-            raise struct.error(f"a text of {size} bytes is cut short")
-        yield plain[offset - size : offset].decode()
 
 
 class SpdyWriter:

@@ -84,24 +84,19 @@ class WebhookClient(Closing):
         return _object(answer)
 
     async def _persist(self, hop: Redirect, target: ClientConfigTarget, payload: bytes) -> _Answer:
-        """Come again as often as the server asks for it."""
+        """Follow redirects, and retry as often as the server asks for it."""
         tried = 0
         while True:
-            answer = await self._follow(hop, target, payload)
+            place = hop
+            answer = await self._ask(place, target, payload)
+            while (after := next_hop(place, answer.status, answer.header("location"))) is not None:
+                place = after
+                answer = await self._ask(place, target, payload)
             wait = pause(answer.status, answer.header("retry-after"), tried)
             if wait is None:
                 return answer
             await asyncio.sleep(wait)
             tried += 1
-
-    async def _follow(self, hop: Redirect, target: ClientConfigTarget, payload: bytes) -> _Answer:
-        """Go where answers send us."""
-        while True:
-            answer = await self._ask(hop, target, payload)
-            after = next_hop(hop, answer.status, answer.header("location"))
-            if after is None:
-                return answer
-            hop = after
 
     async def _ask(self, hop: Redirect, target: ClientConfigTarget, payload: bytes) -> _Answer:
         headers = [("Host", hop.authority), ("Accept", "application/json, */*"), ("User-Agent", AGENT)]
@@ -110,7 +105,10 @@ class WebhookClient(Closing):
         else:
             headers.append(("Content-Type", "application/json"))
         try:
-            address, port = self._address(hop)
+            if hop.service is None or hop.authority in self.apps:
+                address, port = hop.host, hop.port
+            else:
+                address, port = self._resolve(*hop.service, hop.port)
             place = Endpoint(authority=hop.authority, host=hop.host, address=address, port=port, ca=target.ca)
         except WebhookCallError as error:
             raise RedirectError(hop.url, str(error)) from None
@@ -121,11 +119,6 @@ class WebhookClient(Closing):
             raise RedirectError(hop.url, failure(error.__cause__ or error, place.joined, hop.host)) from error
         except WebhookCallError as error:
             raise RedirectError(hop.url, str(error)) from None
-
-    def _address(self, hop: Redirect) -> tuple[str, int]:
-        if hop.service is None or hop.authority in self.apps:
-            return hop.host, hop.port
-        return self._resolve(*hop.service, hop.port)
 
     async def aclose(self) -> None:
         """End every call and connection; idempotent."""

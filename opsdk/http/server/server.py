@@ -176,23 +176,20 @@ class WebServer(Closing):
             self._accepting.cancel()
         if self._socket is not None:
             self._socket.close()
-        if self._service is not None:
-            await self._drain(self._service)
+        if (service := self._service) is not None:
+            service.draining = True
+            for connection in tuple(service.connections):
+                connection.stop()
+            if service.tasks:
+                await asyncio.wait(service.tasks, timeout=self.options.shutdown_timeout)
+            for task in tuple(service.tasks):
+                task.cancel()
+            if service.tasks:
+                await asyncio.wait(service.tasks, timeout=_CANCEL_GRACE)
+            # Let the last responses leave the write buffers.
+            await service.wait_empty(_CANCEL_GRACE)
+            self.drop_connections()
         await self._tasks.aclose()
-
-    async def _drain(self, service: Service) -> None:
-        service.draining = True
-        for connection in tuple(service.connections):
-            connection.stop()
-        if service.tasks:
-            await asyncio.wait(service.tasks, timeout=self.options.shutdown_timeout)
-        for task in tuple(service.tasks):
-            task.cancel()
-        if service.tasks:
-            await asyncio.wait(service.tasks, timeout=_CANCEL_GRACE)
-        # Let the last responses leave the write buffers.
-        await service.wait_empty(_CANCEL_GRACE)
-        self.drop_connections()
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -67,7 +67,13 @@ async def collect(source: ParamSource | None, binding: PolicyBinding, namespace:
     ref = binding.params
     if source is None or ref is None:
         return [None]
-    params = await _found(source, ref, _namespace(source, ref, namespace))
+    param_namespace = _namespace(source, ref, namespace)
+    params: Sequence[JsonObject] = ()
+    if ref.name:
+        one = await source.get(param_namespace, ref.name)
+        params = [] if one is None else [one]
+    elif ref.selector is not None:
+        params = await source.select(param_namespace, ref.selector)
     if not params and ref.deny:
         raise ConfigurationError("no params found for policy binding with `Deny` parameterNotFoundAction")
     return params
@@ -83,10 +89,3 @@ def _namespace(source: ParamSource, ref: ParamRef, namespace: str) -> str:
         text = "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources"
         raise ConfigurationError(text)
     return param_namespace
-
-
-async def _found(source: ParamSource, ref: ParamRef, namespace: str) -> Sequence[JsonObject]:
-    if ref.name:
-        one = await source.get(namespace, ref.name)
-        return [] if one is None else [one]
-    return [] if ref.selector is None else await source.select(namespace, ref.selector)

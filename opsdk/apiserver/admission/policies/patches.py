@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from opsdk.apiserver.admission.webhooks.admission_review import patched
-from opsdk.apiserver.expressions.mutation import ConstructedObject, as_json, as_tree, check_names
+from opsdk.apiserver.expressions.mutation import as_json, as_tree, check_names
 from opsdk.errors import PatchError
 from opsdk.structured_merge.schema import Schema, Topology
 from opsdk.structured_merge.typed import check_typed, merge
@@ -61,21 +61,19 @@ def apply_operations(obj: JsonObject, value: JsonValue) -> JsonObject:
     Raises:
         PatchError: an operation does not fit.
     """
-    operations = [_operation(one) for one in value]
+    operations: list[JsonObject] = []
+    for one in value:
+        fields = one.fields
+        operation: JsonObject = {"op": fields.get("op", ""), "path": fields.get("path", "")}
+        if fields.get("from"):
+            operation["from"] = fields["from"]
+        if "value" in fields:
+            check_names(fields["value"])
+            operation["value"] = as_json(fields["value"])
+        operations.append(operation)
     try:
         return patched(obj, operations)
     except PatchError as error:
         if str(error).endswith(": test failed"):
             return obj
         raise PatchError(f"JSON Patch: {error}") from None
-
-
-def _operation(made: ConstructedObject) -> JsonObject:
-    fields = made.fields
-    operation: JsonObject = {"op": fields.get("op", ""), "path": fields.get("path", "")}
-    if fields.get("from"):
-        operation["from"] = fields["from"]
-    if "value" in fields:
-        check_names(fields["value"])
-        operation["value"] = as_json(fields["value"])
-    return operation

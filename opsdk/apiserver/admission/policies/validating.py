@@ -167,7 +167,10 @@ async def validate(attributes: Attributes, bound: Sequence[PolicyHook], ports: P
     if choice.chosen:
         denied += await _judge_all(attributes, choice.chosen, ports)
     if denied:
-        raise _refusal(attributes, min(denied, key=lambda one: one.place))
+        first = min(denied, key=lambda one: one.place)
+        reason, causes = first.decision.reason or "Invalid", (Cause(message=first.text),)
+        error = api_errors.forbidden(attributes.served.info, attributes.shown_name, first.text, causes=causes)
+        raise ApiError(error.message, code=_CODES.get(reason, 422), reason=reason, details=error.details)
 
 
 async def _judge_all(
@@ -212,11 +215,3 @@ def _recorded(chosen: PolicyInvocation, decision: PolicyDecision, index: int) ->
         "validationActions": list(chosen.binding.actions),
     }
     return f"[{{{','.join(f'{go_json(key)}:{go_json(value)}' for key, value in failure.items())}}}]"
-
-
-def _refusal(attributes: Attributes, denied: _Denied) -> ApiError:
-    reason = denied.decision.reason or "Invalid"
-    error = api_errors.forbidden(
-        attributes.served.info, attributes.shown_name, denied.text, causes=(Cause(message=denied.text),)
-    )
-    return ApiError(error.message, code=_CODES.get(reason, 422), reason=reason, details=error.details)

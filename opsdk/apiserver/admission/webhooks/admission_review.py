@@ -206,20 +206,16 @@ def patched(obj: JsonObject, operations: Sequence[JsonObject]) -> JsonObject:
     try:
         changed: JsonValue = apply_json_patch(obj, operations)
     except PatchError:
-        raise _explained(obj, operations) from None
+        # The operations one by one, to report the first that does not fit in the words of evanphx/json-patch.
+        for operation in operations:
+            try:
+                obj = apply_json_patch(obj, [operation])
+            except PatchError as error:
+                raise PatchError(_why(obj, operation, str(error))) from None
+        raise PatchError("the patch does not apply") from None
     if not isinstance(changed, dict):
         raise PatchError("json: cannot unmarshal patched document into an object")
     return changed
-
-
-def _explained(obj: JsonValue, operations: Sequence[JsonObject]) -> PatchError:
-    """Which operation does not fit, said as the server's library does."""
-    for operation in operations:
-        try:
-            obj = apply_json_patch(obj, [operation])
-        except PatchError as error:
-            return PatchError(_why(obj, operation, str(error)))
-    return PatchError("the patch does not apply")
 
 
 def _why(obj: JsonValue, operation: JsonObject, otherwise: str) -> str:

@@ -175,25 +175,22 @@ class MutatingWebhooks:
             if attributes.again and hook.uid not in rounds.again:
                 continue
             chosen = await chooser.choose(hook)
-            if chosen is not None:
-                await self._invoke(attributes, chosen, rounds)
+            if chosen is None:
+                continue
+            try:
+                answer = await self._caller.ask(attributes, chosen)
+                if answer.patch and await self._patch(attributes, chosen, answer):
+                    rounds.changed()
+                    attributes.reinvoke = True
+            except _FailedError as error:
+                if not hook.ignore_failures:
+                    raise api_errors.internal(str(error)) from None
+            if hook.reinvoke:
+                rounds.invoked.add(hook.uid)
         rounds.last = attributes.obj
 
     async def validate(self, attributes: Attributes) -> None:
         """Nothing."""
-
-    async def _invoke(self, attributes: Attributes, chosen: _Chosen, rounds: Reinvocation) -> None:
-        hook = chosen.hook
-        try:
-            answer = await self._caller.ask(attributes, chosen)
-            if answer.patch and await self._patch(attributes, chosen, answer):
-                rounds.changed()
-                attributes.reinvoke = True
-        except _FailedError as error:
-            if not hook.ignore_failures:
-                raise api_errors.internal(str(error)) from None
-        if hook.reinvoke:
-            rounds.invoked.add(hook.uid)
 
     async def _patch(self, attributes: Attributes, chosen: _Chosen, found: WebhookResponse) -> bool:
         """Change the object as the webhook asks; whether that made a difference."""
