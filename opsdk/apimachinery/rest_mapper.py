@@ -123,7 +123,15 @@ class RestMapper:
 
         A string may name the group after the first dot: ``deployments.apps``. Raises `NoMatchError`.
         """
-        query = _parse_resource(resource)
+        group: str | None
+        version: str | None = None
+        if isinstance(resource, str):
+            name, dot, group = resource.partition(".")
+            group = group if dot else None
+        else:
+            group, name = resource.group, resource.resource
+            version = resource.version if isinstance(resource, GroupVersionResource) else None
+        query = (group, version, name.lower())
         for attempt in range(2):
             for mapping in self._served.mappings:
                 if _matches(mapping, query):
@@ -168,16 +176,6 @@ class RestMapper:
 
     def __repr__(self) -> str:
         return f"<RestMapper of {len(self._by_kind)} kinds>"
-
-
-def _parse_resource(resource: GroupResource | GroupVersionResource | str) -> tuple[str | None, str | None, str]:
-    """Return group, version and name; None matches any."""
-    if isinstance(resource, str):
-        name, dot, group = resource.partition(".")
-        return (group if dot else None), None, name.lower()
-    if isinstance(resource, GroupVersionResource):
-        return resource.group, resource.version, resource.resource.lower()
-    return resource.group, None, resource.resource.lower()
 
 
 def _matches(mapping: RestMapping, query: tuple[str | None, str | None, str]) -> bool:

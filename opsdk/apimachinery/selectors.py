@@ -170,18 +170,15 @@ class _Tokens:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._tokens = list(self._split(text))
+        self._tokens: list[str] = []
         self._position = 0
-
-    @staticmethod
-    def _split(text: str) -> Iterator[str]:
-        position = 0
-        while text[position:].strip():
-            match = _TOKEN.match(text, position)
+        end = 0
+        while text[end:].strip():
+            match = _TOKEN.match(text, end)
             if match is None:
-                raise UsageError(f"label selector {text!r}: unreadable at {text[position:]!r}")
-            yield match.group(1)
-            position = match.end()
+                raise UsageError(f"label selector {text!r}: unreadable at {text[end:]!r}")
+            self._tokens.append(match.group(1))
+            end = match.end()
 
     def peek(self) -> str:
         return self._tokens[self._position] if self._position < len(self._tokens) else ""

@@ -20,7 +20,6 @@ from opsdk.cel.syntax import (
     Ident,
     ListOf,
     Literal,
-    MapEntryNode,
     MapOf,
     Select,
     StructNode,
@@ -191,9 +190,10 @@ class _Checker:
             return self._optional_select(node)
         arguments = [self.check(arg) for arg in node.args]
         if node.function in ("_&&_", "_||_"):
-            arguments = [
-                self._bool(arg, argument_type) for arg, argument_type in zip(node.args, arguments, strict=True)
-            ]
+            for arg, argument_type in zip(node.args, arguments, strict=True):
+                if not self._fits(argument_type, types.BOOL):
+                    self._issue(arg.at, f"expected type 'bool' but found '{self._show(argument_type)}'")
+            arguments = [types.BOOL for _ in arguments]
         if node.target is None:
             overloads = self._scope.functions.get(node.function.removeprefix("."))
             if overloads is None:
@@ -211,11 +211,6 @@ class _Checker:
         if overloads is None:
             return self._undeclared(node.at, node.function)
         return self._resolve(node, node.function, overloads, [target, *arguments], method=True)
-
-    def _bool(self, node: Expr, found: Type) -> Type:
-        if not self._fits(found, types.BOOL):
-            self._issue(node.at, f"expected type 'bool' but found '{self._show(found)}'")
-        return types.BOOL
 
     def _optional_select(self, node: CallNode) -> Type:
         operand, name = node.args
@@ -305,17 +300,14 @@ class _Checker:
             return self._issue(node.at, f"'{node.name}' is not a message type")
         self.found.structs[node.id] = type_
         for entry in node.entries:
-            self._entry(entry, type_)
+            assert isinstance(entry.key, str)
+            value = self.check(entry.value)
+            expected = type_.fields.get(entry.key) or self._issue(entry.at, f"undefined field '{entry.key}'")
+            expected_value = types.optional_of(expected) if entry.optional else expected
+            if not self._fits(expected_value, value):
+                text = f"expected type of field '{entry.key}' is '{self._show(expected_value)}' but provided type is"
+                self._issue(entry.at, f"{text} '{self._show(value)}'")
         return type_
-
-    def _entry(self, entry: MapEntryNode, owner: Type) -> None:
-        assert isinstance(entry.key, str)
-        value = self.check(entry.value)
-        expected = owner.fields.get(entry.key) or self._issue(entry.at, f"undefined field '{entry.key}'")
-        expected_value = types.optional_of(expected) if entry.optional else expected
-        if not self._fits(expected_value, value):
-            text = f"expected type of field '{entry.key}' is '{self._show(expected_value)}' but provided type is"
-            self._issue(entry.at, f"{text} '{self._show(value)}'")
 
     # -------------------------------------------------------------- folds
     def _comprehension(self, node: Comprehension) -> Type:

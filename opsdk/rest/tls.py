@@ -121,18 +121,16 @@ def _build(config: Config, material: _Material) -> ssl.SSLContext:
     else:
         context.load_default_certs()
     if material.client is not None:
-        _identify(context, material.client, config.client_cert_file or "client certificate data")
+        name = config.client_cert_file or "client certificate data"
+        # OpenSSL accepts key and certificate in one file.
+        with _as_file(material.client.key + b"\n" + material.client.cert) as path:
+            try:
+                # An empty password, so that OpenSSL never prompts on the terminal.
+                context.load_cert_chain(path, password=lambda: "")
+            except (ssl.SSLError, ValueError, OSError) as error:
+                text = f"client certificate {name}: certificate and key are not a matching PEM pair"
+                raise ConfigError(text) from error
     return context
-
-
-def _identify(context: ssl.SSLContext, client: ClientCert, name: str) -> None:
-    # OpenSSL accepts key and certificate in one file.
-    with _as_file(client.key + b"\n" + client.cert) as path:
-        try:
-            # An empty password, so that OpenSSL never prompts on the terminal.
-            context.load_cert_chain(path, password=lambda: "")
-        except (ssl.SSLError, ValueError, OSError) as error:
-            raise ConfigError(f"client certificate {name}: certificate and key are not a matching PEM pair") from error
 
 
 @contextlib.contextmanager

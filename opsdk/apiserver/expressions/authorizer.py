@@ -116,22 +116,6 @@ def _path(authorizer: AuthorizerValue, path: str) -> PathCheck:
     return PathCheck(authorizer.ask, replace(authorizer.attributes, path=path, resource_request=False))
 
 
-def _group(authorizer: AuthorizerValue, group: str) -> GroupCheck:
-    return GroupCheck(authorizer.ask, replace(authorizer.attributes, group=group))
-
-
-def _resource(check: GroupCheck, resource: str) -> ResourceCheck:
-    return ResourceCheck(check.ask, replace(check.attributes, resource=resource))
-
-
-def _setting(name: str) -> Callable[[ResourceCheck, str], ResourceCheck]:
-    def refine(check: ResourceCheck, text: str) -> ResourceCheck:
-        changes: JsonObject = {name: text}
-        return ResourceCheck(check.ask, replace(check.attributes, **changes))
-
-    return refine
-
-
 def _check(question: _Question, verb: str) -> DecisionValue:
     return DecisionValue(question.ask(replace(question.attributes, verb=verb, version="*")))
 
@@ -166,7 +150,11 @@ _SELECT: Final = {"cost": _selector_cost, "estimate": _estimate_selector}
 
 
 def _refining(name: str, attribute: str, **costs: Any) -> list[Overload]:
-    return [method(f"resourcecheck_{name}", (RESOURCE_CHECK, STRING), RESOURCE_CHECK, _setting(attribute), **costs)]
+    def refine(check: ResourceCheck, text: str) -> ResourceCheck:
+        changes: JsonObject = {attribute: text}
+        return ResourceCheck(check.ask, replace(check.attributes, **changes))
+
+    return [method(f"resourcecheck_{name}", (RESOURCE_CHECK, STRING), RESOURCE_CHECK, refine, **costs)]
 
 
 def _answer(name: str, result: Type, read: Callable[[Decision], Value]) -> list[Overload]:
@@ -176,11 +164,27 @@ def _answer(name: str, result: Type, read: Callable[[Decision], Value]) -> list[
 AUTHORIZER_LIBRARY: Final = Library(
     functions={
         "path": [method("authorizer_path", (AUTHORIZER, STRING), PATH_CHECK, _path, **_UNIT)],
-        "group": [method("authorizer_group", (AUTHORIZER, STRING), GROUP_CHECK, _group, **_UNIT)],
+        "group": [
+            method(
+                "authorizer_group",
+                (AUTHORIZER, STRING),
+                GROUP_CHECK,
+                lambda authorizer, group: GroupCheck(authorizer.ask, replace(authorizer.attributes, group=group)),
+                **_UNIT,
+            )
+        ],
         "serviceAccount": [
             method("authorizer_serviceaccount", (AUTHORIZER, STRING, STRING), AUTHORIZER, _service_account, **_UNIT)
         ],
-        "resource": [method("groupcheck_resource", (GROUP_CHECK, STRING), RESOURCE_CHECK, _resource, **_UNIT)],
+        "resource": [
+            method(
+                "groupcheck_resource",
+                (GROUP_CHECK, STRING),
+                RESOURCE_CHECK,
+                lambda check, resource: ResourceCheck(check.ask, replace(check.attributes, resource=resource)),
+                **_UNIT,
+            )
+        ],
         "subresource": _refining("subresource", "subresource", **_UNIT),
         "namespace": _refining("namespace", "namespace", **_UNIT),
         "name": _refining("name", "name", **_UNIT),
