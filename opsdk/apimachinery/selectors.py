@@ -6,7 +6,7 @@ Upstream: k8s.io/apimachinery/pkg/labels/selector.go, pkg/fields/selector.go (v1
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Self
@@ -105,7 +105,19 @@ class Selector:
     @classmethod
     def parse(cls, text: str) -> Self:
         """Parse the text form. Raises `UsageError` with the position of the fault."""
-        return cls(tuple(_parse_labels(text)))
+        tokens = _Tokens(text)
+        requirements: list[Requirement] = []
+        while tokens.peek():
+            requirement = _parse_requirement(tokens)
+            numeric = requirement.operator in (SelectorOperator.GREATER_THAN, SelectorOperator.LESS_THAN)
+            _check_label(requirement.key, () if numeric else requirement.values)
+            requirements.append(requirement)
+            if not tokens.peek():
+                break
+            tokens.expect(lambda t: t == ",", "','")
+            if not tokens.peek():
+                raise UsageError(f"label selector {text!r}: ends with ','")
+        return cls(tuple(requirements))
 
     @classmethod
     def equal(cls, labels: Mapping[str, str]) -> Self:
@@ -200,24 +212,6 @@ _MARKS = {"!=", "==", "=", "!", ",", "(", ")", ">", "<", ""}
 
 def _is_word(token: str) -> bool:
     return token not in _MARKS
-
-
-def _parse_labels(text: str) -> Iterator[Requirement]:
-    tokens = _Tokens(text)
-    while tokens.peek():
-        requirement = _parse_requirement(tokens)
-        _check_label(
-            requirement.key,
-            requirement.values
-            if requirement.operator not in (SelectorOperator.GREATER_THAN, SelectorOperator.LESS_THAN)
-            else (),
-        )
-        yield requirement
-        if not tokens.peek():
-            return
-        tokens.expect(lambda t: t == ",", "','")
-        if not tokens.peek():
-            raise UsageError(f"label selector {text!r}: ends with ','")
 
 
 def _parse_requirement(tokens: _Tokens) -> Requirement:

@@ -59,14 +59,13 @@ class FieldPrinter(Printer):
     def cells(self, obj: JsonObject, now: float) -> list[JsonValue]:
         """See `Printer`."""
         meta = obj.get("metadata") or {}
-        values = [_at(obj, path) for path in self._paths]
+        values: list[JsonValue] = []
+        for path in self._paths:
+            value: JsonValue = obj
+            for key in path:
+                value = value.get(key) if isinstance(value, dict) else None
+            values.append(value)
         return [meta.get("name", ""), *values, meta.get("creationTimestamp")]
-
-
-def _at(obj: JsonValue, path: Sequence[str]) -> JsonValue:
-    for key in path:
-        obj = obj.get(key) if isinstance(obj, dict) else None
-    return obj
 
 
 class KindModel:

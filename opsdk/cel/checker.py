@@ -92,13 +92,16 @@ class _Checker:
             case Literal():
                 return expr.type
             case Ident():
-                return self._ident(expr)
+                return self._lookup(expr, expr.name) or self._undeclared(expr.at, expr.name)
             case Select():
                 return self._select(expr)
             case CallNode():
                 return self._call(expr)
             case ListOf():
-                return self._list(expr)
+                element: Type | None = None
+                for index, one in enumerate(expr.elements):
+                    element = self._join(element, self._content(one, optional=index in expr.optional))
+                return types.list_of(element or self._new_param())
             case MapOf():
                 return self._map(expr)
             case StructNode():
@@ -145,9 +148,6 @@ class _Checker:
 
     def _undeclared(self, at: int, name: str) -> Type:
         return self._issue(at, f"undeclared reference to '{name}' (in container '')")
-
-    def _ident(self, node: Ident) -> Type:
-        return self._lookup(node, node.name) or self._undeclared(node.at, node.name)
 
     def _select(self, node: Select) -> Type:
         qualified = qualified_name(node)
@@ -276,12 +276,6 @@ class _Checker:
 
     def _mismatch(self, at: int, expected: Type, actual: Type) -> Type:
         return self._issue(at, f"expected type '{self._show(expected)}' but found '{self._show(actual)}'")
-
-    def _list(self, node: ListOf) -> Type:
-        element: Type | None = None
-        for index, one in enumerate(node.elements):
-            element = self._join(element, self._content(one, optional=index in node.optional))
-        return types.list_of(element or self._new_param())
 
     def _map(self, node: MapOf) -> Type:
         key: Type | None = None

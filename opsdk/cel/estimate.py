@@ -90,7 +90,8 @@ class _Estimator:
             case StructNode():
                 return sum((self.visit(entry.value) for entry in node.entries), exactly(STRUCT_COST))
             case Comprehension():
-                return self._bind(node) if _is_bind(node) else self._fold(node)
+                bind = node.variable == BIND_RANGE and node.accumulator != ACCUMULATOR
+                return self._bind(node) if bind else self._fold(node)
 
     def _select(self, node: Select) -> Range:
         if node.id in self._checked.variables or node.id in self._checked.constants:
@@ -335,10 +336,6 @@ def _written_size(node: Expr) -> Range | None:
 
 def _is_scalar(type_: Type) -> bool:
     return type_.kind in _SCALARS or (is_optional(type_) and _is_scalar(type_.params[0]))
-
-
-def _is_bind(node: Comprehension) -> bool:
-    return node.variable == BIND_RANGE and node.accumulator != ACCUMULATOR
 
 
 _SPECIAL: Final[dict[str, Callable[[Any, CallNode, Sequence[Range]], Range]]] = {

@@ -130,11 +130,8 @@ class _Compiler:
             case StructNode():
                 return self._struct(node)
             case Comprehension():
-                return (
-                    self._bind(node)
-                    if (node.variable == BIND_RANGE and node.accumulator != ACCUMULATOR)
-                    else self._fold(node)
-                )
+                bind = node.variable == BIND_RANGE and node.accumulator != ACCUMULATOR
+                return self._bind(node) if bind else self._fold(node)
 
     # -------------------------------------------------------------- names and fields
     def _named(self, node: Expr) -> Code | None:

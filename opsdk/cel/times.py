@@ -138,17 +138,12 @@ def show_timestamp(timestamp: Timestamp) -> str:
     >>> show_timestamp(Timestamp(1_500_000_000)), show_timestamp(Timestamp(0, 5400))
     ('1970-01-01T00:00:01.5Z', '1970-01-01T01:30:00+01:30')
     """
-    hours, minutes = divmod(abs(timestamp.offset) // 60, 60)
-    zone = f"{'-' if timestamp.offset < 0 else '+'}{hours:02}:{minutes:02}" if timestamp.offset else "Z"
-    return (
-        f"{_local(timestamp):%Y-%m-%dT%H:%M:%S}".rjust(19, "0") + f"{_fraction(timestamp.nanoseconds % _SECOND)}{zone}"
-    )
-
-
-def _local(timestamp: Timestamp) -> dt.datetime:
     seconds = timestamp.nanoseconds // _SECOND
     offset = timestamp.offset if _FIRST <= seconds + timestamp.offset <= _LAST else 0
-    return _EPOCH + dt.timedelta(seconds=seconds + offset)
+    local = _EPOCH + dt.timedelta(seconds=seconds + offset)
+    hours, minutes = divmod(abs(timestamp.offset) // 60, 60)
+    zone = f"{'-' if timestamp.offset < 0 else '+'}{hours:02}:{minutes:02}" if timestamp.offset else "Z"
+    return f"{local:%Y-%m-%dT%H:%M:%S}".rjust(19, "0") + f"{_fraction(timestamp.nanoseconds % _SECOND)}{zone}"
 
 
 _OFFSET: Final = re.compile(r"(?a:([+-]?)(\d+):(\d+))")

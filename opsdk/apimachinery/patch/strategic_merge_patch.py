@@ -185,7 +185,14 @@ def _merge_list(original: list[JsonValue], patch: list[JsonValue], schema: Schem
         # Upstream merges only lists of strings without a key.
         raise PatchError("cannot merge lists without merge key for string")
     original, patch = _special_elements(original, patch, key)
-    merged = original if not patch else _merge_elements(original, patch, schema)
+    merged = list(original) if patch else original
+    for item in patch:
+        key_value = _merge_key(item, key)
+        index = next((i for i, other in enumerate(merged) if _has_key(other, key, key_value)), None)
+        if index is None:
+            merged.append(item)  # unchanged, directives included, as upstream's mergeSliceWithoutSpecialElements
+        else:
+            merged[index] = _merge_map(dict(merged[index]), dict(item), schema.item())
     listed, rest = _partition(merged, patch, key)
     return _interleave(listed, rest, original, key)
 
@@ -230,19 +237,6 @@ def _merge_key(item: Mapping[str, JsonValue], key: str) -> JsonValue:
 
 def _has_key(item: Mapping[str, JsonValue], key: str, value: JsonValue) -> bool:
     return key in item and deep_equal(item[key], value)
-
-
-def _merge_elements(original: list[JsonValue], patch: list[JsonValue], schema: Schema) -> list[JsonValue]:
-    merged = list(original)
-    key = schema.patch_merge_key
-    for item in patch:
-        key_value = _merge_key(item, key)
-        index = next((i for i, other in enumerate(merged) if _has_key(other, key, key_value)), None)
-        if index is None:
-            merged.append(item)  # unchanged, directives included, as upstream's mergeSliceWithoutSpecialElements
-        else:
-            merged[index] = _merge_map(dict(merged[index]), dict(item), schema.item())
-    return merged
 
 
 # ------------------------------------------------------------------ the order of list elements

@@ -50,7 +50,15 @@ class Probe:
             return _failed(f'failing or missing response from {url}: Get "{url}": {error}'), None
         if not 200 <= status < 300:
             return _failed(f"failing or missing response from {url}: bad status from {url}: {status}"), None
-        return PASSED, await self._documents(place, remote, _tree(raw))
+        groups = await self._document(place, "/apis", _AGGREGATED)
+        index = await self._document(place, "/openapi/v3", "application/json")
+        swagger = await self._document(place, "/openapi/v2", "application/json")
+        entry = (index.get("paths") or {}).get(remote.root.removeprefix("/")) or {}
+        return PASSED, RemoteDocuments(
+            document=_found(groups, remote) or _converted(_tree(raw), remote),
+            digest=str(entry.get("serverRelativeURL") or "").partition("hash=")[2],
+            swagger=below(swagger, remote.root) if swagger else None,
+        )
 
     async def _get(self, place: Endpoint, path: str, accept: str) -> tuple[int, bytes]:
         headers = [("Accept", accept), ("User-Agent", "kube-aggregator"), *user_headers(_ASKER)]
@@ -77,18 +85,6 @@ class Probe:
         except UnreachableError:
             return {}
         return _tree(raw) if status == 200 else {}
-
-    async def _documents(self, place: Endpoint, remote: RemoteService, resources: JsonObject) -> RemoteDocuments:
-        groups = await self._document(place, "/apis", _AGGREGATED)
-        index = await self._document(place, "/openapi/v3", "application/json")
-        swagger = await self._document(place, "/openapi/v2", "application/json")
-        name = remote.root.removeprefix("/")
-        where = str(((index.get("paths") or {}).get(name) or {}).get("serverRelativeURL") or "")
-        return RemoteDocuments(
-            document=_found(groups, remote) or _converted(resources, remote),
-            digest=where.partition("hash=")[2],
-            swagger=below(swagger, remote.root) if swagger else None,
-        )
 
 
 def _failed(why: str) -> Availability:

@@ -181,21 +181,16 @@ class Aggregator(Closing):
     # -------------------------------------------------------------- serving
     async def handle(self, call: Call) -> HttpResponse:
         """See `Delegate`."""
-        remote = self._meant(call) if self._remotes else None
-        return await (self._delegate.handle(call) if remote is None else self._proxy.pass_on(call, remote))
-
-    def _meant(self, call: Call) -> RemoteService | None:
-        info = call.info
+        info, remote = call.info, None
         if info.is_resource:
-            return self._by_version.get((info.group, info.version))
-        parts = info.path.removeprefix(_OPENAPI).strip("/").split("/")
-        match parts:
-            case ["apis", group, version]:
-                return self._by_version.get((group, version))
-            case ["api", version]:
-                return self._by_version.get(("", version))
-            case _:
-                return None
+            remote = self._by_version.get((info.group, info.version))
+        elif self._remotes:
+            match info.path.removeprefix(_OPENAPI).strip("/").split("/"):
+                case ["apis", group, version]:
+                    remote = self._by_version.get((group, version))
+                case ["api", version]:
+                    remote = self._by_version.get(("", version))
+        return await (self._delegate.handle(call) if remote is None else self._proxy.pass_on(call, remote))
 
     def groups(self) -> Sequence[ServedGroup]:
         """See `Delegate`; what is served elsewhere stands where its priority says."""

@@ -63,14 +63,12 @@ class NonResourceRoutes:
         handler = self._handler(parts) if page is None else lambda call, _: page(call)
         if handler is None:
             return None
-        if parts and parts[0] in _ROUTED and call.info.method != "GET" and not self._custom(parts):
-            raise api_errors.method_not_allowed()
+        if parts and parts[0] in _ROUTED and call.info.method != "GET":
+            groups = [group for group in self._groups() if parts[0] == "apis" and group.group in parts[1:2]]
+            # The documents of custom resources are served whatever the method is.
+            if not groups or any(map(_built_in, groups)):
+                raise api_errors.method_not_allowed()
         return handler(call, parts[1:])
-
-    def _custom(self, parts: Sequence[str]) -> bool:
-        """Whether these are documents of custom resources, which are served whatever the method is."""
-        groups = [group for group in self._groups() if parts[0] == "apis" and group.group in parts[1:2]]
-        return bool(groups) and not any(map(_built_in, groups))
 
     def _handler(self, parts: Sequence[str]) -> Callable[[Call, Sequence[str]], HttpResponse | None] | None:
         match parts[0] if parts else "":

@@ -6,7 +6,7 @@ Upstream: k8s.io/apiserver/pkg/endpoints/handlers/responsewriters/status.go (v1.
 from __future__ import annotations
 
 from opsdk.apiserver.api_errors import EMPTY, NONE
-from opsdk.errors import ApiError, Details
+from opsdk.errors import ApiError
 from opsdk.http.server.response import HttpResponse, json_response
 from opsdk.structured_merge.value import JsonObject
 
@@ -18,27 +18,20 @@ def status_of(error: ApiError) -> JsonObject:
         status["message"] = error.message
     if error.reason:
         status["reason"] = error.reason
-    details = _details(error.details)
+    causes = ({"reason": c.reason, "message": c.message, "field": c.field} for c in error.details.causes)
+    members: JsonObject = {
+        "name": error.details.name,
+        "group": error.details.group,
+        "kind": error.details.kind,
+        "uid": error.details.uid,
+        "causes": [{key: value for key, value in cause.items() if value} for cause in causes],
+        "retryAfterSeconds": error.details.retry_after_seconds,
+    }
+    details = {key: value for key, value in members.items() if value}
     if details or error.details is EMPTY or (error.reason == "Invalid" and error.details is not NONE):
         status["details"] = details
     status["code"] = error.code
     return status
-
-
-def _details(details: Details) -> JsonObject:
-    causes = ({"reason": c.reason, "message": c.message, "field": c.field} for c in details.causes)
-    fields: JsonObject = {}
-    for key, value in (
-        ("name", details.name),
-        ("group", details.group),
-        ("kind", details.kind),
-        ("uid", details.uid),
-        ("causes", [{k: v for k, v in cause.items() if v} for cause in causes]),
-        ("retryAfterSeconds", details.retry_after_seconds),
-    ):
-        if value:
-            fields[key] = value
-    return fields
 
 
 def success(group: str, resource: str, name: str, uid: str) -> JsonObject:

@@ -145,9 +145,6 @@ class GenericStore:
         if query.selection.everything:
             page = self.storage.list(prefix, revision=query.revision, start=_start(prefix, query), limit=query.limit)
             return ListResult([v for _, v in page.items], page.revision, _after(prefix, page), page.remaining)
-        return self._filtered(prefix, query)
-
-    def _filtered(self, prefix: str, query: ListQuery) -> ListResult:
         matching: list[JsonObject] = []
         start, revision = _start(prefix, query), query.revision
         while True:
@@ -210,17 +207,14 @@ class GenericStore:
                 taken = candidate["metadata"]["name"]
                 if generate and attempt < _NAME_TRIES - 1:
                     continue
-                raise self._name_taken(context, taken, generated=bool(generate)) from None
+                if generate:
+                    raise api_errors.generated_name_taken(self.info, taken) from None
+                error = api_errors.already_exists(self.info, taken)
+                existing = self.storage.get(self.key(context.namespace, taken))
+                if existing["metadata"].get("deletionTimestamp"):
+                    error.message = f"object is being deleted: {error.message}"
+                raise error from None
         raise AssertionError("the loop returns or raises")
-
-    def _name_taken(self, context: Context, name: str, *, generated: bool) -> Exception:
-        if generated:
-            return api_errors.generated_name_taken(self.info, name)
-        error = api_errors.already_exists(self.info, name)
-        existing = self.storage.get(self.key(context.namespace, name))
-        if existing["metadata"].get("deletionTimestamp"):
-            error.message = f"object is being deleted: {error.message}"
-        return error
 
     def _begin_create(self, context: Context, obj: JsonObject) -> None:
         meta = obj["metadata"]

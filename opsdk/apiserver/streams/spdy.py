@@ -132,27 +132,24 @@ class SpdyReader:
         version, kind = first >> 16 & 0x7FFF, first & 0xFFFF
         if version != _VERSION:
             raise BadRequestError(f"version {version} of SPDY is not spoken here")
+        ends = bool(flags & _FIN)
         try:
-            return self._read(kind, flags, body)
+            match kind:
+                case FrameType.SYN_STREAM:
+                    return SynStream(stream=_number(body), headers=self._headers(body[10:]), ends=ends)
+                case FrameType.HEADERS:
+                    self._headers(body[4:])  # what follows is compressed with what came before
+                    return Data(stream=_number(body), ends=True) if ends else None
+                case FrameType.RST_STREAM:
+                    return RstStream(stream=_number(body))
+                case FrameType.PING:
+                    return Ping(number=_WORD.unpack_from(body)[0])
+                case FrameType.GOAWAY:
+                    return GoAway()
+                case _:
+                    return None
         except (struct.error, zlib.error, UnicodeDecodeError) as error:
             raise BadRequestError(f"no frame of SPDY: {error}") from error
-
-    def _read(self, kind: int, flags: int, body: bytes) -> Event | None:
-        ends = bool(flags & _FIN)
-        match kind:
-            case FrameType.SYN_STREAM:
-                return SynStream(stream=_number(body), headers=self._headers(body[10:]), ends=ends)
-            case FrameType.HEADERS:
-                self._headers(body[4:])  # what follows is compressed with what came before
-                return Data(stream=_number(body), ends=True) if ends else None
-            case FrameType.RST_STREAM:
-                return RstStream(stream=_number(body))
-            case FrameType.PING:
-                return Ping(number=_WORD.unpack_from(body)[0])
-            case FrameType.GOAWAY:
-                return GoAway()
-            case _:
-                return None
 
     def _headers(self, block: bytes) -> dict[str, str]:
         plain = self._unpack.decompress(block, _MOST_HEADERS)

@@ -192,28 +192,23 @@ class Forwarding:
         """Returns when the client has left."""
         try:
             while (event := await self._connection.receive()) is not None:
-                await self._take(event)
+                match event:
+                    case spdy.SynStream():
+                        await self._begin(event)
+                    case spdy.Data(stream=stream, data=data, ends=ends) if stream in self._pipes:
+                        if data:
+                            await self._pipes[stream].feed(data)
+                        if ends:
+                            await self._pipes[stream].end()
+                    case spdy.RstStream(stream=stream):
+                        self._connection.forget(stream)
+                        if stream in self._tasks:
+                            self._tasks[stream].cancel()
         finally:
             tasks = list(self._tasks.values())
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def _take(self, event: spdy.Event) -> None:
-        match event:
-            case spdy.SynStream():
-                await self._begin(event)
-            case spdy.Data(stream=stream, data=data, ends=ends) if stream in self._pipes:
-                if data:
-                    await self._pipes[stream].feed(data)
-                if ends:
-                    await self._pipes[stream].end()
-            case spdy.RstStream(stream=stream):
-                self._connection.forget(stream)
-                if stream in self._tasks:
-                    self._tasks[stream].cancel()
-            case _:
-                return
 
     async def _begin(self, event: spdy.SynStream) -> None:
         kind, port = event.headers.get("streamtype", ""), event.headers.get("port", "")

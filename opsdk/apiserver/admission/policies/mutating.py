@@ -26,7 +26,6 @@ from opsdk.apiserver.admission.versioned_attributes import VersionedAttributesAc
 from opsdk.apiserver.expressions.activation import Activation, OutOfBudgetError
 from opsdk.apiserver.expressions.authorizer_checks import AuthorizerChecks
 from opsdk.apiserver.expressions.environment import RUNTIME_BUDGET
-from opsdk.apiserver.resources import ResourceModel
 from opsdk.errors import ApiError, Cause, CelEvaluationError, DecodeError, PatchError
 from opsdk.structured_merge.equality import deep_equal
 from opsdk.structured_merge.value import JsonObject
@@ -104,23 +103,18 @@ class _Mutator:
         if not mutation.patch:
             after = apply_configuration(before, value, model.shape)
         else:
-            after = _checked(model, apply_operations(before, value))
+            after = apply_operations(before, value)
+            try:
+                decoded = model.decode(after)
+            except DecodeError as error:
+                raise api_errors.internal(str(error)) from None
+            if decoded.problems and model.typed:
+                raise api_errors.internal(f"strict decoding error: {', '.join(decoded.problems)}")
         if deep_equal(before, after):
             return
         if not self._review.connected:
             after = model.default(model.decode(after).obj, nulls=True)
         await self._views.put(after, one.served)
-
-
-def _checked(model: ResourceModel, after: JsonObject) -> JsonObject:
-    """Decode the patched object; an invalid one is an error of the policy."""
-    try:
-        decoded = model.decode(after)
-    except DecodeError as error:
-        raise api_errors.internal(str(error)) from None
-    if decoded.problems and model.typed:
-        raise api_errors.internal(f"strict decoding error: {', '.join(decoded.problems)}")
-    return after
 
 
 def _text(failure: PolicyFailure) -> str:

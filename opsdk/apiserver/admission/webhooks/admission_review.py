@@ -157,30 +157,24 @@ def rejection(name: str, status: Mapping[str, JsonValue] | None) -> ApiError:
     message = f'admission webhook "{name}" denied the request'
     reason = result.get("message") or result.get("reason")
     code = result.get("code")
+    details, tree = api_errors.NONE, result.get("details")
+    if isinstance(tree, dict):
+        causes = [
+            Cause(**{key: str(cause.get(key) or "") for key in ("reason", "message", "field")})
+            for cause in tree.get("causes") or ()
+            if isinstance(cause, dict)
+        ]
+        after = tree.get("retryAfterSeconds")
+        details = Details(
+            **{key: str(tree.get(key) or "") for key in ("name", "group", "kind", "uid")},
+            causes=tuple(causes),
+            retry_after_seconds=after if isinstance(after, int) else 0,
+        )
     return ApiError(
         f"{message}: {reason}" if reason else f"{message} without explanation",
         code=code if isinstance(code, int) and 400 <= code <= 599 else 400,
         reason=str(result.get("reason") or ""),
-        details=_details(result.get("details")),
-    )
-
-
-def _details(tree: JsonValue) -> Details:
-    if not isinstance(tree, dict):
-        return api_errors.NONE
-    causes = [
-        Cause(reason=str(c.get("reason") or ""), message=str(c.get("message") or ""), field=str(c.get("field") or ""))
-        for c in tree.get("causes") or ()
-        if isinstance(c, dict)
-    ]
-    after = tree.get("retryAfterSeconds")
-    return Details(
-        name=str(tree.get("name") or ""),
-        group=str(tree.get("group") or ""),
-        kind=str(tree.get("kind") or ""),
-        uid=str(tree.get("uid") or ""),
-        causes=tuple(causes),
-        retry_after_seconds=after if isinstance(after, int) else 0,
+        details=details,
     )
 
 

@@ -124,28 +124,21 @@ def _operation(
         answers.get(verb, names.body),
     )
     responses: JsonObject = {code: {"description": _DESCRIBED[code], "content": content} for code in verb_info.codes}
+    # Subresources of custom objects have the objects' kind.
+    gvk = {"group": group, "version": info.version, "kind": names.kind}
+    if not installed.custom:
+        kind_group = info.group if info.kind_group is None else info.kind_group
+        gvk = {"group": kind_group, "version": info.kind_version or info.version, "kind": info.kind}
     operation: JsonObject = {
         "tags": [f"{_group_word(group, first=str.lower)}_{info.version}"],
         "operationId": _operation_id(group, installed, verb, names.kind, whole=whole and info.namespaced),
         "parameters": [_parameter(name) for name in verb_info.query],
         "responses": {**responses, "401": {"description": _DESCRIBED["401"]}},
         "x-kubernetes-action": verb_info.action,
-        "x-kubernetes-group-version-kind": _kind(group, installed, names),
+        "x-kubernetes-group-version-kind": gvk,
     }
     bodies = _bodies(installed, verb, names)
     return {**operation, "requestBody": bodies} if bodies else operation
-
-
-def _kind(group: str, installed: InstalledResource, names: OperationNames) -> JsonObject:
-    """Parts of custom objects go by the objects' kind."""
-    info = installed.info
-    if installed.custom:
-        return {"group": group, "version": info.version, "kind": names.kind}
-    return {
-        "group": info.kind_group if info.kind_group is not None else info.group,
-        "version": info.kind_version or info.version,
-        "kind": info.kind,
-    }
 
 
 def _content(media: Iterable[str], name: str | None) -> JsonObject:

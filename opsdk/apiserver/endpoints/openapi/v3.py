@@ -138,7 +138,12 @@ class OpenApi:
                 paths[path] = {**paths.get(path, {}), **item}
         schemas: JsonObject = {}
         for installed in served.resources:
-            for name in self._names(installed):
+            mentioned = [self._name(installed)]
+            if "delete" in installed.verbs:
+                mentioned += [STATUS, DELETE_OPTIONS]
+            if "patch" in installed.verbs:
+                mentioned.append(PATCH)
+            for name in filter(None, mentioned):
                 self._collect(name, schemas)
             if "list" in installed.verbs and not installed.info.subresource:
                 self._add_list(installed, schemas)
@@ -146,16 +151,6 @@ class OpenApi:
 
     def _name(self, installed: InstalledResource) -> str | None:
         return next((n for s in self._sources if (n := s.name_of(installed))), None)
-
-    def _names(self, installed: InstalledResource) -> Iterator[str]:
-        """The schemas that its operations speak of."""
-        name = self._name(installed)
-        if name:
-            yield name
-        if "delete" in installed.verbs:
-            yield from (STATUS, DELETE_OPTIONS)
-        if "patch" in installed.verbs:
-            yield PATCH
 
     def _add_list(self, installed: InstalledResource, into: JsonObject) -> None:
         item, name = self._name(installed), self._list_name(installed)
