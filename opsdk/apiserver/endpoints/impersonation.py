@@ -144,14 +144,6 @@ def _account_questions(user: User, wanted: User) -> Sequence[AuthorizerAttribute
     return [_ask(verb, user, group=_GROUP, resource="serviceaccounts", namespace=namespace, name=name)]
 
 
-def _associated_questions(user: User, _: User) -> Sequence[AuthorizerAttributes]:
-    return [_ask("impersonate:associated-node", user, group=_GROUP, resource="nodes", name="*")]
-
-
-def _node_questions(user: User, wanted: User) -> Sequence[AuthorizerAttributes]:
-    return [_ask("impersonate:arbitrary-node", user, group=_GROUP, resource="nodes", name=_node_of(wanted))]
-
-
 def _old_questions(user: User, wanted: User) -> Sequence[AuthorizerAttributes]:
     account = split_username(wanted.name)
     if account is None:
@@ -173,9 +165,17 @@ def _is_associated(user: User, wanted: User) -> bool:
 
 
 MODES = (
-    ImpersonationMode(_is_associated, _associated_questions, lambda _: (_NODES,), "associated-node"),
     ImpersonationMode(
-        lambda _, w: bool(_node_of(w)) and _only_name(w), _node_questions, lambda _: (_NODES,), "arbitrary-node"
+        _is_associated,
+        lambda user, _: [_ask("impersonate:associated-node", user, group=_GROUP, resource="nodes", name="*")],
+        lambda _: (_NODES,),
+        "associated-node",
+    ),
+    ImpersonationMode(
+        lambda _, w: bool(_node_of(w)) and _only_name(w),
+        lambda user, w: [_ask("impersonate:arbitrary-node", user, group=_GROUP, resource="nodes", name=_node_of(w))],
+        lambda _: (_NODES,),
+        "arbitrary-node",
     ),
     ImpersonationMode(
         lambda _, w: split_username(w.name) is not None and _only_name(w),

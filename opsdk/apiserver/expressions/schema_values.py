@@ -208,7 +208,7 @@ def converter(schema: Schema, type_: Type, *, resource: bool = False) -> Convert
         case "integer":
             return _integer
         case "number":
-            return _number
+            return lambda tree: float(tree) if isinstance(tree, int) and not isinstance(tree, bool) else tree
         case "string":
             return _only(str, _STRINGS.get(schema.get("format") or "", _itself))
     return _itself
@@ -251,10 +251,6 @@ def _only(python: type, convert: Convert) -> Convert:
 
 def _integer(tree: JsonValue) -> JsonValue:
     return int(tree) if isinstance(tree, float) and tree.is_integer() else tree
-
-
-def _number(tree: JsonValue) -> JsonValue:
-    return float(tree) if isinstance(tree, int) and not isinstance(tree, bool) else tree
 
 
 def _unparsed(text: str, layout: str) -> str:

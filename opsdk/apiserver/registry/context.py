@@ -11,10 +11,6 @@ from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.apiserver.auth.user import LOOPBACK, User
 
 
-def _drop(_: str) -> None:
-    """Nobody listens."""
-
-
 @dataclass(slots=True, kw_only=True)
 class Context:
     """Who calls, where, and whether it counts.
@@ -30,7 +26,7 @@ class Context:
     namespace: str = ""
     clock: Clock = LOOP_CLOCK
     dry_run: bool = False
-    warn: Callable[[str], None] = _drop
+    warn: Callable[[str], None] = lambda _: None
     manager: str = "kube-apiserver"
     rng: random.Random = field(default_factory=random.SystemRandom)
 

@@ -145,10 +145,6 @@ def _int_or_string(data: bytes) -> JsonValue:
     return _text(fields.get(3, b""), "StrVal") if fields.get(1) == 1 else _number(fields.get(2, 0), "IntVal")
 
 
-def _first_text(data: bytes) -> str:
-    return next((_text(value, "String_") for number, _, value in _parts(data) if number == 1), "")
-
-
 def _raw_json(data: bytes) -> JsonValue:
     raw = next((value for number, _, value in _parts(data) if number == 1), b"")
     try:
@@ -166,7 +162,9 @@ _SPECIAL: Mapping[str, Callable[[bytes], JsonValue]] = {
     f"{META}.MicroTime": lambda data: _stamp(data, micro=True),
     f"{META}.Verbs": _items,
     f"{META}.FieldsV1": _raw_json,
-    "k8s.io.apimachinery.pkg.api.resource.Quantity": _first_text,
+    "k8s.io.apimachinery.pkg.api.resource.Quantity": lambda data: next(
+        (_text(value, "String_") for number, _, value in _parts(data) if number == 1), ""
+    ),
     "k8s.io.apimachinery.pkg.util.intstr.IntOrString": _int_or_string,
     "k8s.io.apimachinery.pkg.runtime.RawExtension": _raw_json,
 }

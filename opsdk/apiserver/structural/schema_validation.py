@@ -83,16 +83,16 @@ def _strange(schema: Schema) -> str:
     unsupported = next((keyword for keyword in UNSUPPORTED if is_said(schema, keyword)), "")
     if isinstance(schema.get("items"), list) and schema["items"]:
         unsupported = "items"
-    return unsupported or next(filter(None, map(_strange, _children(schema))), "")
-
-
-def _children(schema: Schema) -> Iterator[Schema]:
-    yield from (schema.get("properties") or {}).values()
-    for keyword in ("items", "additionalProperties", "not"):
-        if isinstance(schema.get(keyword), Mapping):
-            yield schema[keyword]
-    for keyword in ("allOf", "anyOf", "oneOf"):
-        yield from schema.get(keyword) or ()
+    inner = [
+        *(schema.get("properties") or {}).values(),
+        *(
+            schema[keyword]
+            for keyword in ("items", "additionalProperties", "not")
+            if isinstance(schema.get(keyword), Mapping)
+        ),
+        *(part for keyword in ("allOf", "anyOf", "oneOf") for part in schema.get(keyword) or ()),
+    ]
+    return unsupported or next(filter(None, map(_strange, inner)), "")
 
 
 # ------------------------------------------------------------------ structural: types in the trunk, none in the logic
