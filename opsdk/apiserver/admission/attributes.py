@@ -63,7 +63,7 @@ class Attributes:
     options: JsonObject = field(default_factory=dict)
     dry_run: bool = False
     connected: str = ""
-    again: bool = False
+    is_reinvoke: bool = False
     reinvoke: bool = False
     notes: JsonObject = field(default_factory=dict)
 

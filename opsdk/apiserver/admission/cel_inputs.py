@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.versioned_attributes import VersionedAttributes
-from opsdk.apiserver.admission.webhooks.admission_review import question
+from opsdk.apiserver.admission.webhooks.admission_review import create_admission_review
 from opsdk.apiserver.auth.authorization import AuthorizerAttributes
 from opsdk.apiserver.expressions.admission import request_variable
 from opsdk.apiserver.expressions.authorizer import AuthorizerValue, ResourceCheck
@@ -19,8 +19,8 @@ _HIDDEN = frozenset({"ownerReferences", "managedFields", "selfLink"})
 
 def inputs(
     attributes: Attributes,
-    seen: VersionedAttributes,
-    asking: AuthorizerChecks,
+    versioned: VersionedAttributes,
+    checks: AuthorizerChecks,
     *,
     params: JsonObject | None = None,
     namespace: JsonObject | None = None,
@@ -42,13 +42,13 @@ def inputs(
         name=attributes.name,
     )
     return {
-        "object": seen.obj,
-        "oldObject": seen.old,
+        "object": versioned.obj,
+        "oldObject": versioned.old,
         "namespaceObject": shown,
-        "request": request_variable(question(attributes, seen, uid="", version="v1")["request"]),
+        "request": request_variable(create_admission_review(attributes, versioned, uid="", version="v1")["request"]),
         "params": params,
-        "authorizer": AuthorizerValue.of(asking.ask, attributes.user),
-        "authorizer.requestResource": ResourceCheck.of(asking.ask, requested),
+        "authorizer": AuthorizerValue.of(checks.ask, attributes.user),
+        "authorizer.requestResource": ResourceCheck.of(checks.ask, requested),
     }
 
 

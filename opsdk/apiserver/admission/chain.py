@@ -92,8 +92,8 @@ class Chain:
         """Each in turn."""
         for plugin in self._ordered:
             await plugin.mutate(attributes)
-        if attributes.reinvoke and not attributes.again:
-            attributes.again = True
+        if attributes.reinvoke and not attributes.is_reinvoke:
+            attributes.is_reinvoke = True
             for plugin in self._ordered:
                 await plugin.mutate(attributes)
 

@@ -18,9 +18,9 @@ def name_of(attributes: Attributes) -> str:
     return attributes.name or meta.get("name") or meta.get("generateName") or "Unknown"
 
 
-def refused(attributes: Attributes, why: str, *, causes: tuple[Cause, ...] = ()) -> ForbiddenError:
+def refused(attributes: Attributes, reason: str, *, causes: tuple[Cause, ...] = ()) -> ForbiddenError:
     """403 with the reason."""
-    return api_errors.forbidden(attributes.served.info, name_of(attributes), why, causes=causes)
+    return api_errors.forbidden(attributes.served.info, name_of(attributes), reason, causes=causes)
 
 
 def together(texts: Sequence[str]) -> str:

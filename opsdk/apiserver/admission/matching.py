@@ -104,23 +104,23 @@ class RuleWithOperations:
             names=frozenset(tree.get("resourceNames") or ()),
         )
 
-    def matches(self, asked: RequestAttributes) -> bool:
+    def matches(self, attributes: RequestAttributes) -> bool:
         """Whether the rule means this request, names aside."""
-        inside = bool(asked.namespace) and not asked.of_namespace
+        inside = bool(attributes.namespace) and not attributes.of_namespace
         return (
             (self.scope == "*" or inside == (self.scope == "Namespaced"))
-            and _listed(asked.operation, self.operations)
-            and _listed(asked.resource.group, self.groups)
-            and _listed(asked.resource.version, self.versions)
+            and _listed(attributes.operation, self.operations)
+            and _listed(attributes.resource.group, self.groups)
+            and _listed(attributes.resource.version, self.versions)
             and any(
-                resource in ("*", asked.resource.resource) and sub in ("*", asked.subresource)
+                resource in ("*", attributes.resource.resource) and sub in ("*", attributes.subresource)
                 for resource, sub in self.resources
             )
         )
 
-    def means(self, asked: RequestAttributes, name: str) -> bool:
+    def means(self, attributes: RequestAttributes, name: str) -> bool:
         """Whether the rule means this request for an object of this name."""
-        return self.matches(asked) and (not self.names or name in self.names)
+        return self.matches(attributes) and (not self.names or name in self.names)
 
 
 def _listed(value: str, allowed: frozenset[str]) -> bool:

@@ -58,7 +58,7 @@ class VersionedAttributesAccessor:
         self._others: Sequence[InstalledResource] | None = None
         self._old: dict[int, JsonObject | None] = {}
 
-    def served(self, rules: Sequence[RuleWithOperations], *, equivalent: bool) -> InstalledResource | None:
+    def matched_resource(self, rules: Sequence[RuleWithOperations], *, equivalent: bool) -> InstalledResource | None:
         """The version by which a rule means this request; None if none does."""
         review = self._review
         if any(rule.means(self._asked, review.name) for rule in rules):
@@ -85,7 +85,7 @@ class VersionedAttributesAccessor:
             labels = self._namespace(review.namespace)["metadata"].get("labels") or {}
         return selector.matches(labels)
 
-    async def seen(self, served: InstalledResource) -> VersionedAttributes:
+    async def versioned_attributes(self, served: InstalledResource) -> VersionedAttributes:
         """The review in the version of `served`, as it is now."""
         review = self._review
         if served is review.served:

@@ -92,7 +92,7 @@ class Availability:
     message: str
 
     @property
-    def good(self) -> bool:
+    def is_available(self) -> bool:
         """Whether requests may be sent there."""
         return self.status == "True"
 

@@ -37,7 +37,7 @@ class GroupPriorities:
             numbers = (spec.get("groupPriorityMinimum") or 0, spec.get("versionPriority") or 0)
             self._numbers.setdefault(group, {})[version] = numbers
 
-    def place(self, group: str) -> tuple[int, str]:
+    def sort_key(self, group: str) -> tuple[int, str]:
         """Sorts groups: the highest number of their versions counts. What has none is about them, and comes first."""
         numbers = self._numbers.get(group)
         return (-max(priority for priority, _ in numbers.values()) if numbers else -_FIRST), group

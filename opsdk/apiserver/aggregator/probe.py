@@ -40,7 +40,7 @@ class Probe:
     async def check(self, remote: RemoteService) -> tuple[Availability, RemoteDocuments | None]:
         """Whether it answers, and its documents as far as it has them."""
         try:
-            place = self._proxy.place(remote)
+            place = self._proxy.resolve_endpoint(remote)
         except WebhookCallError as error:
             return _failed(str(error)), None
         url = f"https://{place.joined}{remote.root}"
@@ -55,16 +55,16 @@ class Probe:
         swagger = await self._document(place, "/openapi/v2", "application/json")
         entry = (index.get("paths") or {}).get(remote.root.removeprefix("/")) or {}
         return PASSED, RemoteDocuments(
-            document=_found(groups, remote) or _converted(_tree(raw), remote),
+            document=_find_version(groups, remote) or _from_resource_list(_tree(raw), remote),
             digest=str(entry.get("serverRelativeURL") or "").partition("hash=")[2],
             swagger=below(swagger, remote.root) if swagger else None,
         )
 
-    async def _get(self, place: Endpoint, path: str, accept: str) -> tuple[int, bytes]:
+    async def _get(self, endpoint: Endpoint, path: str, accept: str) -> tuple[int, bytes]:
         headers = [("Accept", accept), ("User-Agent", "kube-aggregator"), *user_headers(_ASKER)]
         try:
             async with asyncio.timeout(TIMEOUT):
-                exchange = await self._proxy.ask(place, "GET", path, headers)
+                exchange = await self._proxy.request(endpoint, "GET", path, headers)
                 try:
                     pieces, size = [], 0
                     while (piece := await exchange.read()) and size <= MAX_DOCUMENT:
@@ -78,17 +78,17 @@ class Probe:
         except (OpsdkError, ClientConfigError) as error:
             raise UnreachableError(str(error)) from error
 
-    async def _document(self, place: Endpoint, path: str, accept: str) -> JsonObject:
+    async def _document(self, endpoint: Endpoint, path: str, accept: str) -> JsonObject:
         """A document, empty where there is none."""
         try:
-            status, raw = await self._get(place, path, accept)
+            status, raw = await self._get(endpoint, path, accept)
         except UnreachableError:
             return {}
         return _tree(raw) if status == 200 else {}
 
 
-def _failed(why: str) -> Availability:
-    return Availability("False", "FailedDiscoveryCheck", why)
+def _failed(message: str) -> Availability:
+    return Availability("False", "FailedDiscoveryCheck", message)
 
 
 def _tree(raw: bytes) -> JsonObject:
@@ -99,14 +99,14 @@ def _tree(raw: bytes) -> JsonObject:
     return document if isinstance(document, dict) else {}
 
 
-def stale(version: str, known: RemoteDocuments | None) -> RemoteDocuments:
+def stale(version: str, documents: RemoteDocuments | None) -> RemoteDocuments:
     """What is shown of a server that does not answer: what it said last, if anything."""
-    document = {"version": version} if known is None else known.document
+    document = {"version": version} if documents is None else documents.document
     document_copy = {**document, "freshness": "Stale"}
-    return RemoteDocuments(document=document_copy) if known is None else replace(known, document=document_copy)
+    return RemoteDocuments(document=document_copy) if documents is None else replace(documents, document=document_copy)
 
 
-def _found(groups: JsonObject, remote: RemoteService) -> JsonObject | None:
+def _find_version(groups: JsonObject, remote: RemoteService) -> JsonObject | None:
     """The version's part of aggregated discovery."""
     for group in groups.get("items") or ():
         if (group.get("metadata") or {}).get("name", "") == remote.group:
@@ -116,7 +116,7 @@ def _found(groups: JsonObject, remote: RemoteService) -> JsonObject | None:
     return None
 
 
-def _converted(resources: JsonObject, remote: RemoteService) -> JsonObject:
+def _from_resource_list(resources: JsonObject, remote: RemoteService) -> JsonObject:
     """The same from the older document."""
     main: dict[str, JsonObject] = {}
     for resource in resources.get("resources") or ():

@@ -50,15 +50,17 @@ class AggregatorProxy:
         lost: hears of servers that gave no answer.
     """
 
-    def __init__(self, lines: ConnectionPools, resolve: Resolve, lost: Callable[[RemoteService], None]) -> None:
-        self._lines = lines
+    def __init__(
+        self, connection_pools: ConnectionPools, resolve: Resolve, on_unreachable: Callable[[RemoteService], None]
+    ) -> None:
+        self._lines = connection_pools
         self._resolve = resolve
-        self._lost = lost
+        self._lost = on_unreachable
 
     def __repr__(self) -> str:
         return f"<AggregatorProxy by {self._lines!r}>"
 
-    def place(self, remote: RemoteService) -> Endpoint:
+    def resolve_endpoint(self, remote: RemoteService) -> Endpoint:
         """Where it is; `WebhookCallError` says why that is not known."""
         authority = f"{remote.host}:{remote.port}"
         address, port = remote.host, remote.port
@@ -69,22 +71,24 @@ class AggregatorProxy:
             authority=authority, host=remote.host, address=address, port=port, ca=ca, insecure=remote.insecure
         )
 
-    async def ask(
-        self, place: Endpoint, method: str, target: str, headers: list[tuple[str, str]], body: bytes = b""
+    async def request(
+        self, endpoint: Endpoint, method: str, target: str, headers: list[tuple[str, str]], body: bytes = b""
     ) -> ResponseStream:
         """One request; `UnreachableError` where there is no answer, `ClientConfigError` where the CA cannot be read."""
-        pairs = [("Host", place.joined), *headers]
+        pairs = [("Host", endpoint.joined), *headers]
         try:
-            return await self._lines.exchange(place, method, target, pairs, body, again=method in _SAFE_METHODS)
+            return await self._lines.exchange(
+                endpoint, method, target, pairs, body, retry_if_closed=method in _SAFE_METHODS
+            )
         except OpsdkError as error:
-            raise UnreachableError(failure(error.__cause__ or error, place.joined, place.host)) from error
+            raise UnreachableError(failure(error.__cause__ or error, endpoint.joined, endpoint.host)) from error
 
     async def pass_on(self, call: Call, remote: RemoteService) -> HttpResponse:
         """The other server's answer."""
         if not remote.available:
             return unavailable()
         try:
-            place = self.place(remote)
+            place = self.resolve_endpoint(remote)
         except WebhookCallError:
             return unavailable()
         target = quote(call.http.path, safe=_SAFE)
@@ -97,7 +101,7 @@ class AggregatorProxy:
                 upgrade_header = request.header("upgrade")
                 pairs = [("Host", place.joined), *headers, ("Connection", "Upgrade"), ("Upgrade", upgrade_header)]
                 try:
-                    far = await self._lines.switch(place, request.method, target, pairs)
+                    far = await self._lines.upgrade(place, request.method, target, pairs)
                 except OpsdkError as error:
                     raise UnreachableError(failure(error.__cause__ or error, place.joined, place.host)) from error
                 if far.status != SWITCHING:
@@ -106,7 +110,7 @@ class AggregatorProxy:
                 protocol = far.headers.get("upgrade", upgrade_header)
                 return UpgradeResponse(SWITCHING, back, protocol=protocol, run=partial(_join, far), release=far.abort)
             body = await call.http.body(MAX_BODY)
-            exchange = await self.ask(place, call.http.method, target, headers, body)
+            exchange = await self.request(place, call.http.method, target, headers, body)
         except ClientConfigError as error:
             return text_response(f"{error}\n", status=500)
         except UnreachableError as error:
@@ -142,7 +146,7 @@ def _one_line(text: str) -> str:
     return "".join(" " if c in "\r\n\0" else c for c in text)
 
 
-def _forwarded(request: HttpRequest, place: Endpoint) -> Iterator[tuple[str, str]]:
+def _forwarded(request: HttpRequest, endpoint: Endpoint) -> Iterator[tuple[str, str]]:
     hop_headers = {name.strip().lower() for name in request.header("connection").split(",")}
     for name in request.headers:
         dropped = name in _OURS or name in hop_headers or name.startswith(("x-remote-", "impersonate-", "audit-id"))
@@ -151,7 +155,7 @@ def _forwarded(request: HttpRequest, place: Endpoint) -> Iterator[tuple[str, str
     before = request.header("x-forwarded-for")
     if request.client:
         yield "X-Forwarded-For", f"{before}, {request.client}" if before else request.client
-    yield "X-Forwarded-Host", place.joined
+    yield "X-Forwarded-Host", endpoint.joined
     yield "X-Forwarded-Proto", "https"
     yield "X-Forwarded-Uri", quote(request.path, safe=_SAFE)
 

@@ -64,8 +64,8 @@ class Aggregator(Closing):
         self,
         services: InstalledResource,
         delegate: Delegate,
-        around: AggregatorDependencies,
-        lines: ConnectionPools,
+        dependencies: AggregatorDependencies,
+        connection_pools: ConnectionPools,
         *,
         clock: Clock = LOOP_CLOCK,
     ) -> None:
@@ -74,15 +74,17 @@ class Aggregator(Closing):
         self._store = store
         self._model = services.model
         self._delegate = delegate
-        self._around = around
-        self._watched = (store.prefix, *around.watched)
-        self._lines = lines
+        self._around = dependencies
+        self._watched = (store.prefix, *dependencies.watched)
+        self._lines = connection_pools
         self._clock = clock
         self._remotes: dict[str, RemoteService] = {}
         self._by_version: dict[GroupVersion, RemoteService] = {}
         self._known: dict[str, RemoteDocuments] = {}
         self._ranks = GroupPriorities()
-        self._proxy = AggregatorProxy(lines, around.resolve, lambda remote: self._keeper.touch(remote.name))
+        self._proxy = AggregatorProxy(
+            connection_pools, dependencies.resolve, lambda remote: self._keeper.touch(remote.name)
+        )
         self._probe = Probe(self._proxy)
         self._keeper = AvailableConditionController(self, clock, _report)
 
@@ -154,9 +156,9 @@ class Aggregator(Closing):
         self._learn(remote, documents)
         return verdict, True
 
-    def _learn(self, remote: RemoteService, known: RemoteDocuments | None) -> None:
+    def _learn(self, remote: RemoteService, documents: RemoteDocuments | None) -> None:
         if remote.name in self._remotes:
-            self._known[remote.name] = known or stale(remote.version, self._known.get(remote.name))
+            self._known[remote.name] = documents or stale(remote.version, self._known.get(remote.name))
 
     async def write(self, remote: RemoteService, verdict: Availability) -> None:
         """See `AvailabilityChecks`."""
@@ -200,7 +202,7 @@ class Aggregator(Closing):
             documents = self._known.get(remote.name) or stale(remote.version, None)
             versions.append(ServedVersion(remote.version, (), documents))
             groups[remote.group] = self._ranks.sorted(remote.group, versions)
-        return [ServedGroup(group, groups[group]) for group in sorted(groups, key=self._ranks.place)]
+        return [ServedGroup(group, groups[group]) for group in sorted(groups, key=self._ranks.sort_key)]
 
 
 def _report(name: str, error: BaseException) -> None:

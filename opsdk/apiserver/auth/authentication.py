@@ -144,17 +144,17 @@ def read_token_file(path: Path) -> dict[str, User]:
         lines = path.read_text().splitlines()
     except OSError as error:
         raise ConfigError(f"cannot read the token file {path}: {error}") from error
-    return parse_tokens(lines, where=str(path))
+    return parse_tokens(lines, source=str(path))
 
 
-def parse_tokens(lines: Iterable[str], *, where: str = "tokens") -> dict[str, User]:
+def parse_tokens(lines: Iterable[str], *, source: str = "tokens") -> dict[str, User]:
     """See `read_token_file`."""
     users: dict[str, User] = {}
     for number, row in enumerate(csv.reader(lines, skipinitialspace=True), start=1):
         if not row:
             continue
         if len(row) < 3 or not row[0] or not row[1]:
-            raise ConfigError(f"{where} line {number}: expected token,user,uid[,groups]")
+            raise ConfigError(f"{source} line {number}: expected token,user,uid[,groups]")
         groups = tuple(g.strip() for g in row[3].split(",") if g.strip()) if len(row) > 3 else ()
         users[row[0]] = User(name=row[1], uid=row[2], groups=groups)
     return users

@@ -45,15 +45,15 @@ class ObservedUse:
     path: str = ""
 
     @classmethod
-    def of(cls, asked: AuthorizerAttributes) -> ObservedUse:
+    def of(cls, attributes: AuthorizerAttributes) -> ObservedUse:
         """The use that a question is about."""
-        user = asked.user.name
-        if not asked.resource_request:
-            return cls(user=user, verb=asked.verb, path=asked.path)
-        resource = f"{asked.resource}/{asked.subresource}" if asked.subresource else asked.resource
+        user = attributes.user.name
+        if not attributes.resource_request:
+            return cls(user=user, verb=attributes.verb, path=attributes.path)
+        resource = f"{attributes.resource}/{attributes.subresource}" if attributes.subresource else attributes.resource
         # Reading a namespace is asked for in that namespace, but the object belongs to none.
-        namespace = "" if asked.resource == "namespaces" and not asked.group else asked.namespace
-        return cls(user=user, verb=asked.verb, namespace=namespace, group=asked.group, resource=resource)
+        namespace = "" if attributes.resource == "namespaces" and not attributes.group else attributes.namespace
+        return cls(user=user, verb=attributes.verb, namespace=namespace, group=attributes.group, resource=resource)
 
     def __str__(self) -> str:
         if self.path:

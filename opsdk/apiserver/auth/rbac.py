@@ -59,16 +59,16 @@ class PolicyRule:
         }
         return "{" + ", ".join(f"{key}:{quoted(value)}" for key, value in fields.items() if value) + "}"
 
-    def allows(self, asked: AuthorizerAttributes) -> bool:
+    def allows(self, attributes: AuthorizerAttributes) -> bool:
         """Whether the rule permits this request."""
-        if ALL not in self.verbs and asked.verb not in self.verbs:
+        if ALL not in self.verbs and attributes.verb not in self.verbs:
             return False
-        if not asked.resource_request:
-            return any(_path_covers(path, asked.path) for path in self.paths)
+        if not attributes.resource_request:
+            return any(_path_covers(path, attributes.path) for path in self.paths)
         return (
-            (ALL in self.groups or asked.group in self.groups)
-            and self._has_resource(asked.resource, asked.subresource)
-            and (not self.names or asked.name in self.names)
+            (ALL in self.groups or attributes.group in self.groups)
+            and self._has_resource(attributes.resource, attributes.subresource)
+            and (not self.names or attributes.name in self.names)
         )
 
     def _has_resource(self, resource: str, subresource: str) -> bool:
@@ -88,10 +88,10 @@ class PolicyRule:
             and (not self.names or (bool(other.names) and set(other.names) <= set(self.names)))
         )
 
-    def _covers_resources(self, wanted: Sequence[str]) -> bool:
-        if _has_all(self.resources, wanted):
+    def _covers_resources(self, resources: Sequence[str]) -> bool:
+        if _has_all(self.resources, resources):
             return True
-        for path in wanted:
+        for path in resources:
             _, slash, subresource = path.partition("/")
             if path not in self.resources and not (slash and f"*/{subresource}" in self.resources):
                 return False
@@ -109,23 +109,26 @@ class PolicyRule:
                 yield PolicyRule(verbs=(verb,), paths=(path,))
 
 
-def quoted(words: Iterable[str]) -> str:
+def quoted(names: Iterable[str]) -> str:
     """A list of words as messages show it: ``["a" "b"]``."""
-    return f"[{' '.join(json.dumps(word, ensure_ascii=False) for word in words)}]"
+    return f"[{' '.join(json.dumps(word, ensure_ascii=False) for word in names)}]"
 
 
-def _has_all(owned: Sequence[str], wanted: Sequence[str]) -> bool:
-    return ALL in owned or set(wanted) <= set(owned)
+def _has_all(allowed: Sequence[str], required: Sequence[str]) -> bool:
+    return ALL in allowed or set(required) <= set(allowed)
 
 
-def _path_covers(owned: str, wanted: str) -> bool:
-    return owned in (ALL, wanted) or (owned.endswith("*") and wanted.startswith(owned.rstrip("*")))
+def _path_covers(owner_path: str, sub_path: str) -> bool:
+    return owner_path in (ALL, sub_path) or (owner_path.endswith("*") and sub_path.startswith(owner_path.rstrip("*")))
 
 
-def missing(owned: Sequence[PolicyRule], wanted: Iterable[PolicyRule]) -> list[PolicyRule]:
-    """The smallest parts of `wanted` that no rule of `owned` covers."""
+def uncovered_rules(owner_rules: Sequence[PolicyRule], servant_rules: Iterable[PolicyRule]) -> list[PolicyRule]:
+    """The smallest parts of `servant_rules` that no rule of `owner_rules` covers."""
     return [
-        part for rule in wanted for part in rule.parts() if not any(owned_rule.covers(part) for owned_rule in owned)
+        part
+        for rule in servant_rules
+        for part in rule.parts()
+        if not any(owned_rule.covers(part) for owned_rule in owner_rules)
     ]
 
 
@@ -145,10 +148,13 @@ def compact(rules: Iterable[PolicyRule]) -> list[PolicyRule]:
 
 
 def escalation(
-    user: User, owned: Sequence[PolicyRule], wanted: Iterable[PolicyRule], problems: Sequence[str] = ()
+    user: User, owner_rules: Sequence[PolicyRule], servant_rules: Iterable[PolicyRule], problems: Sequence[str] = ()
 ) -> str | None:
-    """Why `user`, who has `owned`, may not grant `wanted`; None if it may. `problems` came up while collecting."""
-    lacking = missing(owned, wanted)
+    """Why `user`, who has `owner_rules`, may not grant `servant_rules`; None if it may.
+
+    `problems` are the errors of the rule resolver.
+    """
+    lacking = uncovered_rules(owner_rules, servant_rules)
     if not lacking:
         return None
     listed = "\n".join(sorted({str(rule) for rule in compact(lacking)}))

@@ -78,10 +78,10 @@ class RbacPolicy:
             if len(self._found) >= _CACHE_LIMIT:
                 self._found.clear()
             places = ("", namespace) if namespace else ("",)
-            grants = self._found[key] = tuple(g for place in places for g in self._in(place, user))
+            grants = self._found[key] = tuple(g for place in places for g in self._grants_in(place, user))
         return grants
 
-    def _in(self, namespace: str, user: User) -> Iterator[Grant]:
+    def _grants_in(self, namespace: str, user: User) -> Iterator[Grant]:
         names: set[str] = set()
         for key in keys_of(user):
             names |= self._by_subject.get((namespace, key), set())
@@ -97,13 +97,13 @@ class RbacPolicy:
         grants = self.grants(user, namespace)
         return [r for g in grants for r in g.rules], [g.problem for g in grants if g.problem]
 
-    def decide(self, asked: AuthorizerAttributes) -> Decision:
+    def decide(self, attributes: AuthorizerAttributes) -> Decision:
         """Whether some rule allows it; what went wrong on the way is the reason of a no."""
         problems: list[str] = []
-        for grant in self.grants(asked.user, asked.namespace):
+        for grant in self.grants(attributes.user, attributes.namespace):
             if grant.problem:
                 problems.append(grant.problem)
-            elif any(rule.allows(asked) for rule in grant.rules):
+            elif any(rule.allows(attributes) for rule in grant.rules):
                 return Decision(allowed=True, reason=f"RBAC: allowed by {grant.binding.describe(grant.subject)}")
         return Decision(allowed=False, reason=f"RBAC: {joined(problems)}" if problems else "")
 

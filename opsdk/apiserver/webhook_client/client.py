@@ -16,7 +16,7 @@ from opsdk.apiserver.serializer.json_errors import first_fault
 from opsdk.apiserver.webhook_client.connection_pools import ConnectionPools, Endpoint
 from opsdk.apiserver.webhook_client.endpoint import ClientConfigTarget
 from opsdk.apiserver.webhook_client.go_errors import failure, go_type, media_fault, not_an_object, refusal, unreadable
-from opsdk.apiserver.webhook_client.redirects import Redirect, RedirectError, first_hop, next_hop, pause
+from opsdk.apiserver.webhook_client.redirects import Redirect, RedirectError, first_hop, next_hop, retry_delay
 from opsdk.errors import OpsdkError
 from opsdk.http.asgi_types import App
 from opsdk.http.client.request import ResponseStream
@@ -43,7 +43,7 @@ def no_services(_: str, name: str, __: int) -> tuple[str, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
+class _Response:
     status: int
     headers: Mapping[str, str]
     body: bytes
@@ -74,7 +74,7 @@ class WebhookClient(Closing):
         hop = first_hop(target, timeout)
         try:
             async with asyncio.timeout(timeout):
-                answer = await self._persist(hop, target, encode_json(tree))
+                answer = await self._send_with_retries(hop, target, encode_json(tree))
         except TimeoutError:
             raise WebhookCallError(f'Post "{hop.url}": context deadline exceeded') from None
         except RedirectError as error:
@@ -83,22 +83,22 @@ class WebhookClient(Closing):
             raise WebhookCallError(refusal(answer.status, answer.header("content-type"), answer.body))
         return _object(answer)
 
-    async def _persist(self, hop: Redirect, target: ClientConfigTarget, payload: bytes) -> _Answer:
+    async def _send_with_retries(self, hop: Redirect, target: ClientConfigTarget, payload: bytes) -> _Response:
         """Follow redirects, and retry as often as the server asks for it."""
         tried = 0
         while True:
             place = hop
-            answer = await self._ask(place, target, payload)
+            answer = await self._send(place, target, payload)
             while (after := next_hop(place, answer.status, answer.header("location"))) is not None:
                 place = after
-                answer = await self._ask(place, target, payload)
-            wait = pause(answer.status, answer.header("retry-after"), tried)
+                answer = await self._send(place, target, payload)
+            wait = retry_delay(answer.status, answer.header("retry-after"), tried)
             if wait is None:
                 return answer
             await asyncio.sleep(wait)
             tried += 1
 
-    async def _ask(self, hop: Redirect, target: ClientConfigTarget, payload: bytes) -> _Answer:
+    async def _send(self, hop: Redirect, target: ClientConfigTarget, payload: bytes) -> _Response:
         headers = [("Host", hop.authority), ("Accept", "application/json, */*"), ("User-Agent", AGENT)]
         if hop.method == "GET":
             payload = b""
@@ -113,8 +113,8 @@ class WebhookClient(Closing):
         except WebhookCallError as error:
             raise RedirectError(hop.url, str(error)) from None
         try:
-            exchange = await self._lines.exchange(place, hop.method, hop.target, headers, payload, again=True)
-            return _Answer(exchange.status, exchange.headers, await _read(exchange))
+            exchange = await self._lines.exchange(place, hop.method, hop.target, headers, payload, retry_if_closed=True)
+            return _Response(exchange.status, exchange.headers, await _read(exchange))
         except OpsdkError as error:
             raise RedirectError(hop.url, failure(error.__cause__ or error, place.joined, hop.host)) from error
         except WebhookCallError as error:
@@ -138,13 +138,13 @@ async def _read(exchange: ResponseStream) -> bytes:
         await exchange.aclose()
 
 
-def _object(answer: _Answer) -> JsonObject:
-    kind = answer.header("content-type")
-    if not answer.body:
-        raise WebhookCallError(f"0-length response with status code: {answer.status} and content type: {kind}")
+def _object(response: _Response) -> JsonObject:
+    kind = response.header("content-type")
+    if not response.body:
+        raise WebhookCallError(f"0-length response with status code: {response.status} and content type: {kind}")
     if fault := media_fault(kind):
         raise WebhookCallError(f"Internal error occurred: {fault}")
-    tree = _parsed(answer.body)
+    tree = _parsed(response.body)
     if tree is None:
         return {}
     if not isinstance(tree, dict):

@@ -140,9 +140,9 @@ def media_fault(content_type: str) -> str:
     return ""
 
 
-def unreadable(why: str) -> str:
+def unreadable(reason: str) -> str:
     """The words for an answer that does not even say what it is."""
-    return f"couldn't get version/kind; json parse error: {why}"
+    return f"couldn't get version/kind; json parse error: {reason}"
 
 
 def not_an_object(value: JsonValue) -> str:

@@ -107,10 +107,10 @@ class _Inside:
         await asyncio.wait({self._asking})
 
 
-async def switch_inside(
-    serving: Callable[[Mapping[str, Any]], AsgiBackend], method: str, target: str, headers: Pairs
+async def upgrade_in_process(
+    make_backend: Callable[[Mapping[str, Any]], AsgiBackend], method: str, target: str, headers: Pairs
 ) -> BidirectionalStream:
-    """See `opsdk.http.client.upgrade.switch`; `serving` makes the backend, with more extensions."""
+    """Upgrade a connection to an application in this process; `make_backend` gets the extensions to add."""
     switched = asyncio.Event()
     exchange: _Inside
 
@@ -118,7 +118,7 @@ async def switch_inside(
         switched.set()
         return exchange.upgrade(pairs)
 
-    backend = serving({UPGRADE: upgrade})
+    backend = make_backend({UPGRADE: upgrade})
     asking = asyncio.ensure_future(backend.exchange(method, target, headers, b""))
     exchange = _Inside(backend, asking)
     switching = asyncio.ensure_future(switched.wait())

@@ -94,13 +94,13 @@ def next_hop(hop: Redirect, status: int, location: str) -> Redirect | None:
     )
 
 
-def pause(status: int, retry_after: str, tried: int) -> int | None:
+def retry_delay(status: int, retry_after: str, attempts: int) -> int | None:
     """Seconds until the server wants to be asked again; None where its answer is the last.
 
     >>> pause(503, "2", 0), pause(503, "", 0), pause(404, "2", 0), pause(429, "0", 10)
     (2, None, None, None)
     """
     asks = status == 429 or status >= 500
-    if not asks or tried >= MAX_RETRIES or not retry_after.removeprefix("-").isdecimal():
+    if not asks or attempts >= MAX_RETRIES or not retry_after.removeprefix("-").isdecimal():
         return None
     return max(int(retry_after), 0)

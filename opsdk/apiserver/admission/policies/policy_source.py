@@ -167,7 +167,7 @@ class PolicySource:
                 for obj in filter(None, (before, after)):
                     self._known.pop(_version(obj), None)
 
-    def bound(self) -> tuple[PolicyHook, ...]:
+    def hooks(self) -> tuple[PolicyHook, ...]:
         """By the names of the policies; those that nothing binds are left out."""
         if self._bound is None:
             policies, trees = self._load()
