@@ -285,4 +285,4 @@ class StaleList:
 
 
 def _gone(error: CompactedError) -> ApiError:
-    return api_errors.expired(f"too old resource version: {error.asked} ({error.oldest})")
+    return api_errors.expired(f"too old resource version: {error.requested} ({error.oldest})")

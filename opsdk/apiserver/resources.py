@@ -196,7 +196,7 @@ class ResourceVersions(Protocol):
         """Whether conversion takes more than another ``apiVersion``."""
         ...
 
-    async def convert(self, obj: JsonObject, wanted: str) -> JsonObject:
+    async def convert(self, obj: JsonObject, api_version: str) -> JsonObject:
         """An object in another apiVersion; `ApiError` where that fails."""
         ...
 

@@ -14,7 +14,7 @@ from opsdk.apiserver.aggregator.api_services import PASSED, Availability, Remote
 from opsdk.apiserver.aggregator.proxy import AggregatorProxy, UnreachableError, user_headers
 from opsdk.apiserver.auth.user import MASTERS, User
 from opsdk.apiserver.endpoints.discovery import RemoteDocuments
-from opsdk.apiserver.endpoints.openapi.merge import below
+from opsdk.apiserver.endpoints.openapi.merge import filter_spec_by_paths
 from opsdk.apiserver.webhook_client.client import WebhookCallError
 from opsdk.apiserver.webhook_client.connection_pools import Endpoint
 from opsdk.apiserver.webhook_client.endpoint import ClientConfigError
@@ -57,7 +57,7 @@ class Probe:
         return PASSED, RemoteDocuments(
             document=_find_version(groups, remote) or _from_resource_list(_tree(raw), remote),
             digest=str(entry.get("serverRelativeURL") or "").partition("hash=")[2],
-            swagger=below(swagger, remote.root) if swagger else None,
+            swagger=filter_spec_by_paths(swagger, remote.root) if swagger else None,
         )
 
     async def _get(self, endpoint: Endpoint, path: str, accept: str) -> tuple[int, bytes]:

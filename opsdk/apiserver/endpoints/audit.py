@@ -22,20 +22,21 @@ class AuditEvent:
     """One answered request.
 
     Attributes:
-        user: who asked; `acting_as` where they acted as somebody else.
+        user: the authenticated user; with impersonation, `impersonated_user` is the user that the request acts as.
         code: the HTTP status.
-        received: when the request came, on the server's clock; `answered` when its answer began.
-        annotations: what admission has to say of the request.
+        request_received_timestamp: when the request came, on the server's clock.
+        stage_timestamp: when its response began.
+        annotations: the audit annotations of admission plugins.
     """
 
     audit_id: str
     info: RequestInfo
     uri: str
     user: User
-    acting_as: User | None = None
+    impersonated_user: User | None = None
     code: int
-    received: datetime
-    answered: datetime
+    request_received_timestamp: datetime
+    stage_timestamp: datetime
     user_agent: str = ""
     source: str = ""
     annotations: Mapping[str, str] = field(default_factory=dict)
@@ -43,7 +44,7 @@ class AuditEvent:
     @property
     def effective(self) -> User:
         """As whom it was answered."""
-        return self.acting_as or self.user
+        return self.impersonated_user or self.user
 
     @property
     def verb(self) -> str:
@@ -68,8 +69,8 @@ class AuditEvent:
             "verb": self.verb,
             "user": _user(self.user),
         }
-        if self.acting_as is not None:
-            fields["impersonatedUser"] = _user(self.acting_as)
+        if self.impersonated_user is not None:
+            fields["impersonatedUser"] = _user(self.impersonated_user)
         if self.source:
             fields["sourceIPs"] = [self.source]
         if self.user_agent:
@@ -86,8 +87,8 @@ class AuditEvent:
             }
             fields["objectRef"] = {key: value for key, value in reference.items() if value}
         fields["responseStatus"] = {"metadata": {}, "code": self.code}
-        fields["requestReceivedTimestamp"] = self.received.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        fields["stageTimestamp"] = self.answered.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        fields["requestReceivedTimestamp"] = self.request_received_timestamp.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        fields["stageTimestamp"] = self.stage_timestamp.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         if self.annotations:
             fields["annotations"] = dict(self.annotations)
         return fields
@@ -150,10 +151,10 @@ class AuditLog:
                 info=call.info,
                 uri=f"{call.info.path}?{query}" if query else call.info.path,
                 user=call.impersonator or call.user,
-                acting_as=call.user if call.impersonator is not None else None,
+                impersonated_user=call.user if call.impersonator is not None else None,
                 code=response.status,
-                received=received,
-                answered=call.clock.wall(),
+                request_received_timestamp=received,
+                stage_timestamp=call.clock.wall(),
                 user_agent=call.http.header("user-agent"),
                 source=call.http.client,
                 annotations=call.annotations,

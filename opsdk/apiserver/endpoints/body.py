@@ -63,7 +63,7 @@ def unsupported_media(accepted: str = f"{JSON}, {YAML}, {PROTOBUF}") -> ApiError
     )
 
 
-def unrecognized(kind: str, why: str, raw: bytes) -> ApiError:
+def unrecognized(kind: str, reason: str, raw: bytes) -> ApiError:
     """The answer to bytes that are no object."""
     text = raw.decode(errors="replace")
     if not raw:
@@ -72,13 +72,13 @@ def unrecognized(kind: str, why: str, raw: bytes) -> ApiError:
         text = raw.hex()
     elif len(text) > 30:
         text = f"{text[:30]} ..."
-    return api_errors.bad_request(f"the object provided is unrecognized (must be of type {kind}): {why} ({text})")
+    return api_errors.bad_request(f"the object provided is unrecognized (must be of type {kind}): {reason} ({text})")
 
 
-def cannot_handle(info: ResourceInfo, why: str) -> ApiError:
+def cannot_handle(info: ResourceInfo, reason: str) -> ApiError:
     """The answer to what is not of the kind that it says it is."""
     version = info.kind_api_version.rpartition("/")[2]
-    return api_errors.bad_request(f'{info.kind} in version "{version}" cannot be handled as a {info.kind}: {why}')
+    return api_errors.bad_request(f'{info.kind} in version "{version}" cannot be handled as a {info.kind}: {reason}')
 
 
 async def read_tree(call: Call, served: InstalledResource) -> ParsedDocument:
@@ -113,8 +113,8 @@ def read_protobuf(served: InstalledResource, raw: bytes) -> JsonObject:
         raise unrecognized(served.info.kind, str(error), raw) from None
 
 
-def _no_type(value: object, wanted: str) -> str:
-    return f"couldn't get version/kind; json parse error: json: cannot unmarshal {json_kind(value)} into {wanted}"
+def _no_type(value: object, go_type: str) -> str:
+    return f"couldn't get version/kind; json parse error: json: cannot unmarshal {json_kind(value)} into {go_type}"
 
 
 def type_named(tree: object) -> tuple[str, str]:
@@ -154,17 +154,17 @@ def check_kind(served: InstalledResource, parsed: ParsedDocument) -> None:
     tree["apiVersion"], tree["kind"] = expected, kind
 
 
-def _refuse_type(served: InstalledResource, found: str, kind: str) -> None:
+def _refuse_type(served: InstalledResource, api_version: str, kind: str) -> None:
     """A built-in type that is no version of the wanted one cannot be converted to it."""
     info = served.info
-    type_text = served.model.type_named(found, kind)
+    type_text = served.model.type_named(api_version, kind)
     group = info.kind_api_version.rpartition("/")[0]
-    if type_text and kind == info.kind and found.rpartition("/")[0] == group:
+    if type_text and kind == info.kind and api_version.rpartition("/")[0] == group:
         return
-    reason = unregistered(served, found, kind)
+    reason = unregistered(served, api_version, kind)
     if type_text:
         reason = f"converting ({type_text}) to ({group.partition('.')[0] or 'core'}.{info.kind}): unknown conversion"
-    version = found.rpartition("/")[2]
+    version = api_version.rpartition("/")[2]
     raise api_errors.bad_request(f'{kind} in version "{version}" cannot be handled as a {info.kind}: {reason}')
 
 
@@ -185,15 +185,15 @@ def decode(call: Call, served: InstalledResource, parsed: ParsedDocument, *, val
             raise api_errors.bad_request(_NO_SCALE) from None
         raise cannot_handle(info, str(error)) from None
     complaints = parsed.strict if validation == "Strict" else parsed.complaints
-    report(call, info, [*complaints, *decoded.problems], validation)
+    report_complaints(call, info, [*complaints, *decoded.problems], validation)
     return decoded.obj
 
 
-def report(call: Call, info: ResourceInfo, found: Sequence[str], validation: str) -> None:
+def report_complaints(call: Call, info: ResourceInfo, complaints: Sequence[str], validation: str) -> None:
     """What a strict decoding found: an error, warnings or nothing."""
-    if not found or validation == "Ignore":
+    if not complaints or validation == "Ignore":
         return
     if validation == "Strict":
-        raise cannot_handle(info, f"strict decoding error: {', '.join(found)}")
-    for text in found:
+        raise cannot_handle(info, f"strict decoding error: {', '.join(complaints)}")
+    for text in complaints:
         call.warn(text)

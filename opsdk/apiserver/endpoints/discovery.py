@@ -39,7 +39,7 @@ class ServedVersion:
 
     version: str
     resources: Sequence[InstalledResource]
-    elsewhere: RemoteDocuments | None = None
+    remote_documents: RemoteDocuments | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +147,8 @@ def aggregated(groups: Iterable[ServedGroup]) -> JsonObject:
 
 
 def _version(group: str, served: ServedVersion) -> JsonObject:
-    if served.elsewhere is not None:
-        return served.elsewhere.document
+    if served.remote_documents is not None:
+        return served.remote_documents.document
     main = sorted((r for r in served.resources if not r.info.subresource), key=lambda r: r.info.resource)
     by_parent: dict[str, list[InstalledResource]] = {}
     for installed in served.resources:

@@ -87,8 +87,8 @@ def list_options(query: Query, *, name: str = "") -> ListQueryOptions:
     )
 
 
-def _forbidden(field: str, why: str) -> Cause:
-    return api_errors.not_allowed(field, why)
+def _forbidden(field: str, reason: str) -> Cause:
+    return api_errors.not_allowed(field, reason)
 
 
 def check_list(options: ListQueryOptions) -> None:
@@ -174,25 +174,25 @@ class ContinueToken:
         return cls._checked(members)
 
     @classmethod
-    def _checked(cls, found: JsonObject) -> ContinueToken:
-        if found["v"] != "meta.k8s.io/v1":
-            raise _bad_token(f"server does not recognize this encoded version {found['v']}")
-        if not found["rv"]:
+    def _checked(cls, members: JsonObject) -> ContinueToken:
+        if members["v"] != "meta.k8s.io/v1":
+            raise _bad_token(f"server does not recognize this encoded version {members['v']}")
+        if not members["rv"]:
             raise _bad_token("incorrect encoded start resourceVersion (version meta.k8s.io/v1)")
-        start = found["start"]
+        start = members["start"]
         if not start:
             raise _bad_token("encoded start key empty (version meta.k8s.io/v1)")
         if any(part in ("", ".", "..") for part in start.removeprefix("/").split("/")):
             raise _bad_token(start)
-        return cls(found["rv"], start.removeprefix("/"))
+        return cls(members["rv"], start.removeprefix("/"))
 
 
 _DIGITS_64 = re.compile(r"[A-Za-z0-9_-]*")
 _MEMBERS = {"v": ("string", str, ""), "rv": ("int64", int, 0), "start": ("string", str, "")}
 
 
-def _bad_token(why: str) -> ApiError:
-    return api_errors.bad_request(f"invalid continue token: continue key is not valid: {why}")
+def _bad_token(reason: str) -> ApiError:
+    return api_errors.bad_request(f"invalid continue token: continue key is not valid: {reason}")
 
 
 # ------------------------------------------------------------------ options of writes
@@ -208,9 +208,9 @@ class WriteQueryOptions:
     """The options object, as admission sees it."""
 
 
-def write_options(query: Query, kind: str, *, wrong: Sequence[Cause] = ()) -> WriteQueryOptions:
-    """Read and check; `kind` is that of the options object, for messages. `wrong` is what is so in any case."""
-    causes = list(wrong)
+def write_options(query: Query, kind: str, *, known_causes: Sequence[Cause] = ()) -> WriteQueryOptions:
+    """Read and check the options; `kind` names the options object in errors. `known_causes` are reported first."""
+    causes = list(known_causes)
     dry_runs = query.all("dryRun")
     causes.extend(dry_run_problems(dry_runs))
     manager = query.get("fieldManager")

@@ -155,13 +155,13 @@ def accepted_for(call: Call, served: InstalledResource) -> AcceptedMediaType:
     return accepted
 
 
-def check_number(accepted: AcceptedMediaType, served: InstalledResource, *, many: bool) -> None:
+def check_metadata_kind(accepted: AcceptedMediaType, served: InstalledResource, *, is_list: bool) -> None:
     """The metadata of an object, or of a list, but not the one for the other."""
-    wrong = "PartialObjectMetadata" if many else "PartialObjectMetadataList"
+    wrong = "PartialObjectMetadata" if is_list else "PartialObjectMetadataList"
     if accepted.kind != wrong:
         return
     kind = f"core.{served.info.kind}" if served.model.typed else "unstructured.Unstructured"
-    if many:
+    if is_list:
         raise NotAcceptableError(f"you requested {wrong}, but the requested object is a list (*{kind}List)")
     if not served.model.typed:
         # Untyped objects pass for lists until their items are asked for.
@@ -180,7 +180,7 @@ def object_response(
 
 def shape_object(call: Call, served: InstalledResource, visible: JsonObject, accepted: AcceptedMediaType) -> JsonObject:
     """One object of the served version, transformed as asked."""
-    check_number(accepted, served, many=False)
+    check_metadata_kind(accepted, served, is_list=False)
     if accepted.kind == "Table":
         meta = {"resourceVersion": (visible.get("metadata") or {}).get("resourceVersion", "")}
         return table(call, served, [visible], meta, version=accepted.version)
@@ -202,7 +202,7 @@ def shape_list(
     call: Call, served: InstalledResource, visible: Sequence[JsonObject], meta: JsonObject, accepted: AcceptedMediaType
 ) -> JsonObject:
     """A list of objects of the served version, transformed as asked."""
-    check_number(accepted, served, many=True)
+    check_metadata_kind(accepted, served, is_list=True)
     if accepted.kind == "Table":
         return table(call, served, visible, meta, version=accepted.version)
     if accepted.kind == "PartialObjectMetadataList":

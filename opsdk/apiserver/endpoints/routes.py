@@ -114,7 +114,7 @@ class NonResourceRoutes:
     def _resources(self, call: Call, groups: Sequence[ServedGroup], version: str) -> HttpResponse | None:
         for group in groups:
             for served in group.versions:
-                if served.version == version and served.elsewhere is not None:
+                if served.version == version and served.remote_documents is not None:
                     return None
                 if served.version == version:
                     return self._legacy(call, discovery.api_resource_list(group.group, served))

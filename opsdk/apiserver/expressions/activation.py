@@ -66,7 +66,7 @@ class PolicyCompiler:
         return program
 
     def compile(
-        self, text: str, wanted: tuple[Type, ...], *, authorizer: bool = True, patches: bool = False
+        self, text: str, return_types: tuple[Type, ...], *, authorizer: bool = True, patches: bool = False
     ) -> CompiledExpression:
         """Compile an expression that gives one of these types."""
         environment = self._environments.get((authorizer, patches))
@@ -76,7 +76,7 @@ class PolicyCompiler:
                 types = {self._composed.name: self._composed}
                 environment = environment.extend(variables={"variables": self._composed}, types=types)
             self._environments[authorizer, patches] = environment
-        return CompiledExpression(text, compile_typed(environment, text, wanted))
+        return CompiledExpression(text, compile_typed(environment, text, return_types))
 
 
 _PLAIN: Final = frozenset(

@@ -87,7 +87,7 @@ def admission_environment(*, params: bool = False, authorizer: bool = True, patc
     return environment.extend(types=MUTATION_TYPES, construct=construct, libraries=[JSON_PATCH_LIBRARY])
 
 
-def compile_typed(environment: CelEnvironment, expression: str, wanted: tuple[Type, ...]) -> Program | str:
+def compile_typed(environment: CelEnvironment, expression: str, return_types: tuple[Type, ...]) -> Program | str:
     """The program of an expression, or what is wrong with it; any type will do where none is wanted.
 
     >>> compile_typed(admission_environment(), "1", (BOOL,))
@@ -98,8 +98,8 @@ def compile_typed(environment: CelEnvironment, expression: str, wanted: tuple[Ty
     except CelCompileError as error:
         problem = str(error)
         return problem if problem.startswith("program instantiation") else f"compilation failed: {problem}"
-    if wanted and program.type not in wanted:
-        type_names = [runtime_text(one) for one in wanted]
+    if return_types and program.type not in return_types:
+        type_names = [runtime_text(one) for one in return_types]
         text = type_names[0] if len(type_names) == 1 else f"one of [{' '.join(type_names)}]"
         return f"must evaluate to {text} but got {runtime_text(program.type)}"
     return program

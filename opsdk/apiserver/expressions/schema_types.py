@@ -37,8 +37,8 @@ class SchemaDeclarations:
     """
 
     type: Type
-    most: int = 0
-    least_bytes: int = 1
+    max_elements: int = 0
+    min_serialized_size: int = 1
     element: SchemaDeclarations | None = None
     fields: Mapping[str, SchemaDeclarations] = field(default_factory=dict)
 
@@ -54,7 +54,7 @@ class SchemaDeclarations:
                 declarations = _KEY if declarations.element is not None else None
             else:
                 declarations = declarations.fields.get(step)
-        return None if declarations is None else Range(0, declarations.most)
+        return None if declarations is None else Range(0, declarations.max_elements)
 
 
 _KEY: Final = SchemaDeclarations(types.STRING, 0, 2)
@@ -83,7 +83,7 @@ def declare(schema: Schema, name: str, *, resource: bool = False) -> SchemaDecla
             if element is None:
                 return None
             most = schema.get("maxItems")
-            count = max(int(most), 0) if most is not None else (MAX_REQUEST - 2) // (element.least_bytes + 1)
+            count = max(int(most), 0) if most is not None else (MAX_REQUEST - 2) // (element.min_serialized_size + 1)
             return SchemaDeclarations(types.list_of(element.type), count, 2, element)
         case "object":
             return (
@@ -105,7 +105,7 @@ def _map(schema: Schema, name: str) -> SchemaDeclarations | None:
     if element is None:
         return None
     most = schema.get("maxProperties")
-    count = max(int(most), 0) if most is not None else (MAX_REQUEST - 2) // (element.least_bytes + 6)
+    count = max(int(most), 0) if most is not None else (MAX_REQUEST - 2) // (element.min_serialized_size + 6)
     return SchemaDeclarations(types.map_of(types.STRING, element.type), count, 2, element)
 
 
@@ -120,7 +120,7 @@ def _object(schema: Schema, name: str) -> SchemaDeclarations:
             continue
         fields.update(dict.fromkeys(spellings(key), declaration))
         if key in required and below.get("default") is None:
-            least += len(key.encode()) + declaration.least_bytes + 4
+            least += len(key.encode()) + declaration.min_serialized_size + 4
     type_ = types.object_of(name, {key: declaration.type for key, declaration in fields.items()})
     return SchemaDeclarations(type_, 0, least, None, fields)
 

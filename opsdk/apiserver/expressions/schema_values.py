@@ -332,7 +332,7 @@ _SCALARS: Final[dict[str, tuple[str, tuple[type, ...]]]] = {
 }
 
 
-def misfit(tree: JsonValue, schema: Schema) -> str:
+def type_mismatch(tree: JsonValue, schema: Schema) -> str:
     """Why expressions cannot see a value, because it is not of the type that the schema says.
 
     >>> misfit(True, {"type": "string"})

@@ -87,30 +87,30 @@ def _validate_shared(meta: JsonObject) -> list[Cause]:
     ]
 
 
-def labels(found: Mapping[str, str], field: str) -> list[Cause]:
+def labels(values: Mapping[str, str], field: str) -> list[Cause]:
     """What is wrong with labels that stand under `field`."""
-    return list(_labels(found, field))
+    return list(_labels(values, field))
 
 
-def _labels(found: Mapping[str, str], field: str) -> Iterator[Cause]:
-    for key, value in sorted(found.items()):
+def _labels(values: Mapping[str, str], field: str) -> Iterator[Cause]:
+    for key, value in sorted(values.items()):
         for text in validation.qualified_name(key):
             yield api_errors.invalid_value(field, key, text)
         for text in validation.label_value(value):
             yield api_errors.invalid_value(field, value, text)
 
 
-def annotation_problems(found: Mapping[str, str]) -> list[Cause]:
+def annotation_problems(annotations: Mapping[str, str]) -> list[Cause]:
     """What is wrong with annotations."""
-    return list(annotation_causes(found, "metadata.annotations"))
+    return list(annotation_causes(annotations, "metadata.annotations"))
 
 
-def annotation_causes(found: Mapping[str, str], field: str) -> Iterator[Cause]:
+def annotation_causes(annotations: Mapping[str, str], field: str) -> Iterator[Cause]:
     """What is wrong with annotations that stand under `field`."""
-    for key in sorted(found):
+    for key in sorted(annotations):
         for text in validation.qualified_name(key.lower()):
             yield api_errors.invalid_value(field, key, text)
-    if sum(len(k.encode()) + len(v.encode()) for k, v in found.items()) > _ANNOTATIONS_LIMIT:
+    if sum(len(k.encode()) + len(v.encode()) for k, v in annotations.items()) > _ANNOTATIONS_LIMIT:
         yield api_errors.too_long(field, _ANNOTATIONS_LIMIT)
 
 

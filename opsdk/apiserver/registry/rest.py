@@ -84,7 +84,7 @@ class DeleteResult:
     """The object's last state, and whether it is gone (or only marked)."""
 
     obj: JsonObject
-    gone: bool
+    deleted_immediately: bool
 
 
 @runtime_checkable

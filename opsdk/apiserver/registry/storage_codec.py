@@ -28,7 +28,7 @@ class StorageCodec(Protocol):
         ...
 
     @property
-    def seen(self) -> IdentityCache[asyncio.Future[JsonObject]]:
+    def decoded_objects(self) -> IdentityCache[asyncio.Future[JsonObject]]:
         """What `read` made of objects, for `recall`."""
         ...
 
@@ -42,7 +42,7 @@ async def recall(codec: StorageCodec, objects: Sequence[JsonObject]) -> Sequence
 
     Who comes while another converts an object waits for that.
     """
-    decoded = codec.seen
+    decoded = codec.decoded_objects
     while True:
         futures = [decoded.get(obj) for obj in objects]
         if running := [pending for pending in futures if pending is not None and not pending.done()]:
@@ -57,7 +57,7 @@ async def _read(codec: StorageCodec, objects: Sequence[JsonObject]) -> Sequence[
     loop = asyncio.get_running_loop()
     own_futures: list[asyncio.Future[JsonObject]] = [loop.create_future() for _ in objects]
     for obj, pending in zip(objects, own_futures, strict=True):
-        codec.seen.put(obj, pending)
+        codec.decoded_objects.put(obj, pending)
     try:
         objects_read = await codec.read(objects) if objects else ()
     except BaseException:

@@ -46,11 +46,11 @@ _CHUNK = 500
 
 
 class _DryRunStop(Exception):  # noqa: N818 - no error: carries the outcome past the write
-    def __init__(self, outcome: JsonObject) -> None:
-        self.outcome = outcome
+    def __init__(self, result: JsonObject) -> None:
+        self.outcome = result
 
 
-def remember(step: Update, removed: list[JsonObject]) -> Update:
+def record_removed(step: Update, removed: list[JsonObject]) -> Update:
     """The same step; the final states that it decides on are put into `removed`, without a revision of their own."""
 
     async def remembering(current: JsonObject | None) -> JsonObject | Remove:
@@ -313,7 +313,9 @@ class GenericStore:
 
         removed: list[JsonObject] = []
         try:
-            stored = await self.storage.guaranteed_update(self.key(context.namespace, name), remember(step, removed))
+            stored = await self.storage.guaranteed_update(
+                self.key(context.namespace, name), record_removed(step, removed)
+            )
         except _DryRunStop as stop:
             return stop.outcome, created
         await self._after_update(context, stored, before)

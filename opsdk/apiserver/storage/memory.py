@@ -44,9 +44,9 @@ class _Bucket:
         if self.shared:
             self.objects, self.keys, self.shared = dict(self.objects), list(self.keys), False
 
-    def hold(self, held: SnapshotEntry, *, floor: int, limit: int) -> None:
+    def replace_all(self, entry: SnapshotEntry, *, floor: int, limit: int) -> None:
         """Have these objects from now on, and no past."""
-        self.objects, self.keys, self.shared = held.objects, held.keys, True
+        self.objects, self.keys, self.shared = entry.objects, entry.keys, True
         self.history = History(floor=floor, limit=limit)
 
 
@@ -268,7 +268,7 @@ class MemoryStorage:
         storage = MemoryStorage(revision=snapshot.revision)
         storage._floor = snapshot.revision
         for name, held in snapshot.buckets.items():
-            storage._bucket(f"{name}/").hold(held, floor=snapshot.revision, limit=storage.history_limit)
+            storage._bucket(f"{name}/").replace_all(held, floor=snapshot.revision, limit=storage.history_limit)
         return storage
 
     def restore(self, snapshot: Snapshot, *, reset: bool = False) -> Sequence[StorageChange]:
@@ -281,7 +281,7 @@ class MemoryStorage:
         self._revision = self._floor = revision
         for name in names:
             bucket = self._bucket(f"{name}/")
-            bucket.hold(snapshot.buckets.get(name, NOTHING), floor=revision, limit=self.history_limit)
+            bucket.replace_all(snapshot.buckets.get(name, NOTHING), floor=revision, limit=self.history_limit)
         self.fail_watches(lambda watch: CompactedError(watch.after, revision))
         for change in changes:
             for listener in tuple(self._listeners):

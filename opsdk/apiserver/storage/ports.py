@@ -34,19 +34,19 @@ class PreconditionError(StorageError):
 class CompactedError(StorageError):
     """The revision is older than what the storage remembers."""
 
-    def __init__(self, asked: int, oldest: int) -> None:
-        self.asked = asked
+    def __init__(self, requested: int, oldest: int) -> None:
+        self.requested = requested
         self.oldest = oldest
-        super().__init__(f"revision {asked} is older than {oldest}")
+        super().__init__(f"revision {requested} is older than {oldest}")
 
 
 class FutureRevisionError(StorageError):
     """The revision has not happened yet."""
 
-    def __init__(self, asked: int, current: int) -> None:
-        self.asked = asked
+    def __init__(self, requested: int, current: int) -> None:
+        self.requested = requested
         self.current = current
-        super().__init__(f"revision {asked} is newer than {current}")
+        super().__init__(f"revision {requested} is newer than {current}")
 
 
 class ChangeType(enum.Enum):

@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
-from opsdk.apiserver.streams.channels import Channel, Dialect, Piece, failure, outcome, read_size, told
+from opsdk.apiserver.streams.channels import Channel, Dialect, Piece, encode_status, exit_status, failure, read_size
 from opsdk.apiserver.streams.pipe import Pipe
 from opsdk.errors import ConnectionLostError
 from opsdk.http.server.websocket import WebSocket
@@ -94,7 +94,7 @@ async def command(
         if first is not None:
             await line.send(first, b"")
         status = await _ended(run, pipe)
-        if text := told(status, whole=line.status):
+        if text := encode_status(status, as_object=line.status):
             await line.send(Channel.ERROR, text)
 
     await _until_done(line, work(), take, pipe.end)
@@ -102,7 +102,7 @@ async def command(
 
 async def _ended(run: Callable[[Pipe], Awaitable[int | None]], pipe: Pipe) -> JsonObject:
     try:
-        return outcome(await run(pipe) or 0)
+        return exit_status(await run(pipe) or 0)
     except ConnectionLostError:
         raise
     except Exception as error:  # noqa: BLE001 - whatever a test's container does, its client is told

@@ -42,16 +42,16 @@ def _check(
             yield from _check_part(schema, path.child("default"), around)
     for name in sorted(schema.get("properties") or {}):
         if embedded and name in _OWNED:
-            yield from _check(schema["properties"][name], path.child("properties").key(name), around=_under(name))
+            yield from _check(schema["properties"][name], path.child("properties").key(name), around=_wrap_in(name))
         elif not (resource and name in _OWNED):
-            above = None if around is None else _under(name, around)
+            above = None if around is None else _wrap_in(name, around)
             yield from _check(schema["properties"][name], path.child("properties").key(name), around=above)
     if isinstance(schema.get("items"), Mapping):
         above = None if around is None else (lambda value: around([value]))
         yield from _check(schema["items"], path.child("items"), around=above)
 
 
-def _under(name: str, around: Callable[[JsonValue], JsonValue] | None = None) -> Callable[[JsonValue], JsonValue]:
+def _wrap_in(name: str, around: Callable[[JsonValue], JsonValue] | None = None) -> Callable[[JsonValue], JsonValue]:
     return lambda value: {name: value} if around is None else around({name: value})
 
 
@@ -69,19 +69,19 @@ def _check_default(schema: Schema, path: FieldPath, *, resource: bool) -> Iterat
     default = schema["default"]
     node = SchemaNode({**schema, "x-kubernetes-embedded-resource": resource}, mixed=True)
     objects: JsonObject = {}
-    pruned = change_embedded(default, node, lambda obj, place: _noted(obj, place, objects), str(path))
+    pruned = change_embedded(default, node, lambda obj, place: _record_object(obj, place, objects), str(path))
     pruner = Pruner()
     pruner.prune(pruned, node, resource=resource)
     if pruner.unknown:
         yield invalid(path, pruned, "must not have unknown fields")
     if mistyped := [cause for place, obj in objects.items() for cause in check_types(obj, place)]:
-        yield from map(_told, mistyped)
+        yield from map(_without_label, mistyped)
         return
     errors = Validator(str(path)).validate(default, node, "").errors
     types = {f"{place}.{key}" for place in objects for key in ("apiVersion", "kind")}
     # Where an object does not say what it is, nothing else is asked of it.
     causes = [error for error in errors if error.type is FieldErrorType.REQUIRED and error.field in types]
-    causes += [_told(cause) for place, obj in objects.items() for cause in check_values(obj, place)]
+    causes += [_without_label(cause) for place, obj in objects.items() for cause in check_values(obj, place)]
     if causes or pruner.unknown:
         yield from causes
         return
@@ -92,7 +92,7 @@ def _check_default(schema: Schema, path: FieldPath, *, resource: bool) -> Iterat
         yield from CompiledRules(schema, resource=resource).evaluate(default, default, path, ratchet=False).errors
 
 
-def _noted(obj: JsonObject, place: str, objects: JsonObject) -> JsonObject:
+def _record_object(obj: JsonObject, place: str, objects: JsonObject) -> JsonObject:
     """Note an object, as it is without what no metadata has."""
     pruned_object: JsonObject = obj
     if isinstance(obj.get("metadata"), dict):
@@ -102,5 +102,5 @@ def _noted(obj: JsonObject, place: str, objects: JsonObject) -> JsonObject:
     return pruned_object
 
 
-def _told(cause: Cause) -> FieldError:
+def _without_label(cause: Cause) -> FieldError:
     return FieldError(FieldErrorType.INVALID, cause.field, OMITTED, cause.message.removeprefix("Invalid value: "))

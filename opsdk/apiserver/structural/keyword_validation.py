@@ -63,7 +63,7 @@ def _check(schema: Schema, path: FieldPath, owner: str | None = None, *, top: bo
     if schema.get("properties") and schema.get("additionalProperties") not in (None, True):
         text = "additionalProperties and properties are mutual exclusive"
         yield forbidden(path.child("additionalProperties"), text)
-    yield from _below(schema, path, owner, top=top)
+    yield from _check_children(schema, path, owner, top=top)
     yield from _check_extensions(schema, path)
     if schema.get(RULES):
         from opsdk.apiserver.structural.rule_text_validation import check_rule_texts  # noqa: PLC0415 - seldom there
@@ -71,7 +71,7 @@ def _check(schema: Schema, path: FieldPath, owner: str | None = None, *, top: bo
         yield from check_rule_texts(schema, path)
 
 
-def _below(schema: Schema, path: FieldPath, owner: str | None, *, top: bool) -> Errors:
+def _check_children(schema: Schema, path: FieldPath, owner: str | None, *, top: bool) -> Errors:
     """All schemas directly below this one."""
     if isinstance(schema.get("additionalProperties"), Mapping):
         entries = None if owner is None else _ENTRIES
@@ -126,9 +126,9 @@ def _check_extensions(schema: Schema, path: FieldPath) -> Errors:
         yield from _check_elements(schema["items"], schema, path.child("items"))
 
 
-def _require_type(path: FieldPath, kind: str, wanted: str, because: str) -> Errors:
-    if kind != wanted:
-        text = f"must be {wanted} if {because} is specified"
+def _require_type(path: FieldPath, kind: str, expected: str, because: str) -> Errors:
+    if kind != expected:
+        text = f"must be {expected} if {because} is specified"
         yield invalid(path.child("type"), kind, text) if kind else required(path.child("type"), text)
 
 

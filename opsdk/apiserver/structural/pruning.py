@@ -28,11 +28,11 @@ _Place = tuple["_Place | None", str | int]
 """Where a value stands: the place above, and its name or index there. Only what is dropped has its path written."""
 
 
-def _written(place: _Place | None) -> FieldPath:
+def _format_path(place: _Place | None) -> FieldPath:
     if place is None:
         return FieldPath()
     above, part = place
-    return _written(above).index(part) if isinstance(part, int) else _written(above).child(part)
+    return _format_path(above).index(part) if isinstance(part, int) else _format_path(above).child(part)
 
 
 class Pruner:
@@ -62,7 +62,7 @@ class Pruner:
                 elif node is not None and node.preserve:
                     fields[name] = item
                 else:
-                    self.unknown.append(str(_written(below)))
+                    self.unknown.append(str(_format_path(below)))
             return value if len(fields) == len(value) and all(map(is_, fields.values(), value.values())) else fields
         if isinstance(value, list):
             items = node.items if node is not None else None

@@ -44,7 +44,7 @@ class CompiledRule:
     schema: Mapping[str, JsonValue]
 
     @property
-    def text(self) -> str:
+    def expression(self) -> str:
         """The expression."""
         text: str = self.written.get("rule") or ""
         return text
@@ -58,7 +58,7 @@ class CompiledRule:
     def label(self) -> str:
         """How messages name the rule."""
         message: str = self.written.get("message") or ""
-        return message.strip() if message else self.text.strip()
+        return message.strip() if message else self.expression.strip()
 
     @property
     def message(self) -> str:
@@ -74,9 +74,9 @@ class CompiledRule:
     @cached_property
     def _compiled(self) -> Program | str | None:
         """The program, what is wrong with it, or None if there is no rule."""
-        if not self.text.strip():
+        if not self.expression.strip():
             return None
-        return self._compile(self.text, TypeKind.BOOL, "cel expression must evaluate to a bool", prefix="")
+        return self._compile(self.expression, TypeKind.BOOL, "cel expression must evaluate to a bool", prefix="")
 
     @cached_property
     def _compiled_message(self) -> Program | str | None:
@@ -86,7 +86,7 @@ class CompiledRule:
         wrong = "messageExpression must evaluate to a string"
         return self._compile(text, TypeKind.STRING, wrong, prefix="messageExpression ")
 
-    def _compile(self, text: str, kind: TypeKind, wrong: str, *, prefix: str) -> Program | str:
+    def _compile(self, text: str, kind: TypeKind, type_fault: str, *, prefix: str) -> Program | str:
         """The program of an expression; one of another kind is `wrong` before its constants are looked at."""
         self_type = self.declared.type
         old_type = optional_of(self_type) if self.optional_old else self_type
@@ -94,13 +94,13 @@ class CompiledRule:
 
         def accept(problem: Type) -> None:
             if problem.kind is not kind:
-                raise CelCompileError(wrong)
+                raise CelCompileError(type_fault)
 
         try:
             return environment.compile(text, accept)
         except CelCompileError as error:
             problem = str(error)
-            if problem == wrong:
+            if problem == type_fault:
                 return problem
             if problem.startswith("program instantiation"):
                 return problem.replace("program", prefix.strip() or "program", 1)
@@ -141,7 +141,7 @@ class CompiledRule:
         """What the message costs at most."""
         return 0 if self.message_program is None else self.message_program.estimate(self.declared.size).most
 
-    def at(self, path: FieldPath) -> FieldPath:
+    def error_path(self, path: FieldPath) -> FieldPath:
         """The field that a broken rule is reported at."""
         text: str = self.written.get("fieldPath") or ""
         return path.child(str(parse_field_path(text, self.schema))) if text else path

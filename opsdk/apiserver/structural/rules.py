@@ -14,7 +14,7 @@ from typing import Final
 
 from opsdk.apiserver.expressions.environment import PER_CALL_LIMIT, RUNTIME_BUDGET
 from opsdk.apiserver.expressions.schema_types import Schema, SchemaDeclarations, declare
-from opsdk.apiserver.expressions.schema_values import Convert, converter, misfit
+from opsdk.apiserver.expressions.schema_values import Convert, converter, type_mismatch
 from opsdk.apiserver.field_errors import NO_PATH, OMITTED, FieldError, FieldErrorType, invalid
 from opsdk.apiserver.structural.list_types import element_key
 from opsdk.apiserver.structural.rule import CompiledRule
@@ -182,7 +182,7 @@ class CompiledRules:
 
     def _bound(self, value: JsonValue) -> JsonValue:
         """What rules see of a value; an error, where it is not what the schema says."""
-        wrong = misfit(value, self._schema)
+        wrong = type_mismatch(value, self._schema)
         if wrong:
             return CelEvaluationError(wrong)
         try:
@@ -261,10 +261,10 @@ class _Evaluation:
     def _add(self, error: FieldError) -> None:
         self.run.broken.errors.append(error)
 
-    def _failed(self, outcome: EvaluationResult) -> None:
-        text = str(outcome.error)
+    def _failed(self, result: EvaluationResult) -> None:
+        text = str(result.error)
         label = self.rule.label
-        if isinstance(outcome.error, CelBudgetError):
+        if isinstance(result.error, CelBudgetError):
             reason = "no further validation rules will be run due to call cost exceeds limit for rule"
             self._stop(f"'{text}': {reason}: {label}")
         if text.startswith("no such overload"):
@@ -275,7 +275,7 @@ class _Evaluation:
 
     # -------------------------------------------------------------- what to say
     def _broken(self, variables: JsonObject) -> None:
-        path = str(self.rule.at(self.path)) or NO_PATH
+        path = str(self.rule.error_path(self.path)) or NO_PATH
         detail = self._message(variables, path) or self.rule.message
         value_shown = OMITTED if isinstance(self.value, dict | list) else self.value
         reason = self.rule.reason

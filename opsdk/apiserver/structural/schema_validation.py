@@ -44,7 +44,7 @@ def check_structural(schema: Schema, path: FieldPath, *, has_status: bool = Fals
     errors: list[FieldError] = list(_check_root(schema, path)) if has_status else []
     if schema.get("nullable"):
         errors.append(forbidden(path.child("nullable"), "nullable cannot be true at the root"))
-    strange = _strange(schema)
+    strange = _unsupported_keyword(schema)
     structure = (
         []
         if strange
@@ -56,7 +56,7 @@ def check_structural(schema: Schema, path: FieldPath, *, has_status: bool = Fals
     if not strange and not structure and has_rules(schema):
         from opsdk.apiserver.structural.rule_validation import check_rules  # noqa: PLC0415 - schemas without need no CEL
 
-        errors += check_rules(schema, path, doubtful=bool(vocabulary))
+        errors += check_rules(schema, path, has_schema_errors=bool(vocabulary))
     if strange and not errors:
         errors.append(invalid(path, "", f"OpenAPIV3Schema '{strange}' is not supported"))
     return errors
@@ -74,7 +74,7 @@ def _check_root(schema: Schema, path: FieldPath) -> Errors:
             yield invalid(path, shown_schema(schema), text)
 
 
-def _strange(schema: Schema) -> str:
+def _unsupported_keyword(schema: Schema) -> str:
     """A keyword that no structural schema has, if one is there."""
     if schema.get("$schema"):
         return "schema"
@@ -92,7 +92,7 @@ def _strange(schema: Schema) -> str:
         ),
         *(part for keyword in ("allOf", "anyOf", "oneOf") for part in schema.get(keyword) or ()),
     ]
-    return unsupported or next(filter(None, map(_strange, inner)), "")
+    return unsupported or next(filter(None, map(_unsupported_keyword, inner)), "")
 
 
 # ------------------------------------------------------------------ structural: types in the trunk, none in the logic

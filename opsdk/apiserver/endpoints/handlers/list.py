@@ -60,7 +60,7 @@ async def fetch(call: Call, served: InstalledResource, options: ListQueryOptions
 def out_of_reach(error: CompactedError | FutureRevisionError, options: ListQueryOptions, query: ListQuery) -> ApiError:
     """The answer where the snapshot that is asked for is not there any more, or not yet."""
     if isinstance(error, FutureRevisionError):
-        return api_errors.too_large_resource_version(error.asked, error.current)
+        return api_errors.too_large_resource_version(error.requested, error.current)
     if options.token:
         return ExpiredListError(ContinueToken(-1, query.start).encode())
     return api_errors.expired("The resourceVersion for the provided list is too old.")

@@ -62,13 +62,13 @@ class PatchRequest:
             return api_errors.plain(str(error))
         return InvalidError("the server rejected our request due to an error in our request")
 
-    def undecodable(self, patched: JsonObject, why: str, *, custom: bool = False) -> ApiError:
+    def undecodable(self, patched: JsonObject, reason: str, *, custom: bool = False) -> ApiError:
         """The outcome is no object of the kind; `custom` ones have no order of their fields."""
         if self.document is not None:
             text = go_value(self.document)
         else:
             text = go_json(patched) if custom else json.dumps(patched, ensure_ascii=False, separators=(",", ":"))
-        return api_errors.invalid("", "", "", [api_errors.invalid_value("patch", text, why)])
+        return api_errors.invalid("", "", "", [api_errors.invalid_value("patch", text, reason)])
 
 
 def patch_types(served: InstalledResource) -> tuple[str, ...]:
@@ -93,7 +93,7 @@ async def handle(call: Call, served: InstalledResource, admission: AdmissionInte
         wrong.append(api_errors.required("fieldManager", "is required for apply patch"))
     if not apply and query.get("force"):
         wrong.append(api_errors.not_allowed("force", "may not be specified for non-apply patch"))
-    options = write_options(query, "PatchOptions", wrong=wrong)
+    options = write_options(query, "PatchOptions", known_causes=wrong)
     raw = await call.http.body(body.LIMIT)
     gate = RequestAdmission(admission, call, served, options.tree, dry_run=options.dry_run)
     if media == APPLY:
@@ -112,8 +112,8 @@ def _parse(raw: bytes, *, go_type: str, prefix: str = "error decoding patch: ") 
     return parsed
 
 
-def _check_type(value: JsonValue, wanted: type, prefix: str, go_type: str) -> None:
-    if value is not None and not isinstance(value, wanted):
+def _check_type(value: JsonValue, expected: type, prefix: str, go_type: str) -> None:
+    if value is not None and not isinstance(value, expected):
         raise api_errors.bad_request(f"{prefix} {json_kind(value)} into Go value of type {go_type}")
 
 
@@ -147,12 +147,12 @@ async def _patch(
     served: InstalledResource,
     gate: RequestAdmission,
     options: WriteQueryOptions,
-    read: Callable[[], PatchRequest],
+    read_patch: Callable[[], PatchRequest],
 ) -> tuple[JsonObject, bool]:
     async def transform(current: JsonObject | None) -> JsonObject:
         if current is None:
             raise api_errors.not_found(served.info, call.info.name)
-        patch = read()
+        patch = read_patch()
         live = served.model.from_storage(current)
         # Patches change nothing in place, and decoding makes what the store may change anew.
         try:
@@ -209,7 +209,7 @@ def _decoded(
         reason = f"strict decoding error: {', '.join(errors)}"
         raise patch.undecodable(patched, reason, custom=not served.model.typed)
     check_identity(call, served, decoded.obj)
-    body.report(call, info, errors, options.validation)
+    body.report_complaints(call, info, errors, options.validation)
     return decoded.obj
 
 
@@ -231,7 +231,7 @@ async def _apply(
     async def transform(current: JsonObject | None) -> JsonObject:
         live = None if current is None else served.model.from_storage(current)
         force, now = bool(options.force), managed_fields.stamp(call)
-        desired = await managed_fields.owned(
+        desired = await managed_fields.with_field_manager(
             served,
             lambda manager: manager.apply(live, copy_tree(config), manager=options.field_manager, force=force, now=now),
         )
@@ -270,7 +270,7 @@ def _configuration(call: Call, served: InstalledResource, options: WriteQueryOpt
     if parsed.complaints and options.validation == "Strict":
         text = f"error strict decoding YAML: error converting YAML to JSON: {', '.join(parsed.strict)}"
         raise api_errors.bad_request(text)
-    body.report(call, info, parsed.complaints, options.validation)
+    body.report_complaints(call, info, parsed.complaints, options.validation)
     version, kind = config.get("apiVersion") or "", config.get("kind") or ""
     if (version, kind) != (info.kind_api_version, info.kind):
         raise api_errors.bad_request(f"invalid object type: {_gvk_text(str(version), str(kind))}")

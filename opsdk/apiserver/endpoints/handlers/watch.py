@@ -55,11 +55,11 @@ async def handle(call: Call, served: InstalledResource) -> HttpResponse:
     check_watch(options)
     served.storage.check_fields(options.selection)
     if options.timeout is not None and options.timeout < 0:
-        opened = _Opened([])  # it is over already
+        opened = _OpenedWatch([])  # it is over already
     else:
         opened = await _open(call, served, options)
     watch = opened.watch
-    stream = _Stream(call, served, options, accepted, since=opened.since)
+    stream = _Stream(call, served, options, accepted, start_revision=opened.revision)
     release = None if watch is None else watch.close
     if wants_websocket(call.http):
         chunks = stream.chunks(opened.initial, watch)
@@ -68,18 +68,18 @@ async def handle(call: Call, served: InstalledResource) -> HttpResponse:
     return StreamResponse(200, [media], chunks=stream.chunks(opened.initial, watch), release=release)
 
 
-class _Opened(NamedTuple):
-    """What is sent at once, and the watch that follows (none where there is nothing to wait for).
+class _OpenedWatch(NamedTuple):
+    """The initial events, and the watch that follows; no watch if nothing can follow.
 
-    `since` is the revision that the client knows then.
+    `revision` is the resource version of the initial events.
     """
 
     initial: list[WatchStreamEvent]
     watch: StorageWatch | None = None
-    since: int = 0
+    revision: int = 0
 
 
-async def _open(call: Call, served: InstalledResource, options: ListQueryOptions) -> _Opened:
+async def _open(call: Call, served: InstalledResource, options: ListQueryOptions) -> _OpenedWatch:
     storage = served.storage
     context = call.context()
     revision = resource_version(options.version) if options.version else 0
@@ -88,21 +88,21 @@ async def _open(call: Call, served: InstalledResource, options: ListQueryOptions
         try:
             await wait_for_revision(call, served, options.version)
         except ServerTimeoutError as error:
-            return _Opened([_told(error)])
+            return _OpenedWatch([_told(error)])
         listed = await storage.list(context, ListQuery(selection=options.selection))
         initial = [WatchStreamEvent("ADDED", obj) for obj in listed.items]
         if options.initial_events or options.version in ("", "0"):
             initial.append(WatchStreamEvent("INITIAL_END", {"metadata": {"resourceVersion": str(listed.revision)}}))
-        return _Opened(initial, storage.watch(context, "", listed.revision), listed.revision)
+        return _OpenedWatch(initial, storage.watch(context, "", listed.revision), listed.revision)
     try:
-        return _Opened([], storage.watch(context, "", revision or None), revision)
+        return _OpenedWatch([], storage.watch(context, "", revision or None), revision)
     except CompactedError as error:
-        return _Opened([_told(error)])
+        return _OpenedWatch([_told(error)])
 
 
 def _told(error: ApiError | CompactedError) -> WatchStreamEvent:
     if isinstance(error, CompactedError):
-        error = api_errors.expired(f"too old resource version: {error.asked} ({error.oldest})")
+        error = api_errors.expired(f"too old resource version: {error.requested} ({error.oldest})")
     return WatchStreamEvent("ERROR", status_of(error))
 
 
@@ -132,14 +132,14 @@ class _Stream:
         options: ListQueryOptions,
         accepted: AcceptedMediaType,
         *,
-        since: int,
+        start_revision: int,
     ) -> None:
         self._call = call
         self._served = served
         self._options = options
         self._accepted = accepted
         self._headless = False
-        self._since = since
+        self._since = start_revision
         self._clock = call.clock
         seconds = options.timeout or random.uniform(1800, 3600)  # noqa: S311 - spreads reconnects, no secret
         self._end = self._clock.now() + seconds

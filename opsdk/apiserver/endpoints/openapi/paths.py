@@ -71,7 +71,7 @@ class OperationNames:
     """
 
     body: str | None
-    many: str | None
+    list_body: str | None
     kind: str
 
 
@@ -84,7 +84,7 @@ def paths_of(group: str, installed: InstalledResource, names: OperationNames) ->
     """Each path with its operations and its parameters."""
     for path, verbs in _routes(group, installed):
         item: JsonObject = {
-            _VERBS[verb].method: _operation(group, installed, verb, names, whole="{namespace}" not in path)
+            _VERBS[verb].method: _operation(group, installed, verb, names, all_namespaces="{namespace}" not in path)
             for verb in verbs
         }
         placed = [
@@ -115,10 +115,10 @@ def _routes(group: str, installed: InstalledResource) -> Iterator[tuple[str, lis
 
 
 def _operation(
-    group: str, installed: InstalledResource, verb: str, names: OperationNames, *, whole: bool
+    group: str, installed: InstalledResource, verb: str, names: OperationNames, *, all_namespaces: bool
 ) -> JsonObject:
     info, verb_info = installed.info, _VERBS[verb]
-    answers = {"list": names.many, "delete": STATUS, "deletecollection": STATUS}
+    answers = {"list": names.list_body, "delete": STATUS, "deletecollection": STATUS}
     content = _content(
         (JSON, YAML) if installed.custom or not installed.model.typed else (JSON, PROTOBUF, YAML),
         answers.get(verb, names.body),
@@ -131,7 +131,9 @@ def _operation(
         gvk = {"group": kind_group, "version": info.kind_version or info.version, "kind": info.kind}
     operation: JsonObject = {
         "tags": [f"{_group_word(group, first=str.lower)}_{info.version}"],
-        "operationId": _operation_id(group, installed, verb, names.kind, whole=whole and info.namespaced),
+        "operationId": _operation_id(
+            group, installed, verb, names.kind, all_namespaces=all_namespaces and info.namespaced
+        ),
         "parameters": [_parameter(name) for name in verb_info.query],
         "responses": {**responses, "401": {"description": _DESCRIBED["401"]}},
         "x-kubernetes-action": verb_info.action,
@@ -162,13 +164,13 @@ def _bodies(installed: InstalledResource, verb: str, names: OperationNames) -> J
     return {}
 
 
-def _operation_id(group: str, installed: InstalledResource, verb: str, kind: str, *, whole: bool) -> str:
+def _operation_id(group: str, installed: InstalledResource, verb: str, kind: str, *, all_namespaces: bool) -> str:
     info = installed.info
-    scope = "Namespaced" if info.namespaced and not whole else ""
+    scope = "Namespaced" if info.namespaced and not all_namespaces else ""
     many = "Collection" if verb == "deletecollection" else ""
     part = _capital(info.subresource)
     place = f"{_group_word(group)}{_capital(info.version)}"
-    return f"{_VERBS[verb].word}{place}{many}{scope}{kind}{part}{'ForAllNamespaces' if whole else ''}"
+    return f"{_VERBS[verb].word}{place}{many}{scope}{kind}{part}{'ForAllNamespaces' if all_namespaces else ''}"
 
 
 def _group_word(group: str, *, first: Callable[[str], str] = str.upper) -> str:

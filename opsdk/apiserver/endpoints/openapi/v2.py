@@ -80,9 +80,9 @@ def _parameter(parameter: JsonObject) -> JsonObject:
     return {**converted, **parameter.get("schema", {})}
 
 
-def _response(answer: JsonObject) -> JsonObject:
-    converted = {key: value for key, value in answer.items() if key != "content"}
-    content = answer.get("content") or {}
+def _response(response: JsonObject) -> JsonObject:
+    converted = {key: value for key, value in response.items() if key != "content"}
+    content = response.get("content") or {}
     if content:
         converted["schema"] = _schema(content["application/json"]["schema"])
     return converted

@@ -12,7 +12,7 @@ from typing import Protocol
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.discovery import RemoteDocuments, ServedGroup, ServedVersion
 from opsdk.apiserver.endpoints.etag import cached
-from opsdk.apiserver.endpoints.openapi.merge import merged
+from opsdk.apiserver.endpoints.openapi.merge import merge_specs
 from opsdk.apiserver.endpoints.openapi.paths import (
     DELETE_OPTIONS,
     META,
@@ -58,7 +58,7 @@ class OpenApi:
         self._made: dict[str, tuple[object, bytes, str]] = {}
 
     def _documents(self) -> Iterator[tuple[str, str, ServedVersion]]:
-        return (entry for entry in self._all() if entry[2].elsewhere is None)
+        return (entry for entry in self._all() if entry[2].remote_documents is None)
 
     def _all(self) -> Iterator[tuple[str, str, ServedVersion]]:
         for group in self._groups():
@@ -69,8 +69,8 @@ class OpenApi:
     def _foreign(self) -> Iterator[tuple[str, RemoteDocuments]]:
         """Documents that other servers have."""
         for name, _, served in self._all():
-            if served.elsewhere is not None:
-                yield name, served.elsewhere
+            if served.remote_documents is not None:
+                yield name, served.remote_documents
 
     def paths(self) -> list[str]:
         """The paths of the v3 documents."""
@@ -133,7 +133,7 @@ class OpenApi:
         kinds = {r.info.resource: r.info.kind for r in served.resources if not r.info.subresource}
         for installed in served.resources:
             kind = kinds.get(installed.info.resource, installed.info.kind)
-            names = OperationNames(body=self._name(installed), many=self._list_name(installed), kind=kind)
+            names = OperationNames(body=self._name(installed), list_body=self._list_name(installed), kind=kind)
             for path, item in paths_of(group, installed, names):
                 paths[path] = {**paths.get(path, {}), **item}
         schemas: JsonObject = {}
@@ -207,7 +207,7 @@ class OpenApi:
             definitions |= {name: definition(s) for name, s in document["components"]["schemas"].items()}
         for _, foreign_document in self._foreign():
             if foreign_document.swagger is not None:
-                paths, definitions = merged(paths, definitions, foreign_document.swagger)
+                paths, definitions = merge_specs(paths, definitions, foreign_document.swagger)
         made = {"swagger": "2.0", "info": self._info, "paths": paths, "definitions": definitions}
         if as_proto:
             return cached(call, encode_document(made), MEDIA)
