@@ -6,12 +6,13 @@ Upstream: pkg/registry/admissionregistration/validatingadmissionpolicy (v1.36)
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Unpack
 
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.auth.authorization import Authorizer, AuthorizerAttributes
 from opsdk.apiserver.auth.user import MASTERS, User
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.registry.rest import Transform, Validate, accept
+from opsdk.apiserver.registry.rest import Transform, UpdateArguments, Validate, accept
 from opsdk.apiserver.registry.store import GenericStore
 from opsdk.apiserver.registry.strategy import Strategy
 from opsdk.apiserver.resources import ResourceInfo
@@ -66,13 +67,11 @@ class PolicyStore(GenericStore):
         name: str,
         transform: Transform,
         validate: Validate = accept,
-        *,
-        force_create: bool = False,
-        uid: str = "",
+        **arguments: Unpack[UpdateArguments],
     ) -> tuple[JsonObject, bool]:
         """See `Updater`."""
         guarded = self._guarded(context, validate)
-        return await super().update(context, name, transform, guarded, force_create=force_create, uid=uid)
+        return await super().update(context, name, transform, guarded, **arguments)
 
     def _guarded(self, context: Context, validate: Validate) -> Validate:
         async def guarded(obj: JsonObject, old: JsonObject | None) -> None:

@@ -6,6 +6,7 @@ Upstream: pkg/registry/rbac (v1.36)
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Unpack
 
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.auth.authorization import Authorizer, AuthorizerAttributes
@@ -14,7 +15,7 @@ from opsdk.apiserver.auth.rbac_authorizer import RbacAuthorizer
 from opsdk.apiserver.auth.rule_resolver import RbacPolicy
 from opsdk.apiserver.auth.user import MASTERS
 from opsdk.apiserver.registry.context import Context
-from opsdk.apiserver.registry.rest import Transform, Validate, accept
+from opsdk.apiserver.registry.rest import Transform, UpdateArguments, Validate, accept
 from opsdk.apiserver.registry.store import GenericStore
 from opsdk.apiserver.registry.strategy import Strategy
 from opsdk.apiserver.resources import ResourceInfo
@@ -54,9 +55,7 @@ class GuardedStore(GenericStore):
         name: str,
         transform: Transform,
         validate: Validate = accept,
-        *,
-        force_create: bool = False,
-        uid: str = "",
+        **arguments: Unpack[UpdateArguments],
     ) -> tuple[JsonObject, bool]:
         """See `Updater`."""
 
@@ -65,7 +64,7 @@ class GuardedStore(GenericStore):
             await self._guard(context, name, desired, current)
             return desired
 
-        return await super().update(context, name, guarded, validate, force_create=force_create, uid=uid)
+        return await super().update(context, name, guarded, validate, **arguments)
 
     async def _guard(self, context: Context, name: str, obj: JsonObject, old: JsonObject | None) -> None:
         # Whether a write changes nothing but what the garbage collector changes.

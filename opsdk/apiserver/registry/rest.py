@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypedDict, runtime_checkable
 
 from opsdk.apimachinery.selectors import FieldSelector, Selector
 from opsdk.apiserver.registry.context import Context
@@ -112,6 +112,13 @@ class Creater(Protocol):
     async def create(self, context: Context, name: str, obj: JsonObject, validate: Validate = accept) -> JsonObject:
         """The created object."""
         ...
+
+
+class UpdateArguments(TypedDict, total=False):
+    """The keyword arguments of `Updater.update`, for storages that only pass them on."""
+
+    force_create: bool
+    uid: str
 
 
 @runtime_checkable
