@@ -1,9 +1,10 @@
-"""Acting as somebody else: who is meant, and whether one may.
+"""User impersonation: parse the ``Impersonate-*`` headers and authorize the request, mode by mode.
 
-Several ways are tried in order. The constrained ones ask twice: may the user do this very request on behalf of
-somebody of this sort (``impersonate-on:user-info:list``), and may the user be this one (``impersonate:user-info``)?
-The old way asks for ``impersonate`` only. The way that worked last for somebody is tried first, and is the one whose
-refusal is told.
+A constrained mode needs two permissions: to do this request while impersonating (``impersonate-on:user-info:list``)
+and to impersonate this user (``impersonate:user-info``). The legacy mode needs the verb ``impersonate`` only. For each
+user the mode that was allowed last is tried first, and its denial is the one that the response reports.
+
+Upstream: k8s.io/apiserver/pkg/endpoints/filters/impersonation/constrained_impersonation.go, mode.go (v1.36).
 """
 
 from __future__ import annotations

@@ -1,7 +1,10 @@
-"""Documents in bodies: JSON and YAML read as the server reads them, with its words for what is wrong. Pure.
+"""Parse JSON and YAML request bodies, with Go's error messages and strict-decoding warnings. Pure.
 
-The fast parser decides whether a document is good; only where it is not (or where a key stands twice, or a number or
-an escape needs care) a slower look finds out what exactly there is to say.
+The standard parser accepts or rejects a document. A slower pass runs only to word the error, to name duplicate keys,
+and for long numbers and surrogate escapes, which Go reads differently.
+
+Upstream: k8s.io/apimachinery/pkg/runtime/serializer/json/json.go (v1.36), sigs.k8s.io/json, sigs.k8s.io/yaml.
+Deviates: documents that are nested deeper than `MAX_DEPTH` are rejected; Go's limit is 10,000.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from opsdk.structured_merge.go_format import go_float, go_scalar, go_syntax, who
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 MAX_DEPTH: Final = 200
-"""Objects and lists inside one another. The real server goes deeper; no API has such objects."""
+"""The deepest nesting of objects and lists; no Kubernetes API has objects this deep."""
 
 _MOST_NODES = 400_000
 _LONG_NUMBER = re.compile(rb"\d{18}|[eE]\+?\d{3}")
@@ -31,11 +34,11 @@ _INT64 = 2**63
 
 
 class SyntaxProblemError(Exception):
-    """The bytes are no JSON or YAML; the text is the parser's, in the words of the server."""
+    """The bytes are not JSON or YAML; the message is that of Go's parser."""
 
 
 class NumberProblemError(SyntaxProblemError):
-    """The syntax is right; a number is none that the server can hold."""
+    """The syntax is valid, but a number does not fit Go's int64 or float64."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,10 @@
-"""The storage port: what a registry asks of the place where objects are kept.
+"""The storage interface of registries: reads, guaranteed updates, lists and watches of versioned objects.
 
-Keys are ``group/resource/namespace/name`` or ``group/resource/name``; the first two parts name the *bucket*. Values
-are JSON trees that nobody changes after they were given or returned. The storage owns ``metadata.resourceVersion`` of
-what it returns: the revision of the object's last write, as a decimal string.
+A key is ``group/resource/namespace/name`` or ``group/resource/name``; its first two parts name the *bucket*. A value
+is a JSON object. Neither caller nor storage changes a value after passing it on. The storage sets
+``metadata.resourceVersion`` of each object to the revision of its last write, as a decimal string.
+
+Upstream: k8s.io/apiserver/pkg/storage/interfaces.go (v1.36).
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ class PreconditionError(StorageError):
 
 
 class CompactedError(StorageError):
-    """The revision is older than what the storage remembers."""
+    """The revision is older than the history of the storage."""
 
     def __init__(self, requested: int, oldest: int) -> None:
         self.requested = requested
@@ -41,7 +43,7 @@ class CompactedError(StorageError):
 
 
 class FutureRevisionError(StorageError):
-    """The revision has not happened yet."""
+    """The revision is newer than the storage's current one."""
 
     def __init__(self, requested: int, current: int) -> None:
         self.requested = requested

@@ -1,7 +1,10 @@
-"""The OpenAPI v2 document in its protobuf form (``openapi.v2.Document``), which kubectl and helm ask for. Pure.
+"""Encode the OpenAPI v2 document as protobuf (``openapi.v2.Document``), which kubectl and helm request. Pure.
 
-Only what clients read is encoded: schemas, and paths with their operations, query parameters and extensions. kubectl
-looks there whether a kind takes ``fieldValidation``.
+The encoder writes the parts that clients read: schemas, and paths with their operations, query parameters and
+extensions. kubectl checks there whether a kind supports ``fieldValidation``.
+
+Upstream: github.com/google/gnostic-models/openapiv2/OpenAPIv2.proto.
+Deviates: the other parts of the document are left out.
 """
 
 from __future__ import annotations
