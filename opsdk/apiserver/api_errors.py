@@ -59,7 +59,7 @@ def generated_name_taken(info: ResourceInfo, name: str) -> AlreadyExistsError:
 
 
 def precondition_failed(info: ResourceInfo, name: str, reason: str) -> ConflictError:
-    """The object is not the one that was meant; named by its kind."""
+    """Return the 409 of a failed precondition; it names the kind."""
     what = f"{info.kind}.{info.group}" if info.group else info.kind
     details = Details(name=name, group=info.group, kind=info.kind)
     return ConflictError(f"Operation cannot be fulfilled on {what} {go_quote(name)}: {reason}", details=details)
@@ -80,7 +80,7 @@ def modified(info: ResourceInfo, name: str) -> ConflictError:
 
 
 def forbidden(info: ResourceInfo, name: str, reason: str, *, causes: tuple[Cause, ...] = ()) -> ForbiddenError:
-    """Admission or authorization said no."""
+    """Return the 403 of admission or authorization."""
     what = f"{_qualified(info)} {go_quote(name)}" if name else _qualified(info)
     details = Details(name=name, group=info.group, kind=info.resource, causes=causes)
     return ForbiddenError(f"{what} is forbidden: {reason}", details=details)
@@ -123,7 +123,7 @@ def bad_request(text: str) -> BadRequestError:
 
 
 def foreign_namespace() -> BadRequestError:
-    """400: the object says another namespace than the request."""
+    """Return the 400 of an object whose namespace differs from the request's."""
     return bad_request("the namespace of the provided object does not match the namespace sent on the request")
 
 
@@ -133,7 +133,7 @@ def expired(text: str) -> GoneError:
 
 
 def invalid_options(kind: str, causes: tuple[Cause, ...]) -> InvalidError:
-    """Options of a request that do not go together."""
+    """Return the 422 of contradictory request options."""
     listed = [f"{c.field}: {c.message}" for c in causes]
     text = listed[0] if len(listed) == 1 else f"[{', '.join(listed)}]"
     details = Details(group="meta.k8s.io", kind=kind, causes=causes)
@@ -151,7 +151,7 @@ def too_large_resource_version(requested: int, current: int) -> ServerTimeoutErr
 
 # ------------------------------------------------------------------ invalid objects
 def invalid(kind: str, group: str, name: str, causes: Sequence[Cause]) -> InvalidError:
-    """The object breaks rules; one cause each."""
+    """Return the 422 of an invalid object, with one cause for each error."""
     listed = list(dict.fromkeys(f"{c.field}: {c.message}" for c in causes))
     text = listed[0] if len(listed) == 1 else f"[{', '.join(listed)}]"
     what = f"{kind}.{group}" if group else kind
@@ -191,7 +191,7 @@ def not_allowed(field: str, detail: str) -> Cause:
 
 
 def duplicate(field: str, value: object) -> Cause:
-    """The value is there already."""
+    """Return the cause of a duplicate value."""
     return Cause(reason="FieldValueDuplicate", message=f"Duplicate value: {quoted(value)}", field=field)
 
 

@@ -23,13 +23,13 @@ OMITTED: Final = object()
 
 
 class AsShown(str):
-    """A value that stands in a message as it is, without quotes."""
+    """A value that messages show without quotes."""
 
     __slots__ = ()
 
 
 class FieldErrorType(Enum):
-    """What is wrong with a field; the value is the reason on the wire."""
+    """The type of a field error; the value is the reason in Status causes."""
 
     REQUIRED = "FieldValueRequired"
     """Must be set, and is not."""
@@ -123,7 +123,7 @@ Path = FieldPath | str
 
 
 def plural(count: int) -> str:
-    """What a word has for so many."""
+    """Return the plural ending for a count."""
     return "" if count == 1 else "s"
 
 
@@ -154,7 +154,7 @@ def not_supported(field: Path, value: JsonValue, supported: Iterable[str]) -> Fi
 
 
 def not_found(field: Path, value: JsonValue) -> FieldError:
-    """What the field names does not exist."""
+    """Return the error of a field that refers to a missing object."""
     return FieldError(FieldErrorType.NOT_FOUND, str(field), value)
 
 

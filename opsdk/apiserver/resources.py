@@ -25,7 +25,7 @@ _GROUPED = frozenset({"apiextensions.k8s.io", "apiregistration.k8s.io"})
 
 
 def shown_prefix(group: str, resource: str, *, custom: bool = False) -> str:
-    """What the real server's storage keys begin with, after ``/registry/``: messages show them.
+    """Return the prefix of etcd keys after ``/registry/``, which messages show.
 
     >>> shown_prefix("apps", "deployments"), shown_prefix("example.com", "widgets", custom=True)
     ('deployments/', 'example.com/widgets/')
@@ -79,7 +79,7 @@ class ResourceInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableColumn:
-    """A column of the table form; higher priorities show in wide output only."""
+    """A table column; only wide output shows priorities above zero."""
 
     name: str
     type: str = "string"
@@ -128,7 +128,7 @@ class DecodedBody:
 
 
 class ResourceModel(Protocol):
-    """What the endpoints know of a kind: how bodies are read, defaulted, merged, shown."""
+    """A kind's codec: decoding, defaulting, conversion, merging and printing."""
 
     @property
     def typed(self) -> bool:
@@ -184,7 +184,7 @@ class ResourceModel(Protocol):
 
 
 class ResourceVersions(Protocol):
-    """All versions of a resource, for field ownership: what an owner's fields mean depends on its version."""
+    """All versions of a resource, for managedFields entries, whose fields depend on the version."""
 
     @property
     def shapes(self) -> Mapping[str, Any]:
@@ -203,7 +203,7 @@ class ResourceVersions(Protocol):
 
 @dataclass(slots=True)
 class InstalledResource:
-    """A resource with its storage and model; what a verb's handler works with."""
+    """A resource with its storage and model, as handlers use it."""
 
     info: ResourceInfo
     storage: Any

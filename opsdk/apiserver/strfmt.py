@@ -144,7 +144,7 @@ _MAC: Final = re.compile(
 
 
 def is_isbn10(text: str) -> bool:
-    """An ISBN of ten digits, whose checksum is right."""
+    """Report whether the text is an ISBN-10 with a valid checksum."""
     digits = re.sub(r"[\s-]", "", text)
     if not re.fullmatch(r"[0-9]{9}[0-9X]", digits):
         return False
@@ -153,7 +153,7 @@ def is_isbn10(text: str) -> bool:
 
 
 def is_isbn13(text: str) -> bool:
-    """An ISBN of thirteen digits, whose checksum is right."""
+    """Report whether the text is an ISBN-13 with a valid checksum."""
     digits = re.sub(r"[\s-]", "", text)
     if not re.fullmatch(r"[0-9]{13}", digits):
         return False
@@ -167,7 +167,7 @@ _CARDS: Final = re.compile(
 
 
 def is_credit_card(text: str) -> bool:
-    """A card number of the big issuers, whose checksum is right."""
+    """Report whether the text is a card number of a known issuer with a valid checksum."""
     digits = re.sub(r"[^0-9]+", "", text)
     doubled = [int(digit) * (1 + position % 2) for position, digit in enumerate(reversed(digits))]
     good = sum(value - 9 if value > 9 else value for value in doubled) % 10 == 0
@@ -230,7 +230,7 @@ _NUMBERS: Final = {"integer": ("int32", "int64"), "number": ("float", "double")}
 
 
 def is_known(name: str, kind: str) -> bool:
-    """Whether values of a type can have a format; in those of strings, and where there is no type, dashes are nothing.
+    """Report whether a format applies to a type; dashes are ignored in formats of strings.
 
     >>> is_known("date-time", "string"), is_known("int64", "integer"), is_known("int64", "string")
     (True, True, False)

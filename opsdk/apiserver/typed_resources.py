@@ -69,7 +69,7 @@ class FieldPrinter(Printer):
 
 
 class KindModel:
-    """How objects of a typed class are read, defaulted and shown."""
+    """The `ResourceModel` of a typed class."""
 
     typed = True
 
@@ -138,7 +138,7 @@ def _metadata(found: JsonValue) -> tuple[JsonObject, list[str]]:
 
 
 class KindStrategy(SchemaStrategy):
-    """The rules that follow from the class; subclass it for more."""
+    """The strategy of a typed class; subclasses add rules."""
 
     def __init__(self, kind: Kind) -> None:
         raw = schema_for(kind)
@@ -148,7 +148,7 @@ class KindStrategy(SchemaStrategy):
 def resources_of(
     kind: Kind, storage: Storage, *, strategy: KindStrategy | None = None, printer: Printer | None = None
 ) -> list[InstalledResource]:
-    """A kind's resource, and its status where it has one, kept in `storage`; to be installed in a `ResourceServer`."""
+    """Return a kind's resource and its status subresource, stored in `storage`, for a `ResourceServer`."""
     info = info_of(kind)
     model = KindModel(kind, printer=printer)
     rules = strategy or KindStrategy(kind)

@@ -17,7 +17,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 class RequestContext(Protocol):
-    """What admission needs of the HTTP request that it judges."""
+    """The parts of an HTTP request that admission reads."""
 
     @property
     def user(self) -> User:
@@ -39,7 +39,7 @@ class RequestContext(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class Attributes:
-    """One request under review. Objects are of the served version, and nobody changes them in place.
+    """The attributes of one request. Objects are of the served version and are never changed in place.
 
     Attributes:
         operation: ``CREATE``, ``UPDATE``, ``DELETE``, ``CONNECT``.

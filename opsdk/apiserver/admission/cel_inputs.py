@@ -25,7 +25,7 @@ def inputs(
     params: JsonObject | None = None,
     namespace: JsonObject | None = None,
 ) -> JsonObject:
-    """The variables; `namespace` is the object of the namespace that the request is in."""
+    """Return the CEL variables; `namespace` is the request's Namespace object."""
     shown: JsonObject | None = None
     if namespace is not None:
         # Labels and annotations are shown, owners are not.
@@ -53,5 +53,5 @@ def inputs(
 
 
 def without_authorizer(values: JsonObject) -> JsonObject:
-    """The same for messages and annotations, which may not ask."""
+    """Return the variables of messages and annotations, which have no authorizer."""
     return {name: value for name, value in values.items() if not name.startswith("authorizer")}

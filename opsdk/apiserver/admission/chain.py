@@ -57,7 +57,7 @@ class AdmissionInterface(Protocol):
 
 
 class Chain:
-    """Plugins in the order of `PLUGIN_ORDER`; a second mutating round where one asks for it."""
+    """The plugins in the order of `PLUGIN_ORDER`; mutating plugins run again if one requests reinvocation."""
 
     def __init__(self, plugins: Mapping[str, AdmissionInterface] | None = None) -> None:
         self._named: dict[str, AdmissionInterface] = {}

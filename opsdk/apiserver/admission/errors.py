@@ -13,7 +13,7 @@ from opsdk.errors import Cause, ForbiddenError
 
 
 def name_of(attributes: Attributes) -> str:
-    """The name as refusals show it; where the server makes one up, what it begins with."""
+    """Return the object's name for error messages, or its generateName."""
     meta = (attributes.obj or {}).get("metadata") or {}
     return attributes.name or meta.get("name") or meta.get("generateName") or "Unknown"
 

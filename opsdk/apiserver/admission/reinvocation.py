@@ -14,7 +14,7 @@ from opsdk.structured_merge.value import JsonObject
 
 @dataclass(slots=True)
 class Reinvocation:
-    """Who was asked, and who is asked again.
+    """The reinvocation state of mutating webhooks for one request.
 
     Attributes:
         last: the object as it was left.

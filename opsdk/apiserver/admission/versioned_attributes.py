@@ -30,7 +30,7 @@ class Equivalents(Protocol):
 
 
 class Namespaces(Protocol):
-    """Where namespaces are found."""
+    """A reader of Namespace objects."""
 
     def __call__(self, name: str) -> JsonObject:
         """A namespace, else `NotFoundError`."""

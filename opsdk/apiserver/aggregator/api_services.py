@@ -51,7 +51,7 @@ class RemoteService:
 
 
 def remote_of(obj: JsonObject) -> RemoteService | None:
-    """The remote server that an ``APIService`` names; None where the group version is served here."""
+    """Return the remote server of an ``APIService``; None if the group version is served locally."""
     spec = obj.get("spec") or {}
     service = spec.get("service")
     if service is None:
@@ -85,7 +85,7 @@ def available(obj: JsonObject) -> JsonObject | None:
 
 @dataclass(frozen=True, slots=True)
 class Availability:
-    """What there is to say about an ``APIService``."""
+    """The Available condition of an ``APIService``."""
 
     status: str
     reason: str
@@ -102,7 +102,7 @@ PASSED = Availability("True", "Passed", "all checks passed")
 
 
 def judged(status: JsonObject, verdict: Availability, now: str) -> JsonObject:
-    """The status with this condition; the time of the last transition stays where nothing turned."""
+    """Return the status with this condition; lastTransitionTime changes only with the condition's status."""
     new = {
         "type": AVAILABLE,
         "status": verdict.status,
@@ -122,5 +122,5 @@ def judged(status: JsonObject, verdict: Availability, now: str) -> JsonObject:
 
 
 def local_status(now: str) -> JsonObject:
-    """The status of what is served here."""
+    """Return the status of a local ``APIService``."""
     return judged({}, LOCAL, now)

@@ -21,7 +21,7 @@ _FIRST_RETRY: Final = 0.005
 
 
 class AvailabilityChecks(Protocol):
-    """What is done for one server."""
+    """The steps of one availability check."""
 
     def find(self, name: str) -> RemoteService | None:
         """As its object is now; None where it is gone, or local."""

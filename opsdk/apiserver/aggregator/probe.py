@@ -100,7 +100,7 @@ def _tree(raw: bytes) -> JsonObject:
 
 
 def stale(version: str, documents: RemoteDocuments | None) -> RemoteDocuments:
-    """What is shown of a server that does not answer: what it said last, if anything."""
+    """Return the last documents of an unreachable server, marked stale; without any, only the version."""
     document = {"version": version} if documents is None else documents.document
     document_copy = {**document, "freshness": "Stale"}
     return RemoteDocuments(document=document_copy) if documents is None else replace(documents, document=document_copy)

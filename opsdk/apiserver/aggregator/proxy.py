@@ -39,7 +39,7 @@ _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class UnreachableError(Exception):
-    """The other server gave no answer; the text is Go's."""
+    """The aggregated server sent no response; the message is Go's."""
 
 
 class AggregatorProxy:
@@ -131,7 +131,7 @@ def _plain(text: str) -> HttpResponse:
 
 
 def user_headers(user: User) -> Iterator[tuple[str, str]]:
-    """Who asks, for those who trust our certificate."""
+    """Yield the ``X-Remote-*`` headers that name the user to an aggregated server."""
     yield "X-Remote-User", _one_line(user.name)
     if user.uid:
         yield "X-Remote-Uid", _one_line(user.uid)

@@ -38,7 +38,7 @@ GroupVersion = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AggregatorDependencies:
-    """What the aggregator needs to know of the cluster.
+    """The parts of the cluster that the aggregator reads.
 
     Attributes:
         network: the Service of a namespace and name, with its endpoints.

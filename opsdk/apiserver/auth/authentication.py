@@ -22,7 +22,7 @@ _NOT_KNOWN = "invalid bearer token"
 
 
 class Authenticator(Protocol):
-    """One way to prove who one is."""
+    """An authenticator of requests."""
 
     async def authenticate(self, request: HttpRequest) -> User | None:
         """The user, or None where this way was not taken."""
@@ -31,7 +31,7 @@ class Authenticator(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Authenticated:
-    """Whose token it is, and for which of the wanted audiences it is good."""
+    """A token's user, and the requested audiences that the token is valid for."""
 
     user: User
     audiences: tuple[str, ...] = ()
@@ -50,7 +50,7 @@ class TokenChecker(Protocol):
 
 
 class TokenAuthenticator:
-    """Fixed bearer tokens; they are good for the server itself, `audiences`."""
+    """Static bearer tokens; they are valid for the server's own `audiences`."""
 
     def __init__(self, tokens: Mapping[str, User], *, audiences: Sequence[str] = ()) -> None:
         self._tokens = dict(tokens)
@@ -77,7 +77,7 @@ class TokenAuthenticator:
 
 
 class BearerAuthenticator:
-    """``Authorization: Bearer``, by several kinds of tokens; `audiences` are the names of this server."""
+    """Bearer tokens, checked by several token checkers; `audiences` are the server's own."""
 
     def __init__(self, checkers: Sequence[TokenChecker], *, audiences: Sequence[str] = ()) -> None:
         self._checkers = tuple(checkers)
@@ -105,14 +105,14 @@ class BearerAuthenticator:
 
 
 def authenticated(user: User) -> User:
-    """The same user, in the group of all who have proved who they are."""
+    """Return the user with the group ``system:authenticated``."""
     if AUTHENTICATED in user.groups or UNAUTHENTICATED in user.groups:
         return user
     return replace(user, groups=(*user.groups, AUTHENTICATED))
 
 
 class UnionAuthenticator:
-    """The first authenticator that knows the user decides; credentials that are wrong are a refusal.
+    """The first authenticator that returns a user decides; invalid credentials are an error.
 
     Without credentials the user is anonymous, or refused too unless `anonymous`.
     """
@@ -139,7 +139,7 @@ class UnionAuthenticator:
 
 
 def read_token_file(path: Path) -> dict[str, User]:
-    """Users by token from lines ``token,user,uid,"group1,group2"``; bad lines are a `ConfigError`."""
+    """Read users by token from lines ``token,user,uid,"group1,group2"``. Raises `ConfigError`."""
     try:
         lines = path.read_text().splitlines()
     except OSError as error:

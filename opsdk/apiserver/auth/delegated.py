@@ -83,7 +83,7 @@ def user_of(user_info: JsonObject) -> User:
 
 
 class DelegatedAuthorizer:
-    """Asks by ``SubjectAccessReview``; health is for everybody, and masters may do everything."""
+    """Authorizes by ``SubjectAccessReview``; health is always allowed, and so is ``system:masters``."""
 
     def __init__(self, ask: Ask, *, clock: Clock = LOOP_CLOCK) -> None:
         self._ask = ask

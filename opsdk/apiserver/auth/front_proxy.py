@@ -21,7 +21,7 @@ NAME = "front-proxy-client"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeaderNames:
-    """Names of the request headers with the user, in lower case; `extra` are prefixes."""
+    """The names of the user's request headers, in lower case; `extra` are prefixes."""
 
     user: tuple[str, ...] = ("x-remote-user",)
     uid: tuple[str, ...] = ("x-remote-uid",)
@@ -30,7 +30,7 @@ class HeaderNames:
 
 
 class FrontProxyAuthenticator:
-    """Believes ``X-Remote-User`` and its like of whoever has a certificate of the proxies' own authority.
+    """Authenticates by the ``X-Remote-*`` headers of proxies with a certificate of the request header CA.
 
     Args:
         issuer: that authority, by its common name or its certificate (PEM).

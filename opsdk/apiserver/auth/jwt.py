@@ -29,7 +29,7 @@ _MAX_TOKEN = 64 * 1024
 
 
 def unverified(token: str) -> JsonObject | None:
-    """The claims of a token, without a look at its signature; None if it is not a JWT.
+    """Return a token's claims without verifying its signature; None if it is not a JWT.
 
     Decoded here, as kube-apiserver does it (pkg/serviceaccount/jwt.go, hasCorrectIssuer): it runs for every bearer
     token, and a server that signed none never loads PyJWT, which takes four times as long for it.

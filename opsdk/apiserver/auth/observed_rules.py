@@ -63,7 +63,7 @@ class ObservedUse:
 
 
 def minimal_rules(uses: Iterable[ObservedUse]) -> list[PolicyRule]:
-    """Rules that allow exactly these uses, namespaces aside: resources with the same verbs stand together."""
+    """Return rules that allow exactly these uses, in any namespace; resources with equal verbs share a rule."""
     verbs: dict[tuple[str, str, str], set[str]] = {}
     for use in uses:
         verbs.setdefault((use.group, use.resource, use.path), set()).add(use.verb)
@@ -80,7 +80,7 @@ def minimal_rules(uses: Iterable[ObservedUse]) -> list[PolicyRule]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserRules:
-    """What one user did, and what they were refused."""
+    """The allowed and denied requests of one user."""
 
     user: str
     allowed: frozenset[ObservedUse] = frozenset()
@@ -141,7 +141,7 @@ def _object(kind: str, name: str, namespace: str = "", **content: Any) -> JsonOb
 
 
 class ObservingAuthorizer:
-    """Passes questions on, and keeps each kind of question once; the first `_LIMIT` of them.
+    """Records the distinct checks of another authorizer, at most `_LIMIT` of them.
 
     What `FOR_EVERYBODY` allows is not worth a note.
     """

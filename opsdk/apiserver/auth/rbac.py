@@ -193,7 +193,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RbacBinding:
-    """Subjects and their role; without a namespace it counts everywhere."""
+    """A RoleBinding, or without namespace a ClusterRoleBinding."""
 
     name: str
     namespace: str = ""
@@ -237,5 +237,5 @@ class RbacBinding:
 
 
 def keys_of(user: User) -> set[tuple[str, str]]:
-    """What subjects that mean this user are found by."""
+    """Return the index keys of the subjects that match this user."""
     return {("User", user.name), *(("Group", group) for group in user.groups)}

@@ -17,7 +17,7 @@ _CACHE_LIMIT = 1024
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A binding that means the user, and the rules of its role; a `problem` where the role cannot be had."""
+    """A binding that matches the user, and its role's rules; `problem` if the role is missing."""
 
     binding: RbacBinding
     subject: Subject
@@ -26,7 +26,7 @@ class Grant:
 
 
 class RbacPolicy:
-    """Roles and bindings; each change forgets what was found before."""
+    """The roles and bindings, with a cache of grants that each change clears."""
 
     def __init__(self) -> None:
         self._roles: dict[tuple[str, str], tuple[PolicyRule, ...]] = {}
@@ -109,7 +109,7 @@ class RbacPolicy:
 
 
 def joined(problems: Sequence[str]) -> str:
-    """Several errors as one: each once, in brackets where there are more."""
+    """Join errors as Go's aggregate does: each once, in brackets if there are several."""
     once = list(dict.fromkeys(problems))
     return once[0] if len(once) == 1 else f"[{', '.join(once)}]"
 

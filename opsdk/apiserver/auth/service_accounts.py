@@ -32,7 +32,7 @@ Find = Callable[[str, str, str], JsonObject | None]
 
 
 def split_username(name: str) -> tuple[str, str] | None:
-    """Namespace and name of the service account that a user is; None for other users."""
+    """Return the namespace and name of a service account's username; None for other users."""
     if not name.startswith(SERVICE_ACCOUNT):
         return None
     parts = name.removeprefix(SERVICE_ACCOUNT).split(":")
@@ -46,7 +46,7 @@ def account_groups(namespace: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenSubject:
-    """What a server is called in tokens.
+    """The issuer and audiences of a server's tokens.
 
     Attributes:
         issuers: the first one signs; tokens of all of them are good.
@@ -59,7 +59,7 @@ class TokenSubject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundObject:
-    """Objects that a token lives as long as; a node beside a pod only tells where the pod runs."""
+    """The objects that a token is bound to; a node beside a pod only records where the pod runs."""
 
     pod: JsonObject | None = None
     secret: JsonObject | None = None
@@ -77,7 +77,7 @@ def claims_of(
     warn_after: int = 0,
     token_id: str,
 ) -> JsonObject:
-    """What a new token says; `warn_after` is when its holder should have fetched another one."""
+    """Return the claims of a new token; `warn_after` is when the client should have renewed it."""
     meta = account["metadata"]
     private: JsonObject = {"namespace": meta["namespace"], "serviceaccount": _reference(account)}
     for key, obj in (("pod", bound_object.pod), ("secret", bound_object.secret), ("node", bound_object.node)):
@@ -121,7 +121,7 @@ def _number(claims: Mapping[str, JsonValue], key: str) -> float:
 
 
 def user_of(claims: Mapping[str, JsonValue], find: Find) -> User:
-    """Whose token it is; raises where the account or what the token is bound to is gone or another one."""
+    """Return the token's user. Raises `UnauthorizedError` if the account or a bound object was deleted or replaced."""
     private = _mapping(claims.get(_PRIVATE))
     namespace, account = str(private.get("namespace", "")), _mapping(private.get("serviceaccount"))
     name = str(account.get("name", ""))
@@ -148,7 +148,7 @@ def user_of(claims: Mapping[str, JsonValue], find: Find) -> User:
 
 
 def kept_claims(account: JsonObject, secret: JsonObject) -> JsonObject:
-    """What a token says that is kept in a secret."""
+    """Return the claims of a legacy token in a Secret."""
     meta = account["metadata"]
     return {
         "iss": KEPT_ISSUER,
@@ -161,7 +161,7 @@ def kept_claims(account: JsonObject, secret: JsonObject) -> JsonObject:
 
 
 def user_of_kept(claims: Mapping[str, JsonValue], token: str, find: Find) -> User:
-    """Whose kept token it is; raises unless the secret still holds it and the account is the same."""
+    """Return a legacy token's user. Raises `UnauthorizedError` unless Secret and account are unchanged."""
     place, secret, name, uid = (
         str(claims.get(_KEPT + part, ""))
         for part in ("namespace", "secret.name", "service-account.name", "service-account.uid")
@@ -200,7 +200,7 @@ def _check_uid(obj: JsonObject, ref: Mapping[str, JsonValue], text: str) -> None
 def matching_audiences(
     claims: Mapping[str, JsonValue], requested: Sequence[str], *, unless_said: Sequence[str] = (ISSUER,)
 ) -> tuple[str, ...]:
-    """The wanted audiences that the token is for; raises where there is none."""
+    """Return the requested audiences that the token is valid for. Raises `UnauthorizedError` if there is none."""
     audience_claim = claims.get("aud") or unless_said
     audiences = (
         [audience_claim] if isinstance(audience_claim, str) else [a for a in audience_claim if isinstance(a, str)]

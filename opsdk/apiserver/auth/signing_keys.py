@@ -45,7 +45,7 @@ def _jws() -> PyJWS:
 
 @dataclass(frozen=True)
 class PublicKey:
-    """Checks what a key has signed."""
+    """A public key that verifies signatures."""
 
     key: RSAPublicKey | EllipticCurvePublicKey
 
@@ -100,7 +100,7 @@ class PrivateKey:
 
 
 def read_private(path: Path) -> PrivateKey:
-    """The key of a PEM file; a `ConfigError` says what is wrong with it."""
+    """Read a private key from a PEM file. Raises `ConfigError`."""
     from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - as above
 
     try:

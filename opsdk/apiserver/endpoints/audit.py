@@ -101,7 +101,7 @@ def _user(user: User) -> JsonObject:
 
 
 class AuditLog:
-    """The last `limit` requests, oldest first; a filter of the server.
+    """A filter that keeps the audit events of the last `limit` requests, oldest first.
 
     Attributes:
         count: how many there were in all, those that are forgotten included.

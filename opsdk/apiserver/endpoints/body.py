@@ -40,7 +40,7 @@ LIMIT = 3 * 1024 * 1024
 
 
 def media_type(call: Call) -> str:
-    """The content type without parameters; JSON where none is given, nothing where it cannot be read."""
+    """Return the content type without parameters; JSON by default, empty if it is malformed."""
     header = call.http.header("content-type")
     if not header or header == JSON:
         return JSON
@@ -64,7 +64,7 @@ def unsupported_media(accepted: str = f"{JSON}, {YAML}, {PROTOBUF}") -> ApiError
 
 
 def unrecognized(kind: str, reason: str, raw: bytes) -> ApiError:
-    """The answer to bytes that are no object."""
+    """Return the 400 of a body that is not an object."""
     text = raw.decode(errors="replace")
     if not raw:
         text = "<empty>"
@@ -76,7 +76,7 @@ def unrecognized(kind: str, reason: str, raw: bytes) -> ApiError:
 
 
 def cannot_handle(info: ResourceInfo, reason: str) -> ApiError:
-    """The answer to what is not of the kind that it says it is."""
+    """Return the 400 of a body that does not decode as its kind."""
     version = info.kind_api_version.rpartition("/")[2]
     return api_errors.bad_request(f'{info.kind} in version "{version}" cannot be handled as a {info.kind}: {reason}')
 
@@ -118,7 +118,7 @@ def _no_type(value: object, go_type: str) -> str:
 
 
 def type_named(tree: object) -> tuple[str, str]:
-    """The apiVersion and the kind that a document says it has; a plain 400 where it cannot be read."""
+    """Return a document's apiVersion and kind. Raises a 400 if they are not strings."""
     if not isinstance(tree, dict):
         raise api_errors.bad_request(_no_type(tree, f"Go value of type {_TYPE_META}"))
     for key in ("apiVersion", "kind"):
@@ -176,7 +176,7 @@ def unregistered(served: InstalledResource, version: str, kind: str) -> str:
 
 
 def decode(call: Call, served: InstalledResource, parsed: ParsedDocument, *, validation: str) -> JsonObject:
-    """The object as its model reads it; problems refuse (Strict), warn (Warn) or are dropped (Ignore)."""
+    """Decode the object; strict-decoding errors are errors (Strict), warnings (Warn) or dropped (Ignore)."""
     info = served.info
     try:
         decoded = served.model.decode(parsed.tree)
@@ -190,7 +190,7 @@ def decode(call: Call, served: InstalledResource, parsed: ParsedDocument, *, val
 
 
 def report_complaints(call: Call, info: ResourceInfo, complaints: Sequence[str], validation: str) -> None:
-    """What a strict decoding found: an error, warnings or nothing."""
+    """Report strict-decoding errors as an error, as warnings or not at all."""
     if not complaints or validation == "Ignore":
         return
     if validation == "Strict":

@@ -17,7 +17,7 @@ from opsdk.structured_merge.value import JsonObject
 
 @dataclass(slots=True, kw_only=True)
 class Call:
-    """The HTTP request and what the filters found out about it.
+    """The HTTP request, and the values that filters add to it.
 
     Attributes:
         user: who asks, or whom they act as.

@@ -20,7 +20,7 @@ _AGGREGATED = ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteDocuments:
-    """What is known of a version that another server serves.
+    """The discovery and OpenAPI documents of a version that an aggregated server serves.
 
     Attributes:
         document: its ``APIVersionDiscovery``.
@@ -61,7 +61,7 @@ def api_versions(address: str) -> JsonObject:
 
 
 def api_group(served: ServedGroup, *, alone: bool = True) -> JsonObject:
-    """The document at ``/apis/<group>``; inside a list it has no kind."""
+    """Return the APIGroup document of ``/apis/<group>``; without kind inside a list."""
     versions = [{"groupVersion": group_version(served.group, v.version), "version": v.version} for v in served.versions]
     head: JsonObject = {"kind": "APIGroup", "apiVersion": "v1"} if alone else {}
     return {**head, "name": served.group, "versions": versions, "preferredVersion": versions[0]}
@@ -123,7 +123,7 @@ def _api_resource(served: InstalledResource) -> JsonObject:
 
 # ------------------------------------------------------------------ aggregated
 def aggregated_clause(header: str) -> AcceptedMediaType | None:
-    """The clause of an Accept header that asks for the aggregated form, wherever it stands; None where none does."""
+    """Return the clause of an Accept header that requests aggregated discovery, or None."""
     for clause in clauses(header):
         if clause.media in (JSON, "*/*") and (clause.kind, clause.group, clause.version) == _AGGREGATED:
             return AcceptedMediaType(JSON, clause.params)
@@ -131,7 +131,7 @@ def aggregated_clause(header: str) -> AcceptedMediaType | None:
 
 
 def aggregated(groups: Iterable[ServedGroup]) -> JsonObject:
-    """The document at ``/api`` and ``/apis`` for those who ask for it."""
+    """Return the APIGroupDiscoveryList document of ``/api`` or ``/apis``."""
     return {
         "kind": "APIGroupDiscoveryList",
         "apiVersion": "apidiscovery.k8s.io/v2",

@@ -36,7 +36,7 @@ _REMEMBERED = 1024
 
 
 def requested_user(request: HttpRequest) -> User | None:
-    """Whom the headers name; None where there are no such headers, `BadRequestError` without a user name."""
+    """Return the user of the headers; None without headers. Raises `BadRequestError` without a user name."""
     if not any(name.startswith(_HEADER) for name in request.headers):
         return None
     extra: dict[str, tuple[str, ...]] = {}
@@ -78,7 +78,7 @@ def _go_strings(texts: Sequence[str]) -> str:
 
 
 def impersonated(target: User, groups: Sequence[str] = ()) -> User:
-    """The user that requests are then made as; `groups` count where none are given, others come by themselves."""
+    """Return the user that the request acts as; `groups` apply if the headers name none."""
     member_groups = target.groups or tuple(groups)
     if target.name == ANONYMOUS.name:
         member_groups = member_groups if UNAUTHENTICATED in member_groups else (*member_groups, UNAUTHENTICATED)
@@ -94,7 +94,7 @@ AttributesOf = Callable[[User, User], Sequence[AuthorizerAttributes]]
 
 @dataclass(frozen=True, slots=True)
 class ImpersonationMode:
-    """One way: for whom it is, what it asks, which groups come with it. `on` is the sort that requests are made on."""
+    """One mode: the users it applies to, its checks and its groups. `on` ends ``impersonate-on:<on>:<verb>``."""
 
     applies: Callable[[User, User], bool]
     attributes: AttributesOf

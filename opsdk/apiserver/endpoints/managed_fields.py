@@ -19,7 +19,7 @@ from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
 def manager_name(call: Call, requested: str) -> str:
-    """The field manager of a write: what the client says, else the program's name from its User-Agent."""
+    """Return the field manager of a write: the client's, else the program name of its User-Agent."""
     name = requested or call.http.header("user-agent").partition("/")[0]
     return name[:128] or "unknown"
 
@@ -59,7 +59,7 @@ def _fields_named(names: tuple[str, ...]) -> FieldSet:
 
 
 async def with_field_manager(served: InstalledResource, write: Callable[[FieldManager], JsonObject]) -> JsonObject:
-    """What `write` makes of a field manager.
+    """Run `write` with the resource's field manager.
 
     `write` runs again for each conversion that it turns out to need and that takes waiting.
     """

@@ -27,7 +27,7 @@ _DIGITS = 1000
 
 
 def number(query: Query, key: str) -> int | None:
-    """An integer option; None where absent."""
+    """Return an integer query parameter; None if it is absent."""
     if key not in query:
         return None
     text = query.get(key)
@@ -39,7 +39,7 @@ def number(query: Query, key: str) -> int | None:
 
 
 def resource_version(text: str) -> int:
-    """A revision; what is no number is the server's plain error."""
+    """Parse a resourceVersion. Raises the server's error if it is not a number."""
     quoted_text = api_errors.quoted(text)
     reason = "" if re.fullmatch(r"[0-9]+", text) else "invalid syntax"
     if not reason and (len(text) > _DIGITS or int(text) >= 2**64):
@@ -66,7 +66,7 @@ class ListQueryOptions:
 
 
 def list_options(query: Query, *, name: str = "") -> ListQueryOptions:
-    """Read and check; `name` is that of a deprecated watch path."""
+    """Read and check list options; `name` is the object's name in a deprecated watch path."""
     fields = parse_fields(query.get("fieldSelector"))
     if name:
         requirement = FieldRequirement("metadata.name", name)
@@ -139,7 +139,7 @@ def check_watch(options: ListQueryOptions) -> None:
 # ------------------------------------------------------------------ continue tokens
 @dataclass(frozen=True, slots=True)
 class ContinueToken:
-    """Where a list goes on: in which snapshot (-1: whatever is there now) and after which key."""
+    """A continue token: the snapshot's revision (-1: the current one) and the next key."""
 
     revision: int
     start: str
@@ -243,5 +243,5 @@ def write_options(query: Query, kind: str, *, known_causes: Sequence[Cause] = ()
 
 
 def dry_run_problems(values: list[str]) -> list[Cause]:
-    """What is wrong with the values of ``dryRun``."""
+    """Return the errors in the values of ``dryRun``."""
     return [api_errors.unsupported("dryRun", values, ["All"])] if any(value != "All" for value in values) else []

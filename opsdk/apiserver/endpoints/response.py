@@ -80,12 +80,12 @@ def _spelt(raw: bytes) -> bytes:
 
 
 def compact(value: JsonObject, *, ordered: bool = False) -> bytes:
-    """JSON without white space; `ordered` sorts the keys of all objects, as custom resources have them."""
+    """Encode compact JSON; `ordered` sorts all keys, as for custom resources."""
     return _spelt(_SORTED.encode(value) if ordered else encode_json(value))
 
 
 def encode(value: JsonObject, accepted: AcceptedMediaType, *, pretty: bool = False, ordered: bool = False) -> bytes:
-    """A body in the accepted encoding; JSON for machines ends its line."""
+    """Encode a body in the negotiated encoding; compact JSON ends with a newline."""
     if accepted.write is not None:
         return accepted.write(value)
     if accepted.media == YAML:
@@ -101,14 +101,14 @@ def encode(value: JsonObject, accepted: AcceptedMediaType, *, pretty: bool = Fal
 def body_response(
     value: JsonObject, accepted: AcceptedMediaType, *, status: int = 200, pretty: bool = False, ordered: bool = False
 ) -> HttpResponse:
-    """A whole answer; the content type repeats what was negotiated."""
+    """Return a response in the negotiated encoding and content type."""
     return HttpResponse(
         status, [("content-type", accepted.media)], encode(value, accepted, pretty=pretty, ordered=ordered)
     )
 
 
 def in_order(served: InstalledResource, accepted: AcceptedMediaType) -> bool:
-    """Whether the keys of the answer are sorted: untyped objects are nothing but maps, unless they are transformed."""
+    """Report whether keys are sorted: those of unstructured objects are, unless transformed."""
     return not (served.model.typed or accepted.kind)
 
 
@@ -131,7 +131,7 @@ def _preferred(call: Call, binary: frozenset[str], kinds: Kinds | None = None) -
 
 
 def accepted_for(call: Call, served: InstalledResource) -> AcceptedMediaType:
-    """Negotiate; raises early, before anything is done."""
+    """Negotiate the response's encoding; raises before the request has an effect."""
     typed = served.model.typed
     binary = NOTHING if call.protobuf is None else TYPED if typed and not served.custom else METADATA
     try:
@@ -179,7 +179,7 @@ def object_response(
 
 
 def shape_object(call: Call, served: InstalledResource, visible: JsonObject, accepted: AcceptedMediaType) -> JsonObject:
-    """One object of the served version, transformed as asked."""
+    """Transform one object of the served version as negotiated."""
     check_metadata_kind(accepted, served, is_list=False)
     if accepted.kind == "Table":
         meta = {"resourceVersion": (visible.get("metadata") or {}).get("resourceVersion", "")}
@@ -201,7 +201,7 @@ def list_response(
 def shape_list(
     call: Call, served: InstalledResource, visible: Sequence[JsonObject], meta: JsonObject, accepted: AcceptedMediaType
 ) -> JsonObject:
-    """A list of objects of the served version, transformed as asked."""
+    """Transform a list of objects of the served version as negotiated."""
     check_metadata_kind(accepted, served, is_list=True)
     if accepted.kind == "Table":
         return table(call, served, visible, meta, version=accepted.version)
@@ -292,7 +292,7 @@ def _row_object(obj: JsonObject, include: str, version: str) -> JsonValue:
 
 
 def negotiated_error(call: Call, error: ApiError, status: JsonObject | None = None) -> HttpResponse:
-    """An error in the form that the client prefers; in JSON where that would be a transformation.
+    """Return an error in the negotiated encoding; as JSON if the client requests a transformation.
 
     Who takes no form that there is gets JSON to be read by people.
     """

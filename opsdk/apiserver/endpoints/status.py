@@ -12,7 +12,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 def status_of(error: ApiError) -> JsonObject:
-    """The object that tells of an error."""
+    """Return the Status object of an error."""
     status: JsonObject = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
     if error.message:
         status["message"] = error.message
@@ -35,7 +35,7 @@ def status_of(error: ApiError) -> JsonObject:
 
 
 def success(group: str, resource: str, name: str, uid: str) -> JsonObject:
-    """What a DELETE answers where it does not return the object."""
+    """Return the Status of a DELETE that does not return the object."""
     details = {"name": name, "group": group, "kind": resource, "uid": uid}
     return {
         "kind": "Status",

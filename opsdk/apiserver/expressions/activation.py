@@ -31,7 +31,7 @@ class OutOfBudgetError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class CompiledExpression:
-    """An expression; `program` is a text where it does not compile: what is wrong with it."""
+    """A compiled expression; `program` is the error message if it does not compile."""
 
     text: str
     program: Program | str
@@ -44,7 +44,7 @@ class CompiledExpression:
 
 # ------------------------------------------------------------------ compiling
 class PolicyCompiler:
-    """Compiles the expressions of one policy; each variable is known to all that come after it.
+    """Compiles the expressions of one policy; each variable is declared for all later ones.
 
     Args:
         params: whether the policy takes parameters.
@@ -199,7 +199,7 @@ class Activation:
 
 
 async def judge(activation: Activation, conditions: list[CompiledExpression]) -> list[bool | str]:
-    """What each match condition says: true, false, or what went wrong; only the latter where the budget runs out."""
+    """Evaluate match conditions: true, false or an error each; one error if the budget is exceeded."""
     results: list[bool | str] = []
     for condition in conditions:
         try:

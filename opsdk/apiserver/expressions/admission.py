@@ -75,7 +75,7 @@ MATCH_BUDGET: Final = 2_500_000
 
 @cache
 def admission_environment(*, params: bool = False, authorizer: bool = True, patches: bool = False) -> CelEnvironment:
-    """All libraries and variables but a policy's own; with `patches`, what makes up mutations."""
+    """Return the environment of admission expressions; `patches` adds the types of mutations."""
     variables = {"object": DYN, "oldObject": DYN, "namespaceObject": NAMESPACE, "request": REQUEST}
     if params:
         variables["params"] = DYN
@@ -88,7 +88,7 @@ def admission_environment(*, params: bool = False, authorizer: bool = True, patc
 
 
 def compile_typed(environment: CelEnvironment, expression: str, return_types: tuple[Type, ...]) -> Program | str:
-    """The program of an expression, or what is wrong with it; any type will do where none is wanted.
+    """Compile an expression, or return its error; empty `return_types` accept any type.
 
     >>> compile_typed(admission_environment(), "1", (BOOL,))
     'must evaluate to bool but got int'
@@ -118,7 +118,7 @@ def runtime_text(type_: Type) -> str:
 
 @lru_cache(maxsize=4096)
 def compile_condition(expression: str, *, params: bool = False) -> Program | str:
-    """The program of a match condition, or what is wrong with it."""
+    """Compile a match condition, or return its error."""
     return compile_typed(admission_environment(params=params), expression, (BOOL,))
 
 

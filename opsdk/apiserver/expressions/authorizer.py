@@ -48,7 +48,7 @@ class _Question(Opaque):
 
 
 class AuthorizerValue(_Question):
-    """What ``authorizer`` is: asks on behalf of a user."""
+    """The value of ``authorizer``: checks on behalf of a user."""
 
     __slots__ = ()
     cel_type: ClassVar[Type] = AUTHORIZER
@@ -60,21 +60,21 @@ class AuthorizerValue(_Question):
 
 
 class PathCheck(_Question):
-    """About a path that is no resource."""
+    """A check of a non-resource path."""
 
     __slots__ = ()
     cel_type: ClassVar[Type] = PATH_CHECK
 
 
 class GroupCheck(_Question):
-    """About an API group."""
+    """A check of an API group."""
 
     __slots__ = ()
     cel_type: ClassVar[Type] = GROUP_CHECK
 
 
 class ResourceCheck(_Question):
-    """About a resource."""
+    """A check of a resource."""
 
     __slots__ = ()
     cel_type: ClassVar[Type] = RESOURCE_CHECK
@@ -86,7 +86,7 @@ class ResourceCheck(_Question):
 
 
 class DecisionValue(Opaque):
-    """An answer."""
+    """An authorizer's decision."""
 
     __slots__ = ("decision",)
     cel_type: ClassVar[Type] = DECISION
@@ -201,4 +201,4 @@ AUTHORIZER_LIBRARY: Final = Library(
     },
     types={one.name: one for one in (AUTHORIZER, PATH_CHECK, GROUP_CHECK, RESOURCE_CHECK, DECISION)},
 )
-"""Asking the authorizer."""
+"""The authorizer library."""

@@ -18,7 +18,7 @@ class _UnansweredError(Exception):
 
 @dataclass(slots=True)
 class AuthorizerChecks:
-    """The questions of some evaluations and their answers; `ask` is what expressions call."""
+    """The checks of some evaluations and their decisions; expressions call `ask`."""
 
     authorizer: Authorizer
     _known: list[tuple[AuthorizerAttributes, Decision]] = field(default_factory=list)

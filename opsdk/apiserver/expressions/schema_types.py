@@ -61,7 +61,7 @@ _KEY: Final = SchemaDeclarations(types.STRING, 0, 2)
 
 
 def with_metadata(schema: Schema) -> Schema:
-    """The schema of a whole object, of which kind, apiVersion and names are always known, unless it tells more."""
+    """Return an object's schema with kind, apiVersion and metadata's names declared."""
     declared = schema.get("properties") or {}
     types = tuple((declared.get(key) or {}).get("type") for key in ("kind", "apiVersion", "metadata"))
     if types == ("string", "string", "object") and declared["metadata"].get("properties"):
@@ -71,7 +71,7 @@ def with_metadata(schema: Schema) -> Schema:
 
 
 def declare(schema: Schema, name: str, *, resource: bool = False) -> SchemaDeclarations | None:
-    """The type of a schema, objects in it named after `name`; None if expressions cannot see such values."""
+    """Declare a schema's CEL type, its objects named after `name`; None if it has none."""
     if schema.get("x-kubernetes-int-or-string"):
         return SchemaDeclarations(types.DYN, _longest_string(schema), 1)
     if resource or schema.get("x-kubernetes-embedded-resource"):
@@ -152,5 +152,5 @@ def _longest_string(schema: Schema) -> int:
 
 
 def cardinality(least_bytes: int) -> int:
-    """How often values of this size can be in a request."""
+    """Return how many values of this size fit into a request."""
     return MAX_REQUEST // (least_bytes + 1)

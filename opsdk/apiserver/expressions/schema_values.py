@@ -86,7 +86,7 @@ class _ObjectShape:
 
 
 class SchemaList(ListView):
-    """A list whose elements are bound."""
+    """A list that converts its elements on access."""
 
     __slots__ = ("_convert", "tree")
 
@@ -119,7 +119,7 @@ class SchemaList(ListView):
 
 
 class SchemaSet(SchemaList):
-    """A list in which order does not matter and nothing is there twice."""
+    """A list with ``x-kubernetes-list-type: set``."""
 
     __slots__ = ()
 
@@ -133,7 +133,7 @@ class SchemaSet(SchemaList):
 
 
 class SchemaMapList(SchemaList):
-    """A list whose elements have keys."""
+    """A list with ``x-kubernetes-list-type: map``."""
 
     __slots__ = ("_keys",)
 
@@ -172,7 +172,7 @@ class SchemaMapList(SchemaList):
 
 
 class SchemaMap(MapView):
-    """A map whose values are bound."""
+    """A map that converts its values on access."""
 
     __slots__ = ("_convert", "tree")
 
@@ -192,7 +192,7 @@ class SchemaMap(MapView):
 
 # ------------------------------------------------------------------ conversions
 def converter(schema: Schema, type_: Type, *, resource: bool = False) -> Convert:
-    """What makes values of a schema's JSON trees; `type_` is the type that was declared for it."""
+    """Return the converter from a schema's JSON to CEL values; `type_` is the declared type."""
     if schema.get("x-kubernetes-int-or-string"):
         return _itself
     if resource or schema.get("x-kubernetes-embedded-resource"):

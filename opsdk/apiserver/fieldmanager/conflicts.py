@@ -28,7 +28,7 @@ def conflicts_of(sets: Mapping[ManagerKey, FieldSet]) -> list[ApplyConflict]:
 
 
 def describe_manager(key: ManagerKey) -> str:
-    """A manager as it is called in messages."""
+    """Return a manager's name in conflict messages."""
     text = go_quote(key.manager)
     if key.subresource:
         text += f" with subresource {go_quote(key.subresource)}"
@@ -38,7 +38,7 @@ def describe_manager(key: ManagerKey) -> str:
 
 
 def conflict_error(conflicts: Iterable[ApplyConflict]) -> ConflictError:
-    """The 409 that lists these conflicts; clients read its causes."""
+    """Return the 409 with one cause for each conflict."""
     unique_conflicts = list(conflicts)
     causes = tuple(
         Cause(

@@ -208,7 +208,7 @@ class FieldManager:
 
 
 def describe_object(obj: Object) -> str:
-    """An object in messages: ``namespace/name; group/version, Kind=kind``."""
+    """Return an object's name in messages: ``namespace/name; group/version, Kind=kind``."""
     metadata = obj.get("metadata")
     if not isinstance(metadata, dict):
         metadata = {}  # objects that are wrong are described too

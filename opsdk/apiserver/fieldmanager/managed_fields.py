@@ -19,7 +19,7 @@ UPDATE = "Update"
 
 
 class ManagerKey(NamedTuple):
-    """What tells entries apart. An applier has one entry whatever version it used, so its `api_version` is empty."""
+    """The key of a managedFields entry. Appliers have one entry for all versions, so their `api_version` is empty."""
 
     manager: str
     operation: str
@@ -34,7 +34,7 @@ class ManagerKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManagedFieldsEntry:
-    """What one manager owns.
+    """The fields of one manager.
 
     Attributes:
         fields: the owned fields, as paths of objects in `api_version`.
@@ -95,7 +95,7 @@ def encode_entries(managed: Managed) -> list[JsonObject]:
 
 
 def entries_of(obj: Mapping[str, JsonValue]) -> list[JsonValue] | None:
-    """The object's ``managedFields``; None when it says nothing about them."""
+    """Return the object's ``managedFields``; None if it has none."""
     entries = (obj.get("metadata") or {}).get("managedFields")
     return entries if isinstance(entries, list) else None
 
@@ -109,7 +109,7 @@ def without_entries(obj: Mapping[str, JsonValue]) -> JsonObject:
 
 
 def with_entries(obj: Mapping[str, JsonValue], managed: Managed) -> JsonObject:
-    """The object with these owners, or without ``managedFields`` when there are none."""
+    """Return the object with these entries; without ``managedFields`` if there is none."""
     bare = without_entries(obj)
     if not managed:
         return bare
@@ -122,7 +122,7 @@ _SERVER_SET = frozenset(
 
 
 def keep_times(live: Mapping[str, JsonValue], new: Mapping[str, JsonValue]) -> JsonObject:
-    """`new`, with the times of `live` when nothing but times would change.
+    """Return `new`, with the times of `live` if only times differ.
 
     Otherwise a write that changes nothing would still be a new revision, and wake every watcher.
     """

@@ -13,7 +13,7 @@ from opsdk.apiserver.auth.user import LOOPBACK, User
 
 @dataclass(slots=True, kw_only=True)
 class Context:
-    """Who calls, where, and whether it counts.
+    """The context of a registry call.
 
     Attributes:
         namespace: of the path; empty for cluster-scoped objects and for all namespaces.
@@ -31,7 +31,7 @@ class Context:
     rng: random.Random = field(default_factory=random.SystemRandom)
 
     def timestamp(self) -> str:
-        """Now, in whole seconds, as objects carry it."""
+        """Return the current time in whole seconds, in RFC 3339."""
         return self.clock.wall().strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def new_uid(self) -> str:

@@ -32,7 +32,7 @@ def wipe(meta: JsonObject) -> None:
 
 
 def validate(strategy: Strategy, meta: JsonObject, namespace: str) -> list[Cause]:
-    """What is wrong with the metadata of a new object."""
+    """Return the errors in a new object's metadata."""
     causes: list[Cause] = []
     prefix, name = meta.get("generateName", ""), meta.get("name", "")
     if prefix:
@@ -58,7 +58,7 @@ def _validate_common(strategy: Strategy, meta: JsonObject) -> list[Cause]:
 
 
 def validate_embedded(meta: JsonObject) -> list[Cause]:
-    """What is wrong with the metadata of an object inside of another, whose name may be anything in a path."""
+    """Return the errors in an embedded object's metadata; its name may be any path segment."""
     causes: list[Cause] = []
     for key in ("generateName", "name"):
         wrong = validation.path_segment(meta.get(key) or "", prefix=key != "name")
@@ -88,7 +88,7 @@ def _validate_shared(meta: JsonObject) -> list[Cause]:
 
 
 def labels(values: Mapping[str, str], field: str) -> list[Cause]:
-    """What is wrong with labels that stand under `field`."""
+    """Return the errors in the labels of `field`."""
     return list(_labels(values, field))
 
 
@@ -101,12 +101,12 @@ def _labels(values: Mapping[str, str], field: str) -> Iterator[Cause]:
 
 
 def annotation_problems(annotations: Mapping[str, str]) -> list[Cause]:
-    """What is wrong with annotations."""
+    """Return the errors in annotations."""
     return list(annotation_causes(annotations, "metadata.annotations"))
 
 
 def annotation_causes(annotations: Mapping[str, str], field: str) -> Iterator[Cause]:
-    """What is wrong with annotations that stand under `field`."""
+    """Yield the errors in the annotations of `field`."""
     for key in sorted(annotations):
         for text in validation.qualified_name(key.lower()):
             yield api_errors.invalid_value(field, key, text)
@@ -144,7 +144,7 @@ def _finalizers(finalizers: list[str]) -> Iterator[Cause]:
 
 
 def restore(meta: JsonObject, old: JsonObject) -> None:
-    """Put back what an update cannot change, before it is compared and validated."""
+    """Restore the metadata that an update cannot change, before comparison and validation."""
     for key in ("generation", "selfLink", "creationTimestamp"):
         meta.pop(key, None)
         if key in old:
@@ -157,7 +157,7 @@ def restore(meta: JsonObject, old: JsonObject) -> None:
 
 
 def validate_update(strategy: Strategy, meta: JsonObject, old: JsonObject) -> list[Cause]:
-    """What an update may not change.
+    """Return the errors in an update's metadata.
 
     The server checks metadata once for all kinds and once or twice for each kind, and tells of all.
     """
@@ -181,7 +181,7 @@ def validate_update(strategy: Strategy, meta: JsonObject, old: JsonObject) -> li
 
 
 def duplicate_owners(meta: JsonObject, *, admitted: bool) -> list[str]:
-    """Drop owner references that are there twice, before or after admission; returns the warnings for it."""
+    """Drop duplicate owner references; return the warnings. `admitted` tells whether admission ran already."""
     owners = meta.get("ownerReferences")
     if not owners:
         return []

@@ -20,7 +20,7 @@ from opsdk.structured_merge.value import JsonObject
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which objects are meant."""
+    """The label and field selectors of a request."""
 
     labels: Selector = field(default_factory=Selector)
     fields: FieldSelector = field(default_factory=FieldSelector)
@@ -46,7 +46,7 @@ class ListQuery:
 
 @dataclass(frozen=True, slots=True)
 class ListResult:
-    """Objects of one snapshot; `next_key` (see `ListQuery`) where more follow, `remaining` if it is known how many."""
+    """Objects of one snapshot; `next_key` (see `ListQuery`) if more follow, `remaining` if their count is known."""
 
     items: Sequence[JsonObject]
     revision: int
@@ -67,7 +67,7 @@ async def accept(obj: JsonObject, old: JsonObject | None) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteRequestOptions:
-    """How to delete.
+    """The DeleteOptions of a request.
 
     Attributes:
         grace: seconds the object may take to end; None leaves it to the kind.
@@ -123,7 +123,7 @@ class UpdateArguments(TypedDict, total=False):
 
 @runtime_checkable
 class Updater(Protocol):
-    """Replaces objects; every PUT and patch comes through here."""
+    """Replaces objects, for PUT and PATCH requests."""
 
     async def update(
         self,

@@ -17,7 +17,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 class StorageCodec(Protocol):
-    """Converts; `ApiError` where it cannot. Arguments stay as they are."""
+    """Converts objects from and to the storage version. Raises `ApiError`. Does not change its arguments."""
 
     async def read(self, objects: Sequence[JsonObject]) -> Sequence[JsonObject]:
         """Kept objects, each of the version it was written in, in the store's version."""
@@ -34,11 +34,11 @@ class StorageCodec(Protocol):
 
 
 class UndecodableObjectError(Exception):
-    """An object that a watcher should hear of cannot be converted; it comes again with the next try."""
+    """A watch event's object cannot be converted; the next attempt reads it again."""
 
 
 async def recall(codec: StorageCodec, objects: Sequence[JsonObject]) -> Sequence[JsonObject]:
-    """As `StorageCodec.read`, but what was converted before is not converted again; the rest takes one call.
+    """Convert as `StorageCodec.read`, with a cache; all missing objects take one call.
 
     Who comes while another converts an object waits for that.
     """
@@ -70,7 +70,7 @@ async def _read(codec: StorageCodec, objects: Sequence[JsonObject]) -> Sequence[
 
 
 class DecodingWatch:
-    """A watch whose objects are in the store's version.
+    """A watch that converts its objects to the store's version.
 
     Raises `UndecodableObjectError` if conversion fails. No event may be skipped, so the next call tries the same event.
     """

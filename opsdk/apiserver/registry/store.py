@@ -51,7 +51,7 @@ class _DryRunStop(Exception):  # noqa: N818 - no error: carries the outcome past
 
 
 def record_removed(step: Update, removed: list[JsonObject]) -> Update:
-    """The same step; the final states that it decides on are put into `removed`, without a revision of their own."""
+    """Wrap an update step so that the last state of a removed object is appended to `removed`."""
 
     async def remembering(current: JsonObject | None) -> JsonObject | Remove:
         outcome = await step(current)
@@ -64,7 +64,7 @@ def record_removed(step: Update, removed: list[JsonObject]) -> Update:
 
 
 class GenericStore:
-    """Objects of one resource; `codec` converts where they are kept in another version than this store's."""
+    """The store of one resource; `codec` converts if objects are stored in another version."""
 
     def __init__(
         self,

@@ -20,7 +20,7 @@ FieldGetter = Callable[[JsonObject], str]
 
 
 class Strategy:
-    """The rules of a kind. The methods may change the `obj` they get; `old` stays as it is.
+    """The rules of a kind. Methods may change `obj`, never `old`.
 
     Attributes:
         namespaced: whether its objects live in namespaces.
@@ -144,7 +144,7 @@ class Strategy:
 
 
 class StatusStrategy(Strategy):
-    """Updates of the status subresource: everything else stays as it is.
+    """The strategy of the status subresource: only the status changes.
 
     Attributes:
         keep_metadata: custom resources keep all of their metadata; built-in ones let labels and the like change.

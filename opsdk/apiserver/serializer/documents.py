@@ -43,7 +43,7 @@ class NumberProblemError(SyntaxProblemError):
 
 @dataclass(frozen=True, slots=True)
 class ParsedDocument:
-    """A tree, and what there is to say against it: keys that stand in it twice.
+    """A parsed document and its duplicate keys.
 
     Attributes:
         complaints: one text each.
@@ -162,7 +162,7 @@ def _without_surrogates(value: JsonValue) -> JsonValue:
 
 # ------------------------------------------------------------------ YAML
 def parse_yaml(raw: bytes) -> ParsedDocument:
-    """YAML as JSON: keys become strings, times stay strings; of several documents the first one counts."""
+    """Parse YAML as JSON: keys become strings, times stay strings. Only the first document is read."""
     text = _yaml_text(raw)
     if raw[:1] == b"{" and b"\t" not in raw and not _HALF_CHARACTER.search(raw):
         # Most clients apply JSON, whose parser is fifty times faster. Where it fails, YAML may still be right, or has

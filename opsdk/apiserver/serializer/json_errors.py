@@ -24,7 +24,7 @@ class _FaultError(Exception):
 
 
 def first_fault(raw: bytes) -> str | None:
-    """The first fault; None where there is none.
+    """Return Go's message for the first syntax error; None if the JSON is valid.
 
     >>> first_fault(b'{"a": nul}')
     "invalid character '}' in literal null (expecting 'l')"
@@ -39,7 +39,7 @@ def first_fault(raw: bytes) -> str | None:
 
 
 def quote_byte(byte: int) -> str:
-    """A byte as the scanner shows it: each stands alone, also in a longer character."""
+    """Quote one byte as Go's scanner does, also inside a multi-byte character."""
     char = chr(byte)
     if char == "'":
         return r"'\''"

@@ -107,7 +107,7 @@ def _number(value: JsonValue, field: str) -> int:
 
 
 def envelope(body: bytes) -> RuntimeUnknown:
-    """The envelope of a body; `DecodeError` where it is none."""
+    """Decode the envelope of a body. Raises `DecodeError`."""
     if not body.startswith(MAGIC):
         raise DecodeError("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")
     api_version = kind = ""

@@ -20,7 +20,7 @@ from opsdk.structured_merge.value import JsonValue
 
 
 def varint(value: int) -> bytes:
-    """Seven bits to a byte; what is negative counts from 2**64 down."""
+    """Encode a varint; negative numbers as two's complement of 64 bits."""
     value &= (1 << 64) - 1
     encoded = bytearray()
     while value > 0x7F:

@@ -74,5 +74,5 @@ def put(key: str, revision: int, value: JsonObject, previous: JsonObject | None)
 
 
 def removal(key: str, revision: int, last: JsonObject, previous: JsonObject) -> StorageChange:
-    """A removal; `last` is the state it is reported with."""
+    """Return a removal; `last` is the object's last state."""
     return StorageChange(ChangeType.DELETE, key, revision, last, previous)

@@ -57,7 +57,7 @@ def bucket_of(key: str) -> str:
 
 
 def with_revision(value: JsonObject, revision: int) -> JsonObject:
-    """A copy whose ``metadata.resourceVersion`` is `revision`; the rest is shared."""
+    """Return a copy with ``metadata.resourceVersion`` set to `revision`; the rest is shared."""
     old = value.get("metadata") or {}
     if "resourceVersion" in old:
         return {**value, "metadata": {**old, "resourceVersion": str(revision)}}
@@ -72,7 +72,7 @@ def with_revision(value: JsonObject, revision: int) -> JsonObject:
 
 
 def same_but_revision(a: JsonObject, b: JsonObject) -> bool:
-    """Whether two objects differ in nothing but their resourceVersion."""
+    """Report whether two objects differ at most in their resourceVersion."""
     meta_b = b.get("metadata") or {}
     probe = {**b, "metadata": {**meta_b, "resourceVersion": (a.get("metadata") or {}).get("resourceVersion", "")}}
     return a == probe and _same_types(a, probe)

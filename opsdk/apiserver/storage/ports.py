@@ -18,7 +18,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 class StorageError(Exception):
-    """The root of what a storage can refuse; registries translate it."""
+    """The base of storage errors; registries translate them."""
 
 
 class KeyNotFoundError(StorageError):
@@ -26,11 +26,11 @@ class KeyNotFoundError(StorageError):
 
 
 class KeyExistsError(StorageError):
-    """An object with this key is there already."""
+    """The key exists already."""
 
 
 class PreconditionError(StorageError):
-    """The stored object is not the one that the caller meant; the message says in what."""
+    """A precondition on the stored object failed; the message names it."""
 
 
 class CompactedError(StorageError):
@@ -52,7 +52,7 @@ class FutureRevisionError(StorageError):
 
 
 class ChangeType(enum.Enum):
-    """What happened to a key."""
+    """The kind of a change."""
 
     PUT = "put"
     """The object was created or replaced."""
@@ -90,7 +90,7 @@ class StoragePage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoragePreconditions:
-    """What must hold of the stored object; None asks nothing."""
+    """The UID and resourceVersion that the stored object must have; None matches any."""
 
     uid: str | None = None
     resource_version: str | None = None
@@ -113,7 +113,7 @@ class StoragePreconditions:
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """What an update returns to remove the object.
+    """The result of an update step that removes the object.
 
     Watchers see the state before; `last` is what the update would have made of it, for the one who asked.
     """
@@ -126,7 +126,7 @@ Update = Callable[[JsonObject | None], Awaitable["JsonObject | Remove"]]
 
 
 class StorageWatch(Protocol):
-    """A stream of changes; an async iterator that ends when it is closed or has fallen too far behind."""
+    """A stream of changes: an async iterator that ends when it is closed or too far behind."""
 
     def __aiter__(self) -> StorageWatch:
         """Itself."""

@@ -35,7 +35,7 @@ class Snapshot:
 
 @runtime_checkable
 class Snapshots(Protocol):
-    """A storage that can go back."""
+    """A storage that can restore snapshots."""
 
     def snapshot(self) -> Snapshot:
         """Everything as it is now; costs the same however much there is."""

@@ -13,7 +13,7 @@ from opsdk.apiserver.storage.ports import StorageChange
 
 
 class QueueWatch:
-    """Takes changes from the writer without ever blocking it; a reader more than `limit` changes behind is cut off."""
+    """A watch that never blocks the writer; a reader more than `limit` changes behind is ended."""
 
     def __init__(
         self,

@@ -20,7 +20,7 @@ _CLOSE = 255
 
 
 class Channel(IntEnum):
-    """What the channels of a command are for."""
+    """The channels of a remote command."""
 
     STDIN = 0
     STDOUT = 1
@@ -123,7 +123,7 @@ def encode_status(status: JsonObject, *, as_object: bool) -> bytes:
 
 
 def read_size(data: bytes) -> tuple[int, int] | None:
-    """Columns and rows from a message on the channel for them; None where it says something else."""
+    """Parse columns and rows from a resize message; None if it is malformed."""
     try:
         size = json.loads(data)
         return int(size["Width"]), int(size["Height"])

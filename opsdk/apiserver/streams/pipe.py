@@ -10,7 +10,7 @@ _KEPT = 256 * 1024
 
 
 class Pipe:
-    """One stream that comes in, and one that goes out.
+    """A pair of streams: one inbound, one outbound.
 
     Attributes:
         size: columns and rows of the client's terminal, as far as they are known.

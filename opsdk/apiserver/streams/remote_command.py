@@ -110,7 +110,7 @@ async def _ended(run: Callable[[Pipe], Awaitable[int | None]], pipe: Pipe) -> Js
 
 
 async def ports(line: RemoteCommandStream, run: Callable[[int, Pipe], Awaitable[None]], numbers: Sequence[int]) -> None:
-    """Connect a client to ports, one connection to each; returns when all have ended, or when the client has gone."""
+    """Connect a client to ports, one connection each; return when all have ended or the client is gone."""
     pipes = [Pipe(line.send, out=2 * i, errors=2 * i + 1) for i in range(len(numbers))]
 
     async def take(piece: Piece) -> None:

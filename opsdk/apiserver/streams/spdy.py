@@ -48,7 +48,7 @@ _DICTIONARY = (
 
 
 class FrameType(IntEnum):
-    """Of control frames."""
+    """The types of control frames."""
 
     SYN_STREAM = 1
     SYN_REPLY = 2
@@ -62,7 +62,7 @@ class FrameType(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SynStream:
-    """The client begins a stream; names of `headers` are in lower case."""
+    """SYN_STREAM: the client opens a stream; names of `headers` are in lower case."""
 
     stream: int
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class SynStream:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Data:
-    """Bytes of a stream; with `ends`, the last."""
+    """A data frame; `ends` is FLAG_FIN."""
 
     stream: int
     data: bytes = b""
@@ -80,14 +80,14 @@ class Data:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RstStream:
-    """The client wants nothing more of a stream."""
+    """RST_STREAM: the client aborts a stream."""
 
     stream: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ping:
-    """To be sent back as it is."""
+    """PING: the server returns it unchanged."""
 
     number: int
 
@@ -101,7 +101,7 @@ Event = SynStream | Data | RstStream | Ping | GoAway
 
 
 class SpdyReader:
-    """From bytes, cut anywhere, to what they say."""
+    """Decodes a byte stream into events."""
 
     def __init__(self) -> None:
         self._kept = bytearray()
@@ -173,7 +173,7 @@ def _number(body: bytes) -> int:
 
 
 class SpdyWriter:
-    """The frames that go out, one connection's in their order."""
+    """Encodes the frames of one connection, in order."""
 
     def __init__(self) -> None:
         self._pack = zlib.compressobj(zdict=_DICTIONARY)
@@ -193,7 +193,7 @@ class SpdyWriter:
 
 
 def carry(stream: int, data: bytes = b"", *, ends: bool = False) -> bytes:
-    """Bytes of a stream, in frames of a size that clients take; with `ends`, it is over."""
+    """Return a stream's bytes as data frames of at most the clients' size; `ends` sets FLAG_FIN."""
     step = 32 << 10
     pieces = [data[offset : offset + step] for offset in range(0, len(data), step)] or [b""]
     frames = [_HEAD.pack(stream, len(piece)) + piece for piece in pieces[:-1]]
@@ -212,7 +212,7 @@ def pong(number: int) -> bytes:
 
 
 def leave(last: int) -> bytes:
-    """Nothing more comes; `last` is the last stream that was taken."""
+    """Return a GOAWAY frame; `last` is the last accepted stream."""
     return _control(FrameType.GOAWAY, struct.pack(">II", last, 0))
 
 

@@ -37,7 +37,7 @@ def stream_types(version: str, *, stdin: bool, stdout: bool, stderr: bool, tty: 
 
 
 class SpdyConnection:
-    """Streams over some bytes; answers pings. One reader, any number of writers."""
+    """The server's side of a SPDY connection; it replies to pings. One reader, any number of writers."""
 
     def __init__(self, read: Callable[[], Awaitable[bytes]], write: Callable[[bytes], Awaitable[None]]) -> None:
         self._read = read

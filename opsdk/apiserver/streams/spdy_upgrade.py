@@ -30,7 +30,7 @@ _VERSION_HEADER = "x-stream-protocol-version"
 
 
 def wants_spdy(request: HttpRequest) -> bool:
-    """Whether the client asks to go on with SPDY, on a connection that can."""
+    """Report whether the client requests SPDY on a connection that can be upgraded."""
     return request.header("upgrade").lower() == PROTOCOL.lower() and request.upgrade is not None
 
 
@@ -70,7 +70,7 @@ def accept_ports(request: HttpRequest, run: Callable[[int, Pipe], Awaitable[None
 
 
 async def tunnel_ports(socket: WebSocket, run: Callable[[int, Pipe], Awaitable[None]]) -> None:
-    """Forward ports over SPDY whose bytes come in messages."""
+    """Forward ports over SPDY that is tunneled in WebSocket messages."""
 
     async def read() -> bytes:
         while (message := await socket.receive()) is not None:

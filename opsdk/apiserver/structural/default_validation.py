@@ -22,7 +22,7 @@ _OWNED = frozenset({"apiVersion", "kind", "metadata"})
 
 
 def check_defaults(schema: Schema, path: FieldPath) -> Iterator[FieldError]:
-    """What is wrong with the defaults in `schema`, whose values are whole objects.
+    """Yield the errors in the defaults of an object's `schema`.
 
     Those of arbitrary entries (``additionalProperties``) are not looked at.
     """

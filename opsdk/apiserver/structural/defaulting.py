@@ -13,7 +13,7 @@ from opsdk.structured_merge.value import JsonValue
 
 
 def apply_defaults(value: JsonValue, node: SchemaNode | None) -> JsonValue:
-    """`value` with defaults, where a field is absent, or null without being nullable; it shares what stays."""
+    """Return `value` with defaults for absent fields and for nulls that are not nullable; it shares the rest."""
     if node is None or not node.fills:
         return value
     if isinstance(value, dict):
@@ -38,7 +38,7 @@ def _entry(item: JsonValue, node: SchemaNode | None) -> JsonValue:
 
 
 def drop_nulls(value: JsonValue, node: SchemaNode | None) -> JsonValue:
-    """`value` without the nulls of fields that are not nullable: a null that no default replaced means absent.
+    """Return `value` without nulls of fields that are not nullable.
 
     What stays is shared, so most often the result is `value` itself.
     """

@@ -23,7 +23,7 @@ Change = Callable[[JsonObject, str], JsonObject]
 
 
 def change_embedded(value: JsonValue, node: SchemaNode | None, change: Change, path: str = "") -> JsonValue:
-    """`value` with other objects in it, from the innermost outwards; what stays is shared."""
+    """Return `value` with each embedded object replaced by `change`, innermost first; the rest is shared."""
     if node is None or not node.nests:
         return value
     if isinstance(value, list):
@@ -45,7 +45,7 @@ def _below(path: str, key: str, node: SchemaNode) -> str:
 
 
 def check_embedded(value: JsonValue, node: SchemaNode) -> list[Cause]:
-    """What is wrong with the types and the metadata of objects in `value`."""
+    """Return the errors in types and metadata of the embedded objects in `value`."""
     causes: list[Cause] = []
 
     def look(obj: JsonObject, path: str) -> JsonObject:

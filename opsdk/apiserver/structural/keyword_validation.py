@@ -29,13 +29,13 @@ INT_OR_STRING: Final = "x-kubernetes-int-or-string"
 
 
 def is_said(schema: Schema, keyword: str) -> bool:
-    """Whether a keyword of `UNSUPPORTED` is there: a reference may be empty, and false is something to say."""
+    """Report whether a keyword of `UNSUPPORTED` is set; an empty reference and false count."""
     value = schema.get(keyword)
     return bool(value) or (value is not None and keyword in ("$ref", "additionalItems"))
 
 
 def check_vocabulary(schema: Schema, path: FieldPath) -> Errors:
-    """What is wrong with a whole schema that stands at `path`, level by level, what is below before what is beside."""
+    """Yield the errors in the keywords of a schema at `path`, depth first."""
     yield from _check(schema, path, top=True)
 
 

@@ -15,7 +15,7 @@ from opsdk.structured_merge.value import JsonValue
 
 
 def check_lists(value: JsonValue, node: SchemaNode | None, path: FieldPath) -> Iterator[FieldError]:
-    """An error for each element that occurs twice, at its second place; a third place is no news."""
+    """Yield one error for each duplicate element, at its second occurrence."""
     if node is None or not node.unique:
         return
     if isinstance(value, dict):
@@ -46,5 +46,5 @@ def _duplicates(items: list[JsonValue], node: SchemaNode, path: FieldPath) -> It
 
 
 def element_key(item: Mapping[str, JsonValue], keys: Sequence[str]) -> str:
-    """What tells an element of a map from the others."""
+    """Return the identity of an element of a list map."""
     return go_json([item.get(key) for key in keys])

@@ -33,7 +33,7 @@ def nearly_whole(value: float) -> bool:
 
 
 def in_range(value: float, kind: str, form: str) -> bool:
-    """Whether a number fits a type and its format; types that are none fit all."""
+    """Report whether a number fits a type and format; unknown types fit all."""
     if kind == "integer":
         low, high = _BITS.get(form, (-(2**63), 2**63))
         return (isinstance(value, int) or value.is_integer()) and low <= value < high
@@ -47,7 +47,7 @@ def in_range(value: float, kind: str, form: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NumberRules:
-    """What a schema asks of numbers.
+    """The numeric keywords of a schema.
 
     Attributes:
         kind: the type, where there is but one.

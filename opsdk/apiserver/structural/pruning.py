@@ -36,7 +36,7 @@ def _format_path(place: _Place | None) -> FieldPath:
 
 
 class Pruner:
-    """One run over one tree; `unknown` collects the paths of what was dropped."""
+    """Prunes one object; `unknown` collects the paths of dropped fields."""
 
     def __init__(self) -> None:
         """Nothing dropped yet."""

@@ -31,7 +31,7 @@ REASONS: Final = {
 
 @dataclass(frozen=True, eq=False)
 class CompiledRule:
-    """A rule as it is written, and its programs, compiled on first use.
+    """A validation rule and its programs, which are compiled on first use.
 
     Attributes:
         written: the entry of the schema.
@@ -153,7 +153,7 @@ _ESCAPES: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "
 
 
 def parse_field_path(text: str, schema: Mapping[str, JsonValue]) -> FieldPath:
-    """The path that ``.field['key']`` means below a schema.
+    """Parse a fieldPath such as ``.field['key']`` against a schema.
 
     Raises:
         UsageError: it is no path, or leads to nothing that the schema knows.
@@ -165,7 +165,7 @@ def parse_field_path(text: str, schema: Mapping[str, JsonValue]) -> FieldPath:
 
 
 def follow_field_path(text: str, schema: Mapping[str, JsonValue]) -> tuple[FieldPath, Mapping[str, JsonValue]]:
-    """As `parse_field_path`, and the schema that it leads to."""
+    """Parse a fieldPath; return it with the schema that it selects."""
     path = FieldPath()
     for name in _names(text):
         properties, additional = schema.get("properties"), schema.get("additionalProperties")

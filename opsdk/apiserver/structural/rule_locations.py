@@ -11,7 +11,7 @@ RULES: Final = "x-kubernetes-validations"
 
 
 def has_rules(schema: Mapping[str, JsonValue]) -> bool:
-    """Whether there are rules here or below."""
+    """Report whether the schema or a nested one has rules."""
     if schema.get(RULES):
         return True
     inner = [schema[key] for key in ("items", "additionalProperties") if isinstance(schema.get(key), Mapping)]

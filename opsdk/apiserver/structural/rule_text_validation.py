@@ -20,7 +20,7 @@ Errors = Iterator[FieldError]
 
 
 def check_rule_texts(schema: Schema, path: FieldPath) -> Errors:
-    """What is wrong with the entries of one level, before anything is compiled."""
+    """Yield the errors in one schema's rules that need no compilation."""
     for index, rule in enumerate(schema.get(RULES) or ()):
         at = path.child(RULES).index(index)
         text, message = (rule.get("rule") or "").strip(), rule.get("message") or ""

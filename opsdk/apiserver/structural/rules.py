@@ -67,7 +67,7 @@ class _Was:
 
 
 def old_elements(old: JsonValue, schema: Schema) -> Callable[[JsonValue], JsonValue]:
-    """Finds the element that was there with the same keys; None if there was none, or if elements have no keys."""
+    """Return a lookup of the old element with equal keys; it returns None if there is none."""
     if schema.get("x-kubernetes-list-type") != "map" or not isinstance(old, list):
         return lambda _: None
     keys = schema.get("x-kubernetes-list-map-keys") or ()

@@ -35,7 +35,7 @@ Errors = Iterator[FieldError]
 
 
 def check_structural(schema: Schema, path: FieldPath, *, has_status: bool = False) -> list[FieldError]:
-    """What is wrong with an ``openAPIV3Schema`` that stands at `path`.
+    """Return the errors in an ``openAPIV3Schema`` at `path`.
 
     First what keeps it from being structural or, where it is, what is wrong with its defaults; then level by level
     the vocabulary that CRDs may use; then the validation rules of a schema whose structure is right. Where there is a

@@ -17,7 +17,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 class SchemaStrategy(HasStatusRules):
-    """Objects follow the schema; the status is written by its own resource, where there is one."""
+    """The strategy of custom resources."""
 
     has_generation = True
 

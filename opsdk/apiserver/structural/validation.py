@@ -44,7 +44,7 @@ class RuleViolation:
 
 
 class ValidationResult:
-    """What a check found: the errors, and how many checks were made (the best of several alternatives has most)."""
+    """The errors of a check, and its number of checks: the best of several alternatives has most."""
 
     __slots__ = ("_told", "checks")
 
@@ -75,7 +75,7 @@ class ValidationResult:
 
 
 class Validator:
-    """Validation below a base path; the empty base is the object itself."""
+    """Validates values below a base path; an empty base is the object itself."""
 
     def __init__(self, base: str = "") -> None:
         """`base` is what field names are relative to, e.g. the path of a default inside a CRD."""

@@ -34,7 +34,7 @@ Resolve = Callable[[str, str, int], tuple[str, int]]
 
 
 class WebhookCallError(Exception):
-    """A call that failed; the text is Go's."""
+    """The call failed; the message is Go's."""
 
 
 def no_services(_: str, name: str, __: int) -> tuple[str, int]:
@@ -53,7 +53,7 @@ class _Response:
 
 
 class WebhookClient(Closing):
-    """Calls webhooks; keeps connections for the next call. Closed, it calls nobody.
+    """Calls webhooks over pooled connections. A closed client refuses calls.
 
     Args:
         apps: applications of this process by authority, such as ``127.0.0.1:9443`` or ``name.namespace.svc:443``:

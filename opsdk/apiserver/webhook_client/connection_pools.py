@@ -39,7 +39,7 @@ class ClientCertificate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """Who is called, and where.
+    """The address and trust of a server to call.
 
     Attributes:
         authority: as applications of this process are known, e.g. ``name.namespace.svc:443``.
@@ -62,7 +62,7 @@ class Endpoint:
 
 
 class ConnectionPools(Closing):
-    """Keeps connections. Closed, it calls nobody.
+    """Connection pools by endpoint. Closed pools refuse calls.
 
     Args:
         apps: applications of this process by authority: they are called without sockets. Shared with the caller.
@@ -174,7 +174,7 @@ class _Origin:
 
 
 def trusting(ca: bytes, *, insecure: bool = False) -> ssl.SSLContext:
-    """A client's context that trusts `ca`, or what the system trusts, or everybody."""
+    """Return a client's TLS context that trusts `ca`, else the system's CAs; with `insecure`, any certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])

@@ -15,7 +15,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 class ClientConfigError(Exception):
-    """A ``clientConfig`` that cannot be used; the text is Go's."""
+    """The ``clientConfig`` is unusable; the message is Go's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

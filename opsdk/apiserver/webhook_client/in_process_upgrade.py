@@ -14,7 +14,7 @@ from opsdk.http.server.upgrade import UpgradedStream
 
 
 class BidirectionalStream(ResponseStream, Protocol):
-    """The answer to a request that asks for another protocol; after a 101 both sides send what they like."""
+    """The response to an upgrade request; after status 101 both sides send bytes."""
 
     async def write(self, data: bytes) -> None:
         """Send; waits while the other side does not read, `ConnectionLostError` where it is gone."""

@@ -21,7 +21,7 @@ CONFIGURATION: Final = (OBJECT,)
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """What must be true, and what is said where it is not."""
+    """A compiled validation: its expression and the message of its failure."""
 
     expression: CompiledExpression
     message: str = ""
@@ -31,7 +31,7 @@ class Validation:
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """What changes the object."""
+    """A compiled mutation."""
 
     expression: CompiledExpression
     patch: bool

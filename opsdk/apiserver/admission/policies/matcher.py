@@ -21,7 +21,7 @@ from opsdk.structured_merge.value import JsonObject
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyDependencies:
-    """What policies need of the server."""
+    """The parts of the server that policies use."""
 
     equivalents: Equivalents
     namespace: Namespaces
@@ -116,6 +116,6 @@ def matched(
 
 
 def namespace_of(attributes: Attributes, ports: PolicyDependencies) -> JsonObject | None:
-    """The namespace that the request is in; a namespace itself is in none."""
+    """Return the request's Namespace object; None for cluster-scoped requests and for namespaces."""
     of_namespace = attributes.kind.kind == "Namespace" and attributes.kind.version == "v1" and not attributes.kind.group
     return ports.namespace(attributes.namespace) if attributes.namespace and not of_namespace else None

@@ -14,7 +14,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 class ParamSource(Protocol):
-    """Where parameters of one kind are kept."""
+    """A reader of the objects of one paramKind."""
 
     @property
     def namespaced(self) -> bool:
@@ -39,11 +39,11 @@ class Params(Protocol):
 
 
 class ConfigurationError(Exception):
-    """A policy or a binding cannot be followed; the failure policy decides what that means."""
+    """A policy or binding is misconfigured; failurePolicy decides the outcome."""
 
 
 def source_of(policy: AdmissionPolicy, find: Params) -> ParamSource | None:
-    """Where the parameters of a policy are kept; None where it takes none.
+    """Return the reader for a policy's paramKind; None if the policy has none.
 
     Raises:
         ConfigurationError: nobody serves them.
@@ -59,7 +59,7 @@ def source_of(policy: AdmissionPolicy, find: Params) -> ParamSource | None:
 
 
 async def collect(source: ParamSource | None, binding: PolicyBinding, namespace: str) -> Sequence[JsonObject | None]:
-    """The parameters, each to be judged by alone; `namespace` is that of the request.
+    """Return the params that the policy is evaluated with, one at a time; `namespace` is the request's.
 
     Raises:
         ConfigurationError: the binding asks for what cannot be, or for what must be there and is not.

@@ -17,7 +17,7 @@ from opsdk.structured_merge.value import JsonObject, JsonValue
 
 # ------------------------------------------------------------------ apply configurations
 def apply_configuration(obj: JsonObject, value: JsonValue, shape: Schema) -> JsonObject:
-    """`obj` with what an ``Object{...}`` sets, merged as a server-side apply does; nothing is removed.
+    """Merge an ``Object{...}`` into `obj` as server-side apply does; nothing is removed.
 
     Raises:
         PatchError: it does not fit the type, or sets parts that are only ever replaced as a whole.
@@ -39,7 +39,7 @@ def apply_configuration(obj: JsonObject, value: JsonValue, shape: Schema) -> Jso
 
 
 def atomics(value: JsonValue, shape: Schema, path: str = "") -> Iterator[str]:
-    """Where what is only ever replaced as a whole stands in a value: a part of it would remove the rest."""
+    """Yield the paths of atomic lists and maps in a value: setting a part of one would remove the rest."""
     if isinstance(value, dict):
         if shape.topology is Topology.MAP_ATOMIC:
             yield path
@@ -56,7 +56,7 @@ def atomics(value: JsonValue, shape: Schema, path: str = "") -> Iterator[str]:
 
 # ------------------------------------------------------------------ JSON patches
 def apply_operations(obj: JsonObject, value: JsonValue) -> JsonObject:
-    """`obj` after ``[JSONPatch{...}]``; as it was, where a test among the operations fails.
+    """Return `obj` after ``[JSONPatch{...}]``; unchanged if a test operation fails.
 
     Raises:
         PatchError: an operation does not fit.

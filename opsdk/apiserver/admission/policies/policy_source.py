@@ -47,7 +47,7 @@ class MatchCriteria:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParamRef:
-    """Which parameters a binding means.
+    """A binding's paramRef.
 
     Attributes:
         namespace: empty for that of the request.
@@ -75,7 +75,7 @@ class ParamRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyBinding:
-    """A binding; `actions` only of validating ones."""
+    """A policy binding; `actions` are the validationActions."""
 
     name: str
     policy: str

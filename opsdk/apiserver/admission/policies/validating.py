@@ -40,7 +40,7 @@ _FAILURE: Final = "validation.policy.admission.k8s.io/validation_failure"
 
 @dataclass(frozen=True, slots=True)
 class PolicyDecision:
-    """What an expression decided; no `message` where all is well."""
+    """The result of one validation; without `message` it passed."""
 
     message: str = ""
     reason: str = ""
@@ -48,7 +48,7 @@ class PolicyDecision:
 
 @dataclass(slots=True)
 class PolicyEvaluation:
-    """What a policy decided for one binding and one set of parameters.
+    """The results of a policy for one binding and one params object.
 
     Attributes:
         decisions: one for each validation, and so as actions follow from them.

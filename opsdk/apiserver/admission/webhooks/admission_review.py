@@ -27,7 +27,7 @@ KNOWN_VERSIONS = ("v1", "v1beta1")
 
 
 class AdmissionReviewError(Exception):
-    """An answer that no webhook may give; the text is the server's."""
+    """The webhook's AdmissionReview response is invalid; the message is the server's."""
 
 
 # ------------------------------------------------------------------ the question
@@ -68,7 +68,7 @@ def user_info(user: User) -> JsonObject:
 # ------------------------------------------------------------------ the answer
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookResponse:
-    """What a webhook decided."""
+    """A webhook's verified response."""
 
     allowed: bool
     patch: bytes = b""
@@ -182,7 +182,7 @@ def rejection(name: str, status: Mapping[str, JsonValue] | None) -> ApiError:
 
 # ------------------------------------------------------------------ patches
 def parse_patch(raw: bytes) -> list[JsonObject]:
-    """The operations; `PatchError` in Go's words."""
+    """Parse a JSON patch. Raises `PatchError` with Go's message."""
     try:
         patch = documents.parse_json(raw).tree
     except documents.SyntaxProblemError as error:
@@ -198,7 +198,7 @@ def parse_patch(raw: bytes) -> list[JsonObject]:
 
 
 def patched(obj: JsonObject, operations: Sequence[JsonObject]) -> JsonObject:
-    """`obj` after the patch; `PatchError` in Go's words."""
+    """Return `obj` after the patch. Raises `PatchError` with Go's message."""
     try:
         changed: JsonValue = apply_json_patch(obj, operations)
     except PatchError:

@@ -65,7 +65,7 @@ class WebhookAccessor:
 
 
 def hooks_of(configurations: Iterable[JsonObject]) -> tuple[WebhookAccessor, ...]:
-    """All webhooks, by the names of their configurations, then as listed."""
+    """Return all webhooks, sorted by configuration name, then in their listed order."""
     hooks: list[WebhookAccessor] = []
     for obj in sorted(configurations, key=lambda obj: str(obj["metadata"]["name"])):
         name, counts = obj["metadata"]["name"], dict[str, int]()

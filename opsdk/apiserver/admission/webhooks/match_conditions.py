@@ -14,7 +14,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 class MatchConditions:
-    """An `Evaluate` that asks this authorizer."""
+    """An `Evaluate` of match conditions with this authorizer."""
 
     def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer

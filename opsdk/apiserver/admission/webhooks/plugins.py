@@ -45,7 +45,7 @@ Evaluate = Callable[[Attributes, VersionedAttributes, Sequence[JsonObject]], Awa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookDependencies:
-    """What both plugins need of the server."""
+    """The parts of the server that both webhook plugins use."""
 
     client: WebhookClient
     equivalents: Equivalents
@@ -228,7 +228,7 @@ class MutatingWebhooks:
 
 # ------------------------------------------------------------------ validating
 class ValidatingWebhooks:
-    """All at once; the first refusal wins.
+    """The ValidatingAdmissionWebhook plugin: it calls all webhooks at once, and the first refusal wins.
 
     Args:
         hooks: as they are configured now.

@@ -17,7 +17,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 class RequestAdmission:
-    """Admission for one request; makes the reviews.
+    """Admission of one request: it creates the attributes and calls the chain.
 
     Args:
         options: the options object of the request.

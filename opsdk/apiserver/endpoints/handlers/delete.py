@@ -35,7 +35,7 @@ _POLICIES = ("Foreground", "Background", "Orphan")
 
 
 async def handle(call: Call, served: InstalledResource, admission: AdmissionInterface) -> HttpResponse:
-    """Delete it: a Status, or the object where it is only marked or its kind says so."""
+    """Delete the object; return a Status, or the object if it is only marked or its strategy requires it."""
     accepted = accepted_for(call, served)
     options, tree, dry_run = await delete_options(call, served)
     name = call.info.name
@@ -50,7 +50,7 @@ async def handle(call: Call, served: InstalledResource, admission: AdmissionInte
 
 
 async def handle_collection(call: Call, served: InstalledResource, admission: AdmissionInterface) -> HttpResponse:
-    """Delete the selected ones; answers with the list of what was deleted."""
+    """Delete the selected objects; return their list."""
     accepted = accepted_for(call, served)
     selected = list_options(call.http.query)
     check_list(selected)

@@ -32,7 +32,7 @@ _TOO_OLD = (
 
 
 class ExpiredListError(GoneError):
-    """A token too old; `token` goes on without the snapshot."""
+    """The continue token is expired; `token` continues with the current snapshot."""
 
     def __init__(self, token: str) -> None:
         super().__init__(_TOO_OLD, code=410, reason="Expired", details=Details())
@@ -58,7 +58,7 @@ async def fetch(call: Call, served: InstalledResource, options: ListQueryOptions
 
 
 def out_of_reach(error: CompactedError | FutureRevisionError, options: ListQueryOptions, query: ListQuery) -> ApiError:
-    """The answer where the snapshot that is asked for is not there any more, or not yet."""
+    """Return the error of a revision that is compacted or not yet reached."""
     if isinstance(error, FutureRevisionError):
         return api_errors.too_large_resource_version(error.requested, error.current)
     if options.token:

@@ -72,12 +72,12 @@ class PatchRequest:
 
 
 def patch_types(served: InstalledResource) -> tuple[str, ...]:
-    """The content types that a resource takes; custom ones have no strategic merge."""
+    """Return the patch content types of a resource; custom resources have no strategic merge patch."""
     return (JSON_PATCH, MERGE_PATCH, APPLY) if served.custom else (JSON_PATCH, MERGE_PATCH, STRATEGIC, APPLY)
 
 
 async def handle(call: Call, served: InstalledResource, admission: AdmissionInterface) -> HttpResponse:
-    """Patch it; 200, or 201 where apply created it."""
+    """Patch the object; 200, or 201 if apply created it."""
     accepted = accepted_for(call, served)
     # Unlike with other verbs, the type is compared as it stands.
     media = call.http.header("content-type").partition(";")[0]
@@ -214,7 +214,7 @@ def _decoded(
 
 
 def check_identity(call: Call, served: InstalledResource, obj: JsonObject) -> None:
-    """A patch changes neither name nor namespace; what is in none cannot be moved to one."""
+    """Check that a patch keeps the name and the namespace."""
     meta = obj.setdefault("metadata", {})
     if not served.info.namespaced:
         meta.pop("namespace", None)

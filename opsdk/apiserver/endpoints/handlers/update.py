@@ -20,7 +20,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 async def handle(call: Call, served: InstalledResource, admission: AdmissionInterface) -> HttpResponse:
-    """Replace it; 200, or 201 where it was created."""
+    """Replace the object; 200, or 201 if it was created."""
     accepted = accepted_for(call, served)
     options = write_options(call.http.query, "UpdateOptions")
     parsed = await read_tree(call, served)
@@ -70,7 +70,7 @@ async def finish(
     *,
     manager: str,
 ) -> JsonObject:
-    """From the wanted object of the served version to the one to store: owners of fields, admission."""
+    """Update managedFields, run admission, and convert the object to its storage version."""
     model = served.model
     live = None if current is None else model.from_storage(current)
     obj = await managed_fields.record_update(call, served, live, desired, manager)

@@ -49,7 +49,7 @@ class WatchStreamEvent:
 
 
 async def handle(call: Call, served: InstalledResource) -> HttpResponse:
-    """Begin the stream; what can be refused is refused before."""
+    """Start the watch; errors of the request are raised before the response begins."""
     accepted = accepted_for(call, served)
     options = list_options(call.http.query, name=call.info.name if call.info.deprecated_watch else "")
     check_watch(options)
@@ -107,7 +107,7 @@ def _told(error: ApiError | CompactedError) -> WatchStreamEvent:
 
 
 def select(change: StorageChange, *, now: bool, before: bool) -> WatchStreamEvent | None:
-    """The event that a watcher with a selector sees: `now` and `before` say whether the object is, was selected."""
+    """Return the event for a watch with a selector; `now` and `before` tell whether the selector matches."""
     value, previous = change.value, change.previous
     if value is None:
         return None

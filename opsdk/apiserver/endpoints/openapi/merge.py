@@ -26,7 +26,7 @@ def filter_spec_by_paths(document: JsonObject, root: str) -> JsonObject:
 
 
 def merge_specs(paths: JsonObject, definitions: JsonObject, other: JsonObject) -> tuple[JsonObject, JsonObject]:
-    """Both together; paths that are there already stay, definitions that differ under one name get another."""
+    """Merge two specs: existing paths win, and differing definitions of one name are renamed."""
     names = {
         name: _free_name(name, definitions, other["definitions"])
         for name, schema in other["definitions"].items()
