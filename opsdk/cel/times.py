@@ -42,13 +42,13 @@ def parse_duration(text: str) -> Duration | None:
         return Duration(0)
     if len(text) > _LONGEST or not _WHOLE.fullmatch(text):
         return None
-    total = sum(math.trunc(Fraction(_number(number)) * _UNITS[unit]) for number, unit in _DURATION.findall(text))
+    total = 0
+    for number, unit in _DURATION.findall(text):
+        # Fraction refuses ".5" and "1.".
+        digits = f"0{number}" if number.startswith(".") else number.rstrip(".")
+        total += math.trunc(Fraction(digits) * _UNITS[unit])
     signed = -total if text[0] == "-" else total
     return Duration(signed) if -(2**63) <= signed < 2**63 else None
-
-
-def _number(text: str) -> str:
-    return f"0{text}" if text.startswith(".") else text.rstrip(".")
 
 
 def show_duration(duration: Duration) -> str:

@@ -65,18 +65,13 @@ class PolicyRule:
             return False
         if not attributes.resource_request:
             return any(_path_covers(path, attributes.path) for path in self.paths)
+        resource, subresource = attributes.resource, attributes.subresource
+        covering = (ALL, f"{resource}/{subresource}", f"*/{subresource}") if subresource else (ALL, resource)
         return (
             (ALL in self.groups or attributes.group in self.groups)
-            and self._has_resource(attributes.resource, attributes.subresource)
+            and any(name in self.resources for name in covering)
             and (not self.names or attributes.name in self.names)
         )
-
-    def _has_resource(self, resource: str, subresource: str) -> bool:
-        if ALL in self.resources:
-            return True
-        if not subresource:
-            return resource in self.resources
-        return f"{resource}/{subresource}" in self.resources or f"*/{subresource}" in self.resources
 
     def covers(self, other: PolicyRule) -> bool:
         """Whether everything that `other` permits is permitted by this rule too."""

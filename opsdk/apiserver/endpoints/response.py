@@ -36,7 +36,7 @@ from opsdk.apiserver.resources import InstalledResource
 from opsdk.apiserver.serializer.documents import AMBIGUOUS
 from opsdk.errors import ApiError, NotAcceptableError
 from opsdk.http.server.response import HttpResponse, encode_json
-from opsdk.structured_merge.value import JsonObject, JsonValue
+from opsdk.structured_merge.value import JsonObject
 
 
 class _Dumper(yaml.SafeDumper):
@@ -271,7 +271,10 @@ def table(
         row: JsonObject = {"cells": printer.cells(obj, now)}
         if conditions := printer.conditions(obj):
             row["conditions"] = list(conditions)
-        rows.append({**row, "object": _row_object(obj, include, version)})
+        row["object"] = obj
+        if include != "Object":
+            row["object"] = None if include == "None" else partial(obj, version=version)
+        rows.append(row)
     return {
         "kind": "Table",
         "apiVersion": f"{META_GROUP}/{version or 'v1'}",
@@ -279,16 +282,6 @@ def table(
         "columnDefinitions": None if headless else [c.wire() for c in printer.columns],
         "rows": rows,
     }
-
-
-def _row_object(obj: JsonObject, include: str, version: str) -> JsonValue:
-    match include:
-        case "None":
-            return None
-        case "Object":
-            return obj
-        case _:
-            return partial(obj, version=version)
 
 
 def negotiated_error(call: Call, error: ApiError, status: JsonObject | None = None) -> HttpResponse:

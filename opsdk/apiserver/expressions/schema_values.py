@@ -62,13 +62,11 @@ class SchemaObject(CelObject):
                 return False
             if name not in declared and not deep_equal(value, other.tree[name]):
                 return False
-        return all(_same_field(self.find(field), other.find(field)) for field in self._shape.fields)
-
-
-def _same_field(one: Optional, other: Optional) -> bool:
-    if not one.has_value or not other.has_value:
-        return one.has_value == other.has_value
-    return equal(one.value, other.value)
+        for field in self._shape.fields:
+            own, others = self.find(field), other.find(field)
+            if own.has_value != others.has_value or (own.has_value and not equal(own.value, others.value)):
+                return False
+        return True
 
 
 class _ObjectShape:

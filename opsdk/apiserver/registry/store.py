@@ -161,17 +161,15 @@ class GenericStore:
 
     def check_fields(self, selection: Selection) -> None:
         """Refuse field selectors that the kind does not know."""
+        strategy = self.strategy
         for requirement in selection.fields.requirements:
             key = requirement.field
-            if not self._selectable(key):
-                raise self.strategy.unknown_field(key)
-
-    def _selectable(self, key: str) -> bool:
-        """Whether a selector may speak of a field; kinds with fields of their own know whether they have namespaces."""
-        strategy = self.strategy
-        if key == "metadata.namespace":
-            return strategy.namespaced or not (strategy.selectable or strategy.custom)
-        return key == "metadata.name" or key in strategy.selectable
+            selectable = key == "metadata.name" or key in strategy.selectable
+            if key == "metadata.namespace":
+                # Kinds with fields of their own select by namespace only if they have one.
+                selectable = strategy.namespaced or not (strategy.selectable or strategy.custom)
+            if not selectable:
+                raise strategy.unknown_field(key)
 
     def matches(self, selection: Selection, obj: JsonObject) -> bool:
         """See `Watcher`."""

@@ -31,17 +31,12 @@ def change_embedded(value: JsonValue, node: SchemaNode | None, change: Change, p
         return value if all(map(is_, items, value)) else items
     if not isinstance(value, dict):
         return value
-    entries = {
-        key: change_embedded(one, node.entry(key), change, _below(path, key, node)) for key, one in value.items()
-    }
+    entries: JsonObject = {}
+    for key, one in value.items():
+        below = (f"{path}.{key}" if path else key) if key in node.properties else f"{path}[{key}]"
+        entries[key] = change_embedded(one, node.entry(key), change, below)
     result = value if all(map(is_, entries.values(), value.values())) else entries
     return change(result, path) if node.embedded and path else result
-
-
-def _below(path: str, key: str, node: SchemaNode) -> str:
-    if key not in node.properties:
-        return f"{path}[{key}]"
-    return f"{path}.{key}" if path else key
 
 
 def check_embedded(value: JsonValue, node: SchemaNode) -> list[Cause]:

@@ -142,7 +142,12 @@ def show_double(value: float) -> str:
         return "+Inf" if value > 0 else "-Inf"
     if value == 0:
         return "-0" if math.copysign(1, value) < 0 else "0"
-    digits, exponent = _shortest(abs(value))
+    # The fewest digits that mean this number, and the exponent of the first one.
+    mantissa, _, power = f"{abs(value)!r}".partition("e")
+    whole, _, decimals = mantissa.partition(".")
+    significant = f"{whole}{decimals}".lstrip("0")
+    exponent = len(significant) - len(decimals) - 1 + int(power or 0)
+    digits = significant.rstrip("0") or "0"
     sign = "-" if value < 0 else ""
     if exponent < -4 or exponent >= _SCIENTIFIC_FROM:
         fraction = f".{digits[1:]}" if len(digits) > 1 else ""
@@ -152,14 +157,3 @@ def show_double(value: float) -> str:
     if len(digits) <= exponent + 1:
         return sign + digits.ljust(exponent + 1, "0")
     return f"{sign}{digits[: exponent + 1]}.{digits[exponent + 1 :]}"
-
-
-def _shortest(value: float) -> tuple[str, int]:
-    """The fewest digits that mean this number, and the exponent of the first one."""
-    mantissa, _, power = f"{value!r}".partition("e")
-    whole, _, fraction = mantissa.partition(".")
-    exponent = len(whole) - 1 + int(power or 0)
-    digits = f"{whole}{fraction}"
-    stripped = digits.lstrip("0")
-    exponent -= len(digits) - len(stripped)
-    return stripped.rstrip("0") or "0", exponent

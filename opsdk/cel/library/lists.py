@@ -333,21 +333,15 @@ def _sets_contain(elements: Sequence[Value], others: Sequence[Value]) -> bool:
     return all(contains(elements, other) for other in others)
 
 
-def _estimate_sets(factor: float) -> Estimate:
+def _sets(name: str, factor: float, call: Callable[..., bool]) -> list[Overload]:
+    def cost(args: Sequence[Value], _: Value) -> int:
+        return int(len(args[0]) * len(args[1]) * factor) + 1
+
     def estimate(sizes: Sizes, operands: Sequence[Operand]) -> CallEstimate:
         pairs = sizes.size(operands[0]) * sizes.size(operands[1])
         return CallEstimate(pairs.scaled(factor) + ONE)
 
-    return estimate
-
-
-def _sets_cost(factor: float) -> Cost:
-    return lambda args, _: int(len(args[0]) * len(args[1]) * factor) + 1
-
-
-def _sets(name: str, factor: float, call: Callable[..., bool]) -> list[Overload]:
-    costs = {"cost": _sets_cost(factor), "estimate": _estimate_sets(factor)}
-    return [function(f"list_sets_{name}_list", (_LIST, _LIST), BOOL, call, **costs)]
+    return [function(f"list_sets_{name}_list", (_LIST, _LIST), BOOL, call, cost=cost, estimate=estimate)]
 
 
 SETS_LIBRARY: Final = Library(

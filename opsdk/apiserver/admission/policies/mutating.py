@@ -42,7 +42,10 @@ async def mutate(attributes: Attributes, hooks: Sequence[PolicyHook], ports: Pol
     if choice.invocations:
         failures = [*failures, *await _Mutator(attributes, ports).run(choice.invocations)]
     if failures:
-        texts = [_failure_message(failure) for failure in failures]
+        texts: list[str] = []
+        for failure in failures:
+            by = f" with binding '{failure.binding.name}'" if failure.binding is not None else ""
+            texts.append(f"policy '{failure.policy.name}'{by} denied request: {failure.message}")
         causes = tuple(Cause(message=text) for text in texts)
         error = api_errors.forbidden(attributes.served.info, attributes.shown_name, "", causes=causes)
         raise ApiError(texts[0], code=403, reason=failures[0].reason or "Forbidden", details=error.details)
@@ -115,8 +118,3 @@ class _Mutator:
         if not self._review.connected:
             after = model.default(model.decode(after).obj, nulls=True)
         await self._views.put(after, invocation.served)
-
-
-def _failure_message(failure: PolicyFailure) -> str:
-    by = f" with binding '{failure.binding.name}'" if failure.binding is not None else ""
-    return f"policy '{failure.policy.name}'{by} denied request: {failure.message}"

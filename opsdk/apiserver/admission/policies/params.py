@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from opsdk.apimachinery.selectors import Selector
-from opsdk.apiserver.admission.policies.policy_source import AdmissionPolicy, ParamRef, PolicyBinding
+from opsdk.apiserver.admission.policies.policy_source import AdmissionPolicy, PolicyBinding
 from opsdk.structured_merge.value import JsonObject
 
 
@@ -67,7 +67,14 @@ async def collect(source: ParamSource | None, binding: PolicyBinding, namespace:
     ref = binding.params
     if source is None or ref is None:
         return [None]
-    param_namespace = _namespace(source, ref, namespace)
+    param_namespace = ""
+    if source.namespaced:
+        param_namespace = ref.namespace or namespace
+        if not param_namespace:
+            text = "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources"
+            raise ConfigurationError(text)
+    elif ref.namespace:
+        raise ConfigurationError("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
     params: Sequence[JsonObject] = ()
     if ref.name:
         one = await source.get(param_namespace, ref.name)
@@ -77,15 +84,3 @@ async def collect(source: ParamSource | None, binding: PolicyBinding, namespace:
     if not params and ref.deny:
         raise ConfigurationError("no params found for policy binding with `Deny` parameterNotFoundAction")
     return params
-
-
-def _namespace(source: ParamSource, ref: ParamRef, namespace: str) -> str:
-    if not source.namespaced:
-        if ref.namespace:
-            raise ConfigurationError("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
-        return ""
-    param_namespace = ref.namespace or namespace
-    if not param_namespace:
-        text = "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources"
-        raise ConfigurationError(text)
-    return param_namespace

@@ -235,7 +235,13 @@ async def _apply(
             served,
             lambda manager: manager.apply(live, copy_tree(config), manager=options.field_manager, force=force, now=now),
         )
-        desired = _converted(served, desired)
+        try:
+            decoded = served.model.decode(desired, memory=True)
+        except DecodeError as error:
+            gvk = _gvk_text(served.info.kind_api_version, served.info.kind)
+            text = f"failed to convert new object ({describe_object(desired)}) to proper version"
+            raise api_errors.plain(f"{text}: unable to convert unstructured object to {gvk}: {error}") from None
+        desired = decoded.obj
         if served.info.raw_field:
             forget_text(desired, served.info.raw_field, live)
         check_identity(call, served, desired)
@@ -243,16 +249,6 @@ async def _apply(
         return served.model.to_storage(await gate.mutate(desired, live))
 
     return await _update(call, served, gate, options, transform, create=not served.info.subresource)
-
-
-def _converted(served: InstalledResource, applied: JsonObject) -> JsonObject:
-    """The applied object as its type has it: what fields may hold says more than who owns them."""
-    try:
-        return served.model.decode(applied, memory=True).obj
-    except DecodeError as error:
-        gvk = _gvk_text(served.info.kind_api_version, served.info.kind)
-        text = f"failed to convert new object ({describe_object(applied)}) to proper version"
-        raise api_errors.plain(f"{text}: unable to convert unstructured object to {gvk}: {error}") from None
 
 
 def _configuration(call: Call, served: InstalledResource, options: WriteQueryOptions, raw: bytes) -> JsonObject:

@@ -32,13 +32,12 @@ def encode_document(document: Mapping[str, JsonValue]) -> bytes:
     info = document["info"]
     encoded = _text(1, document["swagger"])
     encoded += chunk(2, _text(1, info.get("title", "")) + _text(2, info.get("version", "")))
-    paths = b"".join(chunk(2, _named(path, _path_item(item))) for path, item in document["paths"].items())
+    paths: list[bytes] = []
+    for path, item in document["paths"].items():
+        operations = [chunk(number, _operation(item[name])) for name, number in _METHODS.items() if name in item]
+        paths.append(chunk(2, _named(path, b"".join(operations))))
     schemas = b"".join(chunk(1, _named(name, _schema(schema))) for name, schema in document["definitions"].items())
-    return encoded + chunk(8, paths) + chunk(9, schemas)
-
-
-def _path_item(item: Mapping[str, JsonValue]) -> bytes:
-    return b"".join(chunk(number, _operation(item[name])) for name, number in _METHODS.items() if name in item)
+    return encoded + chunk(8, b"".join(paths)) + chunk(9, schemas)
 
 
 def _operation(operation: Mapping[str, JsonValue]) -> bytes:

@@ -70,7 +70,12 @@ def _operation(operation: JsonObject) -> JsonObject:
             0, {"name": "body", "in": "body", **required, "schema": _schema(body["content"][media]["schema"])}
         )
     converted["parameters"] = parameters
-    converted["responses"] = {code: _response(answer) for code, answer in answers.items()}
+    converted["responses"] = {}
+    for code, answer in answers.items():
+        response = {key: value for key, value in answer.items() if key != "content"}
+        if answer.get("content"):
+            response["schema"] = _schema(answer["content"]["application/json"]["schema"])
+        converted["responses"][code] = response
     return converted
 
 
@@ -78,11 +83,3 @@ def _parameter(parameter: JsonObject) -> JsonObject:
     """Only bodies have schemas there."""
     converted = {key: value for key, value in parameter.items() if key != "schema"}
     return {**converted, **parameter.get("schema", {})}
-
-
-def _response(response: JsonObject) -> JsonObject:
-    converted = {key: value for key, value in response.items() if key != "content"}
-    content = response.get("content") or {}
-    if content:
-        converted["schema"] = _schema(content["application/json"]["schema"])
-    return converted
