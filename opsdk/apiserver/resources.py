@@ -88,7 +88,7 @@ class TableColumn:
     priority: int = 0
 
     def wire(self) -> JsonObject:
-        """As a ``TableColumnDefinition``."""
+        """Return the ``TableColumnDefinition``."""
         return {
             "name": self.name,
             "type": self.type,
@@ -107,11 +107,11 @@ class Printer(Protocol):
         ...
 
     def cells(self, obj: JsonObject, now: float) -> list[JsonValue]:
-        """One row; `now` is the time of day in Unix seconds, for ages."""
+        """Return the cells of a row; `now` is Unix time in seconds, for ages."""
         ...
 
     def conditions(self, obj: JsonObject) -> Sequence[JsonObject]:  # noqa: ARG002 - for those who have something to say
-        """What is to be said of a row as a whole: that it is ``Completed``."""
+        """Return the row's conditions, such as ``Completed``."""
         return ()
 
     def arranged(self, objects: Sequence[JsonObject]) -> Sequence[JsonObject]:
@@ -146,11 +146,11 @@ class ResourceModel(Protocol):
         ...
 
     def type_named(self, api_version: str, kind: str) -> str:
-        """The name of a built-in type, as Go writes it (``v1.Secret``); empty where there is none of that kind."""
+        """Return the Go name of a built-in type (``v1.Secret``); empty for unknown kinds."""
         ...
 
     def decode(self, body: JsonObject, *, memory: bool = False) -> DecodedBody:
-        """Check types and drop unknown fields; `DecodeError` names what does not fit.
+        """Check types and drop unknown fields. Raises `DecodeError`.
 
         With `memory` the body is an object that was merged here, and no text; what is wrong has other words then.
 
@@ -159,22 +159,22 @@ class ResourceModel(Protocol):
         ...
 
     def from_protobuf(self, body: bytes) -> JsonObject:
-        """A protobuf body as a tree; `UnsupportedMediaTypeError` where the kind has no such form."""
+        """Decode a protobuf body. Raises `UnsupportedMediaTypeError` if the kind has no protobuf form."""
         ...
 
     def default(self, obj: JsonObject, *, nulls: bool = False) -> JsonObject:
-        """With defaults filled in; may change `obj`, which the caller owns.
+        """Return the object with defaults; may change `obj`.
 
         Of custom objects, nulls that mean nothing go, unless `nulls`: those of an apply are refused.
         """
         ...
 
     def to_storage(self, obj: JsonObject) -> JsonObject:
-        """From the served version to the stored one."""
+        """Convert from the served to the storage version."""
         ...
 
     def from_storage(self, obj: JsonObject) -> JsonObject:
-        """From the stored version to the served one; the result shares with the argument, and both stay as they are."""
+        """Convert from the storage to the served version; the result shares parts with the argument."""
         ...
 
     @property
@@ -197,7 +197,7 @@ class ResourceVersions(Protocol):
         ...
 
     async def convert(self, obj: JsonObject, api_version: str) -> JsonObject:
-        """An object in another apiVersion; `ApiError` where that fails."""
+        """Convert an object to another apiVersion. Raises `ApiError`."""
         ...
 
 

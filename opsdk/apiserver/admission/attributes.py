@@ -69,7 +69,7 @@ class Attributes:
 
     @property
     def user(self) -> User:
-        """Who asks."""
+        """The authenticated user."""
         return self.call.user
 
     @property
@@ -94,7 +94,7 @@ class Attributes:
 
     @property
     def shown_name(self) -> str:
-        """What refusals call the object: before it has a name, by what its name will be made of."""
+        """The object's name for error messages; its generateName before it has a name."""
         if self.name:
             return self.name
         meta: JsonObject = (self.obj or {}).get("metadata") or {}

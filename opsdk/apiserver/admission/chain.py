@@ -70,7 +70,7 @@ class Chain:
 
     @property
     def plugins(self) -> Mapping[str, AdmissionInterface]:
-        """By name, in order."""
+        """The plugins by name, in their order."""
         return MappingProxyType(self._named)
 
     def add(self, name: str, plugin: AdmissionInterface) -> None:
@@ -79,7 +79,7 @@ class Chain:
         self._sort()
 
     def remove(self, name: str) -> None:
-        """Take a plugin out; fine if there is none."""
+        """Remove a plugin, if it is there."""
         self._named.pop(name, None)
         self._sort()
 

@@ -105,7 +105,7 @@ class RuleWithOperations:
         )
 
     def matches(self, attributes: RequestAttributes) -> bool:
-        """Whether the rule means this request, names aside."""
+        """Report whether the rule matches the request, without regard to names."""
         inside = bool(attributes.namespace) and not attributes.of_namespace
         return (
             (self.scope == "*" or inside == (self.scope == "Namespaced"))
@@ -119,7 +119,7 @@ class RuleWithOperations:
         )
 
     def means(self, attributes: RequestAttributes, name: str) -> bool:
-        """Whether the rule means this request for an object of this name."""
+        """Report whether the rule matches the request for an object of this name."""
         return self.matches(attributes) and (not self.names or name in self.names)
 
 

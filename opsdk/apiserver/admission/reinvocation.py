@@ -28,13 +28,13 @@ class Reinvocation:
 
     @classmethod
     def of(cls, attributes: Attributes, plugin: str) -> Reinvocation:
-        """Those of a plugin; what happened to the object between the rounds counts as a change."""
+        """Return a plugin's state; a change of the object since its last round counts."""
         rounds: Reinvocation = attributes.notes.setdefault(plugin, cls())
         if attributes.is_reinvoke and not deep_equal(rounds.last_output, attributes.obj):
             rounds.changed()
         return rounds
 
     def changed(self) -> None:
-        """Somebody changed the object: who was asked before and wants to be asked again, is."""
+        """Mark the webhooks that ran and allow reinvocation, because the object has changed."""
         self.to_reinvoke |= self.previously_invoked
         self.previously_invoked.clear()

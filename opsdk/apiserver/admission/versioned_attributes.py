@@ -59,7 +59,7 @@ class VersionedAttributesAccessor:
         self._old: dict[int, JsonObject | None] = {}
 
     def matched_resource(self, rules: Sequence[RuleWithOperations], *, equivalent: bool) -> InstalledResource | None:
-        """The version by which a rule means this request; None if none does."""
+        """Return the resource version for which a rule matches the request, or None."""
         review = self._review
         if any(rule.means(self._asked, review.name) for rule in rules):
             return review.served
@@ -76,7 +76,7 @@ class VersionedAttributesAccessor:
         return None
 
     def selects_namespace(self, selector: Selector) -> bool:
-        """Whether the namespace is selected; what is in none always is."""
+        """Report whether the selector matches the namespace; requests without a namespace always match."""
         review = self._review
         if not selector.requirements or not in_some_namespace(review):
             return True
@@ -86,7 +86,7 @@ class VersionedAttributesAccessor:
         return selector.matches(labels)
 
     async def versioned_attributes(self, served: InstalledResource) -> VersionedAttributes:
-        """The review in the version of `served`, as it is now."""
+        """Return the current objects in the version of `served`."""
         review = self._review
         if served is review.served:
             return VersionedAttributes(kind=review.kind, resource=review.resource, obj=review.obj, old=review.old)

@@ -24,7 +24,7 @@ class AvailabilityChecks(Protocol):
     """The steps of one availability check."""
 
     def find(self, name: str) -> RemoteService | None:
-        """As its object is now; None where it is gone, or local."""
+        """Return the current remote service; None if it was deleted or is local."""
         ...
 
     async def judge(self, remote: RemoteService) -> tuple[Availability, bool]:

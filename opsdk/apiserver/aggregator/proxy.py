@@ -61,7 +61,7 @@ class AggregatorProxy:
         return f"<AggregatorProxy by {self._lines!r}>"
 
     def resolve_endpoint(self, remote: RemoteService) -> Endpoint:
-        """Where it is; `WebhookCallError` says why that is not known."""
+        """Return the server's endpoint. Raises `WebhookCallError` if its Service cannot be resolved."""
         authority = f"{remote.host}:{remote.port}"
         address, port = remote.host, remote.port
         if not self._lines.inside(authority):
@@ -74,7 +74,7 @@ class AggregatorProxy:
     async def request(
         self, endpoint: Endpoint, method: str, target: str, headers: list[tuple[str, str]], body: bytes = b""
     ) -> ResponseStream:
-        """One request; `UnreachableError` where there is no answer, `ClientConfigError` where the CA cannot be read."""
+        """Send one request. Raises `UnreachableError` without a response, `ClientConfigError` for an invalid CA."""
         pairs = [("Host", endpoint.joined), *headers]
         try:
             return await self._lines.exchange(

@@ -92,7 +92,7 @@ class Aggregator(Closing):
         return f"<Aggregator of {', '.join(sorted(self._remotes)) or 'nothing'}>"
 
     def start(self) -> None:
-        """Take in what is stored, and follow it."""
+        """Load the stored ``APIService`` objects and follow their changes."""
         for key, value in self._store.storage.list(self._store.prefix).items:
             self._take(StorageChange.of(key, value))
         self._store.storage.subscribe(self._take)

@@ -41,7 +41,7 @@ class TokenChecker(Protocol):
     """One kind of bearer token."""
 
     async def check(self, token: str, audiences: Sequence[str]) -> Authenticated | None:
-        """Whose it is, for any of these audiences; None where it is another kind of token.
+        """Return the token's user for any of these audiences; None for another kind of token.
 
         Raises:
             UnauthorizedError: it is of this kind and no good; the message says why, for reviews of tokens.
@@ -64,7 +64,7 @@ class TokenAuthenticator:
         self._tokens[token] = user
 
     def users(self) -> dict[str, User]:
-        """Whom each token stands for."""
+        """The user of each token."""
         return dict(self._tokens)
 
     async def check(self, token: str, audiences: Sequence[str]) -> Authenticated | None:

@@ -58,7 +58,7 @@ class Authorizer(Protocol):
     """Decides what users may do."""
 
     async def authorize(self, attributes: AuthorizerAttributes) -> Decision:
-        """The decision; errors are the server's fault, never a yes."""
+        """Return the decision; an error of the authorizer never allows the request."""
         ...
 
 
@@ -101,7 +101,7 @@ class UnionAuthorizer:
         return Decision(allowed=False, reason="\n".join(reasons), error=", ".join(errors))
 
     async def rules_for(self, user: User, namespace: str) -> ResolvedRules:
-        """What all that can list rules know together."""
+        """Return the rules of all authorizers that can list them."""
         answers = [await a.rules_for(user, namespace) for a in self._authorizers if isinstance(a, RuleResolver)]
         return ResolvedRules(
             rules=[rule for rules in answers for rule in rules.rules],

@@ -28,7 +28,7 @@ class CertificateAuthenticator:
         self._but = but
 
     async def authenticate(self, request: HttpRequest) -> User | None:
-        """By the peer's certificate."""
+        """Authenticate by the peer's certificate."""
         raw = request.peer_certificate
         if not raw:
             return None

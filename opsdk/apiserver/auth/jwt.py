@@ -96,11 +96,11 @@ class SigningKey:
 
     @property
     def algorithm(self) -> str:
-        """What its tokens name; asking makes no key."""
+        """The algorithm in token headers; reading it creates no key."""
         return self._key.public.algorithm if self.exists else RSA
 
     def public(self) -> list[dict[str, str]]:
-        """The keys whose tokens are good, as JSON web keys."""
+        """The accepted public keys, as a JSON Web Key Set."""
         keys = {key.key_id: key for key in (self._key.public, *self._more())}
         return [key.web_key() for key in keys.values()]
 
@@ -110,12 +110,12 @@ class SigningKey:
         return self._others
 
     def sign(self, claims: Mapping[str, JsonValue]) -> str:
-        """A token that says `claims`."""
+        """Return a signed token with these claims."""
         payload = json.dumps(claims, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
         return self._key.sign(payload.encode())
 
     def verify(self, token: str) -> JsonObject:
-        """The claims of a token that one of these keys signed; `UnauthorizedError` for any other."""
+        """Return the claims of a token that one of these keys signed. Raises `UnauthorizedError`."""
         keys = [*([self._key.public] if self.exists else []), *self._more()] if _has_form(token) else []
         payload = next((p for p in (key.payload(token) for key in keys) if p is not None), b"")
         claims = _claims(payload)

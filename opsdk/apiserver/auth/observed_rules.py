@@ -88,21 +88,21 @@ class UserRules:
 
     @property
     def namespaces(self) -> list[str]:
-        """Where; the empty name stands for everywhere."""
+        """The namespaces of the requests; the empty name stands for cluster scope and for all namespaces at once."""
         return sorted({use.namespace for use in self.allowed})
 
     def role(self, name: str, namespace: str) -> JsonObject:
-        """The smallest Role for what was done in a namespace."""
+        """Return the smallest Role for the requests in a namespace."""
         rules = minimal_rules(u for u in self.allowed if u.namespace == namespace)
         return _object("Role", name, namespace, rules=[r.wire() for r in rules])
 
     def cluster_role(self, name: str) -> JsonObject:
-        """The smallest ClusterRole for what was done outside of namespaces, or in all of them at once."""
+        """Return the smallest ClusterRole for cluster-scoped requests and requests across namespaces."""
         rules = minimal_rules(u for u in self.allowed if not u.namespace)
         return _object("ClusterRole", name, rules=[r.wire() for r in rules])
 
     def manifests(self, name: str) -> list[JsonObject]:
-        """Roles and their bindings for all that was done, to be applied as they are."""
+        """Return roles and bindings for all requests, ready to be applied."""
         subject: JsonObject = {"apiGroup": _GROUP, "kind": "User", "name": self.user}
         if self.user.startswith(SERVICE_ACCOUNT):
             home, _, account = self.user.removeprefix(SERVICE_ACCOUNT).partition(":")
@@ -116,7 +116,7 @@ class UserRules:
         return manifests
 
     def exceeds(self, rules: Iterable[Mapping[str, JsonValue]]) -> list[ObservedUse]:
-        """What was done that these rules of a role do not allow, namespaces aside: empty where they are enough."""
+        """Return the requests that these rules do not allow in any namespace; empty if they suffice."""
         owned = [PolicyRule.of(rule) for rule in rules]
         asker = User(name=self.user)
         return sorted(u for u in self.allowed if not any(r.allows(_attributes(u, asker)) for r in owned))
@@ -170,15 +170,15 @@ class ObservingAuthorizer:
         return ResolvedRules(incomplete=True)
 
     def clear(self) -> None:
-        """Forget what was seen."""
+        """Drop all records."""
         self._seen.clear()
 
     def users(self) -> Sequence[str]:
-        """Who asked for anything."""
+        """The users of all requests."""
         return sorted({use.user for use in self._seen})
 
     def of(self, user: str) -> UserRules:
-        """What one user did up to now."""
+        """Return one user's requests."""
         user_rules = {use: allowed for use, allowed in self._seen.items() if use.user == user}
         return UserRules(
             user=user,

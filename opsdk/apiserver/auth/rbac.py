@@ -29,7 +29,7 @@ class PolicyRule:
 
     @classmethod
     def of(cls, tree: Mapping[str, JsonValue]) -> PolicyRule:
-        """From the form that roles have it in."""
+        """Read a rule of a Role."""
         return cls(
             verbs=tuple(tree.get("verbs") or ()),
             groups=tuple(tree.get("apiGroups") or ()),
@@ -171,7 +171,7 @@ class Subject:
 
     @classmethod
     def of(cls, tree: Mapping[str, JsonValue]) -> Subject:
-        """From the form that bindings have it in."""
+        """Read a subject of a RoleBinding."""
         return cls(kind=tree.get("kind", ""), name=tree.get("name", ""), namespace=tree.get("namespace", ""))
 
     def __str__(self) -> str:
@@ -179,7 +179,7 @@ class Subject:
         return f"{self.kind} {json.dumps(name, ensure_ascii=False)}"
 
     def key(self, namespace: str) -> tuple[str, str] | None:
-        """What it is found by: a user's name or a group's; `namespace` is that of the binding."""
+        """Return the index key: a user's or a group's name. `namespace` is the binding's."""
         if self.kind != "ServiceAccount":
             return (self.kind, self.name)
         home = self.namespace or namespace
@@ -198,7 +198,7 @@ class RbacBinding:
 
     @classmethod
     def of(cls, tree: Mapping[str, JsonValue]) -> RbacBinding:
-        """From a RoleBinding or a ClusterRoleBinding."""
+        """Read a RoleBinding or a ClusterRoleBinding."""
         meta, ref = tree["metadata"], tree.get("roleRef") or {}
         return cls(
             name=meta["name"],
@@ -214,18 +214,18 @@ class RbacBinding:
         return next((s for s in self.subjects if s.key(self.namespace) in subject_keys), None)
 
     def describe(self, subject: Subject) -> str:
-        """As the reason for a yes names it."""
+        """Return the reason of an allow that this binding grants."""
         kind = "RoleBinding" if self.namespace else "ClusterRoleBinding"
         name = f"{self.name}/{self.namespace}" if self.namespace else self.name
         return f'{kind} "{name}" of {self.role_kind} "{self.role}" to {subject}'
 
     @property
     def role_key(self) -> tuple[str, str]:
-        """Namespace and name of the role; cluster roles have no namespace."""
+        """The namespace and name of the role; cluster roles have no namespace."""
         return (self.namespace if self.role_kind == "Role" else "", self.role)
 
     def role_missing(self) -> str:
-        """What is said where the role is not there."""
+        """Return the error of a missing role."""
         if self.role_kind not in ("Role", "ClusterRole"):
             return f'unsupported role reference kind: "{self.role_kind}"'
         return f'{self.role_kind.lower()}.rbac.authorization.k8s.io "{self.role}" not found'

@@ -67,11 +67,11 @@ class RbacPolicy:
 
     # -------------------------------------------------------------- questions
     def role(self, namespace: str, name: str) -> tuple[PolicyRule, ...] | None:
-        """The rules of a role; None where there is no such role."""
+        """Return the rules of a role, or None."""
         return self._roles.get((namespace, name))
 
     def grants(self, user: User, namespace: str) -> tuple[Grant, ...]:
-        """What bindings give a user: those for everywhere, then those of the namespace, each by name."""
+        """Return a user's grants: of ClusterRoleBindings, then of the namespace's, each sorted by name."""
         key = (user.name, user.groups, namespace)
         grants = self._found.get(key)
         if grants is None:
@@ -93,12 +93,12 @@ class RbacPolicy:
                 yield Grant(binding, subject, rules or (), binding.role_missing() if rules is None else "")
 
     def rules_for(self, user: User, namespace: str) -> tuple[list[PolicyRule], list[str]]:
-        """All rules of a user, and what went wrong while collecting them."""
+        """Return all rules of a user, and the errors of collecting them."""
         grants = self.grants(user, namespace)
         return [r for g in grants for r in g.rules], [g.problem for g in grants if g.problem]
 
     def decide(self, attributes: AuthorizerAttributes) -> Decision:
-        """Whether some rule allows it; what went wrong on the way is the reason of a no."""
+        """Decide a request; a denial's reason lists the errors of collecting rules."""
         problems: list[str] = []
         for grant in self.grants(attributes.user, attributes.namespace):
             if grant.problem:

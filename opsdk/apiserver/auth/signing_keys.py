@@ -71,7 +71,7 @@ class PublicKey:
         return {"use": "sig", "kid": self.key_id, "alg": self.algorithm, **fields}
 
     def payload(self, token: str) -> bytes | None:
-        """The payload of a token that this key signed; None for any other token."""
+        """Return the payload of a token that this key signed, else None."""
         from jwt.exceptions import PyJWTError  # noqa: PLC0415 - as above
 
         try:

@@ -43,7 +43,7 @@ class AuditEvent:
 
     @property
     def effective(self) -> User:
-        """As whom it was answered."""
+        """The user that the request acts as."""
         return self.impersonated_user or self.user
 
     @property
@@ -121,13 +121,13 @@ class AuditLog:
         return len(self._records)
 
     def clear(self) -> None:
-        """Forget all; the count stays."""
+        """Drop all events; the count stays."""
         self._records.clear()
 
     def select(
         self, *, user: str = "", verb: str = "", resource: str = "", namespace: str = "", name: str = "", code: int = 0
     ) -> list[AuditEvent]:
-        """The records that have all of these; what is not given may be anything."""
+        """Return the events that match all given values."""
         return [
             r
             for r in self._records

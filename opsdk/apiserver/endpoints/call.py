@@ -46,7 +46,7 @@ class Call:
             self.warnings.append(text)
 
     def annotate(self, key: str, value: str) -> None:
-        """Tell the audit log something; what is said first stays."""
+        """Add an audit annotation; the first value of a key is kept."""
         self.annotations.setdefault(key, value)
 
     def context(self, *, dry_run: bool = False) -> Context:

@@ -151,7 +151,7 @@ class ContinueToken:
 
     @classmethod
     def decode(cls, token: str) -> ContinueToken:
-        """Read a token; anything else is a 400."""
+        """Decode a continue token. Raises a 400."""
         digits = _DIGITS_64.match(token)
         good = digits.end() if digits else 0
         if good < len(token) or good % 4 == 1:

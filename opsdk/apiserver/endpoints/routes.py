@@ -54,7 +54,7 @@ class NonResourceRoutes:
         self._checks = checks
 
     def answer(self, call: Call) -> HttpResponse | None:
-        """The answer, or None where the path is none of these."""
+        """Return the response; None for another path."""
         path = call.info.path
         parts = [p for p in path.split("/") if p]
         if "//" in path or (path.endswith("/") and parts and parts[0] not in _ROUTED):

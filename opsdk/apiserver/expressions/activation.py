@@ -166,7 +166,7 @@ class Activation:
         self.budget = budget
 
     def compose(self, name: str, compiled: CompiledExpression) -> Value:
-        """The value of a variable, or why it has none; its cost is added to that of the expression that asks."""
+        """Return a variable's value or error; its cost counts for the expression that reads it."""
         if isinstance(compiled.program, str):
             return CelEvaluationError(f'composited variable "{name}" fails to compile: {compiled.program}')
         try:

@@ -43,7 +43,7 @@ class SchemaDeclarations:
     fields: Mapping[str, SchemaDeclarations] = field(default_factory=dict)
 
     def size(self, path: tuple[str, ...]) -> Range | None:
-        """The size of what a path, after the variable's name, leads to."""
+        """Return the size of the value at a path after the variable's name."""
         declarations: SchemaDeclarations | None = self
         for step in path[1:]:
             if declarations is None:

@@ -126,7 +126,7 @@ class SchemaSet(SchemaList):
         return isinstance(other, Listed) and len(self) == len(other) and all(contains(other, one) for one in self)
 
     def plus(self, other: Sequence[Value]) -> Sequence[Value]:
-        """These, and those of the other that are not among them."""
+        """Return the union of both sets."""
         return SchemaSet([*self, *(one for one in other if not contains(self, one))], _itself)
 
 
@@ -158,7 +158,7 @@ class SchemaMapList(SchemaList):
         return True
 
     def plus(self, other: Sequence[Value]) -> Sequence[Value]:
-        """Elements of the other take the places of those with the same keys; new ones follow."""
+        """Merge by keys: elements of the other list replace those with equal keys; new ones are appended."""
         merged = list(self)
         for element in other:
             index = self._find(merged, element)

@@ -103,7 +103,7 @@ class FieldManager:
         return keep_times(live, result) if live is not None else result
 
     def apply(self, live: Object | None, config: Object, *, manager: str, force: bool, now: str) -> JsonObject:
-        """`live` (None: there is none yet) after `manager` applied `config`.
+        """Return `live` (None: to be created) after `manager` applied `config`.
 
         Raises:
             BadRequestError: `config` has managedFields or is of another version.

@@ -56,7 +56,7 @@ class OwnershipUpdater:
     def apply(
         self, live: Object, config: Object, managed: Managed, key: ManagerKey, *, force: bool, exempt: FieldSet = EMPTY
     ) -> tuple[Object | None, Managed]:
-        """The object after `config` was applied (None: unchanged) and the owners; `exempt` fields never conflict.
+        """Return the object after applying `config` (None: unchanged) and its managers; `exempt` fields never conflict.
 
         Raises:
             ConflictError: another manager owns a field with another value, and `force` is off.

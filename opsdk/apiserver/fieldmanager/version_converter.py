@@ -33,11 +33,11 @@ class VersionConverter:
         return self._shapes[api_version]
 
     def can_convert_to(self, api_version: str) -> bool:
-        """Whether objects can be had in this version."""
+        """Report whether objects convert to this version."""
         return api_version in self._shapes
 
     def is_missing_version(self, api_version: str) -> bool:
-        """Whether this version is no longer served, so that its entries own nothing."""
+        """Report whether this version is no longer served, so that its entries own nothing."""
         return self._complete and api_version not in self._shapes
 
     def convert(

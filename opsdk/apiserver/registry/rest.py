@@ -27,7 +27,7 @@ class Selection:
 
     @property
     def everything(self) -> bool:
-        """Whether nothing is left out."""
+        """Report whether all objects are selected."""
         return not self.labels.requirements and not self.labels.nothing and not self.fields.requirements
 
 
@@ -160,7 +160,7 @@ class CollectionDeleter(Protocol):
     async def delete_collection(
         self, context: Context, options: DeleteRequestOptions, query: ListQuery, validate: Validate = accept
     ) -> ListResult:
-        """Remove or mark the selected objects; returns them."""
+        """Remove or mark the selected objects, and return them."""
         ...
 
 
@@ -192,7 +192,7 @@ class Connecter(Protocol):
         ...
 
     async def connect(self, context: Context, name: str, path: str, request: HttpRequest) -> HttpResponse:
-        """Answer; `path` is what follows the subresource."""
+        """Handle the connection; `path` follows the subresource."""
         ...
 
 
@@ -201,7 +201,7 @@ class ConnectHandler(Protocol):
     """A `Connecter` whose connections admission is asked about."""
 
     def connect_options(self, path: str, request: HttpRequest) -> JsonObject:
-        """The options object of a request; `path` is what follows the subresource, with its slashes."""
+        """Return the options object of a request; `path` follows the subresource and keeps its slashes."""
         ...
 
 

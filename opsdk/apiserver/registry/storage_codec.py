@@ -29,7 +29,7 @@ class StorageCodec(Protocol):
 
     @property
     def decoded_objects(self) -> IdentityCache[asyncio.Future[JsonObject]]:
-        """What `read` made of objects, for `recall`."""
+        """The converted objects, for `recall`."""
         ...
 
 

@@ -86,14 +86,14 @@ class GenericStore:
 
     # -------------------------------------------------------------- keys
     def key(self, namespace: str, name: str) -> str:
-        """Where an object is kept; a name that is no part of a path is a 400."""
+        """Return an object's storage key. Raises a 400 if the name is not a path segment."""
         if "%" in name or "/" in name or name in (".", ".."):
             reason = ";".join(validation.path_segment(name))
             raise api_errors.bad_request(f"Name parameter invalid: {api_errors.quoted(name)}: {reason}")
         return f"{self.prefix}{namespace}/{name}" if self.strategy.namespaced else f"{self.prefix}{name}"
 
     def key_prefix(self, namespace: str) -> str:
-        """What the keys of a namespace (or of all, if empty) begin with."""
+        """Return the key prefix of a namespace, or of all if empty."""
         return f"{self.prefix}{namespace}/" if self.strategy.namespaced and namespace else self.prefix
 
     # -------------------------------------------------------------- versions

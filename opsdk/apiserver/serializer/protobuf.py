@@ -185,7 +185,7 @@ class ProtobufReader:
         self._is_plain = is_plain
 
     def read(self, data: bytes, message: str) -> JsonObject:
-        """One message as a tree; fields that the table does not know are passed over.
+        """Decode one message; unknown fields are skipped.
 
         Raises:
             DecodeError: the bytes are no such message.

@@ -31,7 +31,7 @@ class History:
         return f"<History of {len(self._changes)} changes after {self.floor}>"
 
     def append(self, change: StorageChange) -> None:
-        """Remember a change; revisions only grow."""
+        """Append a change; revisions only grow."""
         self._changes.append(change)
         if len(self._changes) > self._limit:
             self.floor = self._changes.popleft().revision

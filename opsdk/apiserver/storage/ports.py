@@ -74,7 +74,7 @@ class StorageChange:
 
     @classmethod
     def of(cls, key: str, value: JsonObject) -> StorageChange:
-        """The change that a present object stands for."""
+        """Return a stored object as a PUT change."""
         return cls(ChangeType.PUT, key, int(value["metadata"].get("resourceVersion", "0")), value)
 
 
@@ -137,7 +137,7 @@ class StorageWatch(Protocol):
         ...
 
     def ready(self, limit: int) -> list[StorageChange]:
-        """What can be read without waiting, at most so many, in order; it counts as read."""
+        """Read up to `limit` waiting changes without blocking."""
         ...
 
     @property
@@ -146,7 +146,7 @@ class StorageWatch(Protocol):
         ...
 
     def progress(self) -> int | None:
-        """The revision up to which the reader has seen everything; None while changes wait for it."""
+        """The revision up to which all changes were read; None while some are waiting."""
         ...
 
     def close(self) -> None:
@@ -163,7 +163,7 @@ class Storage(Protocol):
         ...
 
     def get(self, key: str) -> JsonObject:
-        """The object; `KeyNotFoundError` where there is none."""
+        """Return the object. Raises `KeyNotFoundError`."""
         ...
 
     def list(self, prefix: str, *, revision: int | None = None, start: str = "", limit: int = 0) -> StoragePage:
@@ -174,7 +174,7 @@ class Storage(Protocol):
         ...
 
     def create(self, key: str, value: JsonObject) -> JsonObject:
-        """Store a new object; `KeyExistsError` where the key is taken."""
+        """Store a new object. Raises `KeyExistsError`."""
         ...
 
     async def guaranteed_update(self, key: str, update: Update) -> JsonObject:
@@ -186,11 +186,11 @@ class Storage(Protocol):
         ...
 
     def delete(self, key: str, preconditions: StoragePreconditions | None = None) -> JsonObject:
-        """Remove; returns the last state with the revision of the removal."""
+        """Remove the object; return its last state with the revision of the removal."""
         ...
 
     def watch(self, prefix: str, revision: int | None = None) -> StorageWatch:
-        """Changes below `prefix` after `revision` (None: from now on); `CompactedError` where those are forgotten.
+        """Watch changes below `prefix` after `revision` (None: the current one). Raises `CompactedError`.
 
         A revision that has not happened yet is waited for.
         """
@@ -201,7 +201,7 @@ class Storage(Protocol):
         ...
 
     def compact(self, revision: int) -> None:
-        """Forget the history up to `revision`, included; the present state stays."""
+        """Drop the history up to and including `revision`; the current state stays."""
         ...
 
     def subscribe(self, listener: Callable[[StorageChange], None]) -> None:
@@ -209,7 +209,7 @@ class Storage(Protocol):
         ...
 
     def unsubscribe(self, listener: Callable[[StorageChange], None]) -> None:
-        """Call it no more; fine if it is not called."""
+        """Stop calling `listener`, if it is subscribed."""
         ...
 
     def end_watches(self) -> None:
@@ -217,5 +217,5 @@ class Storage(Protocol):
         ...
 
     def close(self) -> None:
-        """End every watch and let go of files; idempotent."""
+        """End every watch and close files; idempotent."""
         ...

@@ -63,14 +63,14 @@ class QueueWatch:
         return None if self._queue or self._failure is not None else self._current()
 
     def fail(self, error: Exception) -> None:
-        """End with an error; what waits is dropped."""
+        """End with an error; waiting changes are dropped."""
         if not self._closed:
             self._failure = error
             self._queue.clear()
             self.close()
 
     def close(self) -> None:
-        """What waits may still be read; then the iteration ends."""
+        """End the iteration after the waiting changes."""
         if not self._closed:
             self._closed = True
             self._on_close(self)

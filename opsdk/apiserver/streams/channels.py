@@ -50,7 +50,7 @@ class Dialect:
         return bytes((channel,)) + data
 
     def read(self, message: bytes | str) -> Piece | None:
-        """What a message carries; None where it is none of this protocol."""
+        """Decode a message; None if it is not of this protocol."""
         raw = message.encode() if isinstance(message, str) else message
         if not raw:
             return None

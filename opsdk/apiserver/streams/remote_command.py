@@ -29,7 +29,7 @@ class RemoteCommandStream(Protocol):
     status: bool
 
     async def send(self, channel: int, data: bytes) -> None:
-        """Send; waits while the client does not read.
+        """Send data on a channel; waits while the client does not read.
 
         Raises:
             ConnectionLostError: the client has gone.
@@ -37,7 +37,7 @@ class RemoteCommandStream(Protocol):
         ...
 
     async def receive(self) -> Piece | None:
-        """What comes next; None when there will be nothing any more."""
+        """Return the next message; None at the end."""
         ...
 
     async def close(self) -> None:

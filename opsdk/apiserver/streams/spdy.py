@@ -108,7 +108,7 @@ class SpdyReader:
         self._unpack = zlib.decompressobj(zdict=_DICTIONARY)
 
     def feed(self, data: bytes) -> Iterator[Event]:
-        """What has become whole.
+        """Add bytes; return the events that are complete.
 
         Raises:
             BadRequestError: it is no SPDY/3.1, or too much at once; there is no going on.

@@ -61,11 +61,11 @@ class NumberRules:
 
     @property
     def count(self) -> int:
-        """How many keywords there are."""
+        """The number of keywords."""
         return sum(self.limit(keyword) is not None for keyword, _, _ in _CHECKS)
 
     def faults(self, value: float, name: str, at: str) -> Iterator[FieldError | str]:
-        """What is wrong with a number; texts are those that the server reports without a place.
+        """Yield a number's errors; plain texts are those that the server reports without a field.
 
         A bound that does not fit the type is wrong for every value, and then the two are compared as floats; otherwise
         an integer is compared with what is whole in a bound.

@@ -45,7 +45,7 @@ class Pruner:
     def prune(
         self, value: JsonValue, node: SchemaNode | None, place: _Place | None = None, *, resource: bool
     ) -> JsonValue:
-        """`value` without unknown fields; `resource` says that it is an object with metadata.
+        """Return `value` without unknown fields; with `resource` it is an object with metadata.
 
         The result shares with `value` what stays as it is, so most often it is `value` itself.
         """

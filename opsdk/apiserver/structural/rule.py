@@ -45,29 +45,29 @@ class CompiledRule:
 
     @property
     def expression(self) -> str:
-        """The expression."""
+        """The rule's expression."""
         text: str = self.written.get("rule") or ""
         return text
 
     @property
     def optional_old(self) -> bool:
-        """Whether the old value is an optional, so that the rule also holds where there is none."""
+        """Report whether oldSelf is optional, so that the rule also runs on create."""
         return bool(self.written.get("optionalOldSelf"))
 
     @property
     def label(self) -> str:
-        """How messages name the rule."""
+        """The rule's name in messages."""
         message: str = self.written.get("message") or ""
         return message.strip() if message else self.expression.strip()
 
     @property
     def message(self) -> str:
-        """What to say when it is broken."""
+        """The message of a violation."""
         return self.label if self.written.get("message") else f"failed rule: {self.label}"
 
     @property
     def reason(self) -> FieldErrorType:
-        """What to report when it is broken."""
+        """The reason of a violation."""
         return REASONS.get(self.written.get("reason") or "", FieldErrorType.INVALID)
 
     # -------------------------------------------------------------- programs
@@ -108,41 +108,41 @@ class CompiledRule:
 
     @property
     def program(self) -> Program | None:
-        """Decides; None if it does not compile."""
+        """The rule's program; None if it does not compile."""
         return self._compiled if isinstance(self._compiled, Program) else None
 
     @property
     def fault(self) -> str:
-        """Why it does not compile."""
+        """The rule's compile error."""
         return self._compiled if isinstance(self._compiled, str) else ""
 
     @property
     def message_program(self) -> Program | None:
-        """Says what is wrong."""
+        """The program of messageExpression."""
         return self._compiled_message if isinstance(self._compiled_message, Program) else None
 
     @property
     def message_fault(self) -> str:
-        """Why the message does not compile."""
+        """The compile error of messageExpression."""
         return self._compiled_message if isinstance(self._compiled_message, str) else ""
 
     @property
     def uses_old(self) -> bool:
-        """Whether it compares with what was there before."""
+        """Report whether the rule uses oldSelf."""
         return self.program is not None and "oldSelf" in self.program.variables
 
     @cached_property
     def cost(self) -> int:
-        """What one evaluation costs at most."""
+        """The estimated maximal cost of one evaluation."""
         return 0 if self.program is None else self.program.estimate(self.declared.size).most
 
     @cached_property
     def message_cost(self) -> int:
-        """What the message costs at most."""
+        """The estimated maximal cost of messageExpression."""
         return 0 if self.message_program is None else self.message_program.estimate(self.declared.size).most
 
     def error_path(self, path: FieldPath) -> FieldPath:
-        """The field that a broken rule is reported at."""
+        """Return the field path of a violation."""
         text: str = self.written.get("fieldPath") or ""
         return path.child(str(parse_field_path(text, self.schema))) if text else path
 

@@ -145,7 +145,7 @@ class CompiledRules:
 
     # -------------------------------------------------------------- evaluating
     def evaluate(self, value: JsonValue, old: JsonValue, path: FieldPath, *, ratchet: bool = True) -> RuleViolation:
-        """The rules that a value breaks; `old` is what it replaces, or None."""
+        """Return the violations of a value; `old` is the value that it replaces, or None."""
         run = _Run()
         before = _Before(_Was(value, old, self._schema)) if old is not None and ratchet else _Before()
         with suppress(_SpentError):  # said why, as the last error

@@ -94,7 +94,7 @@ class StructuralSchema:
         warn: Callable[[str], None] | None = None,
         beside: Sequence[FieldError] = (),
     ) -> list[FieldError]:
-        """What is wrong with `tree`; on an update, only with what is not as it was in `old`.
+        """Return the errors in `tree`; on an update, only those of changed parts.
 
         `warn` is told of rules that were broken before, by values that stay. `beside` was found elsewhere, and is told
         after what keywords find.
@@ -110,7 +110,7 @@ class StructuralSchema:
         warn: Callable[[str], None] | None = None,
         beside: Sequence[FieldError] = (),
     ) -> list[FieldError]:
-        """What is wrong with `tree` after a change of its status, which is looked at for itself."""
+        """Return the errors in `tree` after a status update."""
         errors: list[FieldError] = []
         node = self._root.entry("status")
         if node is not None and "status" in tree:
@@ -138,7 +138,7 @@ class StructuralSchema:
         return change_embedded(tree, self._root, change)
 
     def check_embedded(self, tree: JsonValue) -> list[Cause]:
-        """What is wrong with what objects in `tree` say of themselves."""
+        """Return the errors in type and metadata of embedded objects."""
         return check_embedded(tree, self._root) if self._root.nests else []
 
     def check_lists(self, tree: JsonValue) -> list[FieldError]:

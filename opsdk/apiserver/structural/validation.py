@@ -55,12 +55,12 @@ class ValidationResult:
 
     @property
     def errors(self) -> list[FieldError]:
-        """What is wrong, each once."""
+        """The errors, without duplicates."""
         return list(self._told.values())
 
     @property
     def is_valid(self) -> bool:
-        """Whether nothing is wrong."""
+        """Report whether there is no error."""
         return not self._told
 
     def add(self, error: FieldError) -> None:
@@ -68,7 +68,7 @@ class ValidationResult:
         self._told.setdefault((error.type, error.field, error.detail), error)
 
     def merge(self, other: ValidationResult) -> None:
-        """Add what another check found."""
+        """Add the errors of another check."""
         for error in other._told.values():
             self.add(error)
         self.checks += other.checks

@@ -70,7 +70,7 @@ class WebhookClient(Closing):
         return f"<WebhookClient by {self._lines!r}>"
 
     async def post(self, target: ClientConfigTarget, tree: JsonObject, *, timeout: int) -> JsonObject:  # noqa: ASYNC109 - it is sent along
-        """The object that the webhook answers with; `timeout` is for all of it, in seconds."""
+        """Post an object and return the response's; `timeout` covers all attempts, in seconds."""
         hop = first_hop(target, timeout)
         try:
             async with asyncio.timeout(timeout):

@@ -110,7 +110,7 @@ class ConnectionPools(Closing):
         return await backend.exchange(method, target, headers, body)
 
     async def upgrade(self, endpoint: Endpoint, method: str, target: str, headers: Pairs) -> BidirectionalStream:
-        """Send one request that asks for another protocol, on a connection of its own, and wait for the head."""
+        """Send one upgrade request on a new connection, and wait for the response head."""
         app = self._apps.get(endpoint.authority)
         if app is not None:
             return await upgrade_in_process(partial(self._in_process_backend, endpoint, app), method, target, headers)

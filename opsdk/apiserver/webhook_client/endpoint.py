@@ -36,7 +36,7 @@ class ClientConfigTarget:
     service: tuple[str, str] | None = None
 
     def target(self, timeout: int) -> str:
-        """The request target of the first line; `timeout` is in seconds."""
+        """Return the request target; `timeout` is in seconds."""
         return f"{self.path}?timeout={timeout}s"
 
 

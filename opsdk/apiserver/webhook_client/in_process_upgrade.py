@@ -17,7 +17,7 @@ class BidirectionalStream(ResponseStream, Protocol):
     """The response to an upgrade request; after status 101 both sides send bytes."""
 
     async def write(self, data: bytes) -> None:
-        """Send; waits while the other side does not read, `ConnectionLostError` where it is gone."""
+        """Send bytes; waits while the peer does not read. Raises `ConnectionLostError`."""
         ...
 
     def abort(self) -> None:

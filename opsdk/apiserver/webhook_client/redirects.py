@@ -49,7 +49,7 @@ class Redirect:
 
     @property
     def url(self) -> str:
-        """What messages name."""
+        """The URL in error messages."""
         return f"https://{self.authority}{self.target}"
 
 

@@ -22,11 +22,11 @@ class ParamSource(Protocol):
         ...
 
     async def get(self, namespace: str, name: str) -> JsonObject | None:
-        """One of them, in the version that was asked for."""
+        """Return one object, in the version of paramKind."""
         ...
 
     async def select(self, namespace: str, selector: Selector) -> Sequence[JsonObject]:
-        """Those with such labels, by their names."""
+        """Return the objects that a selector matches, sorted by name."""
         ...
 
 

@@ -34,7 +34,7 @@ class MatchCriteria:
 
     @classmethod
     def of(cls, tree: JsonObject | None) -> Self:
-        """Read what passed validation; nothing at all means everything."""
+        """Read validated match constraints; None matches everything."""
         tree = tree or {}
         return cls(
             rules=rules_of(tree.get("resourceRules")),
@@ -168,7 +168,7 @@ class PolicySource:
                     self._known.pop(_version(obj), None)
 
     def hooks(self) -> tuple[PolicyHook, ...]:
-        """By the names of the policies; those that nothing binds are left out."""
+        """The policies that have a binding, sorted by name."""
         if self._bound is None:
             policies, trees = self._load()
             bindings: dict[str, list[PolicyBinding]] = {}

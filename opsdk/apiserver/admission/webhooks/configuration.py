@@ -60,7 +60,7 @@ class WebhookAccessor:
         )
 
     def target(self) -> ClientConfigTarget:
-        """Where it is called; `ClientConfigError` where the configuration is of no use."""
+        """Return the webhook's address. Raises `ClientConfigError`."""
         return target_of(self.client_config)
 
 
@@ -96,7 +96,7 @@ class WebhookSource:
             self._hooks = None
 
     def hooks(self) -> tuple[WebhookAccessor, ...]:
-        """In the order in which they are called."""
+        """The webhooks in the order of their calls."""
         if self._hooks is None:
             self._hooks = hooks_of(self._load())
         return self._hooks

@@ -42,7 +42,7 @@ class RequestAdmission:
         return f"<Gate before {self._served.info.path}>"
 
     async def mutate(self, obj: JsonObject, old: JsonObject | None) -> JsonObject:
-        """The object as admission wants it; both are of the served version, and the outcome is the caller's."""
+        """Return the object after mutating admission; both are of the served version. The caller owns the result."""
         review = self._review("CREATE" if old is None else "UPDATE", obj, old)
         await self._admission.mutate(review)
         if review.obj is None or review.obj is obj:
@@ -61,7 +61,7 @@ class RequestAdmission:
         return changed if old is None else keep_times(old, changed)
 
     async def validate(self, obj: JsonObject, old: JsonObject | None) -> None:
-        """What a store calls before it creates or updates (see `Validate`)."""
+        """Run validating admission for a create or update (see `Validate`)."""
         if old is None and self._call.info.verb != "create":
             await check_create(self._call)
         model = self._served.model
@@ -70,13 +70,13 @@ class RequestAdmission:
         await self._admission.validate(self._review(operation, model.from_storage(obj), before))
 
     async def remove(self, obj: JsonObject, _: JsonObject | None) -> None:
-        """What a store calls before it deletes: both rounds see the object as it is."""
+        """Run mutating and validating admission for a delete."""
         old = self._served.model.from_storage(obj)
         await self._admission.mutate(self._review("DELETE", None, old))
         await self._admission.validate(self._review("DELETE", None, old))
 
     async def connect(self, kind: str, options: JsonObject) -> None:
-        """Before a subresource takes the connection; `options` is an object of `kind`."""
+        """Run admission for a CONNECT request; `options` is an object of `kind`."""
         for judge in (self._admission.mutate, self._admission.validate):
             review = self._review("CONNECT", options, None)
             review.connected = kind

@@ -63,7 +63,7 @@ class PatchRequest:
         return InvalidError("the server rejected our request due to an error in our request")
 
     def undecodable(self, patched: JsonObject, reason: str, *, custom: bool = False) -> ApiError:
-        """The outcome is no object of the kind; `custom` ones have no order of their fields."""
+        """Return the error of a patched object that does not decode; `custom` objects have sorted keys."""
         if self.document is not None:
             text = go_value(self.document)
         else:
