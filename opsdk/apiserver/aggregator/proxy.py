@@ -105,10 +105,12 @@ class AggregatorProxy:
                 except OpsdkError as error:
                     raise UnreachableError(failure(error.__cause__ or error, place.joined, place.host)) from error
                 if far.status != SWITCHING:
-                    return await _answer(far, request.method)
+                    return await _response(far, request.method)
                 back = [(name, value) for name, value in far.headers.items() if name not in _NOT_BACK]
                 protocol = far.headers.get("upgrade", upgrade_header)
-                return UpgradeResponse(SWITCHING, back, protocol=protocol, run=partial(_join, far), release=far.abort)
+                return UpgradeResponse(
+                    SWITCHING, back, protocol=protocol, run=partial(_proxy_bytes, far), release=far.abort
+                )
             body = await call.http.body(MAX_BODY)
             exchange = await self.request(place, call.http.method, target, headers, body)
         except ClientConfigError as error:
@@ -116,7 +118,7 @@ class AggregatorProxy:
         except UnreachableError as error:
             self._lost(remote)
             return _plain(f"error trying to reach service: {error}")
-        return await _answer(exchange, call.http.method)
+        return await _response(exchange, call.http.method)
 
 
 def unavailable() -> HttpResponse:
@@ -160,7 +162,7 @@ def _forwarded(request: HttpRequest, endpoint: Endpoint) -> Iterator[tuple[str, 
     yield "X-Forwarded-Uri", quote(request.path, safe=_SAFE)
 
 
-async def _join(far: BidirectionalStream, near: UpgradedStream) -> None:
+async def _proxy_bytes(far: BidirectionalStream, near: UpgradedStream) -> None:
     """Pass bytes on in both directions until one side ends."""
 
     async def there() -> None:
@@ -182,7 +184,7 @@ async def _join(far: BidirectionalStream, near: UpgradedStream) -> None:
         await far.aclose()
 
 
-async def _answer(exchange: ResponseStream, method: str) -> HttpResponse:
+async def _response(exchange: ResponseStream, method: str) -> HttpResponse:
     headers = [(name, value) for name, value in exchange.headers.items() if name not in _NOT_BACK]
     if method == "HEAD" or exchange.status in (204, 304):
         await exchange.aclose()

@@ -125,15 +125,15 @@ class Aggregator(Closing):
         new, old = None if value is None else remote_of(value), self._remotes.get(name)
         if new is None:
             if old is not None:
-                self._forget(old)
+                self._remove(old)
             return
         if old is not None and (old.group, old.version) != (new.group, new.version):
-            self._forget(old)
+            self._remove(old)
         self._remotes[name] = self._by_version[new.group, new.version] = new
         if old is None or replace(old, available=new.available) != new:
             self._keeper.touch(name)
 
-    def _forget(self, old: RemoteService) -> None:
+    def _remove(self, old: RemoteService) -> None:
         del self._remotes[old.name]
         del self._by_version[old.group, old.version]
         self._known.pop(old.name, None)

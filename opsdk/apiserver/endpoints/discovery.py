@@ -74,7 +74,7 @@ def api_group_list(groups: Iterable[ServedGroup]) -> JsonObject:
 
 def api_resource_list(group: str, served: ServedVersion) -> JsonObject:
     """The document at ``/apis/<group>/<version>``."""
-    resources = sorted(served.resources, key=_places(served.resources))
+    resources = sorted(served.resources, key=_sort_key(served.resources))
     entries = [_api_resource(r) for r in resources]
     return {
         "kind": "APIResourceList",
@@ -87,7 +87,7 @@ def api_resource_list(group: str, served: ServedVersion) -> JsonObject:
 _CUSTOM_ORDER = ("", "status", "scale")
 
 
-def _places(resources: Sequence[InstalledResource]) -> Callable[[InstalledResource], tuple[str, int, str]]:
+def _sort_key(resources: Sequence[InstalledResource]) -> Callable[[InstalledResource], tuple[str, int, str]]:
     """The order of resources: by name. Subresources too, except those of custom ones, which have their own order."""
     custom = {r.info.resource for r in resources if not r.model.typed}
 
@@ -188,6 +188,6 @@ def _resource(group: str, served: InstalledResource, subresources: Sequence[Inst
                 "responseKind": _response_kind(s, group),
                 "verbs": list(s.verbs),
             }
-            for s in sorted(subresources, key=_places([served]))
+            for s in sorted(subresources, key=_sort_key([served]))
         ]
     return entry

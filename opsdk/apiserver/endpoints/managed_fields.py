@@ -40,7 +40,7 @@ def field_manager(served: InstalledResource, convert: Convert | None = None) -> 
         reset_in=None if served.model.typed or served.info.subresource else served.info.kind_api_version,
         convert=convert,
         shapes=None if versions is None else versions.shapes,
-        loose=not served.model.typed,
+        live_may_be_invalid=not served.model.typed,
         unconvertible=served.custom and served.info.subresource == "scale",
     )
 

@@ -58,7 +58,7 @@ class FieldManager:
             here nor `api_version` are dropped; if None, owners by other versions are kept as they are.
         unconvertible: the server cannot convert what it makes itself of these objects: applies that change something
             fail, as those to scales of custom resources do.
-        loose: what is stored may not fit `shape`, as after a change of the schema.
+        live_may_be_invalid: what is stored may not fit `shape`, as after a change of the schema.
     """
 
     def __init__(
@@ -72,13 +72,13 @@ class FieldManager:
         convert: Convert | None = None,
         shapes: Mapping[str, Schema] | None = None,
         unconvertible: bool = False,
-        loose: bool = False,
+        live_may_be_invalid: bool = False,
     ) -> None:
         self._shape = shape
         self._api_version = api_version
         self._subresource = subresource
         self._unconvertible = unconvertible
-        self._loose = loose
+        self._loose = live_may_be_invalid
         versions = VersionConverter(shape, api_version, convert=convert, shapes=shapes)
         self._updater = OwnershipUpdater(versions, ignored=reset_fields, ignored_in=reset_in)
 

@@ -228,22 +228,22 @@ class GenericStore:
         self.strategy.prepare_for_create(context, obj)
         if self.strategy.has_generation:
             meta["generation"] = 1
-        if self._wrong(context, obj):
+        if self._create_errors(context, obj):
             # Messages show parts of objects in the order of their types, which only matters where there are some.
             arranged = self.strategy.arrange(obj)
-            self._refuse(arranged, self._wrong(context, arranged))
+            self._refuse(arranged, self._create_errors(context, arranged))
         self.strategy.canonicalize(obj)
         for warning in self.strategy.warnings(context, obj, None):
             context.warn(warning)
 
-    def _wrong(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
+    def _create_errors(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
         """What is wrong with a new object."""
         return [
             *metadata.validate(self.strategy, obj["metadata"], context.namespace),
             *self.strategy.validate(context, obj),
         ]
 
-    def _wrong_change(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
+    def _update_errors(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """What is wrong with an object that replaces another one."""
         return [
             *metadata.validate_update(self.strategy, obj["metadata"], old["metadata"]),
@@ -362,9 +362,9 @@ class GenericStore:
             context.warn(warning)
         if self.strategy.has_generation and self.strategy.generation_changed(obj, current):
             obj["metadata"]["generation"] = old_meta.get("generation", 0) + 1
-        if self._wrong_change(context, obj, current):
+        if self._update_errors(context, obj, current):
             arranged = self.strategy.arrange(obj)
-            self._refuse(arranged, self._wrong_change(context, arranged, current))
+            self._refuse(arranged, self._update_errors(context, arranged, current))
         self.strategy.canonicalize(obj)
         for warning in self.strategy.warnings(context, obj, current):
             context.warn(warning)

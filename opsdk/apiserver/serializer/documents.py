@@ -308,8 +308,8 @@ AMBIGUOUS: Final = _SCALARS
 class _Plain:
     """Writes out what aliases stand for, up to a number of values: a few of them can stand for terabytes."""
 
-    def __init__(self, most: int) -> None:
-        self._left = most
+    def __init__(self, max_nodes: int) -> None:
+        self._left = max_nodes
 
     def of(self, value: JsonValue) -> JsonValue:
         """A copy that shares nothing within itself."""

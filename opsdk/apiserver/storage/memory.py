@@ -239,8 +239,8 @@ class MemoryStorage:
         bucket.watches.add(watch)
         return watch
 
-    def forget(self, prefix: str) -> None:
-        """See `Storage.forget`."""
+    def drop_history(self, prefix: str) -> None:
+        """See `Storage.drop_history`."""
         bucket = self._bucket(prefix)
         bucket.history.compact(self._revision)
         for watch in tuple(bucket.watches):

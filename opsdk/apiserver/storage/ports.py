@@ -196,7 +196,7 @@ class Storage(Protocol):
         """
         ...
 
-    def forget(self, prefix: str) -> None:
+    def drop_history(self, prefix: str) -> None:
         """Forget the history of the bucket that `prefix` lies in, and end its watches: readers list again."""
         ...
 

@@ -95,7 +95,7 @@ class SpdyConnection:
             self._open.discard(stream)
             await self._write(spdy.carry(stream, ends=True))
 
-    def forget(self, stream: int) -> None:
+    def drop_stream(self, stream: int) -> None:
         """Drop the state of a stream that the client has aborted."""
         self._open.discard(stream)
 
@@ -158,7 +158,7 @@ class SpdyStream:
                 case spdy.SynStream(stream=stream):
                     await self._connection.refuse(stream)
                 case spdy.RstStream(stream=stream):
-                    self._connection.forget(stream)
+                    self._connection.drop_stream(stream)
                 case _:
                     continue
         return None
@@ -201,7 +201,7 @@ class Forwarding:
                         if ends:
                             await self._pipes[stream].end()
                     case spdy.RstStream(stream=stream):
-                        self._connection.forget(stream)
+                        self._connection.drop_stream(stream)
                         if stream in self._tasks:
                             self._tasks[stream].cancel()
         finally:
@@ -238,5 +238,5 @@ class Forwarding:
         finally:
             await pipe.end()
             del self._pipes[pair.data], self._tasks[pair.data]
-            self._connection.forget(pair.data)
-            self._connection.forget(pair.error)
+            self._connection.drop_stream(pair.data)
+            self._connection.drop_stream(pair.error)

@@ -86,16 +86,16 @@ def _check_children(schema: Schema, path: FieldPath, owner: str | None, *, top: 
     for keyword in ("allOf", "oneOf", "anyOf"):
         for index, below in enumerate(schema.get(keyword) or ()):
             yield from _check(below, path.child(keyword).index(index), owner)
-    yield from _named(schema, path, "definitions")
+    yield from _check_named(schema, path, "definitions")
     items = schema.get("items")
     if isinstance(items, Mapping):
         yield from _check(items, path.child("items"), owner)
     for index, below in enumerate(items if isinstance(items, list) else ()):
         yield from _check(below, path.child("items").index(index), owner)
-    yield from _named(schema, path, "dependencies")
+    yield from _check_named(schema, path, "dependencies")
 
 
-def _named(schema: Schema, path: FieldPath, keyword: str) -> Errors:
+def _check_named(schema: Schema, path: FieldPath, keyword: str) -> Errors:
     for name, below in sorted((schema.get(keyword) or {}).items()):
         if isinstance(below, Mapping):
             yield from _check(below, path.child(keyword).key(name))

@@ -172,15 +172,15 @@ class CompiledRules:
                     tree._visit(one, old_entries.get(name), path.child(name), before.key(name), run)  # noqa: SLF001
 
     def _apply(self, value: JsonValue, old: JsonValue, path: FieldPath, before: _Before, run: _Run) -> None:
-        bound = self._bound(value)
-        was = None if old is None else self._bound(old)
+        bound = self._cel_value(value)
+        was = None if old is None else self._cel_value(old)
         for rule in self.rules:
             variables: JsonObject = {"self": bound}
             if was is not None:
                 variables["oldSelf"] = was
             _Evaluation(rule, value, path, before, run).apply(variables)
 
-    def _bound(self, value: JsonValue) -> JsonValue:
+    def _cel_value(self, value: JsonValue) -> JsonValue:
         """What rules see of a value; an error, where it is not what the schema says."""
         wrong = type_mismatch(value, self._schema)
         if wrong:
@@ -219,7 +219,7 @@ class _Evaluation:
     run: _Run
 
     @property
-    def _place(self) -> str:
+    def _field(self) -> str:
         return str(self.path) or NO_PATH
 
     @property
@@ -232,7 +232,7 @@ class _Evaluation:
         """Evaluate; note what is broken."""
         rule = self.rule
         if rule.fault:
-            self._add(invalid(self._place, self._kind, f"rule compile error: {rule.fault}"))
+            self._add(invalid(self._field, self._kind, f"rule compile error: {rule.fault}"))
             return
         if rule.program is None or (rule.uses_old and "oldSelf" not in variables and not rule.optional_old):
             return
@@ -255,7 +255,7 @@ class _Evaluation:
             self._broken(variables)
 
     def _stop(self, message: str) -> None:
-        self._add(invalid(self._place, self._kind, message))
+        self._add(invalid(self._field, self._kind, message))
         raise _SpentError
 
     def _add(self, error: FieldError) -> None:
@@ -269,9 +269,9 @@ class _Evaluation:
             self._stop(f"'{text}': {reason}: {label}")
         if text.startswith("no such overload"):
             reason = "call arguments did not match a supported operator, function or macro signature for rule"
-            self._add(invalid(self._place, self._kind, f"'{text}': {reason}: {label}"))
+            self._add(invalid(self._field, self._kind, f"'{text}': {reason}: {label}"))
         else:
-            self._add(invalid(self._place, self._kind, f"{text} evaluating rule: {label}"))
+            self._add(invalid(self._field, self._kind, f"{text} evaluating rule: {label}"))
 
     # -------------------------------------------------------------- what to say
     def _broken(self, variables: JsonObject) -> None:

@@ -100,7 +100,9 @@ class StructuralSchema:
         after what keywords find.
         """
         before = ABSENT if old is None else old
-        return self._beyond([*Validator().validate(tree, self._root, "", before).errors, *beside], tree, old, warn)
+        return self._add_list_and_rule_errors(
+            [*Validator().validate(tree, self._root, "", before).errors, *beside], tree, old, warn
+        )
 
     def validate_status(
         self,
@@ -115,9 +117,9 @@ class StructuralSchema:
         node = self._root.entry("status")
         if node is not None and "status" in tree:
             errors = Validator("status").validate(tree["status"], node, "", old.get("status", ABSENT)).errors
-        return self._beyond([*errors, *beside], tree, old, warn)
+        return self._add_list_and_rule_errors([*errors, *beside], tree, old, warn)
 
-    def _beyond(
+    def _add_list_and_rule_errors(
         self, errors: list[FieldError], tree: JsonValue, old: JsonValue, warn: Callable[[str], None] | None
     ) -> list[FieldError]:
         """With what keywords do not say: elements that are there twice, and rules."""

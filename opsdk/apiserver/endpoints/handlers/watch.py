@@ -88,7 +88,7 @@ async def _open(call: Call, served: InstalledResource, options: ListQueryOptions
         try:
             await wait_for_revision(call, served, options.version)
         except ServerTimeoutError as error:
-            return _OpenedWatch([_told(error)])
+            return _OpenedWatch([_error_event(error)])
         listed = await storage.list(context, ListQuery(selection=options.selection))
         initial = [WatchStreamEvent("ADDED", obj) for obj in listed.items]
         if options.initial_events or options.version in ("", "0"):
@@ -97,10 +97,10 @@ async def _open(call: Call, served: InstalledResource, options: ListQueryOptions
     try:
         return _OpenedWatch([], storage.watch(context, "", revision or None), revision)
     except CompactedError as error:
-        return _OpenedWatch([_told(error)])
+        return _OpenedWatch([_error_event(error)])
 
 
-def _told(error: ApiError | CompactedError) -> WatchStreamEvent:
+def _error_event(error: ApiError | CompactedError) -> WatchStreamEvent:
     if isinstance(error, CompactedError):
         error = api_errors.expired(f"too old resource version: {error.requested} ({error.oldest})")
     return WatchStreamEvent("ERROR", status_of(error))
@@ -179,11 +179,11 @@ class _Stream:
                     change = pending.result()
                 except UndecodableObjectError:
                     # Nothing may be passed over: the stream waits until the object can be read.
-                    await self._pause()
+                    await self._wait_before_retry()
                     pending = asyncio.ensure_future(_next(watch))
                     continue
                 except (ApiError, CompactedError) as error:
-                    yield self._line(_told(error))
+                    yield self._line(_error_event(error))
                     return
                 if change is None:
                     return
@@ -196,7 +196,7 @@ class _Stream:
             pending.cancel()
             await asyncio.gather(pending, return_exceptions=True)
 
-    async def _pause(self) -> None:
+    async def _wait_before_retry(self) -> None:
         alarm = Alarm(self._clock, min(self._clock.now() + _AGAIN, self._end))
         try:
             await alarm.future
@@ -230,12 +230,12 @@ class _Stream:
             if not self._options.bookmarks:
                 return b""
             meta = {**event.obj["metadata"], "annotations": {_INITIAL_END: "true"}}
-            return self._encode("BOOKMARK", self._bare(meta))
+            return self._encode("BOOKMARK", self._bookmark_object(meta))
         if event.type == "BOOKMARK":
-            return self._encode("BOOKMARK", self._bare(event.obj["metadata"]))
+            return self._encode("BOOKMARK", self._bookmark_object(event.obj["metadata"]))
         return self._encode(event.type, self._served.model.from_storage(event.obj))
 
-    def _bare(self, meta: JsonObject) -> JsonObject:
+    def _bookmark_object(self, meta: JsonObject) -> JsonObject:
         info = self._served.info
         # A typed object shows its empty parts; only the metadata means something.
         return {"kind": info.kind, "apiVersion": info.kind_api_version, "metadata": meta, **self._served.model.blank}

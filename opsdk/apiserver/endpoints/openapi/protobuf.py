@@ -35,8 +35,10 @@ def encode_document(document: Mapping[str, JsonValue]) -> bytes:
     paths: list[bytes] = []
     for path, item in document["paths"].items():
         operations = [chunk(number, _operation(item[name])) for name, number in _METHODS.items() if name in item]
-        paths.append(chunk(2, _named(path, b"".join(operations))))
-    schemas = b"".join(chunk(1, _named(name, _schema(schema))) for name, schema in document["definitions"].items())
+        paths.append(chunk(2, _named_value(path, b"".join(operations))))
+    schemas = b"".join(
+        chunk(1, _named_value(name, _schema(schema))) for name, schema in document["definitions"].items()
+    )
     return encoded + chunk(8, b"".join(paths)) + chunk(9, schemas)
 
 
@@ -63,7 +65,7 @@ def _schema(schema: Mapping[str, JsonValue]) -> bytes:
     if "items" in schema:
         encoded += chunk(23, chunk(1, _schema(schema["items"])))
     if "properties" in schema:
-        properties = (chunk(1, _named(name, _schema(part))) for name, part in schema["properties"].items())
+        properties = (chunk(1, _named_value(name, _schema(part))) for name, part in schema["properties"].items())
         encoded += chunk(25, b"".join(properties))
     return encoded + _extensions(31, schema)
 
@@ -99,7 +101,7 @@ def _keyword(name: str, value: JsonValue) -> bytes:
 
 
 def _extensions(number: int, holder: Mapping[str, JsonValue]) -> bytes:
-    return b"".join(chunk(number, _named(k, _any(v))) for k, v in holder.items() if k.startswith("x-"))
+    return b"".join(chunk(number, _named_value(k, _any(v))) for k, v in holder.items() if k.startswith("x-"))
 
 
 def _any(value: JsonValue) -> bytes:
@@ -108,7 +110,7 @@ def _any(value: JsonValue) -> bytes:
 
 
 # ------------------------------------------------------------------ the wire
-def _named(name: str, value: bytes) -> bytes:
+def _named_value(name: str, value: bytes) -> bytes:
     return _text(1, name) + chunk(2, value)
 
 
