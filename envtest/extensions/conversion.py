@@ -175,7 +175,7 @@ class VersionCodec:
         self._storage_version = storage_version
         self._schemas = schemas
         self._decoded = IdentityCache[JsonObject](limit=_SEEN)
-        self.seen = IdentityCache[asyncio.Future[JsonObject]](limit=_SEEN)
+        self.decoded_objects = IdentityCache[asyncio.Future[JsonObject]](limit=_SEEN)
 
     def __repr__(self) -> str:
         return f"<VersionCodec of {self._version} over {self._storage_version}>"

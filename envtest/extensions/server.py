@@ -208,7 +208,7 @@ class ExtensionServer:
         """Serve a definition no more; who watches its objects is told so by the end of the stream."""
         defined = self._served_definitions.pop(name, None)
         if defined is not None:
-            self._any_store(defined).storage.forget(self._any_store(defined).prefix)
+            self._any_store(defined).storage.drop_history(self._any_store(defined).prefix)
         self.on_group_versions_changed()
         # Names have become free: some definition may have waited for them.
         for defined in list(self._served_definitions.values()):
@@ -238,7 +238,7 @@ class ExtensionServer:
         self._served_definitions[name] = _ServedDefinition(obj, served, order, Converter(obj, self._client))
         # What was watched under another schema, or before there was one, cannot be resumed.
         store = self._any_store(self._served_definitions[name])
-        store.storage.forget(store.prefix)
+        store.storage.drop_history(store.prefix)
 
     def _versions(self, obj: JsonObject) -> Iterator[tuple[tuple[str, str], InstalledResource]]:
         spec = obj["spec"]

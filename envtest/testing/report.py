@@ -19,7 +19,10 @@ def requests(log: Iterable[AuditEvent], count: int) -> str:
     """The last `count` requests, one on a line."""
     entries = list(log)[-count:] if count > 0 else []
     return (
-        "\n".join(f"{r.received:%H:%M:%S.%f} {r.code} {r.effective.name}: {r.verb} {r.uri}" for r in entries) or "none"
+        "\n".join(
+            f"{r.request_received_timestamp:%H:%M:%S.%f} {r.code} {r.effective.name}: {r.verb} {r.uri}" for r in entries
+        )
+        or "none"
     )
 
 

@@ -56,7 +56,11 @@ class Quantity:
     __slots__ = ("_family", "_text", "value")
 
     def __init__(self, amount: str | float | Decimal) -> None:
-        text = amount if isinstance(amount, str) else _plain(amount)
+        if isinstance(amount, bool):
+            raise ValueError(f"{amount} is not a quantity: pass a number or a string")  # noqa: TRY004 - for msgspec
+        if isinstance(amount, float | int):
+            amount = Decimal(str(amount))
+        text = amount if isinstance(amount, str) else format(amount, "f")
         match = _FORM.fullmatch(text)
         if match is None:
             raise ValueError(
@@ -141,13 +145,6 @@ class Quantity:
 
     def __deepcopy__(self, memo: object) -> Quantity:
         return self
-
-
-def _plain(number: float | Decimal) -> str:
-    """Return a number without an exponent. Raises ``ValueError`` for a bool."""
-    if isinstance(number, bool):
-        raise ValueError(f"{number} is not a quantity: pass a number or a string")  # noqa: TRY004 - for msgspec
-    return format(number if isinstance(number, Decimal) else Decimal(str(number)), "f")
 
 
 IntOrString = int | str

@@ -123,7 +123,15 @@ class RestMapper:
 
         A string may name the group after the first dot: ``deployments.apps``. Raises `NoMatchError`.
         """
-        query = _parse_resource(resource)
+        group: str | None
+        version: str | None = None
+        if isinstance(resource, str):
+            name, dot, group = resource.partition(".")
+            group = group if dot else None
+        else:
+            group, name = resource.group, resource.resource
+            version = resource.version if isinstance(resource, GroupVersionResource) else None
+        query = (group, version, name.lower())
         for attempt in range(2):
             for mapping in self._served.mappings:
                 if _matches(mapping, query):
@@ -141,7 +149,14 @@ class RestMapper:
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._refreshing = future
         try:
-            self._merge_served(await self._source.fetch())
+            served = await self._source.fetch()
+            failed = dict(served.failures)
+            # A group whose discovery failed keeps its previous mappings.
+            previous = [m for m in self._served.mappings if m.gvk.group_version in failed]
+            served_kinds = {m.gvk for m in served.mappings}
+            mappings = [*served.mappings, *(m for m in previous if m.gvk not in served_kinds)]
+            self._served = ServedResource(mappings=mappings, failures=failed)
+            self._by_kind = {m.gvk: m for m in reversed(mappings)}
         except Exception as error:
             future.set_exception(error)
             future.exception()  # marks it as retrieved: there may be no other waiter
@@ -159,27 +174,8 @@ class RestMapper:
             await self.refresh()
             self._missed[missing] = True
 
-    def _merge_served(self, served: ServedResource) -> None:
-        failed = dict(served.failures)
-        # A group whose discovery failed keeps its previous mappings.
-        previous = [m for m in self._served.mappings if m.gvk.group_version in failed]
-        served_kinds = {m.gvk for m in served.mappings}
-        mappings = [*served.mappings, *(m for m in previous if m.gvk not in served_kinds)]
-        self._served = ServedResource(mappings=mappings, failures=failed)
-        self._by_kind = {m.gvk: m for m in reversed(mappings)}
-
     def __repr__(self) -> str:
         return f"<RestMapper of {len(self._by_kind)} kinds>"
-
-
-def _parse_resource(resource: GroupResource | GroupVersionResource | str) -> tuple[str | None, str | None, str]:
-    """Return group, version and name; None matches any."""
-    if isinstance(resource, str):
-        name, dot, group = resource.partition(".")
-        return (group if dot else None), None, name.lower()
-    if isinstance(resource, GroupVersionResource):
-        return resource.group, resource.version, resource.resource.lower()
-    return resource.group, None, resource.resource.lower()
 
 
 def _matches(mapping: RestMapping, query: tuple[str | None, str | None, str]) -> bool:

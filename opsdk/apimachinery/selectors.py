@@ -6,7 +6,7 @@ Upstream: k8s.io/apimachinery/pkg/labels/selector.go, pkg/fields/selector.go (v1
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Self
@@ -105,7 +105,19 @@ class Selector:
     @classmethod
     def parse(cls, text: str) -> Self:
         """Parse the text form. Raises `UsageError` with the position of the fault."""
-        return cls(tuple(_parse_labels(text)))
+        tokens = _Tokens(text)
+        requirements: list[Requirement] = []
+        while tokens.peek():
+            requirement = _parse_requirement(tokens)
+            numeric = requirement.operator in (SelectorOperator.GREATER_THAN, SelectorOperator.LESS_THAN)
+            _check_label(requirement.key, () if numeric else requirement.values)
+            requirements.append(requirement)
+            if not tokens.peek():
+                break
+            tokens.expect(lambda t: t == ",", "','")
+            if not tokens.peek():
+                raise UsageError(f"label selector {text!r}: ends with ','")
+        return cls(tuple(requirements))
 
     @classmethod
     def equal(cls, labels: Mapping[str, str]) -> Self:
@@ -178,18 +190,15 @@ class _Tokens:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._tokens = list(self._split(text))
+        self._tokens: list[str] = []
         self._position = 0
-
-    @staticmethod
-    def _split(text: str) -> Iterator[str]:
-        position = 0
-        while text[position:].strip():
-            match = _TOKEN.match(text, position)
+        end = 0
+        while text[end:].strip():
+            match = _TOKEN.match(text, end)
             if match is None:
-                raise UsageError(f"label selector {text!r}: unreadable at {text[position:]!r}")
-            yield match.group(1)
-            position = match.end()
+                raise UsageError(f"label selector {text!r}: unreadable at {text[end:]!r}")
+            self._tokens.append(match.group(1))
+            end = match.end()
 
     def peek(self) -> str:
         return self._tokens[self._position] if self._position < len(self._tokens) else ""
@@ -211,24 +220,6 @@ _MARKS = {"!=", "==", "=", "!", ",", "(", ")", ">", "<", ""}
 
 def _is_word(token: str) -> bool:
     return token not in _MARKS
-
-
-def _parse_labels(text: str) -> Iterator[Requirement]:
-    tokens = _Tokens(text)
-    while tokens.peek():
-        requirement = _parse_requirement(tokens)
-        _check_label(
-            requirement.key,
-            requirement.values
-            if requirement.operator not in (SelectorOperator.GREATER_THAN, SelectorOperator.LESS_THAN)
-            else (),
-        )
-        yield requirement
-        if not tokens.peek():
-            return
-        tokens.expect(lambda t: t == ",", "','")
-        if not tokens.peek():
-            raise UsageError(f"label selector {text!r}: ends with ','")
 
 
 def _parse_requirement(tokens: _Tokens) -> Requirement:

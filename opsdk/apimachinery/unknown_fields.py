@@ -16,32 +16,24 @@ _NAMES = ("name", "key", "type", "uid", "id", "ip", "containerPort", "port", "mo
 def merge_unknown_fields(origin: JsonValue, before: JsonValue, after: JsonValue) -> JsonValue:
     """Return the tree to send. It shares only parts of `after` with the arguments."""
     if isinstance(origin, dict) and isinstance(before, dict) and isinstance(after, dict):
-        return _merge_dict(origin, before, after)
+        merged: JsonObject = {}
+        for key, value in origin.items():
+            if key in after:
+                merged[key] = merge_unknown_fields(value, before[key], after[key]) if key in before else after[key]
+            elif key not in before:
+                merged[key] = _copy(value)  # unknown to the type
+        return merged | {key: value for key, value in after.items() if key not in origin}
     if isinstance(origin, list) and isinstance(before, list) and isinstance(after, list):
-        return _merge_list(origin, before, after)
+        if len(origin) != len(before):  # impossible for a class that only drops unknown fields
+            return after
+        if before == after:
+            return _copy(origin)
+        pairs = _pair(before, after)
+        return [
+            after[new] if old is None else merge_unknown_fields(origin[old], before[old], after[new])
+            for new, old in ((new, pairs.get(new)) for new in range(len(after)))
+        ]
     return after if after != before else _copy(origin)
-
-
-def _merge_dict(origin: JsonObject, before: JsonObject, after: JsonObject) -> JsonObject:
-    merged: JsonObject = {}
-    for key, value in origin.items():
-        if key in after:
-            merged[key] = merge_unknown_fields(value, before[key], after[key]) if key in before else after[key]
-        elif key not in before:
-            merged[key] = _copy(value)  # unknown to the type
-    return merged | {key: value for key, value in after.items() if key not in origin}
-
-
-def _merge_list(origin: list[JsonValue], before: list[JsonValue], after: list[JsonValue]) -> list[JsonValue]:
-    if len(origin) != len(before):  # impossible for a class that only drops unknown fields
-        return after
-    if before == after:
-        return _copy(origin)  # type: ignore[no-any-return]
-    pairs = _pair(before, after)
-    return [
-        after[new] if old is None else merge_unknown_fields(origin[old], before[old], after[new])
-        for new, old in ((new, pairs.get(new)) for new in range(len(after)))
-    ]
 
 
 def _pair(before: list[JsonValue], after: list[JsonValue]) -> dict[int, int]:

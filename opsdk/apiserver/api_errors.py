@@ -58,16 +58,16 @@ def generated_name_taken(info: ResourceInfo, name: str) -> AlreadyExistsError:
     return AlreadyExistsError(text, details=details)
 
 
-def precondition_failed(info: ResourceInfo, name: str, why: str) -> ConflictError:
-    """The object is not the one that was meant; named by its kind."""
+def precondition_failed(info: ResourceInfo, name: str, reason: str) -> ConflictError:
+    """Return the 409 of a failed precondition; it names the kind."""
     what = f"{info.kind}.{info.group}" if info.group else info.kind
     details = Details(name=name, group=info.group, kind=info.kind)
-    return ConflictError(f"Operation cannot be fulfilled on {what} {go_quote(name)}: {why}", details=details)
+    return ConflictError(f"Operation cannot be fulfilled on {what} {go_quote(name)}: {reason}", details=details)
 
 
-def conflict(info: ResourceInfo, name: str, why: str) -> ConflictError:
+def conflict(info: ResourceInfo, name: str, reason: str) -> ConflictError:
     """The write lost against another one."""
-    text = f"Operation cannot be fulfilled on {_qualified(info)} {go_quote(name)}: {why}"
+    text = f"Operation cannot be fulfilled on {_qualified(info)} {go_quote(name)}: {reason}"
     return ConflictError(text, details=_details(info, name))
 
 
@@ -79,11 +79,11 @@ def modified(info: ResourceInfo, name: str) -> ConflictError:
     return conflict(info, name, MODIFIED)
 
 
-def forbidden(info: ResourceInfo, name: str, why: str, *, causes: tuple[Cause, ...] = ()) -> ForbiddenError:
-    """Admission or authorization said no."""
+def forbidden(info: ResourceInfo, name: str, reason: str, *, causes: tuple[Cause, ...] = ()) -> ForbiddenError:
+    """Return the 403 of admission or authorization."""
     what = f"{_qualified(info)} {go_quote(name)}" if name else _qualified(info)
     details = Details(name=name, group=info.group, kind=info.resource, causes=causes)
-    return ForbiddenError(f"{what} is forbidden: {why}", details=details)
+    return ForbiddenError(f"{what} is forbidden: {reason}", details=details)
 
 
 def plain(text: str) -> ApiError:
@@ -123,7 +123,7 @@ def bad_request(text: str) -> BadRequestError:
 
 
 def foreign_namespace() -> BadRequestError:
-    """400: the object says another namespace than the request."""
+    """Return the 400 of an object whose namespace differs from the request's."""
     return bad_request("the namespace of the provided object does not match the namespace sent on the request")
 
 
@@ -133,16 +133,16 @@ def expired(text: str) -> GoneError:
 
 
 def invalid_options(kind: str, causes: tuple[Cause, ...]) -> InvalidError:
-    """Options of a request that do not go together."""
+    """Return the 422 of contradictory request options."""
     listed = [f"{c.field}: {c.message}" for c in causes]
     text = listed[0] if len(listed) == 1 else f"[{', '.join(listed)}]"
     details = Details(group="meta.k8s.io", kind=kind, causes=causes)
     return InvalidError(f'{kind}.meta.k8s.io "" is invalid: {text}', details=details)
 
 
-def too_large_resource_version(asked: int, current: int) -> ServerTimeoutError:
+def too_large_resource_version(requested: int, current: int) -> ServerTimeoutError:
     """The client has seen a revision that this server has not reached."""
-    text = f"Too large resource version: {asked}, current: {current}"
+    text = f"Too large resource version: {requested}, current: {current}"
     causes = (Cause(reason="ResourceVersionTooLarge", message="Too large resource version"),)
     return ServerTimeoutError(
         f"Timeout: {text}", reason="Timeout", details=Details(causes=causes, retry_after_seconds=1)
@@ -151,7 +151,7 @@ def too_large_resource_version(asked: int, current: int) -> ServerTimeoutError:
 
 # ------------------------------------------------------------------ invalid objects
 def invalid(kind: str, group: str, name: str, causes: Sequence[Cause]) -> InvalidError:
-    """The object breaks rules; one cause each."""
+    """Return the 422 of an invalid object, with one cause for each error."""
     listed = list(dict.fromkeys(f"{c.field}: {c.message}" for c in causes))
     text = listed[0] if len(listed) == 1 else f"[{', '.join(listed)}]"
     what = f"{kind}.{group}" if group else kind
@@ -168,14 +168,14 @@ def quoted(value: object) -> str:
     return go_quote(value) if isinstance(value, str) else go_json(value, ordered=True)
 
 
-def required(field: str, why: str = "") -> Cause:
+def required(field: str, detail: str = "") -> Cause:
     """The field must be there."""
-    return Cause(reason="FieldValueRequired", message=f"Required value{f': {why}' if why else ''}", field=field)
+    return Cause(reason="FieldValueRequired", message=f"Required value{f': {detail}' if detail else ''}", field=field)
 
 
-def invalid_value(field: str, value: object, why: str) -> Cause:
+def invalid_value(field: str, value: object, detail: str) -> Cause:
     """The field's value breaks a rule."""
-    return Cause(reason="FieldValueInvalid", message=f"Invalid value: {quoted(value)}: {why}", field=field)
+    return Cause(reason="FieldValueInvalid", message=f"Invalid value: {quoted(value)}: {detail}", field=field)
 
 
 def unsupported(field: str, value: object, allowed: Sequence[str]) -> Cause:
@@ -185,19 +185,19 @@ def unsupported(field: str, value: object, allowed: Sequence[str]) -> Cause:
     return Cause(reason="FieldValueNotSupported", message=text, field=field)
 
 
-def not_allowed(field: str, why: str) -> Cause:
+def not_allowed(field: str, detail: str) -> Cause:
     """The field must not be there, or must not change so."""
-    return Cause(reason="FieldValueForbidden", message=f"Forbidden: {why}", field=field)
+    return Cause(reason="FieldValueForbidden", message=f"Forbidden: {detail}", field=field)
 
 
 def duplicate(field: str, value: object) -> Cause:
-    """The value is there already."""
+    """Return the cause of a duplicate value."""
     return Cause(reason="FieldValueDuplicate", message=f"Duplicate value: {quoted(value)}", field=field)
 
 
-def too_many(field: str, found: int, limit: int) -> Cause:
+def too_many(field: str, actual: int, limit: int) -> Cause:
     """More elements than allowed."""
-    text = f"Too many: {found}: must have at most {limit} item{plural(limit)}"
+    text = f"Too many: {actual}: must have at most {limit} item{plural(limit)}"
     return Cause(reason="FieldValueTooMany", message=text, field=field)
 
 

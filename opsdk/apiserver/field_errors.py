@@ -23,13 +23,13 @@ OMITTED: Final = object()
 
 
 class AsShown(str):
-    """A value that stands in a message as it is, without quotes."""
+    """A value that messages show without quotes."""
 
     __slots__ = ()
 
 
 class FieldErrorType(Enum):
-    """What is wrong with a field; the value is the reason on the wire."""
+    """The type of a field error; the value is the reason in Status causes."""
 
     REQUIRED = "FieldValueRequired"
     """Must be set, and is not."""
@@ -95,7 +95,17 @@ class FieldError:
         """The message without the field."""
         parts = [_LABELS[self.type]]
         if self.type not in _WITHOUT_VALUE and self.value is not OMITTED:
-            parts.append(_show(self.value))
+            match self.value:
+                case None:
+                    parts.append("null")
+                case AsShown():
+                    parts.append(str(self.value))
+                case str():
+                    parts.append(go_quote(self.value))
+                case dict() | list():
+                    parts.append(go_json(self.value))
+                case _:
+                    parts.append(go_scalar(self.value))
         if self.detail:
             parts.append(self.detail)
         return ": ".join(parts)
@@ -109,21 +119,11 @@ class FieldError:
         return Cause(reason=self.type.value, message=self.body, field=self.field)
 
 
-def _show(value: JsonValue) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, AsShown):
-        return str(value)
-    if isinstance(value, str):
-        return go_quote(value)
-    return go_json(value) if isinstance(value, dict | list) else go_scalar(value)
-
-
 Path = FieldPath | str
 
 
 def plural(count: int) -> str:
-    """What a word has for so many."""
+    """Return the plural ending for a count."""
     return "" if count == 1 else "s"
 
 
@@ -154,7 +154,7 @@ def not_supported(field: Path, value: JsonValue, supported: Iterable[str]) -> Fi
 
 
 def not_found(field: Path, value: JsonValue) -> FieldError:
-    """What the field names does not exist."""
+    """Return the error of a field that refers to a missing object."""
     return FieldError(FieldErrorType.NOT_FOUND, str(field), value)
 
 

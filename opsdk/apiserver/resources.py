@@ -25,7 +25,7 @@ _GROUPED = frozenset({"apiextensions.k8s.io", "apiregistration.k8s.io"})
 
 
 def shown_prefix(group: str, resource: str, *, custom: bool = False) -> str:
-    """What the real server's storage keys begin with, after ``/registry/``: messages show them.
+    """Return the prefix of etcd keys after ``/registry/``, which messages show.
 
     >>> shown_prefix("apps", "deployments"), shown_prefix("example.com", "widgets", custom=True)
     ('deployments/', 'example.com/widgets/')
@@ -79,7 +79,7 @@ class ResourceInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableColumn:
-    """A column of the table form; higher priorities show in wide output only."""
+    """A table column; only wide output shows priorities above zero."""
 
     name: str
     type: str = "string"
@@ -88,7 +88,7 @@ class TableColumn:
     priority: int = 0
 
     def wire(self) -> JsonObject:
-        """As a ``TableColumnDefinition``."""
+        """Return the ``TableColumnDefinition``."""
         return {
             "name": self.name,
             "type": self.type,
@@ -107,11 +107,11 @@ class Printer(Protocol):
         ...
 
     def cells(self, obj: JsonObject, now: float) -> list[JsonValue]:
-        """One row; `now` is the time of day in Unix seconds, for ages."""
+        """Return the cells of a row; `now` is Unix time in seconds, for ages."""
         ...
 
     def conditions(self, obj: JsonObject) -> Sequence[JsonObject]:  # noqa: ARG002 - for those who have something to say
-        """What is to be said of a row as a whole: that it is ``Completed``."""
+        """Return the row's conditions, such as ``Completed``."""
         return ()
 
     def arranged(self, objects: Sequence[JsonObject]) -> Sequence[JsonObject]:
@@ -128,7 +128,7 @@ class DecodedBody:
 
 
 class ResourceModel(Protocol):
-    """What the endpoints know of a kind: how bodies are read, defaulted, merged, shown."""
+    """A kind's codec: decoding, defaulting, conversion, merging and printing."""
 
     @property
     def typed(self) -> bool:
@@ -146,11 +146,11 @@ class ResourceModel(Protocol):
         ...
 
     def type_named(self, api_version: str, kind: str) -> str:
-        """The name of a built-in type, as Go writes it (``v1.Secret``); empty where there is none of that kind."""
+        """Return the Go name of a built-in type (``v1.Secret``); empty for unknown kinds."""
         ...
 
     def decode(self, body: JsonObject, *, memory: bool = False) -> DecodedBody:
-        """Check types and drop unknown fields; `DecodeError` names what does not fit.
+        """Check types and drop unknown fields. Raises `DecodeError`.
 
         With `memory` the body is an object that was merged here, and no text; what is wrong has other words then.
 
@@ -159,22 +159,22 @@ class ResourceModel(Protocol):
         ...
 
     def from_protobuf(self, body: bytes) -> JsonObject:
-        """A protobuf body as a tree; `UnsupportedMediaTypeError` where the kind has no such form."""
+        """Decode a protobuf body. Raises `UnsupportedMediaTypeError` if the kind has no protobuf form."""
         ...
 
     def default(self, obj: JsonObject, *, nulls: bool = False) -> JsonObject:
-        """With defaults filled in; may change `obj`, which the caller owns.
+        """Return the object with defaults; may change `obj`.
 
         Of custom objects, nulls that mean nothing go, unless `nulls`: those of an apply are refused.
         """
         ...
 
     def to_storage(self, obj: JsonObject) -> JsonObject:
-        """From the served version to the stored one."""
+        """Convert from the served to the storage version."""
         ...
 
     def from_storage(self, obj: JsonObject) -> JsonObject:
-        """From the stored version to the served one; the result shares with the argument, and both stay as they are."""
+        """Convert from the storage to the served version; the result shares parts with the argument."""
         ...
 
     @property
@@ -184,7 +184,7 @@ class ResourceModel(Protocol):
 
 
 class ResourceVersions(Protocol):
-    """All versions of a resource, for field ownership: what an owner's fields mean depends on its version."""
+    """All versions of a resource, for managedFields entries, whose fields depend on the version."""
 
     @property
     def shapes(self) -> Mapping[str, Any]:
@@ -196,14 +196,14 @@ class ResourceVersions(Protocol):
         """Whether conversion takes more than another ``apiVersion``."""
         ...
 
-    async def convert(self, obj: JsonObject, wanted: str) -> JsonObject:
-        """An object in another apiVersion; `ApiError` where that fails."""
+    async def convert(self, obj: JsonObject, api_version: str) -> JsonObject:
+        """Convert an object to another apiVersion. Raises `ApiError`."""
         ...
 
 
 @dataclass(slots=True)
 class InstalledResource:
-    """A resource with its storage and model; what a verb's handler works with."""
+    """A resource with its storage and model, as handlers use it."""
 
     info: ResourceInfo
     storage: Any

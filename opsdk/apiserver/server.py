@@ -50,7 +50,7 @@ class Delegate(Protocol):
         ...
 
     def groups(self) -> Sequence[ServedGroup]:
-        """What it serves, with what is behind it."""
+        """Return the served groups, with those of the delegate."""
         ...
 
 
@@ -58,7 +58,7 @@ class NotFound:
     """The end of the chain."""
 
     async def handle(self, call: Call) -> HttpResponse:  # noqa: ARG002 - the shape of Delegate
-        """A plain 404, not a Status: clients tell unknown paths from missing objects by it."""
+        """Return a plain 404, not a Status, by which clients tell unknown paths from missing objects."""
         response = text_response("404 page not found\n", status=404)
         response.add_header("x-content-type-options", "nosniff")
         return response
@@ -81,7 +81,7 @@ class ResourceServer:
         return f"<ResourceServer of {len(self._routes)} resources>"
 
     def install(self, served: InstalledResource) -> None:
-        """Serve a resource; verbs follow from what its storage can do."""
+        """Serve a resource; its storage determines the verbs."""
         info = served.info
         if not served.verbs:
             verbs = served.storage.connect_verbs if isinstance(served.storage, Connecter) else verbs_of(served.storage)
@@ -173,7 +173,7 @@ class Server:
         self._handler = None
 
     def remove_filter(self, name: str) -> None:
-        """Take a filter out; fine if there is none of that name."""
+        """Remove a filter, if it is there."""
         if name in self.filters.names:
             self.filters.remove(name)
             self._handler = None

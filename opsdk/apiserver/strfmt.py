@@ -58,11 +58,9 @@ def is_duration(text: str) -> bool:
     if _GO_DURATION.fullmatch(text):
         return True
     parts = _WORD_DURATION.findall(text)
-    return all(int(number) < 2**63 for number, _ in parts) and any(_is_unit(unit.lower()) for _, unit in parts)
-
-
-def _is_unit(unit: str) -> bool:
-    return unit in _UNITS or unit.startswith(_LONG_UNITS)
+    units = [unit.lower() for _, unit in parts]
+    known = any(unit in _UNITS or unit.startswith(_LONG_UNITS) for unit in units)
+    return known and all(int(number) < 2**63 for number, _ in parts)
 
 
 _SLOPPY: Final = re.compile(r"\b0+(?=[0-9])")
@@ -146,7 +144,7 @@ _MAC: Final = re.compile(
 
 
 def is_isbn10(text: str) -> bool:
-    """An ISBN of ten digits, whose checksum is right."""
+    """Report whether the text is an ISBN-10 with a valid checksum."""
     digits = re.sub(r"[\s-]", "", text)
     if not re.fullmatch(r"[0-9]{9}[0-9X]", digits):
         return False
@@ -155,7 +153,7 @@ def is_isbn10(text: str) -> bool:
 
 
 def is_isbn13(text: str) -> bool:
-    """An ISBN of thirteen digits, whose checksum is right."""
+    """Report whether the text is an ISBN-13 with a valid checksum."""
     digits = re.sub(r"[\s-]", "", text)
     if not re.fullmatch(r"[0-9]{13}", digits):
         return False
@@ -169,7 +167,7 @@ _CARDS: Final = re.compile(
 
 
 def is_credit_card(text: str) -> bool:
-    """A card number of the big issuers, whose checksum is right."""
+    """Report whether the text is a card number of a known issuer with a valid checksum."""
     digits = re.sub(r"[^0-9]+", "", text)
     doubled = [int(digit) * (1 + position % 2) for position, digit in enumerate(reversed(digits))]
     good = sum(value - 9 if value > 9 else value for value in doubled) % 10 == 0
@@ -232,7 +230,7 @@ _NUMBERS: Final = {"integer": ("int32", "int64"), "number": ("float", "double")}
 
 
 def is_known(name: str, kind: str) -> bool:
-    """Whether values of a type can have a format; in those of strings, and where there is no type, dashes are nothing.
+    """Report whether a format applies to a type; dashes are ignored in formats of strings.
 
     >>> is_known("date-time", "string"), is_known("int64", "integer"), is_known("int64", "string")
     (True, True, False)

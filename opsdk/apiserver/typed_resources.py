@@ -59,18 +59,17 @@ class FieldPrinter(Printer):
     def cells(self, obj: JsonObject, now: float) -> list[JsonValue]:
         """See `Printer`."""
         meta = obj.get("metadata") or {}
-        values = [_at(obj, path) for path in self._paths]
+        values: list[JsonValue] = []
+        for path in self._paths:
+            value: JsonValue = obj
+            for key in path:
+                value = value.get(key) if isinstance(value, dict) else None
+            values.append(value)
         return [meta.get("name", ""), *values, meta.get("creationTimestamp")]
 
 
-def _at(obj: JsonValue, path: Sequence[str]) -> JsonValue:
-    for key in path:
-        obj = obj.get(key) if isinstance(obj, dict) else None
-    return obj
-
-
 class KindModel:
-    """How objects of a typed class are read, defaulted and shown."""
+    """The `ResourceModel` of a typed class."""
 
     typed = True
 
@@ -139,7 +138,7 @@ def _metadata(found: JsonValue) -> tuple[JsonObject, list[str]]:
 
 
 class KindStrategy(SchemaStrategy):
-    """The rules that follow from the class; subclass it for more."""
+    """The strategy of a typed class; subclasses add rules."""
 
     def __init__(self, kind: Kind) -> None:
         raw = schema_for(kind)
@@ -149,7 +148,7 @@ class KindStrategy(SchemaStrategy):
 def resources_of(
     kind: Kind, storage: Storage, *, strategy: KindStrategy | None = None, printer: Printer | None = None
 ) -> list[InstalledResource]:
-    """A kind's resource, and its status where it has one, kept in `storage`; to be installed in a `ResourceServer`."""
+    """Return a kind's resource and its status subresource, stored in `storage`, for a `ResourceServer`."""
     info = info_of(kind)
     model = KindModel(kind, printer=printer)
     rules = strategy or KindStrategy(kind)

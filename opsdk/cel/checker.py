@@ -20,7 +20,6 @@ from opsdk.cel.syntax import (
     Ident,
     ListOf,
     Literal,
-    MapEntryNode,
     MapOf,
     Select,
     StructNode,
@@ -93,13 +92,16 @@ class _Checker:
             case Literal():
                 return expr.type
             case Ident():
-                return self._ident(expr)
+                return self._lookup(expr, expr.name) or self._undeclared(expr.at, expr.name)
             case Select():
                 return self._select(expr)
             case CallNode():
                 return self._call(expr)
             case ListOf():
-                return self._list(expr)
+                element: Type | None = None
+                for index, one in enumerate(expr.elements):
+                    element = self._join(element, self._content(one, optional=index in expr.optional))
+                return types.list_of(element or self._new_param())
             case MapOf():
                 return self._map(expr)
             case StructNode():
@@ -147,9 +149,6 @@ class _Checker:
     def _undeclared(self, at: int, name: str) -> Type:
         return self._issue(at, f"undeclared reference to '{name}' (in container '')")
 
-    def _ident(self, node: Ident) -> Type:
-        return self._lookup(node, node.name) or self._undeclared(node.at, node.name)
-
     def _select(self, node: Select) -> Type:
         qualified = qualified_name(node)
         if qualified is not None and not node.test:
@@ -191,9 +190,10 @@ class _Checker:
             return self._optional_select(node)
         arguments = [self.check(arg) for arg in node.args]
         if node.function in ("_&&_", "_||_"):
-            arguments = [
-                self._bool(arg, argument_type) for arg, argument_type in zip(node.args, arguments, strict=True)
-            ]
+            for arg, argument_type in zip(node.args, arguments, strict=True):
+                if not self._fits(argument_type, types.BOOL):
+                    self._issue(arg.at, f"expected type 'bool' but found '{self._show(argument_type)}'")
+            arguments = [types.BOOL for _ in arguments]
         if node.target is None:
             overloads = self._scope.functions.get(node.function.removeprefix("."))
             if overloads is None:
@@ -211,11 +211,6 @@ class _Checker:
         if overloads is None:
             return self._undeclared(node.at, node.function)
         return self._resolve(node, node.function, overloads, [target, *arguments], method=True)
-
-    def _bool(self, node: Expr, found: Type) -> Type:
-        if not self._fits(found, types.BOOL):
-            self._issue(node.at, f"expected type 'bool' but found '{self._show(found)}'")
-        return types.BOOL
 
     def _optional_select(self, node: CallNode) -> Type:
         operand, name = node.args
@@ -282,12 +277,6 @@ class _Checker:
     def _mismatch(self, at: int, expected: Type, actual: Type) -> Type:
         return self._issue(at, f"expected type '{self._show(expected)}' but found '{self._show(actual)}'")
 
-    def _list(self, node: ListOf) -> Type:
-        element: Type | None = None
-        for index, one in enumerate(node.elements):
-            element = self._join(element, self._content(one, optional=index in node.optional))
-        return types.list_of(element or self._new_param())
-
     def _map(self, node: MapOf) -> Type:
         key: Type | None = None
         value: Type | None = None
@@ -305,17 +294,14 @@ class _Checker:
             return self._issue(node.at, f"'{node.name}' is not a message type")
         self.found.structs[node.id] = type_
         for entry in node.entries:
-            self._entry(entry, type_)
+            assert isinstance(entry.key, str)
+            value = self.check(entry.value)
+            expected = type_.fields.get(entry.key) or self._issue(entry.at, f"undefined field '{entry.key}'")
+            expected_value = types.optional_of(expected) if entry.optional else expected
+            if not self._fits(expected_value, value):
+                text = f"expected type of field '{entry.key}' is '{self._show(expected_value)}' but provided type is"
+                self._issue(entry.at, f"{text} '{self._show(value)}'")
         return type_
-
-    def _entry(self, entry: MapEntryNode, owner: Type) -> None:
-        assert isinstance(entry.key, str)
-        value = self.check(entry.value)
-        expected = owner.fields.get(entry.key) or self._issue(entry.at, f"undefined field '{entry.key}'")
-        expected_value = types.optional_of(expected) if entry.optional else expected
-        if not self._fits(expected_value, value):
-            text = f"expected type of field '{entry.key}' is '{self._show(expected_value)}' but provided type is"
-            self._issue(entry.at, f"{text} '{self._show(value)}'")
 
     # -------------------------------------------------------------- folds
     def _comprehension(self, node: Comprehension) -> Type:

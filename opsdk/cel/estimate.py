@@ -90,7 +90,15 @@ class _Estimator:
             case StructNode():
                 return sum((self.visit(entry.value) for entry in node.entries), exactly(STRUCT_COST))
             case Comprehension():
-                return self._bind(node) if _is_bind(node) else self._fold(node)
+                if node.variable != BIND_RANGE or node.accumulator == ACCUMULATOR:
+                    return self._fold(node)
+                cost = self.visit(node.range) + self.visit(node.init)
+                local = _Local(self._path(node.init), self._size(node.init), self._contained(node.init))
+                self._push(node.accumulator, local)
+                cost += self.visit(node.result)
+                self._locals[node.accumulator].pop()
+                self._copy(node, node.result)
+                return cost
 
     def _select(self, node: Select) -> Range:
         if node.id in self._checked.variables or node.id in self._checked.constants:
@@ -246,14 +254,6 @@ class _Estimator:
         self._push(node.second, value)
         return [node.variable, node.second]
 
-    def _bind(self, node: Comprehension) -> Range:
-        cost = self.visit(node.range) + self.visit(node.init)
-        self._push(node.accumulator, _Local(self._path(node.init), self._size(node.init), self._contained(node.init)))
-        cost += self.visit(node.result)
-        self._locals[node.accumulator].pop()
-        self._copy(node, node.result)
-        return cost
-
     # -------------------------------------------------------------- what is known of a node
     def size(self, operand: Operand) -> Range:
         """See `Sizes`."""
@@ -335,10 +335,6 @@ def _written_size(node: Expr) -> Range | None:
 
 def _is_scalar(type_: Type) -> bool:
     return type_.kind in _SCALARS or (is_optional(type_) and _is_scalar(type_.params[0]))
-
-
-def _is_bind(node: Comprehension) -> bool:
-    return node.variable == BIND_RANGE and node.accumulator != ACCUMULATOR
 
 
 _SPECIAL: Final[dict[str, Callable[[Any, CallNode, Sequence[Range]], Range]]] = {

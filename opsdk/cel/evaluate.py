@@ -22,7 +22,6 @@ from opsdk.cel.syntax import (
     Ident,
     ListOf,
     Literal,
-    MapEntryNode,
     MapOf,
     Select,
     StructNode,
@@ -114,7 +113,7 @@ class _Compiler:
             case Literal():
                 return _constant(node.value)
             case Ident():
-                slot = self._slot(node.name)
+                slot = next((scope[node.name] for scope in reversed(self._scopes) if node.name in scope), None)
                 if slot is not None:
                     return _local(slot)
                 constant = self._named(node)
@@ -131,19 +130,10 @@ class _Compiler:
             case StructNode():
                 return self._struct(node)
             case Comprehension():
-                return (
-                    self._bind(node)
-                    if (node.variable == BIND_RANGE and node.accumulator != ACCUMULATOR)
-                    else self._fold(node)
-                )
+                bind = node.variable == BIND_RANGE and node.accumulator != ACCUMULATOR
+                return self._bind(node) if bind else self._fold(node)
 
     # -------------------------------------------------------------- names and fields
-    def _slot(self, name: str) -> int | None:
-        for scope in reversed(self._scopes):
-            if name in scope:
-                return scope[name]
-        return None
-
     def _named(self, node: Expr) -> Code | None:
         """What the checker found a name to refer to."""
         constant = self._checked.constants.get(node.id)
@@ -376,7 +366,10 @@ class _Compiler:
 
     def _struct(self, node: StructNode) -> Code:
         type_ = self._checked.structs[node.id]
-        codes = [(_field_name(entry), self.code(entry.value), entry.optional) for entry in node.entries]
+        codes: list[tuple[str, Code, bool]] = []
+        for entry in node.entries:
+            assert isinstance(entry.key, str)
+            codes.append((entry.key, self.code(entry.value), entry.optional))
 
         def build(frame: Frame) -> Value:
             values: JsonObject = {}
@@ -524,11 +517,6 @@ def _content(value: Value) -> Optional:
     if not isinstance(value, Optional):
         raise CelEvaluationError(f"cannot initialize optional entry from non-optional value {show(value)}")
     return value
-
-
-def _field_name(entry: MapEntryNode) -> str:
-    assert isinstance(entry.key, str)
-    return entry.key
 
 
 def insert(entries: dict[Value, Value], key: Value, value: Value) -> None:

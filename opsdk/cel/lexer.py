@@ -6,7 +6,6 @@ Upstream: github.com/google/cel-go/parser/gen/CEL.g4.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -82,26 +81,26 @@ def tokenize(text: str) -> tuple[list[Token], list[Issue]]:
     >>> [token.text for token in tokenize("a<=1")[0]]
     ['a', '<=', '1', '<EOF>']
     """
+    tokens: list[Token] = []
     issues: list[Issue] = []
-    tokens = list(_tokens(text, issues))
-    tokens.append(Token(TokenKind.END, TokenKind.END.value, len(text)))
-    return tokens, issues
-
-
-def _tokens(text: str, issues: list[Issue]) -> Iterator[Token]:
     position = 0
     while position < len(text):
         match = _TOKEN.match(text, position)
         if match is None:
-            wrong = _unknown(text, position)
+            opening = _OPEN.match(text, position)
+            assert opening is not None
+            # The character that breaks the token belongs to the message, as in ANTLR's lexer.
+            wrong = text[position : opening.end() + 1]
             issues.append(Issue(position, f"Syntax error: token recognition error at: '{wrong}'"))
             position += len(wrong)
             continue
         name = match.lastgroup
         assert name is not None
         if name != "SPACE":
-            yield Token(TokenKind.SYMBOL if match[0] in _WORDS else TokenKind[name], match[0], position)
+            tokens.append(Token(TokenKind.SYMBOL if match[0] in _WORDS else TokenKind[name], match[0], position))
         position = match.end()
+    tokens.append(Token(TokenKind.END, TokenKind.END.value, len(text)))
+    return tokens, issues
 
 
 _OPEN: Final = re.compile(
@@ -114,13 +113,6 @@ _OPEN: Final = re.compile(
     """,
     re.VERBOSE,
 )
-
-
-def _unknown(text: str, at: int) -> str:
-    """What might have become a token, with the character that spoilt it."""
-    match = _OPEN.match(text, at)
-    assert match is not None
-    return text[at : match.end() + 1]
 
 
 # ------------------------------------------------------------------ what literals mean

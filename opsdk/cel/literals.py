@@ -46,8 +46,10 @@ def check_literals(tree: Expr, checked: Checked) -> Iterator[Issue]:
         match node:
             case CallNode(function="format", target=Literal(value=str(form)), args=(ListOf() as given,)):
                 yield from _format(node, form, given, checked)
-            case CallNode():
-                yield from _call(node)
+            case CallNode(args=(Literal(value=value, at=at), *_)):
+                valid = _ARGUMENTS.get(node.function)
+                if valid is not None and not valid(value):
+                    yield Issue(at, f"invalid {node.function} argument")
             case ListOf() if not formatted:
                 yield from _list(node, checked)
             case MapOf() if not formatted:
@@ -80,14 +82,6 @@ def children(node: Expr) -> tuple[Expr, ...]:
         case Comprehension():
             return (node.range, node.init, node.condition, node.step, node.result)
     return ()
-
-
-def _call(node: CallNode) -> Iterator[Issue]:
-    valid = _ARGUMENTS.get(node.function)
-    if valid is not None and node.args:
-        argument = node.args[0]
-        if isinstance(argument, Literal) and not valid(argument.value):
-            yield Issue(argument.at, f"invalid {node.function} argument")
 
 
 def _format(node: CallNode, form: str, given: ListOf, checked: Checked) -> Iterator[Issue]:

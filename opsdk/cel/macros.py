@@ -258,14 +258,6 @@ TWO_VARIABLES: Final[Macros] = {
 
 
 # ------------------------------------------------------------------ optionals, bindings, sorting
-def _opt_map(build: Builder, target: Expr | None, args: tuple[Expr, ...]) -> Expr:
-    return _optional(build, target, args, "optMap()", lambda body: build.call("optional.of", body))
-
-
-def _opt_flat_map(build: Builder, target: Expr | None, args: tuple[Expr, ...]) -> Expr:
-    return _optional(build, target, args, "optFlatMap()", lambda body: body)
-
-
 _TARGET: Final = "@target"
 
 
@@ -285,7 +277,12 @@ def _optional(
     return chosen if simple else build.bind(_TARGET, target, chosen)
 
 
-OPTIONALS: Final[Macros] = {Key("optMap", 2): _opt_map, Key("optFlatMap", 2): _opt_flat_map}
+OPTIONALS: Final[Macros] = {
+    Key("optMap", 2): lambda build, target, args: _optional(
+        build, target, args, "optMap()", lambda body: build.call("optional.of", body)
+    ),
+    Key("optFlatMap", 2): lambda build, target, args: _optional(build, target, args, "optFlatMap()", lambda body: body),
+}
 """Working on the content of an optional."""
 
 

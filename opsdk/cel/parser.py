@@ -339,8 +339,12 @@ class _Parser:
         leading = self._accept(".")
         token = self._advance()
         name = f".{token.text}" if leading else token.text
-        type_name = self._struct_name(name)
-        if type_name is not None:
+        type_name, position = name, self._next
+        while self._tokens[position].is_(".") and self._tokens[position + 1].kind is TokenKind.IDENTIFIER:
+            type_name = f"{type_name}.{self._tokens[position + 1].text}"
+            position += 2
+        if self._tokens[position].is_("{"):
+            self._next = position
             return self._struct(type_name)
         if token.text in RESERVED:
             self._issue(token.at, f"reserved identifier: {token.text}")
@@ -348,17 +352,6 @@ class _Parser:
         if paren is not None:
             return self._expand(paren.at, name, None, self._arguments())
         return Ident(name, id=next(self._ids), at=(leading or token).at)
-
-    def _struct_name(self, name: str) -> str | None:
-        """The type's name if this is the construction of an object; then the next token is its brace."""
-        position = self._next
-        while self._tokens[position].is_(".") and self._tokens[position + 1].kind is TokenKind.IDENTIFIER:
-            name = f"{name}.{self._tokens[position + 1].text}"
-            position += 2
-        if not self._tokens[position].is_("{"):
-            return None
-        self._next = position
-        return name
 
     def _struct(self, name: str) -> Expr:
         opening = self._advance()

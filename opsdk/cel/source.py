@@ -47,14 +47,14 @@ class ExpressionSource:
     def report(self, issues: Iterable[Issue]) -> str:
         """All issues, in the order of their places, each with the line that it is in."""
         ordered = sorted(issues, key=lambda issue: self.location(issue.at))
-        return "\n".join(self._show(issue) for issue in ordered)
-
-    def _show(self, issue: Issue) -> str:
-        line, column = self.location(issue.at)
-        head = f"ERROR: <input>:{line}:{column + 1}: {issue.message}"
-        if line == NOWHERE:
-            return head
-        text = self._lines[line - 1].replace("\t", " ")
-        dots = "".join("." if char.isascii() else "．" for char in text[:column])  # noqa: RUF001 - as wide as the text
-        mark = "^" if text[column : column + 1].isascii() else "＾"  # noqa: RUF001
-        return f"{head}\n | {text}\n | {dots}{mark}"
+        lines: list[str] = []
+        for issue in ordered:
+            line, column = self.location(issue.at)
+            lines.append(f"ERROR: <input>:{line}:{column + 1}: {issue.message}")
+            if line == NOWHERE:
+                continue
+            text = self._lines[line - 1].replace("\t", " ")
+            dots = "".join("." if char.isascii() else "．" for char in text[:column])  # noqa: RUF001 - as wide as the text
+            mark = "^" if text[column : column + 1].isascii() else "＾"  # noqa: RUF001
+            lines += [f" | {text}", f" | {dots}{mark}"]
+        return "\n".join(lines)

@@ -42,13 +42,13 @@ def parse_duration(text: str) -> Duration | None:
         return Duration(0)
     if len(text) > _LONGEST or not _WHOLE.fullmatch(text):
         return None
-    total = sum(math.trunc(Fraction(_number(number)) * _UNITS[unit]) for number, unit in _DURATION.findall(text))
+    total = 0
+    for number, unit in _DURATION.findall(text):
+        # Fraction refuses ".5" and "1.".
+        digits = f"0{number}" if number.startswith(".") else number.rstrip(".")
+        total += math.trunc(Fraction(digits) * _UNITS[unit])
     signed = -total if text[0] == "-" else total
     return Duration(signed) if -(2**63) <= signed < 2**63 else None
-
-
-def _number(text: str) -> str:
-    return f"0{text}" if text.startswith(".") else text.rstrip(".")
 
 
 def show_duration(duration: Duration) -> str:
@@ -138,17 +138,12 @@ def show_timestamp(timestamp: Timestamp) -> str:
     >>> show_timestamp(Timestamp(1_500_000_000)), show_timestamp(Timestamp(0, 5400))
     ('1970-01-01T00:00:01.5Z', '1970-01-01T01:30:00+01:30')
     """
-    hours, minutes = divmod(abs(timestamp.offset) // 60, 60)
-    zone = f"{'-' if timestamp.offset < 0 else '+'}{hours:02}:{minutes:02}" if timestamp.offset else "Z"
-    return (
-        f"{_local(timestamp):%Y-%m-%dT%H:%M:%S}".rjust(19, "0") + f"{_fraction(timestamp.nanoseconds % _SECOND)}{zone}"
-    )
-
-
-def _local(timestamp: Timestamp) -> dt.datetime:
     seconds = timestamp.nanoseconds // _SECOND
     offset = timestamp.offset if _FIRST <= seconds + timestamp.offset <= _LAST else 0
-    return _EPOCH + dt.timedelta(seconds=seconds + offset)
+    local = _EPOCH + dt.timedelta(seconds=seconds + offset)
+    hours, minutes = divmod(abs(timestamp.offset) // 60, 60)
+    zone = f"{'-' if timestamp.offset < 0 else '+'}{hours:02}:{minutes:02}" if timestamp.offset else "Z"
+    return f"{local:%Y-%m-%dT%H:%M:%S}".rjust(19, "0") + f"{_fraction(timestamp.nanoseconds % _SECOND)}{zone}"
 
 
 _OFFSET: Final = re.compile(r"(?a:([+-]?)(\d+):(\d+))")

@@ -75,20 +75,17 @@ class TokenFileCredentials:
         """See `Credentials`."""
         now = self._clock.now()
         if self._read_at is None or now - self._read_at >= TOKEN_FILE_PERIOD:
-            self._read(now)
+            try:
+                token = self._path.read_text().strip()
+            except (OSError, UnicodeDecodeError) as error:
+                token, problem = "", str(error)
+            else:
+                problem = "it is empty"
+            if token:
+                self._token, self._read_at = token, now
+            elif not self._token:
+                raise ConfigError(f"token file {self._path}: {problem}")
         return {"Authorization": f"Bearer {self._token}"}
-
-    def _read(self, now: float) -> None:
-        try:
-            token = self._path.read_text().strip()
-        except (OSError, UnicodeDecodeError) as error:
-            token, problem = "", str(error)
-        else:
-            problem = "it is empty"
-        if token:
-            self._token, self._read_at = token, now
-        elif not self._token:
-            raise ConfigError(f"token file {self._path}: {problem}")
 
     def invalidate(self) -> bool:
         """Return True: the file may hold a newer token."""

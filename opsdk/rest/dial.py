@@ -46,18 +46,15 @@ class Dialer:
             async with asyncio.timeout(DIAL_TIMEOUT):
                 if self._proxy is not None:
                     return await self._through(self._proxy, where)
-                return await self._direct(where)
+                endpoint = self._endpoint
+                context = self._tls.context() if endpoint.scheme == "https" else None
+                return await connect(
+                    endpoint.host, endpoint.port, context, self._tls.server_name, partial(ClientConnection, where)
+                )
         except TimeoutError as error:
             raise ConnectError(f"{where}: no connection within {DIAL_TIMEOUT:g} s") from error
         except TRANSPORT_ERRORS as error:
             raise translate(error, sent=False, where=where) from error
-
-    async def _direct(self, where: str) -> ClientConnection:
-        endpoint = self._endpoint
-        context = self._tls.context() if endpoint.scheme == "https" else None
-        return await connect(
-            endpoint.host, endpoint.port, context, self._tls.server_name, partial(ClientConnection, where)
-        )
 
     async def _through(self, proxy: ProxyServer, where: str) -> ClientConnection:
         # The proxy's own certificate is verified against the system, not against the cluster's CA.
@@ -71,7 +68,22 @@ class Dialer:
             connection.abort()
             await connection.wait_closed()
             raise
-        return await self._secure(connection, where)
+        assert connection.transport is not None
+        inner = ClientConnection(where)
+        try:
+            transport = await asyncio.get_running_loop().start_tls(
+                connection.transport,
+                inner,
+                self._tls.context(),
+                server_hostname=self._tls.server_name or self._endpoint.host,
+                ssl_handshake_timeout=TLS_TIMEOUT,
+            )
+        except BaseException:
+            connection.abort()
+            raise
+        assert transport is not None
+        inner.connection_made(transport)
+        return inner
 
     async def _tunnel(self, connection: ClientConnection, proxy: ProxyServer) -> None:
         """Open a tunnel through the proxy (CONNECT)."""
@@ -88,22 +100,3 @@ class Dialer:
             raise ConnectError(str(error)) from error
         if not 200 <= connection.reader.status < 300:
             raise ConnectError(f"the proxy {proxy} refuses a tunnel to {target}: HTTP {connection.reader.status}")
-
-    async def _secure(self, outer: ClientConnection, where: str) -> ClientConnection:
-        """Start TLS to the server inside the tunnel."""
-        assert outer.transport is not None
-        inner = ClientConnection(where)
-        try:
-            transport = await asyncio.get_running_loop().start_tls(
-                outer.transport,
-                inner,
-                self._tls.context(),
-                server_hostname=self._tls.server_name or self._endpoint.host,
-                ssl_handshake_timeout=TLS_TIMEOUT,
-            )
-        except BaseException:
-            outer.abort()
-            raise
-        assert transport is not None
-        inner.connection_made(transport)
-        return inner

@@ -224,24 +224,22 @@ def from_resource_list(response: RestResponse, group: str, version: str) -> list
                 kind=resource.kind,
                 verbs=tuple(resource.verbs or ()),
             )
-    return [_legacy(group, version, resource, subresources) for resource in listed if "/" not in resource.name]
-
-
-def _legacy(
-    group: str, version: str, found: _Resource, subresources: Mapping[str, Mapping[str, ApiSubresource]]
-) -> ApiResource:
-    return ApiResource(
-        group=group,
-        version=version,
-        kind=found.kind,
-        plural=found.name,
-        singular=found.singular_name,
-        namespaced=found.namespaced,
-        verbs=tuple(found.verbs or ()),
-        short_names=tuple(found.short_names or ()),
-        categories=tuple(found.categories or ()),
-        subresources=subresources.get(found.name, {}),
-    )
+    return [
+        ApiResource(
+            group=group,
+            version=version,
+            kind=resource.kind,
+            plural=resource.name,
+            singular=resource.singular_name,
+            namespaced=resource.namespaced,
+            verbs=tuple(resource.verbs or ()),
+            short_names=tuple(resource.short_names or ()),
+            categories=tuple(resource.categories or ()),
+            subresources=subresources.get(resource.name, {}),
+        )
+        for resource in listed
+        if "/" not in resource.name
+    ]
 
 
 def _label(group: str, version: str) -> str:
@@ -305,9 +303,6 @@ class Discovery:
         raise_for_status(response, request)
         if _decode(response, _Wire, path).kind == "APIGroupDiscoveryList":
             return from_aggregated(response, path)
-        return await self._legacy_root(response, path)
-
-    async def _legacy_root(self, response: RestResponse, path: str) -> DiscoveredGroups:
         if path == "/api":
             versions = tuple(_decode(response, _CoreVersions, path).versions or ())
             groups = [ApiGroup(name="", versions=versions)] if versions else []

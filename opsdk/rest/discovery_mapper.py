@@ -5,7 +5,7 @@ from __future__ import annotations
 from opsdk.apimachinery.gvk import GroupVersion, GroupVersionKind, GroupVersionResource
 from opsdk.apimachinery.rest_mapper import RestMapping, ServedResource
 from opsdk.errors import UsageError
-from opsdk.rest.discovery import ApiResource, DiscoveredGroups, Discovery
+from opsdk.rest.discovery import DiscoveredGroups, Discovery
 
 
 class RestDiscoverySource:
@@ -27,17 +27,17 @@ def served_resources(discovered: DiscoveredGroups) -> ServedResource:
             failures[GroupVersion.parse(where)] = str(error)
         except UsageError:
             failures[GroupVersion(where, "")] = str(error)
-    return ServedResource(mappings=[_mapping(r) for r in discovered.resources], failures=failures)
-
-
-def _mapping(discovered: ApiResource) -> RestMapping:
-    return RestMapping(
-        gvk=GroupVersionKind(discovered.group, discovered.version, discovered.kind),
-        resource=GroupVersionResource(discovered.group, discovered.version, discovered.plural),
-        namespaced=discovered.namespaced,
-        singular=discovered.singular,
-        verbs=frozenset(discovered.verbs),
-        short_names=tuple(discovered.short_names),
-        categories=tuple(discovered.categories),
-        subresources=frozenset(discovered.subresources),
-    )
+    mappings = [
+        RestMapping(
+            gvk=GroupVersionKind(resource.group, resource.version, resource.kind),
+            resource=GroupVersionResource(resource.group, resource.version, resource.plural),
+            namespaced=resource.namespaced,
+            singular=resource.singular,
+            verbs=frozenset(resource.verbs),
+            short_names=tuple(resource.short_names),
+            categories=tuple(resource.categories),
+            subresources=frozenset(resource.subresources),
+        )
+        for resource in discovered.resources
+    ]
+    return ServedResource(mappings=mappings, failures=failures)

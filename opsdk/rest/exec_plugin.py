@@ -52,27 +52,25 @@ def exec_info(plugin: ExecConfig, config: Config, *, interactive: bool) -> str:
     """Return the value of ``KUBERNETES_EXEC_INFO``."""
     spec: JsonObject = {"interactive": interactive}
     if plugin.provide_cluster_info:
-        spec["cluster"] = _cluster_info(plugin, config)
+        ca = config.ca_data
+        if not ca and config.ca_file:
+            try:
+                ca = Path(config.ca_file).read_bytes()
+            except OSError as error:
+                raise ConfigError(
+                    f"certificate authority {config.ca_file}: cannot be read: {error.strerror}"
+                ) from error
+        info = {
+            "server": config.host,
+            "tls-server-name": config.tls_server_name,
+            "insecure-skip-tls-verify": config.insecure_skip_tls_verify,
+            "certificate-authority-data": base64.b64encode(ca).decode(),
+            "proxy-url": config.proxy_url,
+            "disable-compression": config.disable_compression,
+            "config": plugin.cluster_config,
+        }
+        spec["cluster"] = {key: value for key, value in info.items() if value}
     return msgspec.json.encode({"kind": "ExecCredential", "apiVersion": plugin.api_version, "spec": spec}).decode()
-
-
-def _cluster_info(plugin: ExecConfig, config: Config) -> JsonObject:
-    ca = config.ca_data
-    if not ca and config.ca_file:
-        try:
-            ca = Path(config.ca_file).read_bytes()
-        except OSError as error:
-            raise ConfigError(f"certificate authority {config.ca_file}: cannot be read: {error.strerror}") from error
-    info = {
-        "server": config.host,
-        "tls-server-name": config.tls_server_name,
-        "insecure-skip-tls-verify": config.insecure_skip_tls_verify,
-        "certificate-authority-data": base64.b64encode(ca).decode(),
-        "proxy-url": config.proxy_url,
-        "disable-compression": config.disable_compression,
-        "config": plugin.cluster_config,
-    }
-    return {key: value for key, value in info.items() if value}
 
 
 def parse_credential(printed: bytes, plugin: ExecConfig) -> Credential:

@@ -206,6 +206,10 @@ def _user_settings(user: KubeconfigEntry, cluster: KubeconfigEntry) -> JsonObjec
     if user.data.get("auth-provider"):
         raise user.fail("auth-provider is not supported; use an exec plugin")
     cert_data, key_data = user.data_of("client-certificate-data"), user.data_of("client-key-data")
+    extra = user.data.get("as-user-extra") or {}
+    if not isinstance(extra, dict):
+        raise user.fail("as-user-extra must be a mapping of lists")
+    values = KubeconfigEntry(user.kind, user.name, user.file, extra)
     return {
         "client_cert_data": cert_data,
         "client_cert_file": "" if cert_data else user.path("client-certificate"),
@@ -215,22 +219,14 @@ def _user_settings(user: KubeconfigEntry, cluster: KubeconfigEntry) -> JsonObjec
         "token_file": user.path("tokenFile"),
         "username": user.text("username"),
         "password": user.text("password"),
-        "impersonate": _impersonate(user),
+        "impersonate": Impersonate(
+            user=user.text("as"),
+            uid=user.text("as-uid"),
+            groups=user.strings("as-groups"),
+            extra={str(key): values.strings(key) for key in extra},
+        ),
         "exec": _exec(user, cluster),
     }
-
-
-def _impersonate(user: KubeconfigEntry) -> Impersonate:
-    extra = user.data.get("as-user-extra") or {}
-    if not isinstance(extra, dict):
-        raise user.fail("as-user-extra must be a mapping of lists")
-    values = KubeconfigEntry(user.kind, user.name, user.file, extra)
-    return Impersonate(
-        user=user.text("as"),
-        uid=user.text("as-uid"),
-        groups=user.strings("as-groups"),
-        extra={str(key): values.strings(key) for key in extra},
-    )
 
 
 def _exec(user: KubeconfigEntry, cluster: KubeconfigEntry) -> ExecConfig | None:

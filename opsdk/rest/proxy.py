@@ -5,6 +5,7 @@ Upstream: golang.org/x/net/http/httpproxy/proxy.go
 
 from __future__ import annotations
 
+import contextlib
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -82,7 +83,9 @@ def _excludes(entry: str, endpoint: Endpoint) -> bool:
     except ValueError:
         pass
     else:
-        return _within(endpoint.host, network)
+        with contextlib.suppress(ValueError):
+            return ip_address(endpoint.host) in network
+        return False
     name, colon, port = entry.rpartition(":")
     if colon and port.isdigit():
         if int(port) != endpoint.port:
@@ -92,10 +95,3 @@ def _excludes(entry: str, endpoint: Endpoint) -> bool:
     if entry.startswith(("*.", ".")):
         return host.endswith(entry.removeprefix("*"))
     return host == entry or host.endswith(f".{entry}")
-
-
-def _within(host: str, network: object) -> bool:
-    try:
-        return ip_address(host) in network  # type: ignore[operator]
-    except ValueError:
-        return False

@@ -91,11 +91,7 @@ def resource_path(  # noqa: PLR0917 - the order of the path itself
         segments.append(name)
     if subresource:
         segments += subresource.split("/")
-    return "/" + "/".join(_segment(segment) for segment in segments)
-
-
-def _segment(text: str) -> str:
-    """Return one escaped path segment. ``.`` and ``..`` raise, because they would change the path."""
-    if text in {".", ".."}:
-        raise UsageError(f"{text!r} is not allowed as a path segment")
-    return quote(text, safe=_SEGMENT_SAFE)
+    for segment in segments:
+        if segment in {".", ".."}:  # would change the path
+            raise UsageError(f"{segment!r} is not allowed as a path segment")
+    return "/" + "/".join(quote(segment, safe=_SEGMENT_SAFE) for segment in segments)

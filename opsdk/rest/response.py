@@ -85,10 +85,6 @@ def error_from_response(response: RestResponse, request: RestRequest, *, now: da
             status = None
         if isinstance(status, dict) and status.get("kind") == "Status":
             return api_error_from_status(status, code=response.status, retry_after=wait)
-    return _generic_error(response, request, wait)
-
-
-def _generic_error(response: RestResponse, request: RestRequest, wait: float | None) -> ApiError:
     text = "unknown"
     if not response.content_type or response.content_type.startswith("text/"):
         text = response.body[:_MAX_QUOTED].decode(errors="replace").strip() or text

@@ -74,7 +74,13 @@ class TlsContexts:
             return False
         first, self._checked_at = self._context is None, now
         try:
-            material = self._read()
+            config, client = self._config, self._issued
+            ca = config.ca_data or _file(config.ca_file, "certificate authority")
+            if client is None:
+                cert = config.client_cert_data or _file(config.client_cert_file, "client certificate")
+                key = config.client_key_data or _file(config.client_key_file, "client key")
+                client = ClientCert(cert, key) if cert else None
+            material = _Material(ca, client)
             if material == self._material:
                 return False
             self._context = _build(self._config, material)
@@ -86,15 +92,6 @@ class TlsContexts:
         if not first:
             self._on_change()
         return not first
-
-    def _read(self) -> _Material:
-        config, client = self._config, self._issued
-        ca = config.ca_data or _file(config.ca_file, "certificate authority")
-        if client is None:
-            cert = config.client_cert_data or _file(config.client_cert_file, "client certificate")
-            key = config.client_key_data or _file(config.client_key_file, "client key")
-            client = ClientCert(cert, key) if cert else None
-        return _Material(ca, client)
 
 
 def _file(path: str, what: str) -> bytes:
@@ -116,29 +113,24 @@ def _build(config: Config, material: _Material) -> ssl.SSLContext:
         context.verify_mode = ssl.CERT_NONE
     elif material.ca or config.ca_file:
         # An empty CA file must trust no certificate, not the system's.
-        _trust(context, material.ca, config.ca_file or "ca_data")
+        name = config.ca_file or "ca_data"
+        try:
+            context.load_verify_locations(cadata=material.ca.decode("ascii"))
+        except (ssl.SSLError, UnicodeDecodeError, ValueError) as error:
+            raise ConfigError(f"certificate authority {name}: not PEM certificates") from error
     else:
         context.load_default_certs()
     if material.client is not None:
-        _identify(context, material.client, config.client_cert_file or "client certificate data")
+        name = config.client_cert_file or "client certificate data"
+        # OpenSSL accepts key and certificate in one file.
+        with _as_file(material.client.key + b"\n" + material.client.cert) as path:
+            try:
+                # An empty password, so that OpenSSL never prompts on the terminal.
+                context.load_cert_chain(path, password=lambda: "")
+            except (ssl.SSLError, ValueError, OSError) as error:
+                text = f"client certificate {name}: certificate and key are not a matching PEM pair"
+                raise ConfigError(text) from error
     return context
-
-
-def _trust(context: ssl.SSLContext, ca: bytes, name: str) -> None:
-    try:
-        context.load_verify_locations(cadata=ca.decode("ascii"))
-    except (ssl.SSLError, UnicodeDecodeError, ValueError) as error:
-        raise ConfigError(f"certificate authority {name}: not PEM certificates") from error
-
-
-def _identify(context: ssl.SSLContext, client: ClientCert, name: str) -> None:
-    # OpenSSL accepts key and certificate in one file.
-    with _as_file(client.key + b"\n" + client.cert) as path:
-        try:
-            # An empty password, so that OpenSSL never prompts on the terminal.
-            context.load_cert_chain(path, password=lambda: "")
-        except (ssl.SSLError, ValueError, OSError) as error:
-            raise ConfigError(f"client certificate {name}: certificate and key are not a matching PEM pair") from error
 
 
 @contextlib.contextmanager

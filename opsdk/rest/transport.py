@@ -239,7 +239,14 @@ class Transport(Closing):
                 outcome = exchange
             else:
                 try:
-                    body = await self._read_all(exchange, request)
+                    decoder, pieces = decoder_for(exchange.headers), []
+                    try:
+                        while data := await exchange.read():
+                            pieces.append(decoder.feed(data))
+                        decoder.finish()
+                    except TRANSPORT_ERRORS as error:
+                        raise translate(error, sent=True, where=request.described) from error
+                    body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
                     outcome = RestResponse(exchange.status, exchange.headers, body)
                 finally:
                     await exchange.aclose()
@@ -267,16 +274,6 @@ class Transport(Closing):
         pairs = [pair for pair in (*self._headers, *credentials.items()) if pair[0].lower() not in headers]
         pairs += headers.values()
         return await self._backend.exchange(request.method, self._prefix + request.target, pairs, request.body)
-
-    async def _read_all(self, exchange: ResponseStream, request: RestRequest) -> bytes:
-        decoder, pieces = decoder_for(exchange.headers), []
-        try:
-            while data := await exchange.read():
-                pieces.append(decoder.feed(data))
-            decoder.finish()
-        except TRANSPORT_ERRORS as error:
-            raise translate(error, sent=True, where=request.described) from error
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     async def _throttle(self, request: RestRequest) -> float:
         """Wait for the client-side limit, and return the seconds waited. Watches are exempt."""

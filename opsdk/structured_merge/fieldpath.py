@@ -216,14 +216,13 @@ class FieldSet:
         return self._wire
 
     def _encode(self) -> JsonObject:
-        return {element: self._below(element) for element in self.elements()}
-
-    def _below(self, element: str) -> JsonObject:
-        child = self.children.get(element)
-        if child is None:
-            return {}
-        below = child._encode()  # noqa: SLF001 - the same class
-        return {".": {}, **below} if element in self.members else below
+        tree: JsonObject = {}
+        for element in self.elements():
+            child = self.children.get(element)
+            tree[element] = {} if child is None else child._encode()  # noqa: SLF001 - the same class
+            if child is not None and element in self.members:
+                tree[element] = {".": {}, **tree[element]}
+        return tree
 
     def elements(self) -> list[str]:
         """Return the first elements of all paths, sorted."""

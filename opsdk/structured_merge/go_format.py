@@ -55,20 +55,16 @@ def go_float(number: float) -> str:
     if 1e-4 <= size < 1e6:
         text = format(number, "f") if float(format(number, "f")) == number else _plain(number)
         return text.rstrip("0").rstrip(".") if "." in text else text
-    return _scientific(number)
-
-
-def _plain(number: float) -> str:
-    for digits in range(7, 25):
-        text = format(number, f".{digits}f")
+    for digits in range(18):
+        text = format(number, f".{digits}e")
         if float(text) == number:
             return text
     return repr(number)
 
 
-def _scientific(number: float) -> str:
-    for digits in range(18):
-        text = format(number, f".{digits}e")
+def _plain(number: float) -> str:
+    for digits in range(7, 25):
+        text = format(number, f".{digits}f")
         if float(text) == number:
             return text
     return repr(number)

@@ -99,7 +99,10 @@ class Schema:
         self.embedded: bool = bool(schema.get("x-kubernetes-embedded-resource"))
         self.preserve_unknown: bool = bool(schema.get("x-kubernetes-preserve-unknown-fields"))
         self.topology = _topology(schema, site)
-        self.scalar_type: str = _scalar_type(schema)
+        kind = schema.get("type")
+        # A string with a format may have another JSON form, so any type fits.
+        formatted = kind == "string" and schema.get("format", "") not in ("", "byte")
+        self.scalar_type: str = kind if kind in _SCALARS and not formatted else ""
 
     def __repr__(self) -> str:
         return f"Schema({self.topology.value}{', keys=' + ','.join(self.list_keys) if self.list_keys else ''})"
@@ -212,23 +215,11 @@ def _topology(schema: Mapping[str, JsonValue], site: Mapping[str, JsonValue]) ->
             return Topology.STRUCT
         typed = schema.get("additionalProperties") or schema.get("x-kubernetes-preserve-unknown-fields")
         return Topology.MAP if typed else Topology.MAP_ATOMIC  # free-form content is atomic
-    if schema.get("format") == "int-or-string" or _all_scalar(schema.get("oneOf")):
+    options = schema.get("oneOf")
+    scalars = isinstance(options, list) and bool(options) and all(option.get("type") in _SCALARS for option in options)
+    if schema.get("format") == "int-or-string" or scalars:
         return Topology.SCALAR
     return Topology.UNKNOWN
-
-
-def _scalar_type(schema: Mapping[str, JsonValue]) -> str:
-    """Return the type that a scalar must have. A string with a format may have another JSON form, so any type fits."""
-    kind = schema.get("type")
-    if kind not in _SCALARS:
-        return ""
-    if kind == "string" and schema.get("format", "") not in ("", "byte"):
-        return ""
-    return str(kind)
-
-
-def _all_scalar(options: JsonValue) -> bool:
-    return isinstance(options, list) and bool(options) and all(option.get("type") in _SCALARS for option in options)
 
 
 class SchemaSet:
@@ -253,22 +244,18 @@ class SchemaSet:
 
     def _resolve(self, schema: Mapping[str, JsonValue]) -> Schema:
         """Return the schema of a property. Extensions beside a reference belong to the property, not to the type."""
-        name = _reference(schema)
+        target = schema.get("$ref")
+        if target is None:
+            parts = schema.get("allOf")
+            if isinstance(parts, list) and len(parts) == 1:
+                target = parts[0].get("$ref")
+        name = target.removeprefix(_REF) if isinstance(target, str) else None
         if name is None or name not in self._schemas:
             return Schema(schema, self._resolve)
         site = {key: value for key, value in schema.items() if key.startswith("x-kubernetes-")}
         if not site:
             return self.of(name)
         return Schema(self._schemas[name], self._resolve, context=site)
-
-
-def _reference(schema: Mapping[str, JsonValue]) -> str | None:
-    target = schema.get("$ref")
-    if target is None:
-        parts = schema.get("allOf")
-        if isinstance(parts, list) and len(parts) == 1:
-            target = parts[0].get("$ref")
-    return target.removeprefix(_REF) if isinstance(target, str) else None
 
 
 def structural_schema(schema: Mapping[str, JsonValue], *, resource: bool = True) -> Schema:

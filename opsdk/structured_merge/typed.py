@@ -470,18 +470,16 @@ def _selected(
     for element, item, schema in items:
         below = fields.with_prefix(element)
         if element in fields.members:
-            if extract:
-                yield element, _select(item, below, schema, extract=True) if below else _without_parts(item, schema)
+            if extract and below:
+                yield element, _select(item, below, schema, extract=True)
+            elif extract:
+                # A value that is owned without its parts is empty if it is granular.
+                granular = topology_for(schema, item) in _GRANULAR and isinstance(item, dict | list)
+                yield element, type(item)() if granular else item
         elif below:
             yield element, _select(item, below, schema, extract=extract)
         elif not extract:
             yield element, item
-
-
-def _without_parts(value: JsonValue, schema: Schema) -> JsonValue:
-    """Return a value that is owned without its parts: empty if it is granular."""
-    granular = topology_for(schema, value) in _GRANULAR and isinstance(value, dict | list)
-    return type(value)() if granular else value
 
 
 def ensure_named_fields_are_members(fields: FieldSet, schema: Schema) -> FieldSet:

@@ -21,15 +21,6 @@ _SHOWN_FILES = 5
 
 def main(argv: list[str] | None = None, root: Path = _ROOT) -> int:
     """Run the tool on the repository at `root`; returns the exit status."""
-    arguments = _parser().parse_args(argv)
-    try:
-        return _check(root, arguments) if arguments.check else _write(root, arguments)
-    except GenerateError as problem:
-        print(f"generate: {problem}", file=sys.stderr)
-        return 1
-
-
-def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tools.generate", description=__doc__)
     parser.add_argument(
         "--openapi",
@@ -43,7 +34,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--kubernetes-version", metavar="TAG", help="the version of CHECKOUT, if git does not tell it")
     parser.add_argument("--check", action="store_true", help="write nothing; fail if a file differs")
-    return parser
+    arguments = parser.parse_args(argv)
+    try:
+        return _check(root, arguments) if arguments.check else _write(root, arguments)
+    except GenerateError as problem:
+        print(f"generate: {problem}", file=sys.stderr)
+        return 1
 
 
 def _write(root: Path, arguments: argparse.Namespace) -> int:

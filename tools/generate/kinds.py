@@ -16,12 +16,7 @@ def render_kinds(schemas: Mapping[str, Mapping[str, Any]], provenance: Provenanc
     """Path below ``opsdk/api`` -> source text."""
     generator = TypeGenerator(schemas, package=_PACKAGE, source=provenance.origin(), maker=MAKER, built_in=None)
     files = generator.files()
-    files["generated_kinds.py"] = _render_table(generator.kinds(), provenance)
-    files["generated_patches.py"] = render_patches(schemas, provenance.sentence())
-    return files
-
-
-def _render_table(kinds: Mapping[tuple[str, str, str], str], provenance: Provenance) -> str:
+    kinds = generator.kinds()
     lines = [
         '"""Where the typed built-in kinds are.',
         "",
@@ -33,4 +28,6 @@ def _render_table(kinds: Mapping[tuple[str, str, str], str], provenance: Provena
         "BUILT_IN: dict[GroupVersionKind, str] = {",
     ]
     lines += [f"    GroupVersionKind{gvk!r}: {where!r}," for gvk, where in sorted(kinds.items())]
-    return "\n".join(lines) + "\n}\n"
+    files["generated_kinds.py"] = "\n".join(lines) + "\n}\n"
+    files["generated_patches.py"] = render_patches(schemas, provenance.sentence())
+    return files

@@ -16,7 +16,11 @@ _SITE = ("x-kubernetes-patch-strategy", "x-kubernetes-patch-merge-key")
 
 def patch_schemas(schemas: Mapping[str, Schema]) -> dict[str, JsonObject]:
     """The schemas cut down to the fields below which some list merges."""
-    schemas = {name: schema for name, schema in schemas.items() if not _is_list(schema)}
+    schemas = {
+        name: schema
+        for name, schema in schemas.items()
+        if not _target(_properties(schema).get("metadata", {})).endswith(".ListMeta")
+    }
     telling = {name for name, schema in schemas.items() if any(_site(p) for p in _properties(schema).values())}
     while more := {
         name
@@ -41,10 +45,6 @@ def patch_kinds(schemas: Mapping[str, Schema]) -> dict[tuple[str, str, str], str
 def _properties(schema: Schema) -> Mapping[str, Schema]:
     found: Mapping[str, Schema] = schema.get("properties", {})
     return found
-
-
-def _is_list(schema: Schema) -> bool:
-    return _target(_properties(schema).get("metadata", {})).endswith(".ListMeta")
 
 
 def _site(part: Schema) -> JsonObject:

@@ -30,7 +30,12 @@ def render_rbac(objects: Sequence[PolicyObject]) -> str:
     bound = {name for item in objects if (name := _controller_of(item))}
     lines: list[str] = []
     for item in objects:
-        _expect_marks(item)
+        metadata = item["metadata"]
+        labels = {key: value for key, value in metadata.get("labels", {}).items() if not key.startswith(_AGGREGATE)}
+        if labels != _LABELS or metadata.get("annotations") != _ANNOTATIONS:
+            raise ValueError(
+                f"{item['kind']} {metadata['name']} has labels or annotations that rbac.txt cannot express"
+            )
         if not (_controller_of(item) in bound and item["kind"] == "ClusterRoleBinding"):
             lines += _object_lines(item, bound)
     return "".join(f"{line}\n" for line in lines)
@@ -43,14 +48,6 @@ def _controller_of(item: PolicyObject) -> str:
     subject = {"kind": "ServiceAccount", "name": controller, "namespace": "kube-system"}
     is_pair = item["kind"] == "ClusterRoleBinding" and name != controller and item["roleRef"]["name"] == name
     return controller if is_pair and item.get("subjects") == [subject] else ""
-
-
-def _expect_marks(item: PolicyObject) -> None:
-    """The table has no place for other marks than those which the server puts on each object."""
-    metadata = item["metadata"]
-    labels = {key: value for key, value in metadata.get("labels", {}).items() if not key.startswith(_AGGREGATE)}
-    if labels != _LABELS or metadata.get("annotations") != _ANNOTATIONS:
-        raise ValueError(f"{item['kind']} {metadata['name']} has labels or annotations that rbac.txt cannot express")
 
 
 def _object_lines(item: PolicyObject, bound: set[str]) -> Iterator[str]:

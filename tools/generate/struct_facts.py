@@ -98,23 +98,19 @@ def parse_structs(text: str) -> Packages:
     packages: dict[str, Package] = {}
     for block in text.removeprefix("package ").split("\npackage "):
         path, *lines = block.splitlines()
-        packages[path] = _parse_package(lines)
+        imports: dict[str, str] = {}
+        named: dict[str, str] = {}
+        structs: dict[str, tuple[StructField, ...]] = {}
+        struct = ""
+        for line in lines:
+            word, *rest = line.split()
+            if line.startswith("  "):
+                name = "" if word == _EMBEDDED else word
+                structs[struct] += (StructField(name, rest[0], frozenset(rest[1:])),)
+            elif word == "struct":
+                struct = rest[0]
+                structs[struct] = ()
+            else:
+                (imports if word == "import" else named)[rest[0]] = rest[1]
+        packages[path] = Package(imports, named, structs)
     return packages
-
-
-def _parse_package(lines: list[str]) -> Package:
-    imports: dict[str, str] = {}
-    named: dict[str, str] = {}
-    structs: dict[str, tuple[StructField, ...]] = {}
-    struct = ""
-    for line in lines:
-        word, *rest = line.split()
-        if line.startswith("  "):
-            name = "" if word == _EMBEDDED else word
-            structs[struct] += (StructField(name, rest[0], frozenset(rest[1:])),)
-        elif word == "struct":
-            struct = rest[0]
-            structs[struct] = ()
-        else:
-            (imports if word == "import" else named)[rest[0]] = rest[1]
-    return Package(imports, named, structs)

@@ -156,30 +156,28 @@ def _merge_ordered_lists(original: JsonObject, patch: JsonObject, schema: Schema
         _check_order(change or [], order or [], element.patch_merge_key)
         if before is None and change is None:
             continue
-        original[key] = _ordered(before, change, order or [], element)
+        if change is None:
+            merged = before or []
+        elif before is None:
+            merged = _without_directives(change)
+        else:
+            merged = _merge_value(before, change, element)
+        listed, rest = _partition(merged, order or [], element.patch_merge_key)
+        if not before and not change:
+            raise PatchError("no elements in any of the given slices")
+        original[key] = _interleave(listed, rest, before or [], element.patch_merge_key)
         patch.pop(key, None)
-
-
-def _ordered(
-    before: list[JsonValue] | None, change: list[JsonValue] | None, order: list[JsonValue], schema: Schema
-) -> list[JsonValue]:
-    if change is None:
-        merged = before or []
-    elif before is None:
-        merged = _without_directives(change)
-    else:
-        merged = _merge_value(before, change, schema)
-    listed, rest = _partition(merged, order, schema.patch_merge_key)
-    if not before and not change:
-        raise PatchError("no elements in any of the given slices")
-    return _interleave(listed, rest, before or [], schema.patch_merge_key)
 
 
 def _merge_list(original: list[JsonValue], patch: list[JsonValue], schema: Schema) -> list[JsonValue]:
     if not original and not patch:
         return original
     if not _of_maps(original, patch):
-        merged = _distinct([*original, *patch])
+        items = [*original, *patch]
+        merged: list[JsonValue] = []
+        for item in items:
+            if not _contains(merged, item):
+                merged.append(item)
         listed, rest = _partition(merged, patch, "")
         return _interleave(listed, rest, original, "")
     key = schema.patch_merge_key
@@ -187,7 +185,14 @@ def _merge_list(original: list[JsonValue], patch: list[JsonValue], schema: Schem
         # Upstream merges only lists of strings without a key.
         raise PatchError("cannot merge lists without merge key for string")
     original, patch = _special_elements(original, patch, key)
-    merged = original if not patch else _merge_elements(original, patch, schema)
+    merged = list(original) if patch else original
+    for item in patch:
+        key_value = _merge_key(item, key)
+        index = next((i for i, other in enumerate(merged) if _has_key(other, key, key_value)), None)
+        if index is None:
+            merged.append(item)  # unchanged, directives included, as upstream's mergeSliceWithoutSpecialElements
+        else:
+            merged[index] = _merge_map(dict(merged[index]), dict(item), schema.item())
     listed, rest = _partition(merged, patch, key)
     return _interleave(listed, rest, original, key)
 
@@ -200,14 +205,6 @@ def _of_maps(original: list[JsonValue], patch: list[JsonValue]) -> bool:
     if types == {"[]interface {}"}:
         raise PatchError("lists of lists are not supported")
     return types == {"map[string]interface {}"}
-
-
-def _distinct(items: list[JsonValue]) -> list[JsonValue]:
-    distinct: list[JsonValue] = []
-    for item in items:
-        if not _contains(distinct, item):
-            distinct.append(item)
-    return distinct
 
 
 def _special_elements(
@@ -240,19 +237,6 @@ def _merge_key(item: Mapping[str, JsonValue], key: str) -> JsonValue:
 
 def _has_key(item: Mapping[str, JsonValue], key: str, value: JsonValue) -> bool:
     return key in item and deep_equal(item[key], value)
-
-
-def _merge_elements(original: list[JsonValue], patch: list[JsonValue], schema: Schema) -> list[JsonValue]:
-    merged = list(original)
-    key = schema.patch_merge_key
-    for item in patch:
-        key_value = _merge_key(item, key)
-        index = next((i for i, other in enumerate(merged) if _has_key(other, key, key_value)), None)
-        if index is None:
-            merged.append(item)  # unchanged, directives included, as upstream's mergeSliceWithoutSpecialElements
-        else:
-            merged[index] = _merge_map(dict(merged[index]), dict(item), schema.item())
-    return merged
 
 
 # ------------------------------------------------------------------ the order of list elements

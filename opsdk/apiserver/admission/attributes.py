@@ -17,7 +17,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 class RequestContext(Protocol):
-    """What admission needs of the HTTP request that it judges."""
+    """The parts of an HTTP request that admission reads."""
 
     @property
     def user(self) -> User:
@@ -39,7 +39,7 @@ class RequestContext(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class Attributes:
-    """One request under review. Objects are of the served version, and nobody changes them in place.
+    """The attributes of one request. Objects are of the served version and are never changed in place.
 
     Attributes:
         operation: ``CREATE``, ``UPDATE``, ``DELETE``, ``CONNECT``.
@@ -63,13 +63,13 @@ class Attributes:
     options: JsonObject = field(default_factory=dict)
     dry_run: bool = False
     connected: str = ""
-    again: bool = False
+    is_reinvoke: bool = False
     reinvoke: bool = False
     notes: JsonObject = field(default_factory=dict)
 
     @property
     def user(self) -> User:
-        """Who asks."""
+        """The authenticated user."""
         return self.call.user
 
     @property
@@ -94,7 +94,7 @@ class Attributes:
 
     @property
     def shown_name(self) -> str:
-        """What refusals call the object: before it has a name, by what its name will be made of."""
+        """The object's name for error messages; its generateName before it has a name."""
         if self.name:
             return self.name
         meta: JsonObject = (self.obj or {}).get("metadata") or {}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.versioned_attributes import VersionedAttributes
-from opsdk.apiserver.admission.webhooks.admission_review import question
+from opsdk.apiserver.admission.webhooks.admission_review import create_admission_review
 from opsdk.apiserver.auth.authorization import AuthorizerAttributes
 from opsdk.apiserver.expressions.admission import request_variable
 from opsdk.apiserver.expressions.authorizer import AuthorizerValue, ResourceCheck
@@ -19,37 +19,19 @@ _HIDDEN = frozenset({"ownerReferences", "managedFields", "selfLink"})
 
 def inputs(
     attributes: Attributes,
-    seen: VersionedAttributes,
-    asking: AuthorizerChecks,
+    versioned: VersionedAttributes,
+    checks: AuthorizerChecks,
     *,
     params: JsonObject | None = None,
     namespace: JsonObject | None = None,
 ) -> JsonObject:
-    """The variables; `namespace` is the object of the namespace that the request is in."""
-    return {
-        "object": seen.obj,
-        "oldObject": seen.old,
-        "namespaceObject": None if namespace is None else _shown(namespace),
-        "request": request_variable(question(attributes, seen, uid="", version="v1")["request"]),
-        "params": params,
-        "authorizer": AuthorizerValue.of(asking.ask, attributes.user),
-        "authorizer.requestResource": ResourceCheck.of(asking.ask, _attributes(attributes)),
-    }
-
-
-def without_authorizer(values: JsonObject) -> JsonObject:
-    """The same for messages and annotations, which may not ask."""
-    return {name: value for name, value in values.items() if not name.startswith("authorizer")}
-
-
-def _shown(namespace: JsonObject) -> JsonObject:
-    """Labels and the like, not who owns it."""
-    meta = {key: value for key, value in namespace["metadata"].items() if key not in _HIDDEN}
-    return {"metadata": meta, "spec": namespace.get("spec") or {}, "status": namespace.get("status") or {}}
-
-
-def _attributes(attributes: Attributes) -> AuthorizerAttributes:
-    return AuthorizerAttributes(
+    """Return the CEL variables; `namespace` is the request's Namespace object."""
+    shown: JsonObject | None = None
+    if namespace is not None:
+        # Labels and annotations are shown, owners are not.
+        meta = {key: value for key, value in namespace["metadata"].items() if key not in _HIDDEN}
+        shown = {"metadata": meta, "spec": namespace.get("spec") or {}, "status": namespace.get("status") or {}}
+    requested = AuthorizerAttributes(
         user=attributes.user,
         verb="",
         group=attributes.resource.group,
@@ -59,3 +41,17 @@ def _attributes(attributes: Attributes) -> AuthorizerAttributes:
         namespace=attributes.namespace,
         name=attributes.name,
     )
+    return {
+        "object": versioned.obj,
+        "oldObject": versioned.old,
+        "namespaceObject": shown,
+        "request": request_variable(create_admission_review(attributes, versioned, uid="", version="v1")["request"]),
+        "params": params,
+        "authorizer": AuthorizerValue.of(checks.ask, attributes.user),
+        "authorizer.requestResource": ResourceCheck.of(checks.ask, requested),
+    }
+
+
+def without_authorizer(values: JsonObject) -> JsonObject:
+    """Return the variables of messages and annotations, which have no authorizer."""
+    return {name: value for name, value in values.items() if not name.startswith("authorizer")}

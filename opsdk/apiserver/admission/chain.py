@@ -57,7 +57,7 @@ class AdmissionInterface(Protocol):
 
 
 class Chain:
-    """Plugins in the order of `PLUGIN_ORDER`; a second mutating round where one asks for it."""
+    """The plugins in the order of `PLUGIN_ORDER`; mutating plugins run again if one requests reinvocation."""
 
     def __init__(self, plugins: Mapping[str, AdmissionInterface] | None = None) -> None:
         self._named: dict[str, AdmissionInterface] = {}
@@ -70,7 +70,7 @@ class Chain:
 
     @property
     def plugins(self) -> Mapping[str, AdmissionInterface]:
-        """By name, in order."""
+        """The plugins by name, in their order."""
         return MappingProxyType(self._named)
 
     def add(self, name: str, plugin: AdmissionInterface) -> None:
@@ -79,20 +79,21 @@ class Chain:
         self._sort()
 
     def remove(self, name: str) -> None:
-        """Take a plugin out; fine if there is none."""
+        """Remove a plugin, if it is there."""
         self._named.pop(name, None)
         self._sort()
 
     def _sort(self) -> None:
-        self._named = dict(sorted(self._named.items(), key=lambda item: _place(item[0])))
+        places = {name: PLUGIN_ORDER.index(name if name in PLUGIN_ORDER else "") for name in self._named}
+        self._named = dict(sorted(self._named.items(), key=lambda item: places[item[0]]))
         self._ordered = tuple(self._named.values())
 
     async def mutate(self, attributes: Attributes) -> None:
         """Each in turn."""
         for plugin in self._ordered:
             await plugin.mutate(attributes)
-        if attributes.reinvoke and not attributes.again:
-            attributes.again = True
+        if attributes.reinvoke and not attributes.is_reinvoke:
+            attributes.is_reinvoke = True
             for plugin in self._ordered:
                 await plugin.mutate(attributes)
 
@@ -100,7 +101,3 @@ class Chain:
         """Each in turn."""
         for plugin in self._ordered:
             await plugin.validate(attributes)
-
-
-def _place(name: str) -> int:
-    return PLUGIN_ORDER.index(name if name in PLUGIN_ORDER else "")

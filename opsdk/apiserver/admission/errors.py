@@ -13,14 +13,14 @@ from opsdk.errors import Cause, ForbiddenError
 
 
 def name_of(attributes: Attributes) -> str:
-    """The name as refusals show it; where the server makes one up, what it begins with."""
+    """Return the object's name for error messages, or its generateName."""
     meta = (attributes.obj or {}).get("metadata") or {}
     return attributes.name or meta.get("name") or meta.get("generateName") or "Unknown"
 
 
-def refused(attributes: Attributes, why: str, *, causes: tuple[Cause, ...] = ()) -> ForbiddenError:
+def refused(attributes: Attributes, reason: str, *, causes: tuple[Cause, ...] = ()) -> ForbiddenError:
     """403 with the reason."""
-    return api_errors.forbidden(attributes.served.info, name_of(attributes), why, causes=causes)
+    return api_errors.forbidden(attributes.served.info, name_of(attributes), reason, causes=causes)
 
 
 def together(texts: Sequence[str]) -> str:

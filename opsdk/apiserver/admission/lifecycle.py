@@ -40,4 +40,4 @@ class NamespaceLifecycle:
         raise api_errors.forbidden(info, attributes.name, text, causes=(cause,))
 
     async def validate(self, attributes: Attributes) -> None:
-        """Everything was said before."""
+        """Do nothing: the mutating phase has checked everything."""

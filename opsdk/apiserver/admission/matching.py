@@ -40,7 +40,7 @@ _REVIEWS = frozenset(
 
 
 def exempt(resource: GroupVersionResource) -> bool:
-    """Whether no webhook may stand in the way of writing it: else a mistake there could not be mended."""
+    """Report whether webhooks and policies skip this resource, so that a faulty one can still be repaired."""
     return resource.group == _GROUP and resource.resource in _EXEMPT
 
 
@@ -53,7 +53,7 @@ def policy_exempt(resource: GroupVersionResource) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestAttributes:
-    """What rules look at."""
+    """The parts of a request that rules match."""
 
     operation: str
     resource: GroupVersionResource
@@ -82,7 +82,7 @@ class RequestAttributes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleWithOperations:
-    """One rule of ``rules`` or ``resourceRules``; an empty `names` (of policies only) means all names."""
+    """One entry of ``rules`` or ``resourceRules``; empty `names` (policies only) match all names."""
 
     operations: frozenset[str]
     groups: frozenset[str]
@@ -104,28 +104,23 @@ class RuleWithOperations:
             names=frozenset(tree.get("resourceNames") or ()),
         )
 
-    def matches(self, asked: RequestAttributes) -> bool:
-        """Whether the rule means this request, names aside."""
+    def matches(self, attributes: RequestAttributes) -> bool:
+        """Report whether the rule matches the request, without regard to names."""
+        inside = bool(attributes.namespace) and not attributes.of_namespace
         return (
-            self._scope(asked)
-            and _listed(asked.operation, self.operations)
-            and _listed(asked.resource.group, self.groups)
-            and _listed(asked.resource.version, self.versions)
+            (self.scope == "*" or inside == (self.scope == "Namespaced"))
+            and _listed(attributes.operation, self.operations)
+            and _listed(attributes.resource.group, self.groups)
+            and _listed(attributes.resource.version, self.versions)
             and any(
-                resource in ("*", asked.resource.resource) and sub in ("*", asked.subresource)
+                resource in ("*", attributes.resource.resource) and sub in ("*", attributes.subresource)
                 for resource, sub in self.resources
             )
         )
 
-    def means(self, asked: RequestAttributes, name: str) -> bool:
-        """Whether the rule means this request for an object of this name."""
-        return self.matches(asked) and (not self.names or name in self.names)
-
-    def _scope(self, asked: RequestAttributes) -> bool:
-        if self.scope == "*":
-            return True
-        inside = bool(asked.namespace) and not asked.of_namespace
-        return inside == (self.scope == "Namespaced")
+    def means(self, attributes: RequestAttributes, name: str) -> bool:
+        """Report whether the rule matches the request for an object of this name."""
+        return self.matches(attributes) and (not self.names or name in self.names)
 
 
 def _listed(value: str, allowed: frozenset[str]) -> bool:
@@ -139,7 +134,7 @@ def rules_of(trees: Sequence[JsonObject] | None) -> tuple[RuleWithOperations, ..
 
 # ------------------------------------------------------------------ selectors
 def selector_of(tree: JsonObject | None) -> Selector:
-    """A label selector that passed validation; none at all selects everything."""
+    """Return a validated label selector; None selects everything."""
     selector = {key: value for key, value in (tree or {}).items() if value is not None}
     return Selector.of(msgspec.convert(selector, LabelSelector))
 
@@ -163,7 +158,7 @@ def selected_labels(attributes: Attributes) -> JsonObject | None:
 
 
 def in_some_namespace(attributes: Attributes) -> bool:
-    """Whether a namespace selector has anything to look at; what is in no namespace is always selected."""
+    """Report whether a namespace selector applies; it always matches requests without a namespace."""
     return bool(attributes.namespace) or (
         attributes.resource.resource == "namespaces" and not attributes.resource.group
     )

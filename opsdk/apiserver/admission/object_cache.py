@@ -26,7 +26,7 @@ class ObjectCache:
         return f"<ObjectCache objects under {self._prefix}>"
 
     def of(self, namespace: str = "") -> Sequence[JsonObject]:
-        """Those of a namespace (or the cluster's), by name."""
+        """Return the objects of a namespace, or cluster-scoped ones, sorted by name."""
         namespace_object = self._all().get(namespace)
         if namespace_object is None:
             return ()

@@ -42,21 +42,17 @@ class OwnerReferencesPermissionEnforcement(Plugin):
             raise refused(attributes, f"cannot set an ownerRef on a resource you can't delete: {reason}, <nil>")
         before = {o.get("uid") for o in _owners(attributes.old) if o.get("blockOwnerDeletion")}
         for owner in [o for o in _owners(attributes.obj) if o.get("blockOwnerDeletion") and o.get("uid") not in before]:
-            await self._check_owner(attributes, owner)
-
-    async def _check_owner(self, attributes: Attributes, owner: JsonObject) -> None:
-        version, kind = owner.get("apiVersion", ""), owner.get("kind", "")
-        resources = self._resources(version, kind)
-        if not resources:
-            text = "cannot set blockOwnerDeletion in this case because cannot find RESTMapping for APIVersion"
-            raise refused(
-                attributes, f'{text} {version} Kind {kind}: no matches for kind "{kind}" in version "{version}"'
-            )
-        for resource in resources:
-            reason = await self._refusal(attributes, "update", resource, "finalizers", owner.get("name", ""))
-            if reason is not None:
-                text = "cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set"
-                raise refused(attributes, f"{text} finalizers on: {reason}, <nil>")
+            version, kind = owner.get("apiVersion", ""), owner.get("kind", "")
+            resources = self._resources(version, kind)
+            if not resources:
+                text = "cannot set blockOwnerDeletion in this case because cannot find RESTMapping for APIVersion"
+                no_match = f'no matches for kind "{kind}" in version "{version}"'
+                raise refused(attributes, f"{text} {version} Kind {kind}: {no_match}")
+            for resource in resources:
+                reason = await self._refusal(attributes, "update", resource, "finalizers", owner.get("name", ""))
+                if reason is not None:
+                    text = "cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set"
+                    raise refused(attributes, f"{text} finalizers on: {reason}, <nil>")
 
     async def _refusal(
         self, attributes: Attributes, verb: str, resource: GroupVersionResource, subresource: str, name: str

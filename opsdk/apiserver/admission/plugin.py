@@ -9,7 +9,7 @@ from opsdk.apiserver.admission.attributes import Attributes
 
 
 class Plugin:
-    """A plugin that has no objection; subclasses say what they do."""
+    """A plugin that admits everything; subclasses override the phases that they need."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"

@@ -14,7 +14,7 @@ from opsdk.structured_merge.value import JsonObject
 
 @dataclass(slots=True)
 class Reinvocation:
-    """Who was asked, and who is asked again.
+    """The reinvocation state of mutating webhooks for one request.
 
     Attributes:
         last: the object as it was left.
@@ -22,19 +22,19 @@ class Reinvocation:
         again: the keys of those that are asked in the second round.
     """
 
-    last: JsonObject | None = None
-    invoked: set[str] = field(default_factory=set)
-    again: set[str] = field(default_factory=set)
+    last_output: JsonObject | None = None
+    previously_invoked: set[str] = field(default_factory=set)
+    to_reinvoke: set[str] = field(default_factory=set)
 
     @classmethod
     def of(cls, attributes: Attributes, plugin: str) -> Reinvocation:
-        """Those of a plugin; what happened to the object between the rounds counts as a change."""
+        """Return a plugin's state; a change of the object since its last round counts."""
         rounds: Reinvocation = attributes.notes.setdefault(plugin, cls())
-        if attributes.again and not deep_equal(rounds.last, attributes.obj):
+        if attributes.is_reinvoke and not deep_equal(rounds.last_output, attributes.obj):
             rounds.changed()
         return rounds
 
     def changed(self) -> None:
-        """Somebody changed the object: who was asked before and wants to be asked again, is."""
-        self.again |= self.invoked
-        self.invoked.clear()
+        """Mark the webhooks that ran and allow reinvocation, because the object has changed."""
+        self.to_reinvoke |= self.previously_invoked
+        self.previously_invoked.clear()

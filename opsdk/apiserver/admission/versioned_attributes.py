@@ -30,7 +30,7 @@ class Equivalents(Protocol):
 
 
 class Namespaces(Protocol):
-    """Where namespaces are found."""
+    """A reader of Namespace objects."""
 
     def __call__(self, name: str) -> JsonObject:
         """A namespace, else `NotFoundError`."""
@@ -58,8 +58,8 @@ class VersionedAttributesAccessor:
         self._others: Sequence[InstalledResource] | None = None
         self._old: dict[int, JsonObject | None] = {}
 
-    def served(self, rules: Sequence[RuleWithOperations], *, equivalent: bool) -> InstalledResource | None:
-        """The version by which a rule means this request; None if none does."""
+    def matched_resource(self, rules: Sequence[RuleWithOperations], *, equivalent: bool) -> InstalledResource | None:
+        """Return the resource version for which a rule matches the request, or None."""
         review = self._review
         if any(rule.means(self._asked, review.name) for rule in rules):
             return review.served
@@ -76,7 +76,7 @@ class VersionedAttributesAccessor:
         return None
 
     def selects_namespace(self, selector: Selector) -> bool:
-        """Whether the namespace is selected; what is in none always is."""
+        """Report whether the selector matches the namespace; requests without a namespace always match."""
         review = self._review
         if not selector.requirements or not in_some_namespace(review):
             return True
@@ -85,8 +85,8 @@ class VersionedAttributesAccessor:
             labels = self._namespace(review.namespace)["metadata"].get("labels") or {}
         return selector.matches(labels)
 
-    async def seen(self, served: InstalledResource) -> VersionedAttributes:
-        """The review in the version of `served`, as it is now."""
+    async def versioned_attributes(self, served: InstalledResource) -> VersionedAttributes:
+        """Return the current objects in the version of `served`."""
         review = self._review
         if served is review.served:
             return VersionedAttributes(kind=review.kind, resource=review.resource, obj=review.obj, old=review.old)

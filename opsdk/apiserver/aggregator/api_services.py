@@ -51,12 +51,17 @@ class RemoteService:
 
 
 def remote_of(obj: JsonObject) -> RemoteService | None:
-    """The remote server that an ``APIService`` names; None where the group version is served here."""
+    """Return the remote server of an ``APIService``; None if the group version is served locally."""
     spec = obj.get("spec") or {}
     service = spec.get("service")
     if service is None:
         return None
     condition = available(obj)
+    bundle = spec.get("caBundle") or ""
+    try:
+        ca = base64.b64decode(bundle, validate=True)
+    except (binascii.Error, ValueError):
+        ca = bundle.encode()  # the connection reports what is wrong with it
     return RemoteService(
         name=obj["metadata"]["name"],
         group=spec.get("group") or "",
@@ -64,20 +69,12 @@ def remote_of(obj: JsonObject) -> RemoteService | None:
         namespace=service.get("namespace") or "",
         service=service.get("name") or "",
         port=service.get("port") or 443,
-        ca=_decoded(spec.get("caBundle") or ""),
+        ca=ca,
         insecure=bool(spec.get("insecureSkipTLSVerify")),
         available=condition is not None and condition.get("status") == "True",
         priority=spec.get("groupPriorityMinimum") or 0,
         rank=spec.get("versionPriority") or 0,
     )
-
-
-def _decoded(bundle: str) -> bytes:
-    """PEM; whether it is any good turns out when it is used."""
-    try:
-        return base64.b64decode(bundle, validate=True)
-    except (binascii.Error, ValueError):
-        return bundle.encode()
 
 
 def available(obj: JsonObject) -> JsonObject | None:
@@ -88,14 +85,14 @@ def available(obj: JsonObject) -> JsonObject | None:
 
 @dataclass(frozen=True, slots=True)
 class Availability:
-    """What there is to say about an ``APIService``."""
+    """The Available condition of an ``APIService``."""
 
     status: str
     reason: str
     message: str
 
     @property
-    def good(self) -> bool:
+    def is_available(self) -> bool:
         """Whether requests may be sent there."""
         return self.status == "True"
 
@@ -105,7 +102,7 @@ PASSED = Availability("True", "Passed", "all checks passed")
 
 
 def judged(status: JsonObject, verdict: Availability, now: str) -> JsonObject:
-    """The status with this condition; the time of the last transition stays where nothing turned."""
+    """Return the status with this condition; lastTransitionTime changes only with the condition's status."""
     new = {
         "type": AVAILABLE,
         "status": verdict.status,
@@ -125,5 +122,5 @@ def judged(status: JsonObject, verdict: Availability, now: str) -> JsonObject:
 
 
 def local_status(now: str) -> JsonObject:
-    """The status of what is served here."""
+    """Return the status of a local ``APIService``."""
     return judged({}, LOCAL, now)

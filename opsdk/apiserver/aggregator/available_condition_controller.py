@@ -21,10 +21,10 @@ _FIRST_RETRY: Final = 0.005
 
 
 class AvailabilityChecks(Protocol):
-    """What is done for one server."""
+    """The steps of one availability check."""
 
     def find(self, name: str) -> RemoteService | None:
-        """As its object is now; None where it is gone, or local."""
+        """Return the current remote service; None if it was deleted or is local."""
         ...
 
     async def judge(self, remote: RemoteService) -> tuple[Availability, bool]:
@@ -40,9 +40,9 @@ class AvailableConditionController(Closing):
     """See the module."""
 
     def __init__(
-        self, rounds: AvailabilityChecks, clock: Clock, on_error: Callable[[str, BaseException], None]
+        self, checks: AvailabilityChecks, clock: Clock, on_error: Callable[[str, BaseException], None]
     ) -> None:
-        self._rounds = rounds
+        self._rounds = checks
         self._clock = clock
         self._tasks = TaskOwner("aggregator", on_error=on_error)
         self._touched: dict[str, asyncio.Event] = {}
@@ -58,9 +58,9 @@ class AvailableConditionController(Closing):
             event.set()
         elif not self._closed:
             event = self._touched[name] = asyncio.Event()
-            self._tasks.start(self._keep(name, event), name=name)
+            self._tasks.start(self._sync_until_removed(name, event), name=name)
 
-    async def _keep(self, name: str, touched: asyncio.Event) -> None:
+    async def _sync_until_removed(self, name: str, touched: asyncio.Event) -> None:
         wait = _FIRST_RETRY
         try:
             while (remote := self._rounds.find(name)) is not None:
@@ -68,7 +68,7 @@ class AvailableConditionController(Closing):
                 verdict, tried = await self._rounds.judge(remote)
                 if self._rounds.find(name) is not None:
                     await self._rounds.write(remote, verdict)
-                failing = tried and not verdict.good
+                failing = tried and not verdict.is_available
                 seconds = wait if failing else REFRESH
                 alarm = Alarm(self._clock, self._clock.now() + seconds)
                 waiting = asyncio.ensure_future(touched.wait())

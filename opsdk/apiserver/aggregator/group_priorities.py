@@ -24,7 +24,7 @@ class GroupPriorities:
         return f"<GroupPriorities of {len(self._numbers)} groups>"
 
     def put(self, name: str, obj: JsonObject | None) -> None:
-        """Take in an ``APIService`` as it is now; None where it is gone."""
+        """Add or replace an ``APIService``; None removes it."""
         before = self._by_name.pop(name, None)
         if before is not None:
             group, version = before
@@ -37,8 +37,8 @@ class GroupPriorities:
             numbers = (spec.get("groupPriorityMinimum") or 0, spec.get("versionPriority") or 0)
             self._numbers.setdefault(group, {})[version] = numbers
 
-    def place(self, group: str) -> tuple[int, str]:
-        """Sorts groups: the highest number of their versions counts. What has none is about them, and comes first."""
+    def sort_key(self, group: str) -> tuple[int, str]:
+        """Return the sort key of a group: the highest priority of its versions. A group without any comes first."""
         numbers = self._numbers.get(group)
         return (-max(priority for priority, _ in numbers.values()) if numbers else -_FIRST), group
 

@@ -14,7 +14,7 @@ from opsdk.apiserver.aggregator.api_services import PASSED, Availability, Remote
 from opsdk.apiserver.aggregator.proxy import AggregatorProxy, UnreachableError, user_headers
 from opsdk.apiserver.auth.user import MASTERS, User
 from opsdk.apiserver.endpoints.discovery import RemoteDocuments
-from opsdk.apiserver.endpoints.openapi.merge import below
+from opsdk.apiserver.endpoints.openapi.merge import filter_spec_by_paths
 from opsdk.apiserver.webhook_client.client import WebhookCallError
 from opsdk.apiserver.webhook_client.connection_pools import Endpoint
 from opsdk.apiserver.webhook_client.endpoint import ClientConfigError
@@ -40,7 +40,7 @@ class Probe:
     async def check(self, remote: RemoteService) -> tuple[Availability, RemoteDocuments | None]:
         """Whether it answers, and its documents as far as it has them."""
         try:
-            place = self._proxy.place(remote)
+            place = self._proxy.resolve_endpoint(remote)
         except WebhookCallError as error:
             return _failed(str(error)), None
         url = f"https://{place.joined}{remote.root}"
@@ -50,13 +50,21 @@ class Probe:
             return _failed(f'failing or missing response from {url}: Get "{url}": {error}'), None
         if not 200 <= status < 300:
             return _failed(f"failing or missing response from {url}: bad status from {url}: {status}"), None
-        return PASSED, await self._documents(place, remote, _tree(raw))
+        groups = await self._document(place, "/apis", _AGGREGATED)
+        index = await self._document(place, "/openapi/v3", "application/json")
+        swagger = await self._document(place, "/openapi/v2", "application/json")
+        entry = (index.get("paths") or {}).get(remote.root.removeprefix("/")) or {}
+        return PASSED, RemoteDocuments(
+            document=_find_version(groups, remote) or _from_resource_list(_tree(raw), remote),
+            digest=str(entry.get("serverRelativeURL") or "").partition("hash=")[2],
+            swagger=filter_spec_by_paths(swagger, remote.root) if swagger else None,
+        )
 
-    async def _get(self, place: Endpoint, path: str, accept: str) -> tuple[int, bytes]:
+    async def _get(self, endpoint: Endpoint, path: str, accept: str) -> tuple[int, bytes]:
         headers = [("Accept", accept), ("User-Agent", "kube-aggregator"), *user_headers(_ASKER)]
         try:
             async with asyncio.timeout(TIMEOUT):
-                exchange = await self._proxy.ask(place, "GET", path, headers)
+                exchange = await self._proxy.request(endpoint, "GET", path, headers)
                 try:
                     pieces, size = [], 0
                     while (piece := await exchange.read()) and size <= MAX_DOCUMENT:
@@ -70,29 +78,17 @@ class Probe:
         except (OpsdkError, ClientConfigError) as error:
             raise UnreachableError(str(error)) from error
 
-    async def _document(self, place: Endpoint, path: str, accept: str) -> JsonObject:
+    async def _document(self, endpoint: Endpoint, path: str, accept: str) -> JsonObject:
         """A document, empty where there is none."""
         try:
-            status, raw = await self._get(place, path, accept)
+            status, raw = await self._get(endpoint, path, accept)
         except UnreachableError:
             return {}
         return _tree(raw) if status == 200 else {}
 
-    async def _documents(self, place: Endpoint, remote: RemoteService, resources: JsonObject) -> RemoteDocuments:
-        groups = await self._document(place, "/apis", _AGGREGATED)
-        index = await self._document(place, "/openapi/v3", "application/json")
-        swagger = await self._document(place, "/openapi/v2", "application/json")
-        name = remote.root.removeprefix("/")
-        where = str(((index.get("paths") or {}).get(name) or {}).get("serverRelativeURL") or "")
-        return RemoteDocuments(
-            document=_found(groups, remote) or _converted(resources, remote),
-            digest=where.partition("hash=")[2],
-            swagger=below(swagger, remote.root) if swagger else None,
-        )
 
-
-def _failed(why: str) -> Availability:
-    return Availability("False", "FailedDiscoveryCheck", why)
+def _failed(message: str) -> Availability:
+    return Availability("False", "FailedDiscoveryCheck", message)
 
 
 def _tree(raw: bytes) -> JsonObject:
@@ -103,14 +99,14 @@ def _tree(raw: bytes) -> JsonObject:
     return document if isinstance(document, dict) else {}
 
 
-def stale(version: str, known: RemoteDocuments | None) -> RemoteDocuments:
-    """What is shown of a server that does not answer: what it said last, if anything."""
-    document = {"version": version} if known is None else known.document
+def stale(version: str, documents: RemoteDocuments | None) -> RemoteDocuments:
+    """Return the last documents of an unreachable server, marked stale; without any, only the version."""
+    document = {"version": version} if documents is None else documents.document
     document_copy = {**document, "freshness": "Stale"}
-    return RemoteDocuments(document=document_copy) if known is None else replace(known, document=document_copy)
+    return RemoteDocuments(document=document_copy) if documents is None else replace(documents, document=document_copy)
 
 
-def _found(groups: JsonObject, remote: RemoteService) -> JsonObject | None:
+def _find_version(groups: JsonObject, remote: RemoteService) -> JsonObject | None:
     """The version's part of aggregated discovery."""
     for group in groups.get("items") or ():
         if (group.get("metadata") or {}).get("name", "") == remote.group:
@@ -120,7 +116,7 @@ def _found(groups: JsonObject, remote: RemoteService) -> JsonObject | None:
     return None
 
 
-def _converted(resources: JsonObject, remote: RemoteService) -> JsonObject:
+def _from_resource_list(resources: JsonObject, remote: RemoteService) -> JsonObject:
     """The same from the older document."""
     main: dict[str, JsonObject] = {}
     for resource in resources.get("resources") or ():

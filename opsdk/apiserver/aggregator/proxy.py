@@ -39,7 +39,7 @@ _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class UnreachableError(Exception):
-    """The other server gave no answer; the text is Go's."""
+    """The aggregated server sent no response; the message is Go's."""
 
 
 class AggregatorProxy:
@@ -50,16 +50,18 @@ class AggregatorProxy:
         lost: hears of servers that gave no answer.
     """
 
-    def __init__(self, lines: ConnectionPools, resolve: Resolve, lost: Callable[[RemoteService], None]) -> None:
-        self._lines = lines
+    def __init__(
+        self, connection_pools: ConnectionPools, resolve: Resolve, on_unreachable: Callable[[RemoteService], None]
+    ) -> None:
+        self._lines = connection_pools
         self._resolve = resolve
-        self._lost = lost
+        self._lost = on_unreachable
 
     def __repr__(self) -> str:
         return f"<AggregatorProxy by {self._lines!r}>"
 
-    def place(self, remote: RemoteService) -> Endpoint:
-        """Where it is; `WebhookCallError` says why that is not known."""
+    def resolve_endpoint(self, remote: RemoteService) -> Endpoint:
+        """Return the server's endpoint. Raises `WebhookCallError` if its Service cannot be resolved."""
         authority = f"{remote.host}:{remote.port}"
         address, port = remote.host, remote.port
         if not self._lines.inside(authority):
@@ -69,22 +71,24 @@ class AggregatorProxy:
             authority=authority, host=remote.host, address=address, port=port, ca=ca, insecure=remote.insecure
         )
 
-    async def ask(
-        self, place: Endpoint, method: str, target: str, headers: list[tuple[str, str]], body: bytes = b""
+    async def request(
+        self, endpoint: Endpoint, method: str, target: str, headers: list[tuple[str, str]], body: bytes = b""
     ) -> ResponseStream:
-        """One request; `UnreachableError` where there is no answer, `ClientConfigError` where the CA cannot be read."""
-        pairs = [("Host", place.joined), *headers]
+        """Send one request. Raises `UnreachableError` without a response, `ClientConfigError` for an invalid CA."""
+        pairs = [("Host", endpoint.joined), *headers]
         try:
-            return await self._lines.exchange(place, method, target, pairs, body, again=method in _SAFE_METHODS)
+            return await self._lines.exchange(
+                endpoint, method, target, pairs, body, retry_if_closed=method in _SAFE_METHODS
+            )
         except OpsdkError as error:
-            raise UnreachableError(failure(error.__cause__ or error, place.joined, place.host)) from error
+            raise UnreachableError(failure(error.__cause__ or error, endpoint.joined, endpoint.host)) from error
 
     async def pass_on(self, call: Call, remote: RemoteService) -> HttpResponse:
         """The other server's answer."""
         if not remote.available:
             return unavailable()
         try:
-            place = self.place(remote)
+            place = self.resolve_endpoint(remote)
         except WebhookCallError:
             return unavailable()
         target = quote(call.http.path, safe=_SAFE)
@@ -97,22 +101,24 @@ class AggregatorProxy:
                 upgrade_header = request.header("upgrade")
                 pairs = [("Host", place.joined), *headers, ("Connection", "Upgrade"), ("Upgrade", upgrade_header)]
                 try:
-                    far = await self._lines.switch(place, request.method, target, pairs)
+                    far = await self._lines.upgrade(place, request.method, target, pairs)
                 except OpsdkError as error:
                     raise UnreachableError(failure(error.__cause__ or error, place.joined, place.host)) from error
                 if far.status != SWITCHING:
-                    return await _answer(far, request.method)
+                    return await _response(far, request.method)
                 back = [(name, value) for name, value in far.headers.items() if name not in _NOT_BACK]
                 protocol = far.headers.get("upgrade", upgrade_header)
-                return UpgradeResponse(SWITCHING, back, protocol=protocol, run=partial(_join, far), release=far.abort)
+                return UpgradeResponse(
+                    SWITCHING, back, protocol=protocol, run=partial(_proxy_bytes, far), release=far.abort
+                )
             body = await call.http.body(MAX_BODY)
-            exchange = await self.ask(place, call.http.method, target, headers, body)
+            exchange = await self.request(place, call.http.method, target, headers, body)
         except ClientConfigError as error:
             return text_response(f"{error}\n", status=500)
         except UnreachableError as error:
             self._lost(remote)
             return _plain(f"error trying to reach service: {error}")
-        return await _answer(exchange, call.http.method)
+        return await _response(exchange, call.http.method)
 
 
 def unavailable() -> HttpResponse:
@@ -127,7 +133,7 @@ def _plain(text: str) -> HttpResponse:
 
 
 def user_headers(user: User) -> Iterator[tuple[str, str]]:
-    """Who asks, for those who trust our certificate."""
+    """Yield the ``X-Remote-*`` headers that name the user to an aggregated server."""
     yield "X-Remote-User", _one_line(user.name)
     if user.uid:
         yield "X-Remote-Uid", _one_line(user.uid)
@@ -142,7 +148,7 @@ def _one_line(text: str) -> str:
     return "".join(" " if c in "\r\n\0" else c for c in text)
 
 
-def _forwarded(request: HttpRequest, place: Endpoint) -> Iterator[tuple[str, str]]:
+def _forwarded(request: HttpRequest, endpoint: Endpoint) -> Iterator[tuple[str, str]]:
     hop_headers = {name.strip().lower() for name in request.header("connection").split(",")}
     for name in request.headers:
         dropped = name in _OURS or name in hop_headers or name.startswith(("x-remote-", "impersonate-", "audit-id"))
@@ -151,12 +157,12 @@ def _forwarded(request: HttpRequest, place: Endpoint) -> Iterator[tuple[str, str
     before = request.header("x-forwarded-for")
     if request.client:
         yield "X-Forwarded-For", f"{before}, {request.client}" if before else request.client
-    yield "X-Forwarded-Host", place.joined
+    yield "X-Forwarded-Host", endpoint.joined
     yield "X-Forwarded-Proto", "https"
     yield "X-Forwarded-Uri", quote(request.path, safe=_SAFE)
 
 
-async def _join(far: BidirectionalStream, near: UpgradedStream) -> None:
+async def _proxy_bytes(far: BidirectionalStream, near: UpgradedStream) -> None:
     """Pass bytes on in both directions until one side ends."""
 
     async def there() -> None:
@@ -178,7 +184,7 @@ async def _join(far: BidirectionalStream, near: UpgradedStream) -> None:
         await far.aclose()
 
 
-async def _answer(exchange: ResponseStream, method: str) -> HttpResponse:
+async def _response(exchange: ResponseStream, method: str) -> HttpResponse:
     headers = [(name, value) for name, value in exchange.headers.items() if name not in _NOT_BACK]
     if method == "HEAD" or exchange.status in (204, 304):
         await exchange.aclose()

@@ -38,7 +38,7 @@ GroupVersion = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AggregatorDependencies:
-    """What the aggregator needs to know of the cluster.
+    """The parts of the cluster that the aggregator reads.
 
     Attributes:
         network: the Service of a namespace and name, with its endpoints.
@@ -64,8 +64,8 @@ class Aggregator(Closing):
         self,
         services: InstalledResource,
         delegate: Delegate,
-        around: AggregatorDependencies,
-        lines: ConnectionPools,
+        dependencies: AggregatorDependencies,
+        connection_pools: ConnectionPools,
         *,
         clock: Clock = LOOP_CLOCK,
     ) -> None:
@@ -74,15 +74,17 @@ class Aggregator(Closing):
         self._store = store
         self._model = services.model
         self._delegate = delegate
-        self._around = around
-        self._watched = (store.prefix, *around.watched)
-        self._lines = lines
+        self._around = dependencies
+        self._watched = (store.prefix, *dependencies.watched)
+        self._lines = connection_pools
         self._clock = clock
         self._remotes: dict[str, RemoteService] = {}
         self._by_version: dict[GroupVersion, RemoteService] = {}
         self._known: dict[str, RemoteDocuments] = {}
         self._ranks = GroupPriorities()
-        self._proxy = AggregatorProxy(lines, around.resolve, lambda remote: self._keeper.touch(remote.name))
+        self._proxy = AggregatorProxy(
+            connection_pools, dependencies.resolve, lambda remote: self._keeper.touch(remote.name)
+        )
         self._probe = Probe(self._proxy)
         self._keeper = AvailableConditionController(self, clock, _report)
 
@@ -90,7 +92,7 @@ class Aggregator(Closing):
         return f"<Aggregator of {', '.join(sorted(self._remotes)) or 'nothing'}>"
 
     def start(self) -> None:
-        """Take in what is stored, and follow it."""
+        """Load the stored ``APIService`` objects and follow their changes."""
         for key, value in self._store.storage.list(self._store.prefix).items:
             self._take(StorageChange.of(key, value))
         self._store.storage.subscribe(self._take)
@@ -123,15 +125,15 @@ class Aggregator(Closing):
         new, old = None if value is None else remote_of(value), self._remotes.get(name)
         if new is None:
             if old is not None:
-                self._forget(old)
+                self._remove(old)
             return
         if old is not None and (old.group, old.version) != (new.group, new.version):
-            self._forget(old)
+            self._remove(old)
         self._remotes[name] = self._by_version[new.group, new.version] = new
         if old is None or replace(old, available=new.available) != new:
             self._keeper.touch(name)
 
-    def _forget(self, old: RemoteService) -> None:
+    def _remove(self, old: RemoteService) -> None:
         del self._remotes[old.name]
         del self._by_version[old.group, old.version]
         self._known.pop(old.name, None)
@@ -154,9 +156,9 @@ class Aggregator(Closing):
         self._learn(remote, documents)
         return verdict, True
 
-    def _learn(self, remote: RemoteService, known: RemoteDocuments | None) -> None:
+    def _learn(self, remote: RemoteService, documents: RemoteDocuments | None) -> None:
         if remote.name in self._remotes:
-            self._known[remote.name] = known or stale(remote.version, self._known.get(remote.name))
+            self._known[remote.name] = documents or stale(remote.version, self._known.get(remote.name))
 
     async def write(self, remote: RemoteService, verdict: Availability) -> None:
         """See `AvailabilityChecks`."""
@@ -181,21 +183,16 @@ class Aggregator(Closing):
     # -------------------------------------------------------------- serving
     async def handle(self, call: Call) -> HttpResponse:
         """See `Delegate`."""
-        remote = self._meant(call) if self._remotes else None
-        return await (self._delegate.handle(call) if remote is None else self._proxy.pass_on(call, remote))
-
-    def _meant(self, call: Call) -> RemoteService | None:
-        info = call.info
+        info, remote = call.info, None
         if info.is_resource:
-            return self._by_version.get((info.group, info.version))
-        parts = info.path.removeprefix(_OPENAPI).strip("/").split("/")
-        match parts:
-            case ["apis", group, version]:
-                return self._by_version.get((group, version))
-            case ["api", version]:
-                return self._by_version.get(("", version))
-            case _:
-                return None
+            remote = self._by_version.get((info.group, info.version))
+        elif self._remotes:
+            match info.path.removeprefix(_OPENAPI).strip("/").split("/"):
+                case ["apis", group, version]:
+                    remote = self._by_version.get((group, version))
+                case ["api", version]:
+                    remote = self._by_version.get(("", version))
+        return await (self._delegate.handle(call) if remote is None else self._proxy.pass_on(call, remote))
 
     def groups(self) -> Sequence[ServedGroup]:
         """See `Delegate`; what is served elsewhere stands where its priority says."""
@@ -205,7 +202,7 @@ class Aggregator(Closing):
             documents = self._known.get(remote.name) or stale(remote.version, None)
             versions.append(ServedVersion(remote.version, (), documents))
             groups[remote.group] = self._ranks.sorted(remote.group, versions)
-        return [ServedGroup(group, groups[group]) for group in sorted(groups, key=self._ranks.place)]
+        return [ServedGroup(group, groups[group]) for group in sorted(groups, key=self._ranks.sort_key)]
 
 
 def _report(name: str, error: BaseException) -> None:

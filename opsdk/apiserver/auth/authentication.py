@@ -22,7 +22,7 @@ _NOT_KNOWN = "invalid bearer token"
 
 
 class Authenticator(Protocol):
-    """One way to prove who one is."""
+    """An authenticator of requests."""
 
     async def authenticate(self, request: HttpRequest) -> User | None:
         """The user, or None where this way was not taken."""
@@ -31,7 +31,7 @@ class Authenticator(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Authenticated:
-    """Whose token it is, and for which of the wanted audiences it is good."""
+    """A token's user, and the requested audiences that the token is valid for."""
 
     user: User
     audiences: tuple[str, ...] = ()
@@ -41,7 +41,7 @@ class TokenChecker(Protocol):
     """One kind of bearer token."""
 
     async def check(self, token: str, audiences: Sequence[str]) -> Authenticated | None:
-        """Whose it is, for any of these audiences; None where it is another kind of token.
+        """Return the token's user for any of these audiences; None for another kind of token.
 
         Raises:
             UnauthorizedError: it is of this kind and no good; the message says why, for reviews of tokens.
@@ -50,7 +50,7 @@ class TokenChecker(Protocol):
 
 
 class TokenAuthenticator:
-    """Fixed bearer tokens; they are good for the server itself, `audiences`."""
+    """Static bearer tokens; they are valid for the server's own `audiences`."""
 
     def __init__(self, tokens: Mapping[str, User], *, audiences: Sequence[str] = ()) -> None:
         self._tokens = dict(tokens)
@@ -64,7 +64,7 @@ class TokenAuthenticator:
         self._tokens[token] = user
 
     def users(self) -> dict[str, User]:
-        """Whom each token stands for."""
+        """The user of each token."""
         return dict(self._tokens)
 
     async def check(self, token: str, audiences: Sequence[str]) -> Authenticated | None:
@@ -77,7 +77,7 @@ class TokenAuthenticator:
 
 
 class BearerAuthenticator:
-    """``Authorization: Bearer``, by several kinds of tokens; `audiences` are the names of this server."""
+    """Bearer tokens, checked by several token checkers; `audiences` are the server's own."""
 
     def __init__(self, checkers: Sequence[TokenChecker], *, audiences: Sequence[str] = ()) -> None:
         self._checkers = tuple(checkers)
@@ -105,14 +105,14 @@ class BearerAuthenticator:
 
 
 def authenticated(user: User) -> User:
-    """The same user, in the group of all who have proved who they are."""
+    """Return the user with the group ``system:authenticated``."""
     if AUTHENTICATED in user.groups or UNAUTHENTICATED in user.groups:
         return user
     return replace(user, groups=(*user.groups, AUTHENTICATED))
 
 
 class UnionAuthenticator:
-    """The first authenticator that knows the user decides; credentials that are wrong are a refusal.
+    """The first authenticator that returns a user decides; invalid credentials are an error.
 
     Without credentials the user is anonymous, or refused too unless `anonymous`.
     """
@@ -139,22 +139,22 @@ class UnionAuthenticator:
 
 
 def read_token_file(path: Path) -> dict[str, User]:
-    """Users by token from lines ``token,user,uid,"group1,group2"``; bad lines are a `ConfigError`."""
+    """Read users by token from lines ``token,user,uid,"group1,group2"``. Raises `ConfigError`."""
     try:
         lines = path.read_text().splitlines()
     except OSError as error:
         raise ConfigError(f"cannot read the token file {path}: {error}") from error
-    return parse_tokens(lines, where=str(path))
+    return parse_tokens(lines, source=str(path))
 
 
-def parse_tokens(lines: Iterable[str], *, where: str = "tokens") -> dict[str, User]:
+def parse_tokens(lines: Iterable[str], *, source: str = "tokens") -> dict[str, User]:
     """See `read_token_file`."""
     users: dict[str, User] = {}
     for number, row in enumerate(csv.reader(lines, skipinitialspace=True), start=1):
         if not row:
             continue
         if len(row) < 3 or not row[0] or not row[1]:
-            raise ConfigError(f"{where} line {number}: expected token,user,uid[,groups]")
+            raise ConfigError(f"{source} line {number}: expected token,user,uid[,groups]")
         groups = tuple(g.strip() for g in row[3].split(",") if g.strip()) if len(row) > 3 else ()
         users[row[0]] = User(name=row[1], uid=row[2], groups=groups)
     return users

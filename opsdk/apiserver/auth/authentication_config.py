@@ -34,7 +34,7 @@ class ClientAuthenticationConfig:
 
     @classmethod
     def of(cls, data: Mapping[str, str]) -> ClientAuthenticationConfig:
-        """Read the ``data``; `ConfigError` says what is missing or wrong."""
+        """Read the ConfigMap's ``data``. Raises `ConfigError`."""
         proxies = data.get("requestheader-client-ca-file", "")
         if not proxies:
             raise ConfigError(
@@ -52,7 +52,7 @@ class ClientAuthenticationConfig:
 
     @property
     def bundle(self) -> bytes:
-        """Everybody whose certificates the TLS layer has to accept."""
+        """All CA certificates that the TLS layer accepts client certificates of."""
         return self.clients + b"\n" + self.proxies
 
 

@@ -15,7 +15,7 @@ from opsdk.structured_merge.value import JsonValue
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthorizerAttributes:
-    """What someone wants to do; `path` is used where it is no resource request."""
+    """The attributes of an authorization check; `path` is set for non-resource requests."""
 
     user: User
     verb: str
@@ -47,7 +47,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedRules:
-    """What a user may do in a namespace, as far as it can be listed; rules are in the form that roles have."""
+    """The rules of a user in a namespace, as a SelfSubjectRulesReview lists them."""
 
     rules: Sequence[Mapping[str, JsonValue]] = ()
     incomplete: bool = False
@@ -58,7 +58,7 @@ class Authorizer(Protocol):
     """Decides what users may do."""
 
     async def authorize(self, attributes: AuthorizerAttributes) -> Decision:
-        """The decision; errors are the server's fault, never a yes."""
+        """Return the decision; an error of the authorizer never allows the request."""
         ...
 
 
@@ -80,7 +80,7 @@ class PrivilegedGroup:
 
 
 class UnionAuthorizer:
-    """Several, asked in order: the first yes or firm no counts."""
+    """Several authorizers in order: the first allow or deny decides."""
 
     def __init__(self, authorizers: Sequence[Authorizer]) -> None:
         self._authorizers = tuple(authorizers)
@@ -101,7 +101,7 @@ class UnionAuthorizer:
         return Decision(allowed=False, reason="\n".join(reasons), error=", ".join(errors))
 
     async def rules_for(self, user: User, namespace: str) -> ResolvedRules:
-        """What all that can list rules know together."""
+        """Return the rules of all authorizers that can list them."""
         answers = [await a.rules_for(user, namespace) for a in self._authorizers if isinstance(a, RuleResolver)]
         return ResolvedRules(
             rules=[rule for rules in answers for rule in rules.rules],
@@ -119,7 +119,7 @@ def is_public(path: str) -> bool:
 
 
 class AllowAuthenticated:
-    """Everything for everyone with credentials; health and version for all."""
+    """Allows all authenticated users everything, and everybody health and version."""
 
     async def authorize(self, attributes: AuthorizerAttributes) -> Decision:
         """Yes, unless the user is anonymous."""

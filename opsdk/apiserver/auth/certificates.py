@@ -28,7 +28,7 @@ class CertificateAuthenticator:
         self._but = but
 
     async def authenticate(self, request: HttpRequest) -> User | None:
-        """By the peer's certificate."""
+        """Authenticate by the peer's certificate."""
         raw = request.peer_certificate
         if not raw:
             return None
@@ -67,7 +67,7 @@ def signed_by(der: bytes, issuer: str | bytes) -> bool:
 
 @lru_cache(maxsize=256)
 def user_of_certificate(der: bytes) -> User | None:
-    """The user that a certificate names; None without a common name."""
+    """Return the user of a client certificate; None without a common name."""
     from cryptography import x509  # noqa: PLC0415 - optional: only servers with client certificates need it
     from cryptography.x509.oid import NameOID  # noqa: PLC0415
 

@@ -37,8 +37,8 @@ class _Memory(Generic[T]):
         entry = self._kept.get(key)
         return entry[1] if entry is not None and self._clock.now() < entry[0] else None
 
-    def put(self, key: Hashable, answer: T) -> None:
-        self._kept[key] = (self._clock.now() + REMEMBERED, answer)
+    def put(self, key: Hashable, value: T) -> None:
+        self._kept[key] = (self._clock.now() + REMEMBERED, value)
         self._kept.move_to_end(key)
         while len(self._kept) > _MOST:
             self._kept.popitem(last=False)
@@ -56,7 +56,13 @@ class DelegatedTokens:
         key = (hashlib.sha256(token.encode()).digest(), tuple(audiences))
         status = self._memory.get(key)
         if status is None:
-            status = await self._review(token, audiences)
+            spec: JsonObject = {"token": token, **({"audiences": list(audiences)} if audiences else {})}
+            review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec}
+            try:
+                answer = await self._ask(review)
+            except OpsdkError as error:
+                raise UnauthorizedError(f"the token cannot be checked: {error}") from error
+            status = dict(answer.get("status") or {})
             self._memory.put(key, status)
         if not status.get("authenticated"):
             if status.get("error"):
@@ -64,29 +70,20 @@ class DelegatedTokens:
             return None
         return Authenticated(user_of(status.get("user") or {}), tuple(status.get("audiences") or ()))
 
-    async def _review(self, token: str, audiences: Sequence[str]) -> JsonObject:
-        spec: JsonObject = {"token": token, **({"audiences": list(audiences)} if audiences else {})}
-        try:
-            answer = await self._ask({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec})
-        except OpsdkError as error:
-            raise UnauthorizedError(f"the token cannot be checked: {error}") from error
-        status: JsonObject = answer.get("status") or {}
-        return status
 
-
-def user_of(found: JsonObject) -> User:
+def user_of(user_info: JsonObject) -> User:
     """The user that a review names."""
-    extra = {key: tuple(values) for key, values in (found.get("extra") or {}).items()}
+    extra = {key: tuple(values) for key, values in (user_info.get("extra") or {}).items()}
     return User(
-        name=found.get("username") or "",
-        uid=found.get("uid") or "",
-        groups=tuple(found.get("groups") or ()),
+        name=user_info.get("username") or "",
+        uid=user_info.get("uid") or "",
+        groups=tuple(user_info.get("groups") or ()),
         extra=extra,
     )
 
 
 class DelegatedAuthorizer:
-    """Asks by ``SubjectAccessReview``; health is for everybody, and masters may do everything."""
+    """Authorizes by ``SubjectAccessReview``; health is always allowed, and so is ``system:masters``."""
 
     def __init__(self, ask: Ask, *, clock: Clock = LOOP_CLOCK) -> None:
         self._ask = ask
@@ -116,30 +113,30 @@ class DelegatedAuthorizer:
         return decision
 
 
-def access_of(asked: AuthorizerAttributes) -> JsonObject:
+def access_of(attributes: AuthorizerAttributes) -> JsonObject:
     """The ``spec`` of a review."""
-    user = asked.user
+    user = attributes.user
     who: JsonObject = {
         "user": user.name,
         "uid": user.uid,
         "groups": list(user.groups),
         "extra": {key: list(values) for key, values in user.extra.items()},
     }
-    if asked.resource_request:
+    if attributes.resource_request:
         what = {
-            "namespace": asked.namespace,
-            "verb": asked.verb,
-            "group": asked.group,
-            "version": asked.version,
-            "resource": asked.resource,
-            "subresource": asked.subresource,
-            "name": asked.name,
+            "namespace": attributes.namespace,
+            "verb": attributes.verb,
+            "group": attributes.group,
+            "version": attributes.version,
+            "resource": attributes.resource,
+            "subresource": attributes.subresource,
+            "name": attributes.name,
         }
-        return {**_said(who), "resourceAttributes": _said(what)}
-    return {**_said(who), "nonResourceAttributes": {"path": asked.path, "verb": asked.verb}}
+        return {**_without_empty(who), "resourceAttributes": _without_empty(what)}
+    return {**_without_empty(who), "nonResourceAttributes": {"path": attributes.path, "verb": attributes.verb}}
 
 
-def _said(tree: JsonObject) -> JsonObject:
+def _without_empty(tree: JsonObject) -> JsonObject:
     return {key: value for key, value in tree.items() if value}
 
 

@@ -21,7 +21,7 @@ NAME = "front-proxy-client"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeaderNames:
-    """Names of the request headers with the user, in lower case; `extra` are prefixes."""
+    """The names of the user's request headers, in lower case; `extra` are prefixes."""
 
     user: tuple[str, ...] = ("x-remote-user",)
     uid: tuple[str, ...] = ("x-remote-uid",)
@@ -30,7 +30,7 @@ class HeaderNames:
 
 
 class FrontProxyAuthenticator:
-    """Believes ``X-Remote-User`` and its like of whoever has a certificate of the proxies' own authority.
+    """Authenticates by the ``X-Remote-*`` headers of proxies with a certificate of the request header CA.
 
     Args:
         issuer: that authority, by its common name or its certificate (PEM).
@@ -60,15 +60,13 @@ class FrontProxyAuthenticator:
         if not name:
             return None
         groups = tuple(text for header in self._headers.group for text in request.texts(header))
-        return User(name=name, uid=_first(request, self._headers.uid), groups=groups, extra=self._extra(request))
-
-    def _extra(self, request: HttpRequest) -> dict[str, tuple[str, ...]]:
-        return {
+        extra = {
             unquote(header.removeprefix(prefix)): tuple(request.texts(header))
             for header in request.headers
             for prefix in self._headers.extra
             if header.startswith(prefix)
         }
+        return User(name=name, uid=_first(request, self._headers.uid), groups=groups, extra=extra)
 
 
 def _first(request: HttpRequest, headers: Collection[str]) -> str:

@@ -45,15 +45,15 @@ class ObservedUse:
     path: str = ""
 
     @classmethod
-    def of(cls, asked: AuthorizerAttributes) -> ObservedUse:
+    def of(cls, attributes: AuthorizerAttributes) -> ObservedUse:
         """The use that a question is about."""
-        user = asked.user.name
-        if not asked.resource_request:
-            return cls(user=user, verb=asked.verb, path=asked.path)
-        resource = f"{asked.resource}/{asked.subresource}" if asked.subresource else asked.resource
+        user = attributes.user.name
+        if not attributes.resource_request:
+            return cls(user=user, verb=attributes.verb, path=attributes.path)
+        resource = f"{attributes.resource}/{attributes.subresource}" if attributes.subresource else attributes.resource
         # Reading a namespace is asked for in that namespace, but the object belongs to none.
-        namespace = "" if asked.resource == "namespaces" and not asked.group else asked.namespace
-        return cls(user=user, verb=asked.verb, namespace=namespace, group=asked.group, resource=resource)
+        namespace = "" if attributes.resource == "namespaces" and not attributes.group else attributes.namespace
+        return cls(user=user, verb=attributes.verb, namespace=namespace, group=attributes.group, resource=resource)
 
     def __str__(self) -> str:
         if self.path:
@@ -63,7 +63,7 @@ class ObservedUse:
 
 
 def minimal_rules(uses: Iterable[ObservedUse]) -> list[PolicyRule]:
-    """Rules that allow exactly these uses, namespaces aside: resources with the same verbs stand together."""
+    """Return rules that allow exactly these uses, in any namespace; resources with equal verbs share a rule."""
     verbs: dict[tuple[str, str, str], set[str]] = {}
     for use in uses:
         verbs.setdefault((use.group, use.resource, use.path), set()).add(use.verb)
@@ -80,7 +80,7 @@ def minimal_rules(uses: Iterable[ObservedUse]) -> list[PolicyRule]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserRules:
-    """What one user did, and what they were refused."""
+    """The allowed and denied requests of one user."""
 
     user: str
     allowed: frozenset[ObservedUse] = frozenset()
@@ -88,31 +88,35 @@ class UserRules:
 
     @property
     def namespaces(self) -> list[str]:
-        """Where; the empty name stands for everywhere."""
+        """The namespaces of the requests; the empty name stands for cluster scope and for all namespaces at once."""
         return sorted({use.namespace for use in self.allowed})
 
     def role(self, name: str, namespace: str) -> JsonObject:
-        """The smallest Role for what was done in a namespace."""
+        """Return the smallest Role for the requests in a namespace."""
         rules = minimal_rules(u for u in self.allowed if u.namespace == namespace)
         return _object("Role", name, namespace, rules=[r.wire() for r in rules])
 
     def cluster_role(self, name: str) -> JsonObject:
-        """The smallest ClusterRole for what was done outside of namespaces, or in all of them at once."""
+        """Return the smallest ClusterRole for cluster-scoped requests and requests across namespaces."""
         rules = minimal_rules(u for u in self.allowed if not u.namespace)
         return _object("ClusterRole", name, rules=[r.wire() for r in rules])
 
     def manifests(self, name: str) -> list[JsonObject]:
-        """Roles and their bindings for all that was done, to be applied as they are."""
+        """Return roles and bindings for all requests, ready to be applied."""
+        subject: JsonObject = {"apiGroup": _GROUP, "kind": "User", "name": self.user}
+        if self.user.startswith(SERVICE_ACCOUNT):
+            home, _, account = self.user.removeprefix(SERVICE_ACCOUNT).partition(":")
+            subject = {"kind": "ServiceAccount", "name": account, "namespace": home}
         manifests: list[JsonObject] = []
         for namespace in self.namespaces:
             role = self.role(name, namespace) if namespace else self.cluster_role(name)
             ref = {"apiGroup": _GROUP, "kind": role["kind"], "name": name}
-            content = {"roleRef": ref, "subjects": [_subject(self.user)]}
+            content = {"roleRef": ref, "subjects": [subject]}
             manifests += [role, _object(f"{role['kind']}Binding", name, namespace, **content)]
         return manifests
 
     def exceeds(self, rules: Iterable[Mapping[str, JsonValue]]) -> list[ObservedUse]:
-        """What was done that these rules of a role do not allow, namespaces aside: empty where they are enough."""
+        """Return the requests that these rules do not allow in any namespace; empty if they suffice."""
         owned = [PolicyRule.of(rule) for rule in rules]
         asker = User(name=self.user)
         return sorted(u for u in self.allowed if not any(r.allows(_attributes(u, asker)) for r in owned))
@@ -136,15 +140,8 @@ def _object(kind: str, name: str, namespace: str = "", **content: Any) -> JsonOb
     return {"apiVersion": f"{_GROUP}/v1", "kind": kind, "metadata": meta, **content}
 
 
-def _subject(user: str) -> JsonObject:
-    if not user.startswith(SERVICE_ACCOUNT):
-        return {"apiGroup": _GROUP, "kind": "User", "name": user}
-    namespace, _, name = user.removeprefix(SERVICE_ACCOUNT).partition(":")
-    return {"kind": "ServiceAccount", "name": name, "namespace": namespace}
-
-
 class ObservingAuthorizer:
-    """Passes questions on, and keeps each kind of question once; the first `_LIMIT` of them.
+    """Records the distinct checks of another authorizer, at most `_LIMIT` of them.
 
     What `FOR_EVERYBODY` allows is not worth a note.
     """
@@ -173,15 +170,15 @@ class ObservingAuthorizer:
         return ResolvedRules(incomplete=True)
 
     def clear(self) -> None:
-        """Forget what was seen."""
+        """Drop all records."""
         self._seen.clear()
 
     def users(self) -> Sequence[str]:
-        """Who asked for anything."""
+        """The users of all requests."""
         return sorted({use.user for use in self._seen})
 
     def of(self, user: str) -> UserRules:
-        """What one user did up to now."""
+        """Return one user's requests."""
         user_rules = {use: allowed for use, allowed in self._seen.items() if use.user == user}
         return UserRules(
             user=user,

@@ -29,7 +29,7 @@ class PolicyRule:
 
     @classmethod
     def of(cls, tree: Mapping[str, JsonValue]) -> PolicyRule:
-        """From the form that roles have it in."""
+        """Read a rule of a Role."""
         return cls(
             verbs=tuple(tree.get("verbs") or ()),
             groups=tuple(tree.get("apiGroups") or ()),
@@ -59,24 +59,19 @@ class PolicyRule:
         }
         return "{" + ", ".join(f"{key}:{quoted(value)}" for key, value in fields.items() if value) + "}"
 
-    def allows(self, asked: AuthorizerAttributes) -> bool:
+    def allows(self, attributes: AuthorizerAttributes) -> bool:
         """Whether the rule permits this request."""
-        if ALL not in self.verbs and asked.verb not in self.verbs:
+        if ALL not in self.verbs and attributes.verb not in self.verbs:
             return False
-        if not asked.resource_request:
-            return any(_path_covers(path, asked.path) for path in self.paths)
+        if not attributes.resource_request:
+            return any(_path_covers(path, attributes.path) for path in self.paths)
+        resource, subresource = attributes.resource, attributes.subresource
+        covering = (ALL, f"{resource}/{subresource}", f"*/{subresource}") if subresource else (ALL, resource)
         return (
-            (ALL in self.groups or asked.group in self.groups)
-            and self._has_resource(asked.resource, asked.subresource)
-            and (not self.names or asked.name in self.names)
+            (ALL in self.groups or attributes.group in self.groups)
+            and any(name in self.resources for name in covering)
+            and (not self.names or attributes.name in self.names)
         )
-
-    def _has_resource(self, resource: str, subresource: str) -> bool:
-        if ALL in self.resources:
-            return True
-        if not subresource:
-            return resource in self.resources
-        return f"{resource}/{subresource}" in self.resources or f"*/{subresource}" in self.resources
 
     def covers(self, other: PolicyRule) -> bool:
         """Whether everything that `other` permits is permitted by this rule too."""
@@ -88,10 +83,10 @@ class PolicyRule:
             and (not self.names or (bool(other.names) and set(other.names) <= set(self.names)))
         )
 
-    def _covers_resources(self, wanted: Sequence[str]) -> bool:
-        if _has_all(self.resources, wanted):
+    def _covers_resources(self, resources: Sequence[str]) -> bool:
+        if _has_all(self.resources, resources):
             return True
-        for path in wanted:
+        for path in resources:
             _, slash, subresource = path.partition("/")
             if path not in self.resources and not (slash and f"*/{subresource}" in self.resources):
                 return False
@@ -109,23 +104,26 @@ class PolicyRule:
                 yield PolicyRule(verbs=(verb,), paths=(path,))
 
 
-def quoted(words: Iterable[str]) -> str:
+def quoted(names: Iterable[str]) -> str:
     """A list of words as messages show it: ``["a" "b"]``."""
-    return f"[{' '.join(json.dumps(word, ensure_ascii=False) for word in words)}]"
+    return f"[{' '.join(json.dumps(word, ensure_ascii=False) for word in names)}]"
 
 
-def _has_all(owned: Sequence[str], wanted: Sequence[str]) -> bool:
-    return ALL in owned or set(wanted) <= set(owned)
+def _has_all(allowed: Sequence[str], required: Sequence[str]) -> bool:
+    return ALL in allowed or set(required) <= set(allowed)
 
 
-def _path_covers(owned: str, wanted: str) -> bool:
-    return owned in (ALL, wanted) or (owned.endswith("*") and wanted.startswith(owned.rstrip("*")))
+def _path_covers(owner_path: str, sub_path: str) -> bool:
+    return owner_path in (ALL, sub_path) or (owner_path.endswith("*") and sub_path.startswith(owner_path.rstrip("*")))
 
 
-def missing(owned: Sequence[PolicyRule], wanted: Iterable[PolicyRule]) -> list[PolicyRule]:
-    """The smallest parts of `wanted` that no rule of `owned` covers."""
+def uncovered_rules(owner_rules: Sequence[PolicyRule], servant_rules: Iterable[PolicyRule]) -> list[PolicyRule]:
+    """The smallest parts of `servant_rules` that no rule of `owner_rules` covers."""
     return [
-        part for rule in wanted for part in rule.parts() if not any(owned_rule.covers(part) for owned_rule in owned)
+        part
+        for rule in servant_rules
+        for part in rule.parts()
+        if not any(owned_rule.covers(part) for owned_rule in owner_rules)
     ]
 
 
@@ -145,10 +143,13 @@ def compact(rules: Iterable[PolicyRule]) -> list[PolicyRule]:
 
 
 def escalation(
-    user: User, owned: Sequence[PolicyRule], wanted: Iterable[PolicyRule], problems: Sequence[str] = ()
+    user: User, owner_rules: Sequence[PolicyRule], servant_rules: Iterable[PolicyRule], problems: Sequence[str] = ()
 ) -> str | None:
-    """Why `user`, who has `owned`, may not grant `wanted`; None if it may. `problems` came up while collecting."""
-    lacking = missing(owned, wanted)
+    """Why `user`, who has `owner_rules`, may not grant `servant_rules`; None if it may.
+
+    `problems` are the errors of the rule resolver.
+    """
+    lacking = uncovered_rules(owner_rules, servant_rules)
     if not lacking:
         return None
     listed = "\n".join(sorted({str(rule) for rule in compact(lacking)}))
@@ -170,7 +171,7 @@ class Subject:
 
     @classmethod
     def of(cls, tree: Mapping[str, JsonValue]) -> Subject:
-        """From the form that bindings have it in."""
+        """Read a subject of a RoleBinding."""
         return cls(kind=tree.get("kind", ""), name=tree.get("name", ""), namespace=tree.get("namespace", ""))
 
     def __str__(self) -> str:
@@ -178,7 +179,7 @@ class Subject:
         return f"{self.kind} {json.dumps(name, ensure_ascii=False)}"
 
     def key(self, namespace: str) -> tuple[str, str] | None:
-        """What it is found by: a user's name or a group's; `namespace` is that of the binding."""
+        """Return the index key: a user's or a group's name. `namespace` is the binding's."""
         if self.kind != "ServiceAccount":
             return (self.kind, self.name)
         home = self.namespace or namespace
@@ -187,7 +188,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RbacBinding:
-    """Subjects and their role; without a namespace it counts everywhere."""
+    """A RoleBinding, or without namespace a ClusterRoleBinding."""
 
     name: str
     namespace: str = ""
@@ -197,7 +198,7 @@ class RbacBinding:
 
     @classmethod
     def of(cls, tree: Mapping[str, JsonValue]) -> RbacBinding:
-        """From a RoleBinding or a ClusterRoleBinding."""
+        """Read a RoleBinding or a ClusterRoleBinding."""
         meta, ref = tree["metadata"], tree.get("roleRef") or {}
         return cls(
             name=meta["name"],
@@ -213,23 +214,23 @@ class RbacBinding:
         return next((s for s in self.subjects if s.key(self.namespace) in subject_keys), None)
 
     def describe(self, subject: Subject) -> str:
-        """As the reason for a yes names it."""
+        """Return the reason of an allow that this binding grants."""
         kind = "RoleBinding" if self.namespace else "ClusterRoleBinding"
         name = f"{self.name}/{self.namespace}" if self.namespace else self.name
         return f'{kind} "{name}" of {self.role_kind} "{self.role}" to {subject}'
 
     @property
     def role_key(self) -> tuple[str, str]:
-        """Namespace and name of the role; cluster roles have no namespace."""
+        """The namespace and name of the role; cluster roles have no namespace."""
         return (self.namespace if self.role_kind == "Role" else "", self.role)
 
     def role_missing(self) -> str:
-        """What is said where the role is not there."""
+        """Return the error of a missing role."""
         if self.role_kind not in ("Role", "ClusterRole"):
             return f'unsupported role reference kind: "{self.role_kind}"'
         return f'{self.role_kind.lower()}.rbac.authorization.k8s.io "{self.role}" not found'
 
 
 def keys_of(user: User) -> set[tuple[str, str]]:
-    """What subjects that mean this user are found by."""
+    """Return the index keys of the subjects that match this user."""
     return {("User", user.name), *(("Group", group) for group in user.groups)}

@@ -17,7 +17,7 @@ _CACHE_LIMIT = 1024
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A binding that means the user, and the rules of its role; a `problem` where the role cannot be had."""
+    """A binding that matches the user, and its role's rules; `problem` if the role is missing."""
 
     binding: RbacBinding
     subject: Subject
@@ -26,7 +26,7 @@ class Grant:
 
 
 class RbacPolicy:
-    """Roles and bindings; each change forgets what was found before."""
+    """The roles and bindings, with a cache of grants that each change clears."""
 
     def __init__(self) -> None:
         self._roles: dict[tuple[str, str], tuple[PolicyRule, ...]] = {}
@@ -67,21 +67,21 @@ class RbacPolicy:
 
     # -------------------------------------------------------------- questions
     def role(self, namespace: str, name: str) -> tuple[PolicyRule, ...] | None:
-        """The rules of a role; None where there is no such role."""
+        """Return the rules of a role, or None."""
         return self._roles.get((namespace, name))
 
     def grants(self, user: User, namespace: str) -> tuple[Grant, ...]:
-        """What bindings give a user: those for everywhere, then those of the namespace, each by name."""
+        """Return a user's grants: of ClusterRoleBindings, then of the namespace's, each sorted by name."""
         key = (user.name, user.groups, namespace)
         grants = self._found.get(key)
         if grants is None:
             if len(self._found) >= _CACHE_LIMIT:
                 self._found.clear()
             places = ("", namespace) if namespace else ("",)
-            grants = self._found[key] = tuple(g for place in places for g in self._in(place, user))
+            grants = self._found[key] = tuple(g for place in places for g in self._grants_in(place, user))
         return grants
 
-    def _in(self, namespace: str, user: User) -> Iterator[Grant]:
+    def _grants_in(self, namespace: str, user: User) -> Iterator[Grant]:
         names: set[str] = set()
         for key in keys_of(user):
             names |= self._by_subject.get((namespace, key), set())
@@ -93,23 +93,23 @@ class RbacPolicy:
                 yield Grant(binding, subject, rules or (), binding.role_missing() if rules is None else "")
 
     def rules_for(self, user: User, namespace: str) -> tuple[list[PolicyRule], list[str]]:
-        """All rules of a user, and what went wrong while collecting them."""
+        """Return all rules of a user, and the errors of collecting them."""
         grants = self.grants(user, namespace)
         return [r for g in grants for r in g.rules], [g.problem for g in grants if g.problem]
 
-    def decide(self, asked: AuthorizerAttributes) -> Decision:
-        """Whether some rule allows it; what went wrong on the way is the reason of a no."""
+    def decide(self, attributes: AuthorizerAttributes) -> Decision:
+        """Decide a request; a denial's reason lists the errors of collecting rules."""
         problems: list[str] = []
-        for grant in self.grants(asked.user, asked.namespace):
+        for grant in self.grants(attributes.user, attributes.namespace):
             if grant.problem:
                 problems.append(grant.problem)
-            elif any(rule.allows(asked) for rule in grant.rules):
+            elif any(rule.allows(attributes) for rule in grant.rules):
                 return Decision(allowed=True, reason=f"RBAC: allowed by {grant.binding.describe(grant.subject)}")
         return Decision(allowed=False, reason=f"RBAC: {joined(problems)}" if problems else "")
 
 
 def joined(problems: Sequence[str]) -> str:
-    """Several errors as one: each once, in brackets where there are more."""
+    """Join errors as Go's aggregate does: each once, in brackets if there are several."""
     once = list(dict.fromkeys(problems))
     return once[0] if len(once) == 1 else f"[{', '.join(once)}]"
 

@@ -32,7 +32,7 @@ Find = Callable[[str, str, str], JsonObject | None]
 
 
 def split_username(name: str) -> tuple[str, str] | None:
-    """Namespace and name of the service account that a user is; None for other users."""
+    """Return the namespace and name of a service account's username; None for other users."""
     if not name.startswith(SERVICE_ACCOUNT):
         return None
     parts = name.removeprefix(SERVICE_ACCOUNT).split(":")
@@ -46,7 +46,7 @@ def account_groups(namespace: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenSubject:
-    """What a server is called in tokens.
+    """The issuer and audiences of a server's tokens.
 
     Attributes:
         issuers: the first one signs; tokens of all of them are good.
@@ -59,7 +59,7 @@ class TokenSubject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundObject:
-    """Objects that a token lives as long as; a node beside a pod only tells where the pod runs."""
+    """The objects that a token is bound to; a node beside a pod only records where the pod runs."""
 
     pod: JsonObject | None = None
     secret: JsonObject | None = None
@@ -68,7 +68,7 @@ class BoundObject:
 
 def claims_of(
     account: JsonObject,
-    bound: BoundObject,
+    bound_object: BoundObject,
     *,
     issuer: str = ISSUER,
     audiences: Sequence[str],
@@ -77,10 +77,10 @@ def claims_of(
     warn_after: int = 0,
     token_id: str,
 ) -> JsonObject:
-    """What a new token says; `warn_after` is when its holder should have fetched another one."""
+    """Return the claims of a new token; `warn_after` is when the client should have renewed it."""
     meta = account["metadata"]
     private: JsonObject = {"namespace": meta["namespace"], "serviceaccount": _reference(account)}
-    for key, obj in (("pod", bound.pod), ("secret", bound.secret), ("node", bound.node)):
+    for key, obj in (("pod", bound_object.pod), ("secret", bound_object.secret), ("node", bound_object.node)):
         if obj is not None:
             private[key] = _reference(obj)
     if warn_after:
@@ -121,21 +121,21 @@ def _number(claims: Mapping[str, JsonValue], key: str) -> float:
 
 
 def user_of(claims: Mapping[str, JsonValue], find: Find) -> User:
-    """Whose token it is; raises where the account or what the token is bound to is gone or another one."""
+    """Return the token's user. Raises `UnauthorizedError` if the account or a bound object was deleted or replaced."""
     private = _mapping(claims.get(_PRIVATE))
     namespace, account = str(private.get("namespace", "")), _mapping(private.get("serviceaccount"))
     name = str(account.get("name", ""))
     account_object = find("serviceaccounts", namespace, name)
     if account_object is None:
         raise UnauthorizedError(f'serviceaccounts "{name}" not found')
-    _same_uid(account_object, account, "service account UID ({}) does not match claim ({})")
+    _check_uid(account_object, account, "service account UID ({}) does not match claim ({})")
     secret, pod, node = (_mapping(private.get(k)) for k in ("secret", "pod", "node"))
     if secret:
-        _still_there(find("secrets", namespace, str(secret.get("name"))), secret, "secret", "secret")
+        _check_bound_object(find("secrets", namespace, str(secret.get("name"))), secret, "secret", "secret")
     if pod:
-        _still_there(find("pods", namespace, str(pod.get("name"))), pod, "pod", "pod")
+        _check_bound_object(find("pods", namespace, str(pod.get("name"))), pod, "pod", "pod")
     elif node:
-        _still_there(find("nodes", "", str(node.get("name"))), node, "node", "node")
+        _check_bound_object(find("nodes", "", str(node.get("name"))), node, "node", "node")
     extra = {f"{_EXTRA}credential-id": (f"JTI={claims['jti']}",)} if claims.get("jti") else {}
     for word, ref in (("node", node), ("pod", pod)):
         for part in ("name", "uid"):
@@ -148,7 +148,7 @@ def user_of(claims: Mapping[str, JsonValue], find: Find) -> User:
 
 
 def kept_claims(account: JsonObject, secret: JsonObject) -> JsonObject:
-    """What a token says that is kept in a secret."""
+    """Return the claims of a legacy token in a Secret."""
     meta = account["metadata"]
     return {
         "iss": KEPT_ISSUER,
@@ -161,7 +161,7 @@ def kept_claims(account: JsonObject, secret: JsonObject) -> JsonObject:
 
 
 def user_of_kept(claims: Mapping[str, JsonValue], token: str, find: Find) -> User:
-    """Whose kept token it is; raises unless the secret still holds it and the account is the same."""
+    """Return a legacy token's user. Raises `UnauthorizedError` unless Secret and account are unchanged."""
     place, secret, name, uid = (
         str(claims.get(_KEPT + part, ""))
         for part in ("namespace", "secret.name", "service-account.name", "service-account.uid")
@@ -177,7 +177,7 @@ def user_of_kept(claims: Mapping[str, JsonValue], token: str, find: Find) -> Use
     account = find("serviceaccounts", place, name)
     if account is None:
         raise UnauthorizedError(f'serviceaccounts "{name}" not found')
-    _same_uid(account, {"uid": uid}, "service account UID ({}) does not match claim ({})")
+    _check_uid(account, {"uid": uid}, "service account UID ({}) does not match claim ({})")
     return User(name=f"{SERVICE_ACCOUNT}{place}:{name}", uid=uid, groups=account_groups(place))
 
 
@@ -185,29 +185,29 @@ def _mapping(value: JsonValue) -> Mapping[str, JsonValue]:
     return value if isinstance(value, dict) else {}
 
 
-def _still_there(found: JsonObject | None, ref: Mapping[str, JsonValue], word: str, claim: str) -> None:
-    if found is None:
+def _check_bound_object(obj: JsonObject | None, ref: Mapping[str, JsonValue], kind: str, claim: str) -> None:
+    if obj is None:
         raise UnauthorizedError("service account token has been invalidated")
-    _same_uid(found, ref, f"{word} UID ({{}}) does not match service account {claim} ref claim ({{}})")
+    _check_uid(obj, ref, f"{kind} UID ({{}}) does not match service account {claim} ref claim ({{}})")
 
 
-def _same_uid(found: JsonObject, ref: Mapping[str, JsonValue], text: str) -> None:
-    uid = found["metadata"].get("uid", "")
+def _check_uid(obj: JsonObject, ref: Mapping[str, JsonValue], text: str) -> None:
+    uid = obj["metadata"].get("uid", "")
     if uid != ref.get("uid"):
         raise UnauthorizedError(text.format(uid, ref.get("uid", "")))
 
 
-def good_for(
-    claims: Mapping[str, JsonValue], wanted: Sequence[str], *, unless_said: Sequence[str] = (ISSUER,)
+def matching_audiences(
+    claims: Mapping[str, JsonValue], requested: Sequence[str], *, unless_said: Sequence[str] = (ISSUER,)
 ) -> tuple[str, ...]:
-    """The wanted audiences that the token is for; raises where there is none."""
+    """Return the requested audiences that the token is valid for. Raises `UnauthorizedError` if there is none."""
     audience_claim = claims.get("aud") or unless_said
     audiences = (
         [audience_claim] if isinstance(audience_claim, str) else [a for a in audience_claim if isinstance(a, str)]
     )
-    both = tuple(a for a in audiences if a in wanted)
+    both = tuple(a for a in audiences if a in requested)
     if not both:
-        text = f"token audiences {quoted(audiences)} is invalid for the target audiences {quoted(wanted)}"
+        text = f"token audiences {quoted(audiences)} is invalid for the target audiences {quoted(requested)}"
         raise UnauthorizedError(text)
     return both
 
@@ -231,8 +231,8 @@ class ServiceAccountTokens:
             return None
         claims = self._key.verify(token)
         if claims["iss"] == KEPT_ISSUER:
-            both = good_for({}, audiences, unless_said=self._names.audiences)
+            both = matching_audiences({}, audiences, unless_said=self._names.audiences)
             return Authenticated(user_of_kept(claims, token, self._find), both)
-        both = good_for(claims, audiences, unless_said=self._names.audiences)
+        both = matching_audiences(claims, audiences, unless_said=self._names.audiences)
         check_times(claims, int(self._clock.wall().timestamp()))
         return Authenticated(user_of(claims, self._find), both)

@@ -45,7 +45,7 @@ def _jws() -> PyJWS:
 
 @dataclass(frozen=True)
 class PublicKey:
-    """Checks what a key has signed."""
+    """A public key that verifies signatures."""
 
     key: RSAPublicKey | EllipticCurvePublicKey
 
@@ -71,7 +71,7 @@ class PublicKey:
         return {"use": "sig", "kid": self.key_id, "alg": self.algorithm, **fields}
 
     def payload(self, token: str) -> bytes | None:
-        """The payload of a token that this key signed; None for any other token."""
+        """Return the payload of a token that this key signed, else None."""
         from jwt.exceptions import PyJWTError  # noqa: PLC0415 - as above
 
         try:
@@ -100,7 +100,7 @@ class PrivateKey:
 
 
 def read_private(path: Path) -> PrivateKey:
-    """The key of a PEM file; a `ConfigError` says what is wrong with it."""
+    """Read a private key from a PEM file. Raises `ConfigError`."""
     from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - as above
 
     try:

@@ -22,28 +22,29 @@ class AuditEvent:
     """One answered request.
 
     Attributes:
-        user: who asked; `acting_as` where they acted as somebody else.
+        user: the authenticated user; with impersonation, `impersonated_user` is the user that the request acts as.
         code: the HTTP status.
-        received: when the request came, on the server's clock; `answered` when its answer began.
-        annotations: what admission has to say of the request.
+        request_received_timestamp: when the request came, on the server's clock.
+        stage_timestamp: when its response began.
+        annotations: the audit annotations of admission plugins.
     """
 
     audit_id: str
     info: RequestInfo
     uri: str
     user: User
-    acting_as: User | None = None
+    impersonated_user: User | None = None
     code: int
-    received: datetime
-    answered: datetime
+    request_received_timestamp: datetime
+    stage_timestamp: datetime
     user_agent: str = ""
     source: str = ""
     annotations: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def effective(self) -> User:
-        """As whom it was answered."""
-        return self.acting_as or self.user
+        """The user that the request acts as."""
+        return self.impersonated_user or self.user
 
     @property
     def verb(self) -> str:
@@ -68,8 +69,8 @@ class AuditEvent:
             "verb": self.verb,
             "user": _user(self.user),
         }
-        if self.acting_as is not None:
-            fields["impersonatedUser"] = _user(self.acting_as)
+        if self.impersonated_user is not None:
+            fields["impersonatedUser"] = _user(self.impersonated_user)
         if self.source:
             fields["sourceIPs"] = [self.source]
         if self.user_agent:
@@ -86,8 +87,8 @@ class AuditEvent:
             }
             fields["objectRef"] = {key: value for key, value in reference.items() if value}
         fields["responseStatus"] = {"metadata": {}, "code": self.code}
-        fields["requestReceivedTimestamp"] = self.received.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        fields["stageTimestamp"] = self.answered.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        fields["requestReceivedTimestamp"] = self.request_received_timestamp.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        fields["stageTimestamp"] = self.stage_timestamp.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         if self.annotations:
             fields["annotations"] = dict(self.annotations)
         return fields
@@ -100,7 +101,7 @@ def _user(user: User) -> JsonObject:
 
 
 class AuditLog:
-    """The last `limit` requests, oldest first; a filter of the server.
+    """A filter that keeps the audit events of the last `limit` requests, oldest first.
 
     Attributes:
         count: how many there were in all, those that are forgotten included.
@@ -120,13 +121,13 @@ class AuditLog:
         return len(self._records)
 
     def clear(self) -> None:
-        """Forget all; the count stays."""
+        """Drop all events; the count stays."""
         self._records.clear()
 
     def select(
         self, *, user: str = "", verb: str = "", resource: str = "", namespace: str = "", name: str = "", code: int = 0
     ) -> list[AuditEvent]:
-        """The records that have all of these; what is not given may be anything."""
+        """Return the events that match all given values."""
         return [
             r
             for r in self._records
@@ -150,10 +151,10 @@ class AuditLog:
                 info=call.info,
                 uri=f"{call.info.path}?{query}" if query else call.info.path,
                 user=call.impersonator or call.user,
-                acting_as=call.user if call.impersonator is not None else None,
+                impersonated_user=call.user if call.impersonator is not None else None,
                 code=response.status,
-                received=received,
-                answered=call.clock.wall(),
+                request_received_timestamp=received,
+                stage_timestamp=call.clock.wall(),
                 user_agent=call.http.header("user-agent"),
                 source=call.http.client,
                 annotations=call.annotations,

@@ -40,7 +40,7 @@ LIMIT = 3 * 1024 * 1024
 
 
 def media_type(call: Call) -> str:
-    """The content type without parameters; JSON where none is given, nothing where it cannot be read."""
+    """Return the content type without parameters; JSON by default, empty if it is malformed."""
     header = call.http.header("content-type")
     if not header or header == JSON:
         return JSON
@@ -63,27 +63,22 @@ def unsupported_media(accepted: str = f"{JSON}, {YAML}, {PROTOBUF}") -> ApiError
     )
 
 
-def _shown(raw: bytes) -> str:
-    """The begin of a body, as error messages show it."""
-    if not raw:
-        return "<empty>"
+def unrecognized(kind: str, reason: str, raw: bytes) -> ApiError:
+    """Return the 400 of a body that is not an object."""
     text = raw.decode(errors="replace")
-    if text.lstrip()[:1] == "{":
-        return f"{text[:30]} ..." if len(text) > 30 else text
-    return raw.hex()
+    if not raw:
+        text = "<empty>"
+    elif text.lstrip()[:1] != "{":
+        text = raw.hex()
+    elif len(text) > 30:
+        text = f"{text[:30]} ..."
+    return api_errors.bad_request(f"the object provided is unrecognized (must be of type {kind}): {reason} ({text})")
 
 
-def unrecognized(kind: str, why: str, raw: bytes) -> ApiError:
-    """The answer to bytes that are no object."""
-    return api_errors.bad_request(
-        f"the object provided is unrecognized (must be of type {kind}): {why} ({_shown(raw)})"
-    )
-
-
-def cannot_handle(info: ResourceInfo, why: str) -> ApiError:
-    """The answer to what is not of the kind that it says it is."""
+def cannot_handle(info: ResourceInfo, reason: str) -> ApiError:
+    """Return the 400 of a body that does not decode as its kind."""
     version = info.kind_api_version.rpartition("/")[2]
-    return api_errors.bad_request(f'{info.kind} in version "{version}" cannot be handled as a {info.kind}: {why}')
+    return api_errors.bad_request(f'{info.kind} in version "{version}" cannot be handled as a {info.kind}: {reason}')
 
 
 async def read_tree(call: Call, served: InstalledResource) -> ParsedDocument:
@@ -118,12 +113,12 @@ def read_protobuf(served: InstalledResource, raw: bytes) -> JsonObject:
         raise unrecognized(served.info.kind, str(error), raw) from None
 
 
-def _no_type(value: object, wanted: str) -> str:
-    return f"couldn't get version/kind; json parse error: json: cannot unmarshal {json_kind(value)} into {wanted}"
+def _no_type(value: object, go_type: str) -> str:
+    return f"couldn't get version/kind; json parse error: json: cannot unmarshal {json_kind(value)} into {go_type}"
 
 
 def type_named(tree: object) -> tuple[str, str]:
-    """The apiVersion and the kind that a document says it has; a plain 400 where it cannot be read."""
+    """Return a document's apiVersion and kind. Raises a 400 if they are not strings."""
     if not isinstance(tree, dict):
         raise api_errors.bad_request(_no_type(tree, f"Go value of type {_TYPE_META}"))
     for key in ("apiVersion", "kind"):
@@ -159,17 +154,17 @@ def check_kind(served: InstalledResource, parsed: ParsedDocument) -> None:
     tree["apiVersion"], tree["kind"] = expected, kind
 
 
-def _refuse_type(served: InstalledResource, found: str, kind: str) -> None:
+def _refuse_type(served: InstalledResource, api_version: str, kind: str) -> None:
     """A built-in type that is no version of the wanted one cannot be converted to it."""
     info = served.info
-    type_text = served.model.type_named(found, kind)
+    type_text = served.model.type_named(api_version, kind)
     group = info.kind_api_version.rpartition("/")[0]
-    if type_text and kind == info.kind and found.rpartition("/")[0] == group:
+    if type_text and kind == info.kind and api_version.rpartition("/")[0] == group:
         return
-    reason = unregistered(served, found, kind)
+    reason = unregistered(served, api_version, kind)
     if type_text:
         reason = f"converting ({type_text}) to ({group.partition('.')[0] or 'core'}.{info.kind}): unknown conversion"
-    version = found.rpartition("/")[2]
+    version = api_version.rpartition("/")[2]
     raise api_errors.bad_request(f'{kind} in version "{version}" cannot be handled as a {info.kind}: {reason}')
 
 
@@ -181,7 +176,7 @@ def unregistered(served: InstalledResource, version: str, kind: str) -> str:
 
 
 def decode(call: Call, served: InstalledResource, parsed: ParsedDocument, *, validation: str) -> JsonObject:
-    """The object as its model reads it; problems refuse (Strict), warn (Warn) or are dropped (Ignore)."""
+    """Decode the object; strict-decoding errors are errors (Strict), warnings (Warn) or dropped (Ignore)."""
     info = served.info
     try:
         decoded = served.model.decode(parsed.tree)
@@ -190,15 +185,15 @@ def decode(call: Call, served: InstalledResource, parsed: ParsedDocument, *, val
             raise api_errors.bad_request(_NO_SCALE) from None
         raise cannot_handle(info, str(error)) from None
     complaints = parsed.strict if validation == "Strict" else parsed.complaints
-    report(call, info, [*complaints, *decoded.problems], validation)
+    report_complaints(call, info, [*complaints, *decoded.problems], validation)
     return decoded.obj
 
 
-def report(call: Call, info: ResourceInfo, found: Sequence[str], validation: str) -> None:
-    """What a strict decoding found: an error, warnings or nothing."""
-    if not found or validation == "Ignore":
+def report_complaints(call: Call, info: ResourceInfo, complaints: Sequence[str], validation: str) -> None:
+    """Report strict-decoding errors as an error, as warnings or not at all."""
+    if not complaints or validation == "Ignore":
         return
     if validation == "Strict":
-        raise cannot_handle(info, f"strict decoding error: {', '.join(found)}")
-    for text in found:
+        raise cannot_handle(info, f"strict decoding error: {', '.join(complaints)}")
+    for text in complaints:
         call.warn(text)

@@ -17,7 +17,7 @@ from opsdk.structured_merge.value import JsonObject
 
 @dataclass(slots=True, kw_only=True)
 class Call:
-    """The HTTP request and what the filters found out about it.
+    """The HTTP request, and the values that filters add to it.
 
     Attributes:
         user: who asks, or whom they act as.
@@ -46,7 +46,7 @@ class Call:
             self.warnings.append(text)
 
     def annotate(self, key: str, value: str) -> None:
-        """Tell the audit log something; what is said first stays."""
+        """Add an audit annotation; the first value of a key is kept."""
         self.annotations.setdefault(key, value)
 
     def context(self, *, dry_run: bool = False) -> Context:

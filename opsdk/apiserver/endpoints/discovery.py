@@ -20,7 +20,7 @@ _AGGREGATED = ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteDocuments:
-    """What is known of a version that another server serves.
+    """The discovery and OpenAPI documents of a version that an aggregated server serves.
 
     Attributes:
         document: its ``APIVersionDiscovery``.
@@ -39,7 +39,7 @@ class ServedVersion:
 
     version: str
     resources: Sequence[InstalledResource]
-    elsewhere: RemoteDocuments | None = None
+    remote_documents: RemoteDocuments | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +48,6 @@ class ServedGroup:
 
     group: str
     versions: Sequence[ServedVersion]
-
-
-def _hash(group: str, version: str, kind: str) -> str:
-    digest = hashlib.sha256(f"{group}/{version}/{kind}".encode()).digest()
-    return base64.b64encode(digest[:8]).decode()
 
 
 # ------------------------------------------------------------------ legacy
@@ -66,7 +61,7 @@ def api_versions(address: str) -> JsonObject:
 
 
 def api_group(served: ServedGroup, *, alone: bool = True) -> JsonObject:
-    """The document at ``/apis/<group>``; inside a list it has no kind."""
+    """Return the APIGroup document of ``/apis/<group>``; without kind inside a list."""
     versions = [{"groupVersion": group_version(served.group, v.version), "version": v.version} for v in served.versions]
     head: JsonObject = {"kind": "APIGroup", "apiVersion": "v1"} if alone else {}
     return {**head, "name": served.group, "versions": versions, "preferredVersion": versions[0]}
@@ -79,7 +74,7 @@ def api_group_list(groups: Iterable[ServedGroup]) -> JsonObject:
 
 def api_resource_list(group: str, served: ServedVersion) -> JsonObject:
     """The document at ``/apis/<group>/<version>``."""
-    resources = sorted(served.resources, key=_places(served.resources))
+    resources = sorted(served.resources, key=_sort_key(served.resources))
     entries = [_api_resource(r) for r in resources]
     return {
         "kind": "APIResourceList",
@@ -92,7 +87,7 @@ def api_resource_list(group: str, served: ServedVersion) -> JsonObject:
 _CUSTOM_ORDER = ("", "status", "scale")
 
 
-def _places(resources: Sequence[InstalledResource]) -> Callable[[InstalledResource], tuple[str, int, str]]:
+def _sort_key(resources: Sequence[InstalledResource]) -> Callable[[InstalledResource], tuple[str, int, str]]:
     """The order of resources: by name. Subresources too, except those of custom ones, which have their own order."""
     custom = {r.info.resource for r in resources if not r.model.typed}
 
@@ -121,13 +116,14 @@ def _api_resource(served: InstalledResource) -> JsonObject:
     if info.categories and not info.subresource:
         entry["categories"] = list(info.categories)
     if not info.subresource and "get" in served.verbs and "list" in served.verbs:
-        entry["storageVersionHash"] = _hash(info.group, served.storage_version or info.version, info.kind)
+        stored = f"{info.group}/{served.storage_version or info.version}/{info.kind}"
+        entry["storageVersionHash"] = base64.b64encode(hashlib.sha256(stored.encode()).digest()[:8]).decode()
     return entry
 
 
 # ------------------------------------------------------------------ aggregated
 def aggregated_clause(header: str) -> AcceptedMediaType | None:
-    """The clause of an Accept header that asks for the aggregated form, wherever it stands; None where none does."""
+    """Return the clause of an Accept header that requests aggregated discovery, or None."""
     for clause in clauses(header):
         if clause.media in (JSON, "*/*") and (clause.kind, clause.group, clause.version) == _AGGREGATED:
             return AcceptedMediaType(JSON, clause.params)
@@ -135,23 +131,24 @@ def aggregated_clause(header: str) -> AcceptedMediaType | None:
 
 
 def aggregated(groups: Iterable[ServedGroup]) -> JsonObject:
-    """The document at ``/api`` and ``/apis`` for those who ask for it."""
+    """Return the APIGroupDiscoveryList document of ``/api`` or ``/apis``."""
     return {
         "kind": "APIGroupDiscoveryList",
         "apiVersion": "apidiscovery.k8s.io/v2",
         "metadata": {},
-        "items": [_group(g) for g in groups],
+        "items": [
+            {
+                "metadata": {"name": served.group} if served.group else {},
+                "versions": [_version(served.group, version) for version in served.versions],
+            }
+            for served in groups
+        ],
     }
 
 
-def _group(served: ServedGroup) -> JsonObject:
-    meta = {"name": served.group} if served.group else {}
-    return {"metadata": meta, "versions": [_version(served.group, v) for v in served.versions]}
-
-
 def _version(group: str, served: ServedVersion) -> JsonObject:
-    if served.elsewhere is not None:
-        return served.elsewhere.document
+    if served.remote_documents is not None:
+        return served.remote_documents.document
     main = sorted((r for r in served.resources if not r.info.subresource), key=lambda r: r.info.resource)
     by_parent: dict[str, list[InstalledResource]] = {}
     for installed in served.resources:
@@ -191,6 +188,6 @@ def _resource(group: str, served: InstalledResource, subresources: Sequence[Inst
                 "responseKind": _response_kind(s, group),
                 "verbs": list(s.verbs),
             }
-            for s in sorted(subresources, key=_places([served]))
+            for s in sorted(subresources, key=_sort_key([served]))
         ]
     return entry

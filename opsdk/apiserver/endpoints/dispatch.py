@@ -96,7 +96,7 @@ def check_route(info: RequestInfo, served: InstalledResource) -> None:
 
 
 def find(resources: Sequence[InstalledResource], info: RequestInfo) -> InstalledResource | None:
-    """The installed resource that a path means."""
+    """Return the installed resource of a request."""
     for served in resources:
         if served.info.resource == info.resource and served.info.subresource == info.subresource:
             return served

@@ -12,7 +12,7 @@ from opsdk.http.server.response import HttpResponse
 
 
 def cached(call: Call, raw: bytes, media: str) -> HttpResponse:
-    """A document with an ETag; 304 where the client has it already."""
+    """Return a document with an ETag; 304 if the client has it."""
     etag = f'"{hashlib.sha512(raw).hexdigest().upper()}"'
     fixed = [("etag", etag), ("vary", "Accept")]
     if call.http.header("if-none-match") == etag:

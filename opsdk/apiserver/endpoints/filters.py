@@ -77,7 +77,7 @@ async def _pass(through: Filter, handler: Handler, call: Call) -> HttpResponse:
 
 # ------------------------------------------------------------------ the filters
 async def recover(call: Call, handler: Handler) -> HttpResponse:
-    """Every exception becomes an answer; a bug becomes a 500 and a line in the log."""
+    """Turn every exception into a response; an unexpected one is logged and becomes a 500."""
     try:
         return await handler(call)
     except ExpiredListError as error:
@@ -106,7 +106,7 @@ Hook = Callable[[Call, HttpResponse], None]
 
 
 def request_log(hooks: Sequence[Hook]) -> Filter:
-    """Tell `hooks` of each answer; the list may change later."""
+    """Call `hooks` with each response; the list may change later."""
 
     async def log(call: Call, handler: Handler) -> HttpResponse:
         response = await handler(call)

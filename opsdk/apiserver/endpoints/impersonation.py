@@ -1,9 +1,10 @@
-"""Acting as somebody else: who is meant, and whether one may.
+"""User impersonation: parse the ``Impersonate-*`` headers and authorize the request, mode by mode.
 
-Several ways are tried in order. The constrained ones ask twice: may the user do this very request on behalf of
-somebody of this sort (``impersonate-on:user-info:list``), and may the user be this one (``impersonate:user-info``)?
-The old way asks for ``impersonate`` only. The way that worked last for somebody is tried first, and is the one whose
-refusal is told.
+A constrained mode needs two permissions: to do this request while impersonating (``impersonate-on:user-info:list``)
+and to impersonate this user (``impersonate:user-info``). The legacy mode needs the verb ``impersonate`` only. For each
+user the mode that was allowed last is tried first, and its denial is the one that the response reports.
+
+Upstream: k8s.io/apiserver/pkg/endpoints/filters/impersonation/constrained_impersonation.go, mode.go (v1.36).
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ _NODE_NAME = "authentication.kubernetes.io/node-name"
 _REMEMBERED = 1024
 
 
-def wanted_user(request: HttpRequest) -> User | None:
-    """Whom the headers name; None where there are no such headers, `BadRequestError` without a user name."""
+def requested_user(request: HttpRequest) -> User | None:
+    """Return the user of the headers; None without headers. Raises `BadRequestError` without a user name."""
     if not any(name.startswith(_HEADER) for name in request.headers):
         return None
     extra: dict[str, tuple[str, ...]] = {}
@@ -53,61 +54,63 @@ def wanted_user(request: HttpRequest) -> User | None:
         return user
     if user == User(name=""):
         return None
-    raise api_errors.bad_request(f"requested {_shown(user)} without impersonating a user name")
+    raise api_errors.bad_request(f"requested {_go_user(user)} without impersonating a user name")
 
 
-def _shown(user: User) -> str:
+def _go_user(user: User) -> str:
     """As the real server prints a user."""
     extra = "(nil)"
     if user.extra:
-        extra = "{" + ", ".join(f"{_word(k)}:{_words(v)}" for k, v in sorted(user.extra.items())) + "}"
-    groups = _words(user.groups) if user.groups else "[]string(nil)"
-    text = f"Name:{_word(user.name)}, UID:{_word(user.uid)}, Groups:{groups}, Extra:map[string][]string{extra}"
+        extra = "{" + ", ".join(f"{_go_string(k)}:{_go_strings(v)}" for k, v in sorted(user.extra.items())) + "}"
+    groups = _go_strings(user.groups) if user.groups else "[]string(nil)"
+    text = (
+        f"Name:{_go_string(user.name)}, UID:{_go_string(user.uid)}, Groups:{groups}, Extra:map[string][]string{extra}"
+    )
     return f"&user.DefaultInfo{{{text}}}"
 
 
-def _word(text: str) -> str:
+def _go_string(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _words(texts: Sequence[str]) -> str:
-    return f"[]string{{{', '.join(map(_word, texts))}}}"
+def _go_strings(texts: Sequence[str]) -> str:
+    return f"[]string{{{', '.join(map(_go_string, texts))}}}"
 
 
-def impersonated(wanted: User, groups: Sequence[str] = ()) -> User:
-    """The user that requests are then made as; `groups` count where none are given, others come by themselves."""
-    member_groups = wanted.groups or tuple(groups)
-    if wanted.name == ANONYMOUS.name:
+def impersonated(target: User, groups: Sequence[str] = ()) -> User:
+    """Return the user that the request acts as; `groups` apply if the headers name none."""
+    member_groups = target.groups or tuple(groups)
+    if target.name == ANONYMOUS.name:
         member_groups = member_groups if UNAUTHENTICATED in member_groups else (*member_groups, UNAUTHENTICATED)
     elif AUTHENTICATED not in member_groups and UNAUTHENTICATED not in member_groups:
         member_groups = (*member_groups, AUTHENTICATED)
-    return replace(wanted, groups=member_groups)
+    return replace(target, groups=member_groups)
 
 
 # ------------------------------------------------------------------ the ways
-Questions = Callable[[User, User], Sequence[AuthorizerAttributes]]
+AttributesOf = Callable[[User, User], Sequence[AuthorizerAttributes]]
 """What must be allowed so that the first user may be the second."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImpersonationMode:
-    """One way: for whom it is, what it asks, which groups come with it. `on` is the sort that requests are made on."""
+    """One mode: the users it applies to, its checks and its groups. `on` ends ``impersonate-on:<on>:<verb>``."""
 
-    fits: Callable[[User, User], bool]
-    questions: Questions
+    applies: Callable[[User, User], bool]
+    attributes: AttributesOf
     groups: Callable[[User], Sequence[str]] = lambda _: ()
     on: str = ""
 
 
-def _only_name(user: User) -> bool:
+def _has_only_name(user: User) -> bool:
     return not (user.uid or user.groups or user.extra)
 
 
-def _node_of(user: User) -> str:
+def _node_name(user: User) -> str:
     return user.name.removeprefix(_NODE) if user.name.startswith(_NODE) else ""
 
 
-def _ask(
+def _attributes(
     verb: str, user: User, *, resource: str, name: str, group: str = "", namespace: str = "", subresource: str = ""
 ) -> AuthorizerAttributes:
     return AuthorizerAttributes(
@@ -122,73 +125,78 @@ def _ask(
     )
 
 
-def _parts(user: User, wanted: User, verb: str) -> Iterator[AuthorizerAttributes]:
+def _other_attributes(user: User, target: User, verb: str) -> Iterator[AuthorizerAttributes]:
     """The uid, the groups and everything else."""
-    if wanted.uid:
-        yield _ask(verb, user, group=_GROUP, resource="uids", name=wanted.uid)
-    for group in wanted.groups:
-        yield _ask(verb, user, group="" if verb == "impersonate" else _GROUP, resource="groups", name=group)
-    for key, values in wanted.extra.items():
+    if target.uid:
+        yield _attributes(verb, user, group=_GROUP, resource="uids", name=target.uid)
+    for group in target.groups:
+        yield _attributes(verb, user, group="" if verb == "impersonate" else _GROUP, resource="groups", name=group)
+    for key, values in target.extra.items():
         for value in values:
-            yield _ask(verb, user, group=_GROUP, resource="userextras", subresource=key, name=value)
+            yield _attributes(verb, user, group=_GROUP, resource="userextras", subresource=key, name=value)
 
 
-def _info_questions(user: User, wanted: User) -> Sequence[AuthorizerAttributes]:
+def _user_info_attributes(user: User, target: User) -> Sequence[AuthorizerAttributes]:
     verb = "impersonate:user-info"
-    return [_ask(verb, user, group=_GROUP, resource="users", name=wanted.name), *_parts(user, wanted, verb)]
+    return [
+        _attributes(verb, user, group=_GROUP, resource="users", name=target.name),
+        *_other_attributes(user, target, verb),
+    ]
 
 
-def _account_questions(user: User, wanted: User) -> Sequence[AuthorizerAttributes]:
-    namespace, name = split_username(wanted.name) or ("", "")
+def _service_account_attributes(user: User, target: User) -> Sequence[AuthorizerAttributes]:
+    namespace, name = split_username(target.name) or ("", "")
     verb = "impersonate:serviceaccount"
-    return [_ask(verb, user, group=_GROUP, resource="serviceaccounts", namespace=namespace, name=name)]
+    return [_attributes(verb, user, group=_GROUP, resource="serviceaccounts", namespace=namespace, name=name)]
 
 
-def _associated_questions(user: User, _: User) -> Sequence[AuthorizerAttributes]:
-    return [_ask("impersonate:associated-node", user, group=_GROUP, resource="nodes", name="*")]
-
-
-def _node_questions(user: User, wanted: User) -> Sequence[AuthorizerAttributes]:
-    return [_ask("impersonate:arbitrary-node", user, group=_GROUP, resource="nodes", name=_node_of(wanted))]
-
-
-def _old_questions(user: User, wanted: User) -> Sequence[AuthorizerAttributes]:
-    account = split_username(wanted.name)
+def _legacy_attributes(user: User, target: User) -> Sequence[AuthorizerAttributes]:
+    account = split_username(target.name)
     if account is None:
-        first = _ask("impersonate", user, resource="users", name=wanted.name)
+        first = _attributes("impersonate", user, resource="users", name=target.name)
     else:
-        first = _ask("impersonate", user, resource="serviceaccounts", namespace=account[0], name=account[1])
-    return [first, *_parts(user, wanted, "impersonate")]
+        first = _attributes("impersonate", user, resource="serviceaccounts", namespace=account[0], name=account[1])
+    return [first, *_other_attributes(user, target, "impersonate")]
 
 
-def _account_groups(wanted: User) -> Sequence[str]:
-    account = split_username(wanted.name)
+def _account_groups(target: User) -> Sequence[str]:
+    account = split_username(target.name)
     return account_groups(account[0]) if account is not None else ()
 
 
-def _is_associated(user: User, wanted: User) -> bool:
-    node = _node_of(wanted)
+def _is_associated_node(user: User, target: User) -> bool:
+    node = _node_name(target)
     on = user.extra.get(_NODE_NAME, ())
-    return bool(node) and _only_name(wanted) and split_username(user.name) is not None and on == (node,)
+    return bool(node) and _has_only_name(target) and split_username(user.name) is not None and on == (node,)
 
 
 MODES = (
-    ImpersonationMode(_is_associated, _associated_questions, lambda _: (_NODES,), "associated-node"),
     ImpersonationMode(
-        lambda _, w: bool(_node_of(w)) and _only_name(w), _node_questions, lambda _: (_NODES,), "arbitrary-node"
+        _is_associated_node,
+        lambda user, _: [_attributes("impersonate:associated-node", user, group=_GROUP, resource="nodes", name="*")],
+        lambda _: (_NODES,),
+        "associated-node",
     ),
     ImpersonationMode(
-        lambda _, w: split_username(w.name) is not None and _only_name(w),
-        _account_questions,
+        lambda _, w: bool(_node_name(w)) and _has_only_name(w),
+        lambda user, w: [
+            _attributes("impersonate:arbitrary-node", user, group=_GROUP, resource="nodes", name=_node_name(w))
+        ],
+        lambda _: (_NODES,),
+        "arbitrary-node",
+    ),
+    ImpersonationMode(
+        lambda _, w: split_username(w.name) is not None and _has_only_name(w),
+        _service_account_attributes,
         _account_groups,
         "serviceaccount",
     ),
     ImpersonationMode(
-        lambda _, w: not _node_of(w) and not w.name.startswith(SERVICE_ACCOUNT),
-        _info_questions,
+        lambda _, w: not _node_name(w) and not w.name.startswith(SERVICE_ACCOUNT),
+        _user_info_attributes,
         on="user-info",
     ),
-    ImpersonationMode(lambda _u, _w: True, _old_questions, _account_groups),
+    ImpersonationMode(lambda _u, _w: True, _legacy_attributes, _account_groups),
 )
 """In the order in which they are tried."""
 
@@ -198,42 +206,37 @@ class Impersonation:
 
     def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
-        self._worked: LRUCache[tuple[str, tuple[str, ...]], int] = LRUCache(_REMEMBERED)
+        self._last_modes: LRUCache[tuple[str, tuple[str, ...]], int] = LRUCache(_REMEMBERED)
 
     async def __call__(self, call: Call, handler: Handler) -> HttpResponse:
         """See `Filter`."""
-        target = wanted_user(call.http)
+        target = requested_user(call.http)
         if target is None:
             return await handler(call)
         attributes = attributes_of(call)
         refused: tuple[AuthorizerAttributes, str] | None = None
         key = (call.user.name, call.user.groups)
-        for number in self._order(key):
+        worked = self._last_modes.get(key)
+        for number in sorted(range(len(MODES)), key=lambda number: number != worked):
             mode = MODES[number]
-            if not mode.fits(call.user, target):
+            if not mode.applies(call.user, target):
                 continue
-            no = await self._refused(mode, attributes, target)
+            no = await self._first_refusal(mode, attributes, target)
             if no is None:
-                self._worked[key] = number
+                self._last_modes[key] = number
                 call.impersonator, call.user = call.user, impersonated(target, mode.groups(target))
                 return await handler(call)
             refused = refused or no
         assert refused is not None, "the last way fits everybody"
         return denied(call, *refused)
 
-    def _order(self, key: tuple[str, tuple[str, ...]]) -> Iterator[int]:
-        first = self._worked.get(key)
-        if first is not None:
-            yield first
-        yield from (number for number in range(len(MODES)) if number != first)
-
-    async def _refused(
-        self, mode: ImpersonationMode, asked: AuthorizerAttributes, wanted: User
+    async def _first_refusal(
+        self, mode: ImpersonationMode, attributes: AuthorizerAttributes, target: User
     ) -> tuple[AuthorizerAttributes, str] | None:
         """The first question that is answered with no, and why; None where all are allowed."""
-        questions = list(mode.questions(asked.user, wanted))
+        questions = list(mode.attributes(attributes.user, target))
         if mode.on:
-            questions.insert(0, replace(asked, verb=f"impersonate-on:{mode.on}:{asked.verb}"))
+            questions.insert(0, replace(attributes, verb=f"impersonate-on:{mode.on}:{attributes.verb}"))
         for question in questions:
             decision = await self._authorizer.authorize(question)
             if not decision.allowed:

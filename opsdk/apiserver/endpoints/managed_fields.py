@@ -18,9 +18,9 @@ from opsdk.structured_merge.fieldpath import FieldSet, field_element
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
-def manager_name(call: Call, asked: str) -> str:
-    """The field manager of a write: what the client says, else the program's name from its User-Agent."""
-    name = asked or call.http.header("user-agent").partition("/")[0]
+def manager_name(call: Call, requested: str) -> str:
+    """Return the field manager of a write: the client's, else the program name of its User-Agent."""
+    name = requested or call.http.header("user-agent").partition("/")[0]
     return name[:128] or "unknown"
 
 
@@ -40,7 +40,7 @@ def field_manager(served: InstalledResource, convert: Convert | None = None) -> 
         reset_in=None if served.model.typed or served.info.subresource else served.info.kind_api_version,
         convert=convert,
         shapes=None if versions is None else versions.shapes,
-        loose=not served.model.typed,
+        live_may_be_invalid=not served.model.typed,
         unconvertible=served.custom and served.info.subresource == "scale",
     )
 
@@ -58,8 +58,8 @@ def _fields_named(names: tuple[str, ...]) -> FieldSet:
     return FieldSet.of(*(tuple(map(field_element, name.split("."))) for name in names))
 
 
-async def owned(served: InstalledResource, write: Callable[[FieldManager], JsonObject]) -> JsonObject:
-    """What `write` makes of a field manager.
+async def with_field_manager(served: InstalledResource, write: Callable[[FieldManager], JsonObject]) -> JsonObject:
+    """Run `write` with the resource's field manager.
 
     `write` runs again for each conversion that it turns out to need and that takes waiting.
     """
@@ -99,8 +99,8 @@ class _NeededError(Exception):
 
 
 async def record_update(
-    call: Call, served: InstalledResource, live: JsonObject | None, new: JsonObject, asked: str
+    call: Call, served: InstalledResource, live: JsonObject | None, new: JsonObject, requested: str
 ) -> JsonObject:
     """The new object with its managedFields brought up to date."""
-    who, now = manager_name(call, asked), stamp(call)
-    return await owned(served, lambda manager: manager.update(live, new, manager=who, now=now))
+    who, now = manager_name(call, requested), stamp(call)
+    return await with_field_manager(served, lambda manager: manager.update(live, new, manager=who, now=now))

@@ -5,7 +5,7 @@ Upstream: k8s.io/apiserver/pkg/endpoints/handlers/negotiation/negotiate.go (v1.3
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from opsdk.apiserver.api_errors import EMPTY
@@ -48,11 +48,8 @@ class AcceptedMediaType:
 
 
 def clauses(header: str) -> list[AcceptedMediaType]:
-    """The clauses, best first; equal ones in the client's order."""
-    return sorted(_clauses(header), key=lambda c: -c.quality)
-
-
-def _clauses(header: str) -> Iterator[AcceptedMediaType]:
+    """Parse an Accept header: best clause first, equal ones in the client's order."""
+    accepted: list[AcceptedMediaType] = []
     for part in header.split(","):
         media, *raw = (p.strip() for p in part.split(";"))
         params = dict(p.split("=", 1) for p in raw if "=" in p)
@@ -61,16 +58,17 @@ def _clauses(header: str) -> Iterator[AcceptedMediaType]:
         except ValueError:
             quality = 0.0
         if media:
-            yield AcceptedMediaType(media.lower(), params, quality)
+            accepted.append(AcceptedMediaType(media.lower(), params, quality))
+    return sorted(accepted, key=lambda clause: -clause.quality)
 
 
 def nothing_fits(*, streams: bool = False) -> NotAcceptableError:
-    """The answer where the encoding is known and the rest of the clause is not; not all of them make `streams`."""
+    """Return the 406 of a known encoding with unsupported parameters."""
     return NotAcceptableError(f"only the following media types are accepted: {_STREAMED if streams else _SERVED}")
 
 
 def not_acceptable(header: str, *, streams: bool = False, served: str = _SERVED) -> NotAcceptableError:
-    """The answer where nothing fits: no known encoding, or none with these parameters."""
+    """Return the 406 of a header without a supported clause."""
     listed = served
     if streams:
         listed = f"{listed}, {_STREAMED}"
@@ -84,7 +82,7 @@ Kinds = Mapping[str, tuple[str, tuple[str, ...]]]
 
 
 def check_media(header: str) -> None:
-    """Built-in kinds know no half of a wildcard, unless there is more."""
+    """Reject a header of a built-in kind whose clauses are all ``application/*``."""
     if all(c.media == "application/*" for c in clauses(header)):
         raise not_acceptable(header)
 

@@ -27,7 +27,7 @@ _DIGITS = 1000
 
 
 def number(query: Query, key: str) -> int | None:
-    """An integer option; None where absent."""
+    """Return an integer query parameter; None if it is absent."""
     if key not in query:
         return None
     text = query.get(key)
@@ -39,7 +39,7 @@ def number(query: Query, key: str) -> int | None:
 
 
 def resource_version(text: str) -> int:
-    """A revision; what is no number is the server's plain error."""
+    """Parse a resourceVersion. Raises the server's error if it is not a number."""
     quoted_text = api_errors.quoted(text)
     reason = "" if re.fullmatch(r"[0-9]+", text) else "invalid syntax"
     if not reason and (len(text) > _DIGITS or int(text) >= 2**64):
@@ -66,10 +66,14 @@ class ListQueryOptions:
 
 
 def list_options(query: Query, *, name: str = "") -> ListQueryOptions:
-    """Read and check; `name` is that of a deprecated watch path."""
+    """Read and check list options; `name` is the object's name in a deprecated watch path."""
     fields = parse_fields(query.get("fieldSelector"))
     if name:
-        fields = _of_one(fields, name)
+        requirement = FieldRequirement("metadata.name", name)
+        if not fields.requirements:
+            fields = FieldSelector((requirement,))
+        elif requirement not in fields.requirements:
+            raise api_errors.bad_request("fieldSelector metadata.name doesn't match requested name")
     initial = query.get("sendInitialEvents")
     return ListQueryOptions(
         selection=Selection(labels=parse_labels(query.get("labelSelector")), fields=fields),
@@ -83,16 +87,8 @@ def list_options(query: Query, *, name: str = "") -> ListQueryOptions:
     )
 
 
-def _of_one(fields: FieldSelector, name: str) -> FieldSelector:
-    """What selects the object that the path names; who selects anything must select that one too."""
-    requirement = FieldRequirement("metadata.name", name)
-    if fields.requirements and requirement not in fields.requirements:
-        raise api_errors.bad_request("fieldSelector metadata.name doesn't match requested name")
-    return fields if fields.requirements else FieldSelector((requirement,))
-
-
-def _forbidden(field: str, why: str) -> Cause:
-    return api_errors.not_allowed(field, why)
+def _forbidden(field: str, reason: str) -> Cause:
+    return api_errors.not_allowed(field, reason)
 
 
 def check_list(options: ListQueryOptions) -> None:
@@ -143,7 +139,7 @@ def check_watch(options: ListQueryOptions) -> None:
 # ------------------------------------------------------------------ continue tokens
 @dataclass(frozen=True, slots=True)
 class ContinueToken:
-    """Where a list goes on: in which snapshot (-1: whatever is there now) and after which key."""
+    """A continue token: the snapshot's revision (-1: the current one) and the next key."""
 
     revision: int
     start: str
@@ -155,7 +151,7 @@ class ContinueToken:
 
     @classmethod
     def decode(cls, token: str) -> ContinueToken:
-        """Read a token; anything else is a 400."""
+        """Decode a continue token. Raises a 400."""
         digits = _DIGITS_64.match(token)
         good = digits.end() if digits else 0
         if good < len(token) or good % 4 == 1:
@@ -178,25 +174,25 @@ class ContinueToken:
         return cls._checked(members)
 
     @classmethod
-    def _checked(cls, found: JsonObject) -> ContinueToken:
-        if found["v"] != "meta.k8s.io/v1":
-            raise _bad_token(f"server does not recognize this encoded version {found['v']}")
-        if not found["rv"]:
+    def _checked(cls, members: JsonObject) -> ContinueToken:
+        if members["v"] != "meta.k8s.io/v1":
+            raise _bad_token(f"server does not recognize this encoded version {members['v']}")
+        if not members["rv"]:
             raise _bad_token("incorrect encoded start resourceVersion (version meta.k8s.io/v1)")
-        start = found["start"]
+        start = members["start"]
         if not start:
             raise _bad_token("encoded start key empty (version meta.k8s.io/v1)")
         if any(part in ("", ".", "..") for part in start.removeprefix("/").split("/")):
             raise _bad_token(start)
-        return cls(found["rv"], start.removeprefix("/"))
+        return cls(members["rv"], start.removeprefix("/"))
 
 
 _DIGITS_64 = re.compile(r"[A-Za-z0-9_-]*")
 _MEMBERS = {"v": ("string", str, ""), "rv": ("int64", int, 0), "start": ("string", str, "")}
 
 
-def _bad_token(why: str) -> ApiError:
-    return api_errors.bad_request(f"invalid continue token: continue key is not valid: {why}")
+def _bad_token(reason: str) -> ApiError:
+    return api_errors.bad_request(f"invalid continue token: continue key is not valid: {reason}")
 
 
 # ------------------------------------------------------------------ options of writes
@@ -212,9 +208,9 @@ class WriteQueryOptions:
     """The options object, as admission sees it."""
 
 
-def write_options(query: Query, kind: str, *, wrong: Sequence[Cause] = ()) -> WriteQueryOptions:
-    """Read and check; `kind` is that of the options object, for messages. `wrong` is what is so in any case."""
-    causes = list(wrong)
+def write_options(query: Query, kind: str, *, known_causes: Sequence[Cause] = ()) -> WriteQueryOptions:
+    """Read and check the options; `kind` names the options object in errors. `known_causes` are reported first."""
+    causes = list(known_causes)
     dry_runs = query.all("dryRun")
     causes.extend(dry_run_problems(dry_runs))
     manager = query.get("fieldManager")
@@ -247,5 +243,5 @@ def write_options(query: Query, kind: str, *, wrong: Sequence[Cause] = ()) -> Wr
 
 
 def dry_run_problems(values: list[str]) -> list[Cause]:
-    """What is wrong with the values of ``dryRun``."""
+    """Return the errors in the values of ``dryRun``."""
     return [api_errors.unsupported("dryRun", values, ["All"])] if any(value != "All" for value in values) else []

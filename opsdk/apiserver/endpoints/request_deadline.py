@@ -31,7 +31,7 @@ _MOST: Final = Fraction(2**63 - 1, 10**9)
 
 
 def read_duration(text: str) -> float:
-    """Seconds, as Go reads a duration; `ValueError` has its words.
+    """Parse a Go duration to seconds. Raises `ValueError` with Go's message.
 
     >>> read_duration("1h1.5s"), read_duration("-1ms")
     (3601.5, -0.001)
@@ -66,7 +66,7 @@ def long_running(info: RequestInfo) -> bool:
 
 
 def seconds_of(call: Call) -> float:
-    """How long a request may take; what is no duration is a 400."""
+    """Return the deadline of a request in seconds. Raises a 400 for an invalid timeout."""
     most = LONGEST_WRITE if call.info.is_resource and call.info.verb in _WRITES else LONGEST
     text = call.http.query.get("timeout")
     if not text:

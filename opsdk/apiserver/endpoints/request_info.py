@@ -37,7 +37,7 @@ class RequestInfo:
 
 
 def is_true(value: str) -> bool:
-    """Whether a query value means yes: everything does but two words."""
+    """Report whether a query value is true: all values but ``false`` and ``0`` are."""
     return value.lower() not in ("false", "0")
 
 

@@ -36,7 +36,7 @@ from opsdk.apiserver.resources import InstalledResource
 from opsdk.apiserver.serializer.documents import AMBIGUOUS
 from opsdk.errors import ApiError, NotAcceptableError
 from opsdk.http.server.response import HttpResponse, encode_json
-from opsdk.structured_merge.value import JsonObject, JsonValue
+from opsdk.structured_merge.value import JsonObject
 
 
 class _Dumper(yaml.SafeDumper):
@@ -47,15 +47,13 @@ class _Dumper(yaml.SafeDumper):
 
     def represent_text(self, text: str) -> yaml.ScalarNode:
         """Double quotes around what would be something else without them; several lines as they are."""
-        return self.represent_scalar(_TEXT, text, style=self._style(text))
-
-    def _style(self, text: str) -> str | None:
-        if not _OTHER_ENDS.isdisjoint(text):
-            return '"'
-        if "\n" in text:
-            return "|"
-        tag = self.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
-        return None if tag == _TEXT else '"'
+        style: str | None = '"'
+        if _OTHER_ENDS.isdisjoint(text):
+            if "\n" in text:
+                style = "|"
+            elif self.resolve(yaml.ScalarNode, text, (True, False)) == _TEXT:  # type: ignore[no-untyped-call]
+                style = None
+        return self.represent_scalar(_TEXT, text, style=style)
 
 
 _TEXT = "tag:yaml.org,2002:str"
@@ -82,12 +80,12 @@ def _spelt(raw: bytes) -> bytes:
 
 
 def compact(value: JsonObject, *, ordered: bool = False) -> bytes:
-    """JSON without white space; `ordered` sorts the keys of all objects, as custom resources have them."""
+    """Encode compact JSON; `ordered` sorts all keys, as for custom resources."""
     return _spelt(_SORTED.encode(value) if ordered else encode_json(value))
 
 
 def encode(value: JsonObject, accepted: AcceptedMediaType, *, pretty: bool = False, ordered: bool = False) -> bytes:
-    """A body in the accepted encoding; JSON for machines ends its line."""
+    """Encode a body in the negotiated encoding; compact JSON ends with a newline."""
     if accepted.write is not None:
         return accepted.write(value)
     if accepted.media == YAML:
@@ -103,14 +101,14 @@ def encode(value: JsonObject, accepted: AcceptedMediaType, *, pretty: bool = Fal
 def body_response(
     value: JsonObject, accepted: AcceptedMediaType, *, status: int = 200, pretty: bool = False, ordered: bool = False
 ) -> HttpResponse:
-    """A whole answer; the content type repeats what was negotiated."""
+    """Return a response in the negotiated encoding and content type."""
     return HttpResponse(
         status, [("content-type", accepted.media)], encode(value, accepted, pretty=pretty, ordered=ordered)
     )
 
 
 def in_order(served: InstalledResource, accepted: AcceptedMediaType) -> bool:
-    """Whether the keys of the answer are sorted: untyped objects are nothing but maps, unless they are transformed."""
+    """Report whether keys are sorted: those of unstructured objects are, unless transformed."""
     return not (served.model.typed or accepted.kind)
 
 
@@ -133,7 +131,7 @@ def _preferred(call: Call, binary: frozenset[str], kinds: Kinds | None = None) -
 
 
 def accepted_for(call: Call, served: InstalledResource) -> AcceptedMediaType:
-    """Negotiate; raises early, before anything is done."""
+    """Negotiate the response's encoding; raises before the request has an effect."""
     typed = served.model.typed
     binary = NOTHING if call.protobuf is None else TYPED if typed and not served.custom else METADATA
     try:
@@ -157,13 +155,13 @@ def accepted_for(call: Call, served: InstalledResource) -> AcceptedMediaType:
     return accepted
 
 
-def check_number(accepted: AcceptedMediaType, served: InstalledResource, *, many: bool) -> None:
+def check_metadata_kind(accepted: AcceptedMediaType, served: InstalledResource, *, is_list: bool) -> None:
     """The metadata of an object, or of a list, but not the one for the other."""
-    wrong = "PartialObjectMetadata" if many else "PartialObjectMetadataList"
+    wrong = "PartialObjectMetadata" if is_list else "PartialObjectMetadataList"
     if accepted.kind != wrong:
         return
     kind = f"core.{served.info.kind}" if served.model.typed else "unstructured.Unstructured"
-    if many:
+    if is_list:
         raise NotAcceptableError(f"you requested {wrong}, but the requested object is a list (*{kind}List)")
     if not served.model.typed:
         # Untyped objects pass for lists until their items are asked for.
@@ -181,8 +179,8 @@ def object_response(
 
 
 def shape_object(call: Call, served: InstalledResource, visible: JsonObject, accepted: AcceptedMediaType) -> JsonObject:
-    """One object of the served version, transformed as asked."""
-    check_number(accepted, served, many=False)
+    """Transform one object of the served version as negotiated."""
+    check_metadata_kind(accepted, served, is_list=False)
     if accepted.kind == "Table":
         meta = {"resourceVersion": (visible.get("metadata") or {}).get("resourceVersion", "")}
         return table(call, served, [visible], meta, version=accepted.version)
@@ -203,8 +201,8 @@ def list_response(
 def shape_list(
     call: Call, served: InstalledResource, visible: Sequence[JsonObject], meta: JsonObject, accepted: AcceptedMediaType
 ) -> JsonObject:
-    """A list of objects of the served version, transformed as asked."""
-    check_number(accepted, served, many=True)
+    """Transform a list of objects of the served version as negotiated."""
+    check_metadata_kind(accepted, served, is_list=True)
     if accepted.kind == "Table":
         return table(call, served, visible, meta, version=accepted.version)
     if accepted.kind == "PartialObjectMetadataList":
@@ -229,10 +227,11 @@ def shape_list(
 
 def partial(obj: JsonObject, *, version: str = "v1") -> JsonObject:
     """The metadata of an object."""
+    meta = obj.get("metadata") or {}
     return {
         "kind": "PartialObjectMetadata",
         "apiVersion": f"{META_GROUP}/{version or 'v1'}",
-        "metadata": _arranged(obj.get("metadata") or {}),
+        "metadata": {key: meta[key] for key in _ORDER if key in meta},
     }
 
 
@@ -254,11 +253,6 @@ _ORDER: Final = (
 )
 
 
-def _arranged(meta: JsonObject) -> JsonObject:
-    """Metadata in the order of its type."""
-    return {key: meta[key] for key in _ORDER if key in meta}
-
-
 def table(
     call: Call,
     served: InstalledResource,
@@ -277,7 +271,10 @@ def table(
         row: JsonObject = {"cells": printer.cells(obj, now)}
         if conditions := printer.conditions(obj):
             row["conditions"] = list(conditions)
-        rows.append({**row, "object": _row_object(obj, include, version)})
+        row["object"] = obj
+        if include != "Object":
+            row["object"] = None if include == "None" else partial(obj, version=version)
+        rows.append(row)
     return {
         "kind": "Table",
         "apiVersion": f"{META_GROUP}/{version or 'v1'}",
@@ -287,18 +284,8 @@ def table(
     }
 
 
-def _row_object(obj: JsonObject, include: str, version: str) -> JsonValue:
-    match include:
-        case "None":
-            return None
-        case "Object":
-            return obj
-        case _:
-            return partial(obj, version=version)
-
-
 def negotiated_error(call: Call, error: ApiError, status: JsonObject | None = None) -> HttpResponse:
-    """An error in the form that the client prefers; in JSON where that would be a transformation.
+    """Return an error in the negotiated encoding; as JSON if the client requests a transformation.
 
     Who takes no form that there is gets JSON to be read by people.
     """

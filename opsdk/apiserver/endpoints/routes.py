@@ -54,7 +54,7 @@ class NonResourceRoutes:
         self._checks = checks
 
     def answer(self, call: Call) -> HttpResponse | None:
-        """The answer, or None where the path is none of these."""
+        """Return the response; None for another path."""
         path = call.info.path
         parts = [p for p in path.split("/") if p]
         if "//" in path or (path.endswith("/") and parts and parts[0] not in _ROUTED):
@@ -63,14 +63,12 @@ class NonResourceRoutes:
         handler = self._handler(parts) if page is None else lambda call, _: page(call)
         if handler is None:
             return None
-        if parts and parts[0] in _ROUTED and call.info.method != "GET" and not self._custom(parts):
-            raise api_errors.method_not_allowed()
+        if parts and parts[0] in _ROUTED and call.info.method != "GET":
+            groups = [group for group in self._groups() if parts[0] == "apis" and group.group in parts[1:2]]
+            # The documents of custom resources are served whatever the method is.
+            if not groups or any(map(_built_in, groups)):
+                raise api_errors.method_not_allowed()
         return handler(call, parts[1:])
-
-    def _custom(self, parts: Sequence[str]) -> bool:
-        """Whether these are documents of custom resources, which are served whatever the method is."""
-        groups = [group for group in self._groups() if parts[0] == "apis" and group.group in parts[1:2]]
-        return bool(groups) and not any(map(_built_in, groups))
 
     def _handler(self, parts: Sequence[str]) -> Callable[[Call, Sequence[str]], HttpResponse | None] | None:
         match parts[0] if parts else "":
@@ -116,7 +114,7 @@ class NonResourceRoutes:
     def _resources(self, call: Call, groups: Sequence[ServedGroup], version: str) -> HttpResponse | None:
         for group in groups:
             for served in group.versions:
-                if served.version == version and served.elsewhere is not None:
+                if served.version == version and served.remote_documents is not None:
                     return None
                 if served.version == version:
                     return self._legacy(call, discovery.api_resource_list(group.group, served))

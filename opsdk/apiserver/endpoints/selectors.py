@@ -31,7 +31,7 @@ def _bad(text: str) -> ApiError:
 
 
 def parse_labels(text: str) -> Selector:
-    """A label selector; what cannot be read is a 400."""
+    """Parse a label selector. Raises a 400."""
     return Selector(tuple(_LabelParser(text).parse()))
 
 
@@ -145,7 +145,7 @@ _ESCAPED = re.compile(r"\\(.?)|([,=])", re.DOTALL)
 
 
 def parse_fields(text: str) -> FieldSelector:
-    """A field selector; what cannot be read is a 400. Its terms are looked at in their order as texts."""
+    """Parse a field selector. Raises a 400 for the first invalid term in sorted order."""
     requirements: list[FieldRequirement] = []
     for part in sorted(re.findall(r"(?:\\.|[^,\\]|\\$)+", text, re.DOTALL)):
         match = _TERM.fullmatch(part)

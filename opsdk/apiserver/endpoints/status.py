@@ -6,47 +6,36 @@ Upstream: k8s.io/apiserver/pkg/endpoints/handlers/responsewriters/status.go (v1.
 from __future__ import annotations
 
 from opsdk.apiserver.api_errors import EMPTY, NONE
-from opsdk.errors import ApiError, Cause, Details
+from opsdk.errors import ApiError
 from opsdk.http.server.response import HttpResponse, json_response
 from opsdk.structured_merge.value import JsonObject
 
 
 def status_of(error: ApiError) -> JsonObject:
-    """The object that tells of an error."""
+    """Return the Status object of an error."""
     status: JsonObject = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
     if error.message:
         status["message"] = error.message
     if error.reason:
         status["reason"] = error.reason
-    details = _details(error.details)
+    causes = ({"reason": c.reason, "message": c.message, "field": c.field} for c in error.details.causes)
+    members: JsonObject = {
+        "name": error.details.name,
+        "group": error.details.group,
+        "kind": error.details.kind,
+        "uid": error.details.uid,
+        "causes": [{key: value for key, value in cause.items() if value} for cause in causes],
+        "retryAfterSeconds": error.details.retry_after_seconds,
+    }
+    details = {key: value for key, value in members.items() if value}
     if details or error.details is EMPTY or (error.reason == "Invalid" and error.details is not NONE):
         status["details"] = details
     status["code"] = error.code
     return status
 
 
-def _details(details: Details) -> JsonObject:
-    fields: JsonObject = {}
-    for key, value in (
-        ("name", details.name),
-        ("group", details.group),
-        ("kind", details.kind),
-        ("uid", details.uid),
-        ("causes", [_cause(c) for c in details.causes]),
-        ("retryAfterSeconds", details.retry_after_seconds),
-    ):
-        if value:
-            fields[key] = value
-    return fields
-
-
-def _cause(cause: Cause) -> JsonObject:
-    fields = {"reason": cause.reason, "message": cause.message, "field": cause.field}
-    return {k: v for k, v in fields.items() if v}
-
-
 def success(group: str, resource: str, name: str, uid: str) -> JsonObject:
-    """What a DELETE answers where it does not return the object."""
+    """Return the Status of a DELETE that does not return the object."""
     details = {"name": name, "group": group, "kind": resource, "uid": uid}
     return {
         "kind": "Status",

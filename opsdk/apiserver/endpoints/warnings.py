@@ -14,36 +14,18 @@ _MOST_OF_ONE = 256
 
 
 def warning_headers(texts: Iterable[str]) -> list[str]:
-    r"""The values of ``Warning`` headers; what no header can carry is left out.
+    r"""Return the values of ``Warning`` headers; texts with control characters are dropped.
 
     >>> warning_headers(["old", "new\tone", ""])
     ['299 - "old"']
     """
-    return [
-        f'299 - "{_escaped(text)}"'
-        for text in _fitting(
-            [text for text in texts if (bool(text) and not any(unicodedata.category(char) == "Cc" for char in text))]
-        )
-    ]
-
-
-def _fitting(texts: list[str]) -> list[str]:
-    if sum(map(len, texts)) <= _MOST:
-        return texts
-    return _first([text[:_MOST_OF_ONE] for text in texts], _MOST)
-
-
-def _first(texts: list[str], most: int) -> list[str]:
-    """Return the first warnings up to the size limit; the last one may exceed it."""
-    selected: list[str] = []
-    for text in texts:
-        if most <= 0:
-            break
-        selected.append(text)
-        most -= len(text)
-    return selected
-
-
-def _escaped(text: str) -> str:
-    """For a quoted string in a header."""
-    return text.replace("\\", "\\\\").replace('"', '\\"')
+    sent = [text for text in texts if text and not any(unicodedata.category(char) == "Cc" for char in text)]
+    if sum(map(len, sent)) > _MOST:
+        rest, sent, room = sent, [], _MOST
+        for text in rest:
+            if room <= 0:  # the last one may exceed the limit
+                break
+            sent.append(text[:_MOST_OF_ONE])
+            room -= len(sent[-1])
+    escaped = (text.replace("\\", "\\\\").replace('"', '\\"') for text in sent)
+    return [f'299 - "{text}"' for text in escaped]

@@ -31,7 +31,7 @@ class OutOfBudgetError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class CompiledExpression:
-    """An expression; `program` is a text where it does not compile: what is wrong with it."""
+    """A compiled expression; `program` is the error message if it does not compile."""
 
     text: str
     program: Program | str
@@ -44,7 +44,7 @@ class CompiledExpression:
 
 # ------------------------------------------------------------------ compiling
 class PolicyCompiler:
-    """Compiles the expressions of one policy; each variable is known to all that come after it.
+    """Compiles the expressions of one policy; each variable is declared for all later ones.
 
     Args:
         params: whether the policy takes parameters.
@@ -66,7 +66,7 @@ class PolicyCompiler:
         return program
 
     def compile(
-        self, text: str, wanted: tuple[Type, ...], *, authorizer: bool = True, patches: bool = False
+        self, text: str, return_types: tuple[Type, ...], *, authorizer: bool = True, patches: bool = False
     ) -> CompiledExpression:
         """Compile an expression that gives one of these types."""
         environment = self._environments.get((authorizer, patches))
@@ -76,7 +76,7 @@ class PolicyCompiler:
                 types = {self._composed.name: self._composed}
                 environment = environment.extend(variables={"variables": self._composed}, types=types)
             self._environments[authorizer, patches] = environment
-        return CompiledExpression(text, compile_typed(environment, text, wanted))
+        return CompiledExpression(text, compile_typed(environment, text, return_types))
 
 
 _PLAIN: Final = frozenset(
@@ -166,7 +166,7 @@ class Activation:
         self.budget = budget
 
     def compose(self, name: str, compiled: CompiledExpression) -> Value:
-        """The value of a variable, or why it has none; its cost is added to that of the expression that asks."""
+        """Return a variable's value or error; its cost counts for the expression that reads it."""
         if isinstance(compiled.program, str):
             return CelEvaluationError(f'composited variable "{name}" fails to compile: {compiled.program}')
         try:
@@ -199,7 +199,7 @@ class Activation:
 
 
 async def judge(activation: Activation, conditions: list[CompiledExpression]) -> list[bool | str]:
-    """What each match condition says: true, false, or what went wrong; only the latter where the budget runs out."""
+    """Evaluate match conditions: true, false or an error each; one error if the budget is exceeded."""
     results: list[bool | str] = []
     for condition in conditions:
         try:

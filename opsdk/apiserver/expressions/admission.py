@@ -75,7 +75,7 @@ MATCH_BUDGET: Final = 2_500_000
 
 @cache
 def admission_environment(*, params: bool = False, authorizer: bool = True, patches: bool = False) -> CelEnvironment:
-    """All libraries and variables but a policy's own; with `patches`, what makes up mutations."""
+    """Return the environment of admission expressions; `patches` adds the types of mutations."""
     variables = {"object": DYN, "oldObject": DYN, "namespaceObject": NAMESPACE, "request": REQUEST}
     if params:
         variables["params"] = DYN
@@ -87,8 +87,8 @@ def admission_environment(*, params: bool = False, authorizer: bool = True, patc
     return environment.extend(types=MUTATION_TYPES, construct=construct, libraries=[JSON_PATCH_LIBRARY])
 
 
-def compile_typed(environment: CelEnvironment, expression: str, wanted: tuple[Type, ...]) -> Program | str:
-    """The program of an expression, or what is wrong with it; any type will do where none is wanted.
+def compile_typed(environment: CelEnvironment, expression: str, return_types: tuple[Type, ...]) -> Program | str:
+    """Compile an expression, or return its error; empty `return_types` accept any type.
 
     >>> compile_typed(admission_environment(), "1", (BOOL,))
     'must evaluate to bool but got int'
@@ -98,8 +98,8 @@ def compile_typed(environment: CelEnvironment, expression: str, wanted: tuple[Ty
     except CelCompileError as error:
         problem = str(error)
         return problem if problem.startswith("program instantiation") else f"compilation failed: {problem}"
-    if wanted and program.type not in wanted:
-        type_names = [runtime_text(one) for one in wanted]
+    if return_types and program.type not in return_types:
+        type_names = [runtime_text(one) for one in return_types]
         text = type_names[0] if len(type_names) == 1 else f"one of [{' '.join(type_names)}]"
         return f"must evaluate to {text} but got {runtime_text(program.type)}"
     return program
@@ -118,7 +118,7 @@ def runtime_text(type_: Type) -> str:
 
 @lru_cache(maxsize=4096)
 def compile_condition(expression: str, *, params: bool = False) -> Program | str:
-    """The program of a match condition, or what is wrong with it."""
+    """Compile a match condition, or return its error."""
     return compile_typed(admission_environment(params=params), expression, (BOOL,))
 
 

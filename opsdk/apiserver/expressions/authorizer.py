@@ -48,7 +48,7 @@ class _Question(Opaque):
 
 
 class AuthorizerValue(_Question):
-    """What ``authorizer`` is: asks on behalf of a user."""
+    """The value of ``authorizer``: checks on behalf of a user."""
 
     __slots__ = ()
     cel_type: ClassVar[Type] = AUTHORIZER
@@ -60,21 +60,21 @@ class AuthorizerValue(_Question):
 
 
 class PathCheck(_Question):
-    """About a path that is no resource."""
+    """A check of a non-resource path."""
 
     __slots__ = ()
     cel_type: ClassVar[Type] = PATH_CHECK
 
 
 class GroupCheck(_Question):
-    """About an API group."""
+    """A check of an API group."""
 
     __slots__ = ()
     cel_type: ClassVar[Type] = GROUP_CHECK
 
 
 class ResourceCheck(_Question):
-    """About a resource."""
+    """A check of a resource."""
 
     __slots__ = ()
     cel_type: ClassVar[Type] = RESOURCE_CHECK
@@ -86,7 +86,7 @@ class ResourceCheck(_Question):
 
 
 class DecisionValue(Opaque):
-    """An answer."""
+    """An authorizer's decision."""
 
     __slots__ = ("decision",)
     cel_type: ClassVar[Type] = DECISION
@@ -114,22 +114,6 @@ def _path(authorizer: AuthorizerValue, path: str) -> PathCheck:
     if not path.startswith("/"):
         raise CelEvaluationError("path must not be empty" if not path else "path must start with a slash")
     return PathCheck(authorizer.ask, replace(authorizer.attributes, path=path, resource_request=False))
-
-
-def _group(authorizer: AuthorizerValue, group: str) -> GroupCheck:
-    return GroupCheck(authorizer.ask, replace(authorizer.attributes, group=group))
-
-
-def _resource(check: GroupCheck, resource: str) -> ResourceCheck:
-    return ResourceCheck(check.ask, replace(check.attributes, resource=resource))
-
-
-def _setting(name: str) -> Callable[[ResourceCheck, str], ResourceCheck]:
-    def refine(check: ResourceCheck, text: str) -> ResourceCheck:
-        changes: JsonObject = {name: text}
-        return ResourceCheck(check.ask, replace(check.attributes, **changes))
-
-    return refine
 
 
 def _check(question: _Question, verb: str) -> DecisionValue:
@@ -166,7 +150,11 @@ _SELECT: Final = {"cost": _selector_cost, "estimate": _estimate_selector}
 
 
 def _refining(name: str, attribute: str, **costs: Any) -> list[Overload]:
-    return [method(f"resourcecheck_{name}", (RESOURCE_CHECK, STRING), RESOURCE_CHECK, _setting(attribute), **costs)]
+    def refine(check: ResourceCheck, text: str) -> ResourceCheck:
+        changes: JsonObject = {attribute: text}
+        return ResourceCheck(check.ask, replace(check.attributes, **changes))
+
+    return [method(f"resourcecheck_{name}", (RESOURCE_CHECK, STRING), RESOURCE_CHECK, refine, **costs)]
 
 
 def _answer(name: str, result: Type, read: Callable[[Decision], Value]) -> list[Overload]:
@@ -176,11 +164,27 @@ def _answer(name: str, result: Type, read: Callable[[Decision], Value]) -> list[
 AUTHORIZER_LIBRARY: Final = Library(
     functions={
         "path": [method("authorizer_path", (AUTHORIZER, STRING), PATH_CHECK, _path, **_UNIT)],
-        "group": [method("authorizer_group", (AUTHORIZER, STRING), GROUP_CHECK, _group, **_UNIT)],
+        "group": [
+            method(
+                "authorizer_group",
+                (AUTHORIZER, STRING),
+                GROUP_CHECK,
+                lambda authorizer, group: GroupCheck(authorizer.ask, replace(authorizer.attributes, group=group)),
+                **_UNIT,
+            )
+        ],
         "serviceAccount": [
             method("authorizer_serviceaccount", (AUTHORIZER, STRING, STRING), AUTHORIZER, _service_account, **_UNIT)
         ],
-        "resource": [method("groupcheck_resource", (GROUP_CHECK, STRING), RESOURCE_CHECK, _resource, **_UNIT)],
+        "resource": [
+            method(
+                "groupcheck_resource",
+                (GROUP_CHECK, STRING),
+                RESOURCE_CHECK,
+                lambda check, resource: ResourceCheck(check.ask, replace(check.attributes, resource=resource)),
+                **_UNIT,
+            )
+        ],
         "subresource": _refining("subresource", "subresource", **_UNIT),
         "namespace": _refining("namespace", "namespace", **_UNIT),
         "name": _refining("name", "name", **_UNIT),
@@ -197,4 +201,4 @@ AUTHORIZER_LIBRARY: Final = Library(
     },
     types={one.name: one for one in (AUTHORIZER, PATH_CHECK, GROUP_CHECK, RESOURCE_CHECK, DECISION)},
 )
-"""Asking the authorizer."""
+"""The authorizer library."""

@@ -18,20 +18,20 @@ class _UnansweredError(Exception):
 
 @dataclass(slots=True)
 class AuthorizerChecks:
-    """The questions of some evaluations and their answers; `ask` is what expressions call."""
+    """The checks of some evaluations and their decisions; expressions call `ask`."""
 
     authorizer: Authorizer
     _known: list[tuple[AuthorizerAttributes, Decision]] = field(default_factory=list)
 
     def ask(self, attributes: AuthorizerAttributes) -> Decision:
-        """The answer, if there is one yet."""
+        """Return the decision of a check, if it is known already."""
         for known_attributes, decision in self._known:
             if known_attributes == attributes:
                 return decision
         raise _UnansweredError(attributes)
 
     async def run(self, evaluate: Callable[[], T]) -> T:
-        """What `evaluate` gives once all its questions are answered; it runs anew for each that has no answer yet."""
+        """Run `evaluate` until all its checks are decided; it runs again after each missing one."""
         while True:
             try:
                 return evaluate()

@@ -21,7 +21,7 @@ _NAMES: Final = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": 
 
 
 def escape(name: str) -> str | None:
-    """The identifier for a property; None if expressions cannot see it.
+    """Return the CEL identifier of a property; None if it has none.
 
     >>> escape("x-y.z"), escape("namespace"), escape("a b")
     ('x__dash__y__dot__z', '__namespace__', None)
@@ -34,7 +34,7 @@ def escape(name: str) -> str | None:
 
 
 def spellings(name: str) -> tuple[str, ...]:
-    """All identifiers for a property: words that no variable can be called are fields all the same.
+    """Return all CEL identifiers of a property: reserved words are valid field names too.
 
     >>> spellings("let"), spellings("a-b"), spellings("a b")
     (('__let__', 'let'), ('a__dash__b',), ())

@@ -10,7 +10,7 @@ from typing import ClassVar, Final
 
 from opsdk.apimachinery import validation
 from opsdk.apiserver.strfmt import FORMATS
-from opsdk.cel.declarations import CallEstimate, Library, Operand, Sizes, function, method
+from opsdk.cel.declarations import CallEstimate, Library, function, method
 from opsdk.cel.library.costs import estimate_unit, regex_cost, unit
 from opsdk.cel.types import STRING, Type, Value, list_of, opaque, optional_of
 from opsdk.cel.values import Opaque, Optional
@@ -63,22 +63,9 @@ _NAMED: Final = {
 }
 
 
-def _named(name: str) -> Optional:
-    format_ = _NAMED.get(name)
-    return Optional.none() if format_ is None else Optional.of(format_)
-
-
 def _validate(form: FormatValue, text: str) -> Optional:
     faults = list(form.check(text))
     return Optional.of(faults) if faults else Optional.none()
-
-
-def _cost(args: Sequence[Value], _: Value) -> int:
-    return regex_cost(len(args[1]), args[0].regex_size)
-
-
-def _estimate(sizes: Sizes, operands: Sequence[Operand]) -> CallEstimate:
-    return CallEstimate(sizes.size(operands[1]).scaled(0.1).scaled(_LONGEST_REGEX * 0.25))
 
 
 def _constant(name: str, value: FormatValue) -> Value:
@@ -88,7 +75,14 @@ def _constant(name: str, value: FormatValue) -> Value:
 FORMAT_LIBRARY: Final = Library(
     functions={
         "format.named": [
-            function("format-named", (STRING,), optional_of(FORMAT), _named, cost=unit, estimate=estimate_unit)
+            function(
+                "format-named",
+                (STRING,),
+                optional_of(FORMAT),
+                lambda name: Optional.of(_NAMED[name]) if name in _NAMED else Optional.none(),
+                cost=unit,
+                estimate=estimate_unit,
+            )
         ],
         "validate": [
             method(
@@ -96,8 +90,10 @@ FORMAT_LIBRARY: Final = Library(
                 (FORMAT, STRING),
                 optional_of(list_of(STRING)),
                 _validate,
-                cost=_cost,
-                estimate=_estimate,
+                cost=lambda args, _: regex_cost(len(args[1]), args[0].regex_size),
+                estimate=lambda sizes, operands: CallEstimate(
+                    sizes.size(operands[1]).scaled(0.1).scaled(_LONGEST_REGEX * 0.25)
+                ),
             )
         ],
         **{f"format.{name}": [_constant(name, value)] for name, value in _NAMED.items()},

@@ -110,7 +110,7 @@ def construct(type_: Type, fields: JsonObject) -> ConstructedObject:
 
 # ------------------------------------------------------------------ what becomes of them
 def misnamed(value: Value, path: str) -> Iterator[str]:
-    """Where an object stands whose type is named after another place; lists and maps on the way do not count."""
+    """Yield the paths of objects whose type name does not match their path; list and map elements add nothing."""
     if isinstance(value, ConstructedObject):
         name = value.cel_type.name
         if name != path:
@@ -138,7 +138,7 @@ def check_names(value: Value) -> None:
 
 
 def as_tree(value: Value) -> Value:
-    """What an apply configuration sets, as a tree.
+    """Convert an apply configuration to JSON.
 
     Raises:
         PatchError: something in it has no form there.

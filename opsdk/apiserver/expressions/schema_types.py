@@ -37,13 +37,13 @@ class SchemaDeclarations:
     """
 
     type: Type
-    most: int = 0
-    least_bytes: int = 1
+    max_elements: int = 0
+    min_serialized_size: int = 1
     element: SchemaDeclarations | None = None
     fields: Mapping[str, SchemaDeclarations] = field(default_factory=dict)
 
     def size(self, path: tuple[str, ...]) -> Range | None:
-        """The size of what a path, after the variable's name, leads to."""
+        """Return the size of the value at a path after the variable's name."""
         declarations: SchemaDeclarations | None = self
         for step in path[1:]:
             if declarations is None:
@@ -54,14 +54,14 @@ class SchemaDeclarations:
                 declarations = _KEY if declarations.element is not None else None
             else:
                 declarations = declarations.fields.get(step)
-        return None if declarations is None else Range(0, declarations.most)
+        return None if declarations is None else Range(0, declarations.max_elements)
 
 
 _KEY: Final = SchemaDeclarations(types.STRING, 0, 2)
 
 
 def with_metadata(schema: Schema) -> Schema:
-    """The schema of a whole object, of which kind, apiVersion and names are always known, unless it tells more."""
+    """Return an object's schema with kind, apiVersion and metadata's names declared."""
     declared = schema.get("properties") or {}
     types = tuple((declared.get(key) or {}).get("type") for key in ("kind", "apiVersion", "metadata"))
     if types == ("string", "string", "object") and declared["metadata"].get("properties"):
@@ -71,14 +71,20 @@ def with_metadata(schema: Schema) -> Schema:
 
 
 def declare(schema: Schema, name: str, *, resource: bool = False) -> SchemaDeclarations | None:
-    """The type of a schema, objects in it named after `name`; None if expressions cannot see such values."""
+    """Declare a schema's CEL type, its objects named after `name`; None if it has none."""
     if schema.get("x-kubernetes-int-or-string"):
         return SchemaDeclarations(types.DYN, _longest_string(schema), 1)
     if resource or schema.get("x-kubernetes-embedded-resource"):
         schema = with_metadata(schema)
     match schema.get("type"):
         case "array":
-            return _list(schema, name)
+            items = schema.get("items")
+            element = declare(items, f"{name}.@idx") if isinstance(items, Mapping) else None
+            if element is None:
+                return None
+            most = schema.get("maxItems")
+            count = max(int(most), 0) if most is not None else (MAX_REQUEST - 2) // (element.min_serialized_size + 1)
+            return SchemaDeclarations(types.list_of(element.type), count, 2, element)
         case "object":
             return (
                 _map(schema, name) if isinstance(schema.get("additionalProperties"), Mapping) else _object(schema, name)
@@ -94,22 +100,12 @@ def declare(schema: Schema, name: str, *, resource: bool = False) -> SchemaDecla
     return None
 
 
-def _list(schema: Schema, name: str) -> SchemaDeclarations | None:
-    items = schema.get("items")
-    element = declare(items, f"{name}.@idx") if isinstance(items, Mapping) else None
-    if element is None:
-        return None
-    most = schema.get("maxItems")
-    count = max(int(most), 0) if most is not None else (MAX_REQUEST - 2) // (element.least_bytes + 1)
-    return SchemaDeclarations(types.list_of(element.type), count, 2, element)
-
-
 def _map(schema: Schema, name: str) -> SchemaDeclarations | None:
     element = declare(schema["additionalProperties"], f"{name}.@elem")
     if element is None:
         return None
     most = schema.get("maxProperties")
-    count = max(int(most), 0) if most is not None else (MAX_REQUEST - 2) // (element.least_bytes + 6)
+    count = max(int(most), 0) if most is not None else (MAX_REQUEST - 2) // (element.min_serialized_size + 6)
     return SchemaDeclarations(types.map_of(types.STRING, element.type), count, 2, element)
 
 
@@ -124,7 +120,7 @@ def _object(schema: Schema, name: str) -> SchemaDeclarations:
             continue
         fields.update(dict.fromkeys(spellings(key), declaration))
         if key in required and below.get("default") is None:
-            least += len(key.encode()) + declaration.least_bytes + 4
+            least += len(key.encode()) + declaration.min_serialized_size + 4
     type_ = types.object_of(name, {key: declaration.type for key, declaration in fields.items()})
     return SchemaDeclarations(type_, 0, least, None, fields)
 
@@ -156,5 +152,5 @@ def _longest_string(schema: Schema) -> int:
 
 
 def cardinality(least_bytes: int) -> int:
-    """How often values of this size can be in a request."""
+    """Return how many values of this size fit into a request."""
     return MAX_REQUEST // (least_bytes + 1)

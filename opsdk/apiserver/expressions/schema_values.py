@@ -62,13 +62,11 @@ class SchemaObject(CelObject):
                 return False
             if name not in declared and not deep_equal(value, other.tree[name]):
                 return False
-        return all(_same_field(self.find(field), other.find(field)) for field in self._shape.fields)
-
-
-def _same_field(one: Optional, other: Optional) -> bool:
-    if not one.has_value or not other.has_value:
-        return one.has_value == other.has_value
-    return equal(one.value, other.value)
+        for field in self._shape.fields:
+            own, others = self.find(field), other.find(field)
+            if own.has_value != others.has_value or (own.has_value and not equal(own.value, others.value)):
+                return False
+        return True
 
 
 class _ObjectShape:
@@ -86,7 +84,7 @@ class _ObjectShape:
 
 
 class SchemaList(ListView):
-    """A list whose elements are bound."""
+    """A list that converts its elements on access."""
 
     __slots__ = ("_convert", "tree")
 
@@ -119,7 +117,7 @@ class SchemaList(ListView):
 
 
 class SchemaSet(SchemaList):
-    """A list in which order does not matter and nothing is there twice."""
+    """A list with ``x-kubernetes-list-type: set``."""
 
     __slots__ = ()
 
@@ -128,12 +126,12 @@ class SchemaSet(SchemaList):
         return isinstance(other, Listed) and len(self) == len(other) and all(contains(other, one) for one in self)
 
     def plus(self, other: Sequence[Value]) -> Sequence[Value]:
-        """These, and those of the other that are not among them."""
+        """Return the union of both sets."""
         return SchemaSet([*self, *(one for one in other if not contains(self, one))], _itself)
 
 
 class SchemaMapList(SchemaList):
-    """A list whose elements have keys."""
+    """A list with ``x-kubernetes-list-type: map``."""
 
     __slots__ = ("_keys",)
 
@@ -160,7 +158,7 @@ class SchemaMapList(SchemaList):
         return True
 
     def plus(self, other: Sequence[Value]) -> Sequence[Value]:
-        """Elements of the other take the places of those with the same keys; new ones follow."""
+        """Merge by keys: elements of the other list replace those with equal keys; new ones are appended."""
         merged = list(self)
         for element in other:
             index = self._find(merged, element)
@@ -172,7 +170,7 @@ class SchemaMapList(SchemaList):
 
 
 class SchemaMap(MapView):
-    """A map whose values are bound."""
+    """A map that converts its values on access."""
 
     __slots__ = ("_convert", "tree")
 
@@ -192,7 +190,7 @@ class SchemaMap(MapView):
 
 # ------------------------------------------------------------------ conversions
 def converter(schema: Schema, type_: Type, *, resource: bool = False) -> Convert:
-    """What makes values of a schema's JSON trees; `type_` is the type that was declared for it."""
+    """Return the converter from a schema's JSON to CEL values; `type_` is the declared type."""
     if schema.get("x-kubernetes-int-or-string"):
         return _itself
     if resource or schema.get("x-kubernetes-embedded-resource"):
@@ -208,7 +206,7 @@ def converter(schema: Schema, type_: Type, *, resource: bool = False) -> Convert
         case "integer":
             return _integer
         case "number":
-            return _number
+            return lambda tree: float(tree) if isinstance(tree, int) and not isinstance(tree, bool) else tree
         case "string":
             return _only(str, _STRINGS.get(schema.get("format") or "", _itself))
     return _itself
@@ -253,10 +251,6 @@ def _integer(tree: JsonValue) -> JsonValue:
     return int(tree) if isinstance(tree, float) and tree.is_integer() else tree
 
 
-def _number(tree: JsonValue) -> JsonValue:
-    return float(tree) if isinstance(tree, int) and not isinstance(tree, bool) else tree
-
-
 def _unparsed(text: str, layout: str) -> str:
     return f'parsing time "{text}" as "{layout}": cannot parse "{text}" as "2006"'
 
@@ -292,16 +286,15 @@ _UNITS: Final = (
 """Short names, how long ones begin, and nanoseconds."""
 
 
-def _unit(name: str) -> int:
-    return next((size for short, long, size in _UNITS if name in short or name.startswith(long)), 0)
-
-
 def _duration(text: str) -> Duration:
     duration = parse_duration(text)
     if duration is not None:
         return duration
     pieces = _WORDS.findall(text) if len(text) <= _LONGEST else []
-    sizes = [(int(count), _unit(unit.lower())) for count, unit in pieces]
+    sizes = [
+        (int(count), next((size for short, long, size in _UNITS if unit in short or unit.startswith(long)), 0))
+        for count, unit in ((count, unit.lower()) for count, unit in pieces)
+    ]
     if not any(size for _, size in sizes):
         raise CelEvaluationError(f"Invalid duration {text}: unable to parse {text} as duration")
     return Duration(sum(count * size for count, size in sizes))
@@ -337,7 +330,7 @@ _SCALARS: Final[dict[str, tuple[str, tuple[type, ...]]]] = {
 }
 
 
-def misfit(tree: JsonValue, schema: Schema) -> str:
+def type_mismatch(tree: JsonValue, schema: Schema) -> str:
     """Why expressions cannot see a value, because it is not of the type that the schema says.
 
     >>> misfit(True, {"type": "string"})

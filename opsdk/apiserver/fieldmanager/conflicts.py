@@ -28,7 +28,7 @@ def conflicts_of(sets: Mapping[ManagerKey, FieldSet]) -> list[ApplyConflict]:
 
 
 def describe_manager(key: ManagerKey) -> str:
-    """A manager as it is called in messages."""
+    """Return a manager's name in conflict messages."""
     text = go_quote(key.manager)
     if key.subresource:
         text += f" with subresource {go_quote(key.subresource)}"
@@ -38,7 +38,7 @@ def describe_manager(key: ManagerKey) -> str:
 
 
 def conflict_error(conflicts: Iterable[ApplyConflict]) -> ConflictError:
-    """The 409 that lists these conflicts; clients read its causes."""
+    """Return the 409 with one cause for each conflict."""
     unique_conflicts = list(conflicts)
     causes = tuple(
         Cause(
@@ -48,15 +48,12 @@ def conflict_error(conflicts: Iterable[ApplyConflict]) -> ConflictError:
         )
         for conflict in unique_conflicts
     )
-    return ConflictError(_message(unique_conflicts), details=Details(causes=causes))
-
-
-def _message(conflicts: list[ApplyConflict]) -> str:
-    if len(conflicts) == 1:
-        only = conflicts[0]
-        return f"Apply failed with 1 conflict: conflict with {describe_manager(only.key)}: {format_path(only.path)}"
-    lines: list[str] = []
-    for key in sorted({conflict.key for conflict in conflicts}):
-        lines.append(f"conflicts with {describe_manager(key)}:")
-        lines += [f"- {format_path(conflict.path)}" for conflict in conflicts if conflict.key == key]
-    return f"Apply failed with {len(conflicts)} conflicts: " + "\n".join(lines)
+    if len(causes) == 1:
+        message = f"Apply failed with 1 conflict: {causes[0].message}: {causes[0].field}"
+    else:
+        lines: list[str] = []
+        for key in sorted({conflict.key for conflict in unique_conflicts}):
+            lines.append(f"conflicts with {describe_manager(key)}:")
+            lines += [f"- {format_path(conflict.path)}" for conflict in unique_conflicts if conflict.key == key]
+        message = f"Apply failed with {len(causes)} conflicts: " + "\n".join(lines)
+    return ConflictError(message, details=Details(causes=causes))

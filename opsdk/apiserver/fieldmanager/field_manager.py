@@ -58,7 +58,7 @@ class FieldManager:
             here nor `api_version` are dropped; if None, owners by other versions are kept as they are.
         unconvertible: the server cannot convert what it makes itself of these objects: applies that change something
             fail, as those to scales of custom resources do.
-        loose: what is stored may not fit `shape`, as after a change of the schema.
+        live_may_be_invalid: what is stored may not fit `shape`, as after a change of the schema.
     """
 
     def __init__(
@@ -72,13 +72,13 @@ class FieldManager:
         convert: Convert | None = None,
         shapes: Mapping[str, Schema] | None = None,
         unconvertible: bool = False,
-        loose: bool = False,
+        live_may_be_invalid: bool = False,
     ) -> None:
         self._shape = shape
         self._api_version = api_version
         self._subresource = subresource
         self._unconvertible = unconvertible
-        self._loose = loose
+        self._loose = live_may_be_invalid
         versions = VersionConverter(shape, api_version, convert=convert, shapes=shapes)
         self._updater = OwnershipUpdater(versions, ignored=reset_fields, ignored_in=reset_in)
 
@@ -103,7 +103,7 @@ class FieldManager:
         return keep_times(live, result) if live is not None else result
 
     def apply(self, live: Object | None, config: Object, *, manager: str, force: bool, now: str) -> JsonObject:
-        """`live` (None: there is none yet) after `manager` applied `config`.
+        """Return `live` (None: to be created) after `manager` applied `config`.
 
         Raises:
             BadRequestError: `config` has managedFields or is of another version.
@@ -208,7 +208,7 @@ class FieldManager:
 
 
 def describe_object(obj: Object) -> str:
-    """An object in messages: ``namespace/name; group/version, Kind=kind``."""
+    """Return an object's name in messages: ``namespace/name; group/version, Kind=kind``."""
     metadata = obj.get("metadata")
     if not isinstance(metadata, dict):
         metadata = {}  # objects that are wrong are described too

@@ -47,14 +47,10 @@ def renew(obj: Mapping[str, JsonValue], config: Mapping[str, JsonValue]) -> Json
     annotations = get_path(obj, ["metadata", "annotations"], None)
     if not isinstance(annotations, dict) or ANNOTATION not in annotations:
         return dict(obj)
-    text = json.dumps(_bare(config), separators=(",", ":"), sort_keys=True, ensure_ascii=False) + "\n"
-    return {**obj, "metadata": {**obj["metadata"], "annotations": {**annotations, ANNOTATION: text}}}
-
-
-def _bare(config: Mapping[str, JsonValue]) -> JsonObject:
-    """What was applied, without the annotation that would contain itself."""
+    # The annotation does not contain itself.
     metadata = dict(config.get("metadata") or {})
-    annotations = metadata.get("annotations")
-    if isinstance(annotations, dict):
-        metadata["annotations"] = {name: text for name, text in annotations.items() if name != ANNOTATION}
-    return {**config, "metadata": metadata}
+    if isinstance(metadata.get("annotations"), dict):
+        metadata["annotations"] = {name: value for name, value in metadata["annotations"].items() if name != ANNOTATION}
+    applied = {**config, "metadata": metadata}
+    text = json.dumps(applied, separators=(",", ":"), sort_keys=True, ensure_ascii=False) + "\n"
+    return {**obj, "metadata": {**obj["metadata"], "annotations": {**annotations, ANNOTATION: text}}}

@@ -19,7 +19,7 @@ UPDATE = "Update"
 
 
 class ManagerKey(NamedTuple):
-    """What tells entries apart. An applier has one entry whatever version it used, so its `api_version` is empty."""
+    """The key of a managedFields entry. Appliers have one entry for all versions, so their `api_version` is empty."""
 
     manager: str
     operation: str
@@ -34,7 +34,7 @@ class ManagerKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManagedFieldsEntry:
-    """What one manager owns.
+    """The fields of one manager.
 
     Attributes:
         fields: the owned fields, as paths of objects in `api_version`.
@@ -61,46 +61,41 @@ def decode_entries(entries: Iterable[JsonValue] | None) -> Managed:
     """
     managed: Managed = {}
     for entry in entries or ():
-        key, owner = _decode(entry)
-        managed[key] = owner
+        if not isinstance(entry, Mapping):
+            raise DecodeError("managedFields: an entry is no object")
+        operation = entry.get("operation") or ""
+        if operation not in (APPLY, UPDATE):
+            raise DecodeError(f"managedFields: operation must be Apply or Update, not {operation!r}")
+        if entry.get("fieldsType", "FieldsV1") != "FieldsV1":
+            raise DecodeError(f"managedFields: fieldsType must be FieldsV1, not {entry.get('fieldsType')!r}")
+        version = entry.get("apiVersion") or ""
+        key = ManagerKey.of(entry.get("manager") or "", operation, version, entry.get("subresource") or "")
+        fields = FieldSet.from_fields_v1(entry.get("fieldsV1") or {})
+        managed[key] = ManagedFieldsEntry(fields=fields, api_version=version, time=entry.get("time") or "")
     return managed
-
-
-def _decode(entry: JsonValue) -> tuple[ManagerKey, ManagedFieldsEntry]:
-    if not isinstance(entry, Mapping):
-        raise DecodeError("managedFields: an entry is no object")
-    operation = entry.get("operation") or ""
-    if operation not in (APPLY, UPDATE):
-        raise DecodeError(f"managedFields: operation must be Apply or Update, not {operation!r}")
-    if entry.get("fieldsType", "FieldsV1") != "FieldsV1":
-        raise DecodeError(f"managedFields: fieldsType must be FieldsV1, not {entry.get('fieldsType')!r}")
-    api_version = entry.get("apiVersion") or ""
-    key = ManagerKey.of(entry.get("manager") or "", operation, api_version, entry.get("subresource") or "")
-    fields = FieldSet.from_fields_v1(entry.get("fieldsV1") or {})
-    return key, ManagedFieldsEntry(fields=fields, api_version=api_version, time=entry.get("time") or "")
 
 
 def encode_entries(managed: Managed) -> list[JsonObject]:
     """The ``managedFields`` list: appliers before updaters, then by time, then by name."""
-    return [_encode(key, managed[key]) for key in sorted(managed, key=lambda key: _order(key, managed[key]))]
 
+    def order(item: tuple[ManagerKey, ManagedFieldsEntry]) -> tuple[str, ...]:
+        key, owner = item
+        return key.operation, owner.time, key.manager, owner.api_version, key.subresource
 
-def _order(key: ManagerKey, owner: ManagedFieldsEntry) -> tuple[str, ...]:
-    return key.operation, owner.time, key.manager, owner.api_version, key.subresource
-
-
-def _encode(key: ManagerKey, owner: ManagedFieldsEntry) -> JsonObject:
-    entry: JsonObject = {"manager": key.manager, "operation": key.operation, "apiVersion": owner.api_version}
-    if owner.time:
-        entry["time"] = owner.time
-    entry |= {"fieldsType": "FieldsV1", "fieldsV1": owner.fields.to_fields_v1()}
-    if key.subresource:
-        entry["subresource"] = key.subresource
-    return entry
+    entries: list[JsonObject] = []
+    for key, owner in sorted(managed.items(), key=order):
+        entry: JsonObject = {"manager": key.manager, "operation": key.operation, "apiVersion": owner.api_version}
+        if owner.time:
+            entry["time"] = owner.time
+        entry |= {"fieldsType": "FieldsV1", "fieldsV1": owner.fields.to_fields_v1()}
+        if key.subresource:
+            entry["subresource"] = key.subresource
+        entries.append(entry)
+    return entries
 
 
 def entries_of(obj: Mapping[str, JsonValue]) -> list[JsonValue] | None:
-    """The object's ``managedFields``; None when it says nothing about them."""
+    """Return the object's ``managedFields``; None if it has none."""
     entries = (obj.get("metadata") or {}).get("managedFields")
     return entries if isinstance(entries, list) else None
 
@@ -114,7 +109,7 @@ def without_entries(obj: Mapping[str, JsonValue]) -> JsonObject:
 
 
 def with_entries(obj: Mapping[str, JsonValue], managed: Managed) -> JsonObject:
-    """The object with these owners, or without ``managedFields`` when there are none."""
+    """Return the object with these entries; without ``managedFields`` if there is none."""
     bare = without_entries(obj)
     if not managed:
         return bare
@@ -127,19 +122,15 @@ _SERVER_SET = frozenset(
 
 
 def keep_times(live: Mapping[str, JsonValue], new: Mapping[str, JsonValue]) -> JsonObject:
-    """`new`, with the times of `live` when nothing but times would change.
+    """Return `new`, with the times of `live` if only times differ.
 
     Otherwise a write that changes nothing would still be a new revision, and wake every watcher.
     """
     before, after = entries_of(live) or [], entries_of(new) or []
-    same_owners = len(before) == len(after) and all(map(_same_entry, before, after))
+    same_owners = deep_equal([{**entry, "time": ""} for entry in before], [{**entry, "time": ""} for entry in after])
     if not before or not same_owners or not deep_equal(_content(live), _content(new)):
         return dict(new)
     return {**new, "metadata": {**new["metadata"], "managedFields": before}}
-
-
-def _same_entry(a: Mapping[str, JsonValue], b: Mapping[str, JsonValue]) -> bool:
-    return deep_equal({**a, "time": ""}, {**b, "time": ""})
 
 
 def _content(obj: Mapping[str, JsonValue]) -> JsonObject:

@@ -56,7 +56,7 @@ class OwnershipUpdater:
     def apply(
         self, live: Object, config: Object, managed: Managed, key: ManagerKey, *, force: bool, exempt: FieldSet = EMPTY
     ) -> tuple[Object | None, Managed]:
-        """The object after `config` was applied (None: unchanged) and the owners; `exempt` fields never conflict.
+        """Return the object after applying `config` (None: unchanged) and its managers; `exempt` fields never conflict.
 
         Raises:
             ConflictError: another manager owns a field with another value, and `force` is off.
@@ -79,7 +79,9 @@ class OwnershipUpdater:
 
     def _check_versions(self, live: Object, managed: Managed) -> None:
         """Whoever owns something must be able to see it in the version by which he owns it."""
-        versions = {owner.api_version: None for owner in managed.values() if self._versions.known(owner.api_version)}
+        versions = {
+            owner.api_version: None for owner in managed.values() if self._versions.can_convert_to(owner.api_version)
+        }
         for version in versions:
             self._versions.convert(live, self._version, version, "")
 
@@ -99,8 +101,8 @@ class OwnershipUpdater:
         conflicts: dict[ManagerKey, FieldSet] = {}
         owners: Managed = {}
         for key, owner in managed.items():
-            if key == skip or not self._versions.known(owner.api_version):
-                if not self._versions.gone(owner.api_version):
+            if key == skip or not self._versions.can_convert_to(owner.api_version):
+                if not self._versions.is_missing_version(owner.api_version):
                     owners[key] = owner
                 continue
             if owner.api_version not in changes:
@@ -124,7 +126,7 @@ class OwnershipUpdater:
     # -------------------------------------------------------------- what is no longer applied goes
     def _prune(self, merged: Object, managed: Managed, last: ManagedFieldsEntry | None, applied: FieldSet) -> Object:
         """`merged` without what only the last apply of this manager had set."""
-        if last is None or not last.fields or not self._versions.known(last.api_version):
+        if last is None or not last.fields or not self._versions.can_convert_to(last.api_version):
             return merged
         if self._claims_all_of(last, managed, applied):
             return merged
@@ -145,14 +147,16 @@ class OwnershipUpdater:
         It is not said of objects that are owned in several versions, whose conversion may fail.
         """
         versions = {owner.api_version for owner in managed.values()}
-        known_versions = {version for version in versions if self._versions.known(version)} | {last.api_version}
+        known_versions = {version for version in versions if self._versions.can_convert_to(version)} | {
+            last.api_version
+        }
         return known_versions == {self._version} and not last.fields.difference(applied)
 
     def _add_back_owned(self, merged: Object, pruned: Object, pruned_in: str, managed: Managed) -> Object:
         """Give back what others, or the new configuration, own; first in the version that is at hand."""
         owned: dict[str, FieldSet] = {}
         for owner in managed.values():
-            if self._versions.known(owner.api_version):
+            if self._versions.can_convert_to(owner.api_version):
                 owned[owner.api_version] = owned.get(owner.api_version, EMPTY).union(owner.fields)
         for version in sorted(owned, key=lambda version: version != pruned_in):
             shape = self._versions.shape(version)

@@ -32,16 +32,18 @@ class VersionConverter:
         """The shape of objects in this version."""
         return self._shapes[api_version]
 
-    def known(self, api_version: str) -> bool:
-        """Whether objects can be had in this version."""
+    def can_convert_to(self, api_version: str) -> bool:
+        """Report whether objects convert to this version."""
         return api_version in self._shapes
 
-    def gone(self, api_version: str) -> bool:
-        """Whether this version is no longer served, so that its entries own nothing."""
+    def is_missing_version(self, api_version: str) -> bool:
+        """Report whether this version is no longer served, so that its entries own nothing."""
         return self._complete and api_version not in self._shapes
 
-    def convert(self, obj: Mapping[str, JsonValue], source: str, target: str, what: str) -> Mapping[str, JsonValue]:
-        """`obj`, which is in `source`, in `target`; `what` says in an error which object it was, if anything.
+    def convert(
+        self, obj: Mapping[str, JsonValue], source: str, target: str, description: str
+    ) -> Mapping[str, JsonValue]:
+        """Convert `obj` from version `source` to `target`; errors call it `description`.
 
         Raises:
             ApiError: it has no such form.
@@ -52,6 +54,6 @@ class VersionConverter:
         try:
             check_typed(converted, self._shapes[target])
         except PatchError as error:
-            text = f"failed to convert {what}: {error}" if what else str(error)
+            text = f"failed to convert {description}: {error}" if description else str(error)
             raise ApiError(text, code=500, reason="") from error
         return converted

@@ -11,13 +11,9 @@ from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.apiserver.auth.user import LOOPBACK, User
 
 
-def _drop(_: str) -> None:
-    """Nobody listens."""
-
-
 @dataclass(slots=True, kw_only=True)
 class Context:
-    """Who calls, where, and whether it counts.
+    """The context of a registry call.
 
     Attributes:
         namespace: of the path; empty for cluster-scoped objects and for all namespaces.
@@ -30,12 +26,12 @@ class Context:
     namespace: str = ""
     clock: Clock = LOOP_CLOCK
     dry_run: bool = False
-    warn: Callable[[str], None] = _drop
+    warn: Callable[[str], None] = lambda _: None
     manager: str = "kube-apiserver"
     rng: random.Random = field(default_factory=random.SystemRandom)
 
     def timestamp(self) -> str:
-        """Now, in whole seconds, as objects carry it."""
+        """Return the current time in whole seconds, in RFC 3339."""
         return self.clock.wall().strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def new_uid(self) -> str:

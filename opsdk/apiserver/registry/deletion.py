@@ -26,7 +26,7 @@ def in_namespace(context: Context, namespace: str) -> Context:
 
 
 def finished(obj: JsonObject, strategy: Strategy) -> bool:
-    """Whether nothing holds a marked object any more."""
+    """Report whether a marked object can be removed: no finalizers and no grace period."""
     meta = obj["metadata"]
     return (
         bool(meta.get("deletionTimestamp"))
@@ -45,7 +45,7 @@ def _finalizers(current: list[str], propagation: str) -> list[str]:
 def mark(
     context: Context, strategy: Strategy, current: JsonObject, options: DeleteRequestOptions
 ) -> JsonObject | Remove:
-    """The object marked as deleted, or its removal where nothing holds it."""
+    """Return the object marked as deleted, or its removal if nothing delays it."""
     grace = strategy.grace(current, options)
     obj: JsonObject = copy_tree(current)
     meta = obj["metadata"]

@@ -32,18 +32,33 @@ def wipe(meta: JsonObject) -> None:
 
 
 def validate(strategy: Strategy, meta: JsonObject, namespace: str) -> list[Cause]:
-    """What is wrong with the metadata of a new object."""
-    return [*_validate_names(strategy, meta, namespace), *_validate_common(strategy, meta)]
+    """Return the errors in a new object's metadata."""
+    causes: list[Cause] = []
+    prefix, name = meta.get("generateName", ""), meta.get("name", "")
+    if prefix:
+        wrong = strategy.name_rule(prefix, prefix=True)
+        causes += [api_errors.invalid_value("metadata.generateName", prefix, text) for text in wrong]
+    if not name:
+        causes.append(api_errors.required("metadata.name", "name or generateName is required"))
+    else:
+        causes += [api_errors.invalid_value("metadata.name", name, text) for text in strategy.name_rule(name)]
+    if strategy.namespaced and not namespace:
+        causes.append(api_errors.required("metadata.namespace"))
+    return [*causes, *_validate_common(strategy, meta)]
 
 
 def _validate_common(strategy: Strategy, meta: JsonObject) -> list[Cause]:
     finalizers: list[str] = meta.get("finalizers") or []
-    known_finalizers = _known_finalizers(finalizers) if strategy.core_metadata else ()
-    return [*_validate_shared(meta), *_finalizers(finalizers), *known_finalizers]
+    causes = [*_validate_shared(meta), *_finalizers(finalizers)]
+    for index, name in enumerate(finalizers if strategy.core_metadata else ()):
+        if "/" not in name and name not in _STANDARD_FINALIZERS and not validation.qualified_name(name):
+            text = "name is neither a standard finalizer name nor is it fully qualified"
+            causes.append(api_errors.invalid_value(f"metadata.finalizers[{index}]", name, text))
+    return causes
 
 
 def validate_embedded(meta: JsonObject) -> list[Cause]:
-    """What is wrong with the metadata of an object inside of another, whose name may be anything in a path."""
+    """Return the errors in an embedded object's metadata; its name may be any path segment."""
     causes: list[Cause] = []
     for key in ("generateName", "name"):
         wrong = validation.path_segment(meta.get(key) or "", prefix=key != "name")
@@ -54,16 +69,14 @@ def validate_embedded(meta: JsonObject) -> list[Cause]:
     if meta.get("generation", 0) < 0:
         text = "must be greater than or equal to 0"
         causes.append(api_errors.invalid_value("metadata.generation", meta["generation"], text))
-    return [*causes, *_validate_shared(meta), *_finalizers(meta.get("finalizers") or []), *_managers(meta)]
-
-
-def _managers(meta: JsonObject) -> Iterator[Cause]:
+    causes += [*_validate_shared(meta), *_finalizers(meta.get("finalizers") or [])]
     for index, entry in enumerate(meta.get("managedFields") or []):
         field = f"metadata.managedFields[{index}]"
-        if (entry_value := entry.get("operation") or "") not in ("Apply", "Update"):
-            yield api_errors.invalid_value(f"{field}.operation", entry_value, "must be `Apply` or `Update`")
-        if (entry_value := entry.get("fieldsType") or "FieldsV1") != "FieldsV1":
-            yield api_errors.invalid_value(f"{field}.fieldsType", entry_value, "must be `FieldsV1`")
+        if (value := entry.get("operation") or "") not in ("Apply", "Update"):
+            causes.append(api_errors.invalid_value(f"{field}.operation", value, "must be `Apply` or `Update`"))
+        if (value := entry.get("fieldsType") or "FieldsV1") != "FieldsV1":
+            causes.append(api_errors.invalid_value(f"{field}.fieldsType", value, "must be `FieldsV1`"))
+    return causes
 
 
 def _validate_shared(meta: JsonObject) -> list[Cause]:
@@ -74,44 +87,30 @@ def _validate_shared(meta: JsonObject) -> list[Cause]:
     ]
 
 
-def _validate_names(strategy: Strategy, meta: JsonObject, namespace: str) -> Iterator[Cause]:
-    prefix, name = meta.get("generateName", ""), meta.get("name", "")
-    if prefix:
-        for text in strategy.name_rule(prefix, prefix=True):
-            yield api_errors.invalid_value("metadata.generateName", prefix, text)
-    if not name:
-        yield api_errors.required("metadata.name", "name or generateName is required")
-    else:
-        for text in strategy.name_rule(name):
-            yield api_errors.invalid_value("metadata.name", name, text)
-    if strategy.namespaced and not namespace:
-        yield api_errors.required("metadata.namespace")
+def labels(values: Mapping[str, str], field: str) -> list[Cause]:
+    """Return the errors in the labels of `field`."""
+    return list(_labels(values, field))
 
 
-def labels(found: Mapping[str, str], field: str) -> list[Cause]:
-    """What is wrong with labels that stand under `field`."""
-    return list(_labels(found, field))
-
-
-def _labels(found: Mapping[str, str], field: str) -> Iterator[Cause]:
-    for key, value in sorted(found.items()):
+def _labels(values: Mapping[str, str], field: str) -> Iterator[Cause]:
+    for key, value in sorted(values.items()):
         for text in validation.qualified_name(key):
             yield api_errors.invalid_value(field, key, text)
         for text in validation.label_value(value):
             yield api_errors.invalid_value(field, value, text)
 
 
-def annotation_problems(found: Mapping[str, str]) -> list[Cause]:
-    """What is wrong with annotations."""
-    return list(annotation_causes(found, "metadata.annotations"))
+def annotation_problems(annotations: Mapping[str, str]) -> list[Cause]:
+    """Return the errors in annotations."""
+    return list(annotation_causes(annotations, "metadata.annotations"))
 
 
-def annotation_causes(found: Mapping[str, str], field: str) -> Iterator[Cause]:
-    """What is wrong with annotations that stand under `field`."""
-    for key in sorted(found):
+def annotation_causes(annotations: Mapping[str, str], field: str) -> Iterator[Cause]:
+    """Yield the errors in the annotations of `field`."""
+    for key in sorted(annotations):
         for text in validation.qualified_name(key.lower()):
             yield api_errors.invalid_value(field, key, text)
-    if sum(len(k.encode()) + len(v.encode()) for k, v in found.items()) > _ANNOTATIONS_LIMIT:
+    if sum(len(k.encode()) + len(v.encode()) for k, v in annotations.items()) > _ANNOTATIONS_LIMIT:
         yield api_errors.too_long(field, _ANNOTATIONS_LIMIT)
 
 
@@ -144,16 +143,8 @@ def _finalizers(finalizers: list[str]) -> Iterator[Cause]:
             yield api_errors.invalid_value("metadata.finalizers", name, text)
 
 
-def _known_finalizers(finalizers: list[str]) -> Iterator[Cause]:
-    for index, name in enumerate(finalizers):
-        if "/" not in name and name not in _STANDARD_FINALIZERS and not validation.qualified_name(name):
-            field = f"metadata.finalizers[{index}]"
-            text = "name is neither a standard finalizer name nor is it fully qualified"
-            yield api_errors.invalid_value(field, name, text)
-
-
 def restore(meta: JsonObject, old: JsonObject) -> None:
-    """Put back what an update cannot change, before it is compared and validated."""
+    """Restore the metadata that an update cannot change, before comparison and validation."""
     for key in ("generation", "selfLink", "creationTimestamp"):
         meta.pop(key, None)
         if key in old:
@@ -166,7 +157,7 @@ def restore(meta: JsonObject, old: JsonObject) -> None:
 
 
 def validate_update(strategy: Strategy, meta: JsonObject, old: JsonObject) -> list[Cause]:
-    """What an update may not change.
+    """Return the errors in an update's metadata.
 
     The server checks metadata once for all kinds and once or twice for each kind, and tells of all.
     """
@@ -190,7 +181,7 @@ def validate_update(strategy: Strategy, meta: JsonObject, old: JsonObject) -> li
 
 
 def duplicate_owners(meta: JsonObject, *, admitted: bool) -> list[str]:
-    """Drop owner references that are there twice, before or after admission; returns the warnings for it."""
+    """Drop duplicate owner references; return the warnings. `admitted` tells whether admission ran already."""
     owners = meta.get("ownerReferences")
     if not owners:
         return []

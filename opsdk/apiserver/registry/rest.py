@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypedDict, runtime_checkable
 
 from opsdk.apimachinery.selectors import FieldSelector, Selector
 from opsdk.apiserver.registry.context import Context
@@ -20,14 +20,14 @@ from opsdk.structured_merge.value import JsonObject
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which objects are meant."""
+    """The label and field selectors of a request."""
 
     labels: Selector = field(default_factory=Selector)
     fields: FieldSelector = field(default_factory=FieldSelector)
 
     @property
     def everything(self) -> bool:
-        """Whether nothing is left out."""
+        """Report whether all objects are selected."""
         return not self.labels.requirements and not self.labels.nothing and not self.fields.requirements
 
 
@@ -46,7 +46,7 @@ class ListQuery:
 
 @dataclass(frozen=True, slots=True)
 class ListResult:
-    """Objects of one snapshot; `next_key` (see `ListQuery`) where more follow, `remaining` if it is known how many."""
+    """Objects of one snapshot; `next_key` (see `ListQuery`) if more follow, `remaining` if their count is known."""
 
     items: Sequence[JsonObject]
     revision: int
@@ -67,7 +67,7 @@ async def accept(obj: JsonObject, old: JsonObject | None) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteRequestOptions:
-    """How to delete.
+    """The DeleteOptions of a request.
 
     Attributes:
         grace: seconds the object may take to end; None leaves it to the kind.
@@ -84,7 +84,7 @@ class DeleteResult:
     """The object's last state, and whether it is gone (or only marked)."""
 
     obj: JsonObject
-    gone: bool
+    deleted_immediately: bool
 
 
 @runtime_checkable
@@ -114,9 +114,16 @@ class Creater(Protocol):
         ...
 
 
+class UpdateArguments(TypedDict, total=False):
+    """The keyword arguments of `Updater.update`, for storages that only pass them on."""
+
+    force_create: bool
+    uid: str
+
+
 @runtime_checkable
 class Updater(Protocol):
-    """Replaces objects; every PUT and patch comes through here."""
+    """Replaces objects, for PUT and PATCH requests."""
 
     async def update(
         self,
@@ -153,7 +160,7 @@ class CollectionDeleter(Protocol):
     async def delete_collection(
         self, context: Context, options: DeleteRequestOptions, query: ListQuery, validate: Validate = accept
     ) -> ListResult:
-        """Remove or mark the selected objects; returns them."""
+        """Remove or mark the selected objects, and return them."""
         ...
 
 
@@ -185,7 +192,7 @@ class Connecter(Protocol):
         ...
 
     async def connect(self, context: Context, name: str, path: str, request: HttpRequest) -> HttpResponse:
-        """Answer; `path` is what follows the subresource."""
+        """Handle the connection; `path` follows the subresource."""
         ...
 
 
@@ -194,7 +201,7 @@ class ConnectHandler(Protocol):
     """A `Connecter` whose connections admission is asked about."""
 
     def connect_options(self, path: str, request: HttpRequest) -> JsonObject:
-        """The options object of a request; `path` is what follows the subresource, with its slashes."""
+        """Return the options object of a request; `path` follows the subresource and keeps its slashes."""
         ...
 
 

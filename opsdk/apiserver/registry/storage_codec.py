@@ -17,7 +17,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 class StorageCodec(Protocol):
-    """Converts; `ApiError` where it cannot. Arguments stay as they are."""
+    """Converts objects from and to the storage version. Raises `ApiError`. Does not change its arguments."""
 
     async def read(self, objects: Sequence[JsonObject]) -> Sequence[JsonObject]:
         """Kept objects, each of the version it was written in, in the store's version."""
@@ -28,21 +28,21 @@ class StorageCodec(Protocol):
         ...
 
     @property
-    def seen(self) -> IdentityCache[asyncio.Future[JsonObject]]:
-        """What `read` made of objects, for `recall`."""
+    def decoded_objects(self) -> IdentityCache[asyncio.Future[JsonObject]]:
+        """The converted objects, for `recall`."""
         ...
 
 
 class UndecodableObjectError(Exception):
-    """An object that a watcher should hear of cannot be converted; it comes again with the next try."""
+    """A watch event's object cannot be converted; the next attempt reads it again."""
 
 
 async def recall(codec: StorageCodec, objects: Sequence[JsonObject]) -> Sequence[JsonObject]:
-    """As `StorageCodec.read`, but what was converted before is not converted again; the rest takes one call.
+    """Convert as `StorageCodec.read`, with a cache; all missing objects take one call.
 
     Who comes while another converts an object waits for that.
     """
-    decoded = codec.seen
+    decoded = codec.decoded_objects
     while True:
         futures = [decoded.get(obj) for obj in objects]
         if running := [pending for pending in futures if pending is not None and not pending.done()]:
@@ -57,7 +57,7 @@ async def _read(codec: StorageCodec, objects: Sequence[JsonObject]) -> Sequence[
     loop = asyncio.get_running_loop()
     own_futures: list[asyncio.Future[JsonObject]] = [loop.create_future() for _ in objects]
     for obj, pending in zip(objects, own_futures, strict=True):
-        codec.seen.put(obj, pending)
+        codec.decoded_objects.put(obj, pending)
     try:
         objects_read = await codec.read(objects) if objects else ()
     except BaseException:
@@ -70,7 +70,7 @@ async def _read(codec: StorageCodec, objects: Sequence[JsonObject]) -> Sequence[
 
 
 class DecodingWatch:
-    """A watch whose objects are in the store's version.
+    """A watch that converts its objects to the store's version.
 
     Raises `UndecodableObjectError` if conversion fails. No event may be skipped, so the next call tries the same event.
     """

@@ -46,12 +46,12 @@ _CHUNK = 500
 
 
 class _DryRunStop(Exception):  # noqa: N818 - no error: carries the outcome past the write
-    def __init__(self, outcome: JsonObject) -> None:
-        self.outcome = outcome
+    def __init__(self, result: JsonObject) -> None:
+        self.outcome = result
 
 
-def remember(step: Update, removed: list[JsonObject]) -> Update:
-    """The same step; the final states that it decides on are put into `removed`, without a revision of their own."""
+def record_removed(step: Update, removed: list[JsonObject]) -> Update:
+    """Wrap an update step so that the last state of a removed object is appended to `removed`."""
 
     async def remembering(current: JsonObject | None) -> JsonObject | Remove:
         outcome = await step(current)
@@ -64,7 +64,7 @@ def remember(step: Update, removed: list[JsonObject]) -> Update:
 
 
 class GenericStore:
-    """Objects of one resource; `codec` converts where they are kept in another version than this store's."""
+    """The store of one resource; `codec` converts if objects are stored in another version."""
 
     def __init__(
         self,
@@ -86,14 +86,14 @@ class GenericStore:
 
     # -------------------------------------------------------------- keys
     def key(self, namespace: str, name: str) -> str:
-        """Where an object is kept; a name that is no part of a path is a 400."""
+        """Return an object's storage key. Raises a 400 if the name is not a path segment."""
         if "%" in name or "/" in name or name in (".", ".."):
             reason = ";".join(validation.path_segment(name))
             raise api_errors.bad_request(f"Name parameter invalid: {api_errors.quoted(name)}: {reason}")
         return f"{self.prefix}{namespace}/{name}" if self.strategy.namespaced else f"{self.prefix}{name}"
 
     def key_prefix(self, namespace: str) -> str:
-        """What the keys of a namespace (or of all, if empty) begin with."""
+        """Return the key prefix of a namespace, or of all if empty."""
         return f"{self.prefix}{namespace}/" if self.strategy.namespaced and namespace else self.prefix
 
     # -------------------------------------------------------------- versions
@@ -145,9 +145,6 @@ class GenericStore:
         if query.selection.everything:
             page = self.storage.list(prefix, revision=query.revision, start=_start(prefix, query), limit=query.limit)
             return ListResult([v for _, v in page.items], page.revision, _after(prefix, page), page.remaining)
-        return self._filtered(prefix, query)
-
-    def _filtered(self, prefix: str, query: ListQuery) -> ListResult:
         matching: list[JsonObject] = []
         start, revision = _start(prefix, query), query.revision
         while True:
@@ -164,17 +161,15 @@ class GenericStore:
 
     def check_fields(self, selection: Selection) -> None:
         """Refuse field selectors that the kind does not know."""
+        strategy = self.strategy
         for requirement in selection.fields.requirements:
             key = requirement.field
-            if not self._selectable(key):
-                raise self.strategy.unknown_field(key)
-
-    def _selectable(self, key: str) -> bool:
-        """Whether a selector may speak of a field; kinds with fields of their own know whether they have namespaces."""
-        strategy = self.strategy
-        if key == "metadata.namespace":
-            return strategy.namespaced or not (strategy.selectable or strategy.custom)
-        return key == "metadata.name" or key in strategy.selectable
+            selectable = key == "metadata.name" or key in strategy.selectable
+            if key == "metadata.namespace":
+                # Kinds with fields of their own select by namespace only if they have one.
+                selectable = strategy.namespaced or not (strategy.selectable or strategy.custom)
+            if not selectable:
+                raise strategy.unknown_field(key)
 
     def matches(self, selection: Selection, obj: JsonObject) -> bool:
         """See `Watcher`."""
@@ -210,17 +205,14 @@ class GenericStore:
                 taken = candidate["metadata"]["name"]
                 if generate and attempt < _NAME_TRIES - 1:
                     continue
-                raise self._name_taken(context, taken, generated=bool(generate)) from None
+                if generate:
+                    raise api_errors.generated_name_taken(self.info, taken) from None
+                error = api_errors.already_exists(self.info, taken)
+                existing = self.storage.get(self.key(context.namespace, taken))
+                if existing["metadata"].get("deletionTimestamp"):
+                    error.message = f"object is being deleted: {error.message}"
+                raise error from None
         raise AssertionError("the loop returns or raises")
-
-    def _name_taken(self, context: Context, name: str, *, generated: bool) -> Exception:
-        if generated:
-            return api_errors.generated_name_taken(self.info, name)
-        error = api_errors.already_exists(self.info, name)
-        existing = self.storage.get(self.key(context.namespace, name))
-        if existing["metadata"].get("deletionTimestamp"):
-            error.message = f"object is being deleted: {error.message}"
-        return error
 
     def _begin_create(self, context: Context, obj: JsonObject) -> None:
         meta = obj["metadata"]
@@ -236,22 +228,22 @@ class GenericStore:
         self.strategy.prepare_for_create(context, obj)
         if self.strategy.has_generation:
             meta["generation"] = 1
-        if self._wrong(context, obj):
+        if self._create_errors(context, obj):
             # Messages show parts of objects in the order of their types, which only matters where there are some.
             arranged = self.strategy.arrange(obj)
-            self._refuse(arranged, self._wrong(context, arranged))
+            self._refuse(arranged, self._create_errors(context, arranged))
         self.strategy.canonicalize(obj)
         for warning in self.strategy.warnings(context, obj, None):
             context.warn(warning)
 
-    def _wrong(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
+    def _create_errors(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
         """What is wrong with a new object."""
         return [
             *metadata.validate(self.strategy, obj["metadata"], context.namespace),
             *self.strategy.validate(context, obj),
         ]
 
-    def _wrong_change(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
+    def _update_errors(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """What is wrong with an object that replaces another one."""
         return [
             *metadata.validate_update(self.strategy, obj["metadata"], old["metadata"]),
@@ -270,7 +262,12 @@ class GenericStore:
             raise api_errors.plain("resourceVersion should not be set on objects to be created")
         meta.pop("resourceVersion", None)
         key = self.key(context.namespace, meta["name"])
-        self._check_free(key)
+        try:
+            self.storage.get(key)
+        except KeyNotFoundError:
+            pass
+        else:
+            raise KeyExistsError(key)
         if context.dry_run:
             return await self._read(await self._write(obj))
         stored_object = await self._write(obj)
@@ -278,13 +275,6 @@ class GenericStore:
         stored = self.storage.create(key, stored_object)
         await self.strategy.after_create(context, stored)
         return await self._recall(stored)
-
-    def _check_free(self, key: str) -> None:
-        try:
-            self.storage.get(key)
-        except KeyNotFoundError:
-            return
-        raise KeyExistsError(key)
 
     # -------------------------------------------------------------- updating
     async def update(
@@ -321,7 +311,9 @@ class GenericStore:
 
         removed: list[JsonObject] = []
         try:
-            stored = await self.storage.guaranteed_update(self.key(context.namespace, name), remember(step, removed))
+            stored = await self.storage.guaranteed_update(
+                self.key(context.namespace, name), record_removed(step, removed)
+            )
         except _DryRunStop as stop:
             return stop.outcome, created
         await self._after_update(context, stored, before)
@@ -333,17 +325,15 @@ class GenericStore:
             return
         if stored is before:
             return
-        if not self._exists(context, stored):
+        try:
+            existing = self.storage.get(self.key(context.namespace, stored["metadata"]["name"]))
+            removed = existing["metadata"].get("uid") != stored["metadata"].get("uid")
+        except KeyNotFoundError:
+            removed = True
+        if removed:
             await self.strategy.after_delete(context, stored)
         else:
             await self.strategy.after_update(context, stored, before)
-
-    def _exists(self, context: Context, obj: JsonObject) -> bool:
-        try:
-            existing = self.storage.get(self.key(context.namespace, obj["metadata"]["name"]))
-        except KeyNotFoundError:
-            return False
-        return bool(existing["metadata"].get("uid") == obj["metadata"].get("uid"))
 
     async def _step_create(self, context: Context, name: str, obj: JsonObject, validate: Validate) -> JsonObject:
         meta = obj.setdefault("metadata", {})
@@ -372,9 +362,9 @@ class GenericStore:
             context.warn(warning)
         if self.strategy.has_generation and self.strategy.generation_changed(obj, current):
             obj["metadata"]["generation"] = old_meta.get("generation", 0) + 1
-        if self._wrong_change(context, obj, current):
+        if self._update_errors(context, obj, current):
             arranged = self.strategy.arrange(obj)
-            self._refuse(arranged, self._wrong_change(context, arranged, current))
+            self._refuse(arranged, self._update_errors(context, arranged, current))
         self.strategy.canonicalize(obj)
         for warning in self.strategy.warnings(context, obj, current):
             context.warn(warning)
@@ -400,18 +390,15 @@ class GenericStore:
         version = meta.get("resourceVersion", "")
         if version in ("", "0"):
             if not self.strategy.allow_unconditional_update:
-                raise self._version_missing(name)
+                text = "Invalid value: 0: must be specified for an update"
+                cause = Cause(reason="FieldValueInvalid", message=text, field="metadata.resourceVersion")
+                # The generic part of the server speaks of the resource where others speak of the kind.
+                raise api_errors.invalid(self.info.resource, self.info.group, name, [cause])
             meta["resourceVersion"] = old_meta["resourceVersion"]
         elif not version.isdigit():
             raise api_errors.plain(f'strconv.ParseUint: parsing "{version}": invalid syntax')
         elif version != old_meta["resourceVersion"]:
             raise api_errors.modified(self.info, name)
-
-    def _version_missing(self, name: str) -> Exception:
-        text = "Invalid value: 0: must be specified for an update"
-        cause = Cause(reason="FieldValueInvalid", message=text, field="metadata.resourceVersion")
-        # The generic part of the server speaks of the resource where others speak of the kind.
-        return api_errors.invalid(self.info.resource, self.info.group, name, [cause])
 
     # -------------------------------------------------------------- deleting
     async def delete(

@@ -20,7 +20,7 @@ FieldGetter = Callable[[JsonObject], str]
 
 
 class Strategy:
-    """The rules of a kind. The methods may change the `obj` they get; `old` stays as it is.
+    """The rules of a kind. Methods may change `obj`, never `old`.
 
     Attributes:
         namespaced: whether its objects live in namespaces.
@@ -51,7 +51,7 @@ class Strategy:
 
     @property
     def reset_fields(self) -> Sequence[str]:
-        """Fields that writes through this resource cannot own; dots lead further in."""
+        """Dotted paths of the fields that writes to this resource do not own."""
         return ("status",) if self.has_status else ()
 
     def name_rule(self, name: str, *, prefix: bool = False) -> Sequence[str]:
@@ -72,32 +72,32 @@ class Strategy:
 
     # -------------------------------------------------------------- writing
     def arrange(self, obj: JsonObject) -> JsonObject:
-        """The object with its fields in the order in which they are to be shown, before it is kept."""
+        """Return the object with its fields in output order, before it is stored."""
         return obj
 
     def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
-        """Set what the server decides."""
+        """Set the fields that the server controls."""
 
     def prepare_for_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
         """Restore what this write may not change."""
 
     def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
-        """What is wrong with a new object."""
+        """Return the errors in a new object."""
         return ()
 
     def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
-        """What is wrong with a changed one."""
+        """Return the errors in a changed object."""
         return self.validate(context, obj)
 
     def as_read(self, obj: JsonObject) -> JsonObject:
-        """What is compared with a change of a stored object, if that is not how the object was stored."""
+        """Return the form of a stored object that updates are compared with."""
         return obj
 
     def canonicalize(self, obj: JsonObject) -> None:
         """Give a valid object the form in which it is kept."""
 
     def warnings(self, context: Context, obj: JsonObject, old: JsonObject | None) -> Sequence[str]:
-        """What the client should know though it is no error."""
+        """Return the warnings for the client."""
         return ()
 
     def generation_changed(self, obj: JsonObject, old: JsonObject) -> bool:
@@ -111,11 +111,11 @@ class Strategy:
         """Raise where this object must stay."""
 
     def propagation(self, context: Context, obj: JsonObject, asked: str) -> str:
-        """What becomes of dependents: as asked, or the default of the kind where nothing was asked."""
+        """Return the propagation policy: the requested one, else the kind's default."""
         return asked
 
     def grace(self, obj: JsonObject, options: DeleteRequestOptions) -> int:
-        """Seconds between the mark and the removal; 0 removes at once."""
+        """Return the grace period in seconds; 0 removes the object at once."""
         return 0
 
     def finalizers_on_delete(self, obj: JsonObject) -> Sequence[str]:
@@ -126,7 +126,7 @@ class Strategy:
         """Change what follows from being marked, e.g. a phase."""
 
     def removable(self, obj: JsonObject) -> bool:
-        """Whether a marked object may go, as far as the kind is concerned."""
+        """Report whether the kind allows to remove a marked object."""
         return True
 
     # -------------------------------------------------------------- side effects
@@ -144,7 +144,7 @@ class Strategy:
 
 
 class StatusStrategy(Strategy):
-    """Updates of the status subresource: everything else stays as it is.
+    """The strategy of the status subresource: only the status changes.
 
     Attributes:
         keep_metadata: custom resources keep all of their metadata; built-in ones let labels and the like change.
@@ -226,8 +226,8 @@ class HasStatusRules(Strategy):
     """A strategy that checks the status too."""
 
     def prepare_status(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
-        """Restore what an update of the status may not take away."""
+        """Restore the fields that a status update cannot remove."""
 
     def validate_status(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
-        """What is wrong with a changed status."""
+        """Return the errors in a changed status."""
         return ()

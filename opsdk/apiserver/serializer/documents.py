@@ -1,7 +1,10 @@
-"""Documents in bodies: JSON and YAML read as the server reads them, with its words for what is wrong. Pure.
+"""Parse JSON and YAML request bodies, with Go's error messages and strict-decoding warnings. Pure.
 
-The fast parser decides whether a document is good; only where it is not (or where a key stands twice, or a number or
-an escape needs care) a slower look finds out what exactly there is to say.
+The standard parser accepts or rejects a document. A slower pass runs only to word the error, to name duplicate keys,
+and for long numbers and surrogate escapes, which Go reads differently.
+
+Upstream: k8s.io/apimachinery/pkg/runtime/serializer/json/json.go (v1.36), sigs.k8s.io/json, sigs.k8s.io/yaml.
+Deviates: documents that are nested deeper than `MAX_DEPTH` are rejected; Go's limit is 10,000.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from opsdk.structured_merge.go_format import go_float, go_scalar, go_syntax, who
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 MAX_DEPTH: Final = 200
-"""Objects and lists inside one another. The real server goes deeper; no API has such objects."""
+"""The deepest nesting of objects and lists; no Kubernetes API has objects this deep."""
 
 _MOST_NODES = 400_000
 _LONG_NUMBER = re.compile(rb"\d{18}|[eE]\+?\d{3}")
@@ -31,16 +34,16 @@ _INT64 = 2**63
 
 
 class SyntaxProblemError(Exception):
-    """The bytes are no JSON or YAML; the text is the parser's, in the words of the server."""
+    """The bytes are not JSON or YAML; the message is that of Go's parser."""
 
 
 class NumberProblemError(SyntaxProblemError):
-    """The syntax is right; a number is none that the server can hold."""
+    """The syntax is valid, but a number does not fit Go's int64 or float64."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedDocument:
-    """A tree, and what there is to say against it: keys that stand in it twice.
+    """A parsed document and its duplicate keys.
 
     Attributes:
         complaints: one text each.
@@ -159,7 +162,7 @@ def _without_surrogates(value: JsonValue) -> JsonValue:
 
 # ------------------------------------------------------------------ YAML
 def parse_yaml(raw: bytes) -> ParsedDocument:
-    """YAML as JSON: keys become strings, times stay strings; of several documents the first one counts."""
+    """Parse YAML as JSON: keys become strings, times stay strings. Only the first document is read."""
     text = _yaml_text(raw)
     if raw[:1] == b"{" and b"\t" not in raw and not _HALF_CHARACTER.search(raw):
         # Most clients apply JSON, whose parser is fifty times faster. Where it fails, YAML may still be right, or has
@@ -226,21 +229,18 @@ class _Loader(yaml.SafeLoader):
         self.flatten_mapping(node)
         mapping: dict[JsonValue, JsonValue] = {}
         for key_node, value_node in node.value:
-            key = self._key(key_node, value_node)
+            key = self.construct_object(key_node, deep=True)
+            if isinstance(key, (dict, list)):
+                raise yaml.YAMLError(f"invalid map key: {go_syntax(key)}")
+            if key is None:
+                value_text = go_syntax(self.construct_object(value_node, deep=True))
+                text = f"unsupported map key of type: %!s(<nil>), key: <nil>, value: {value_text}"
+                raise SyntaxProblemError(text)
+            key = key if isinstance(key, str) else go_scalar(key)
             if key in mapping:
                 self.repeated.append(f"line {key_node.start_mark.line + 1}: key {json.dumps(key)} already set in map")
             mapping[key] = self.construct_object(value_node, deep=deep)
         return mapping
-
-    def _key(self, node: yaml.Node, value: yaml.Node) -> str:
-        key = self.construct_object(node, deep=True)
-        if isinstance(key, (dict, list)):
-            raise yaml.YAMLError(f"invalid map key: {go_syntax(key)}")
-        if key is None:
-            key_text = go_syntax(self.construct_object(value, deep=True))
-            text = f"unsupported map key of type: %!s(<nil>), key: <nil>, value: {key_text}"
-            raise SyntaxProblemError(text)
-        return key if isinstance(key, str) else go_scalar(key)
 
     def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
         """With octal numbers of both kinds."""
@@ -308,8 +308,8 @@ AMBIGUOUS: Final = _SCALARS
 class _Plain:
     """Writes out what aliases stand for, up to a number of values: a few of them can stand for terabytes."""
 
-    def __init__(self, most: int) -> None:
-        self._left = most
+    def __init__(self, max_nodes: int) -> None:
+        self._left = max_nodes
 
     def of(self, value: JsonValue) -> JsonValue:
         """A copy that shares nothing within itself."""
@@ -318,13 +318,8 @@ class _Plain:
             raise yaml.YAMLError("document contains excessive aliasing")
         if isinstance(value, dict):
             return {key: self.of(part) for key, part in value.items()}
-        if isinstance(value, str) and not value.isascii():
-            _refuse_halves(value)
+        if isinstance(value, str) and not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
+            raise yaml.YAMLError("found invalid Unicode character escape code")
         if isinstance(value, float) and not math.isfinite(value):
             raise SyntaxProblemError(f"json: unsupported value: {go_float(value)}")
         return [self.of(part) for part in value] if isinstance(value, list) else value
-
-
-def _refuse_halves(text: str) -> None:
-    if any("\ud800" <= char <= "\udfff" for char in text):
-        raise yaml.YAMLError("found invalid Unicode character escape code")

@@ -24,7 +24,7 @@ class _FaultError(Exception):
 
 
 def first_fault(raw: bytes) -> str | None:
-    """The first fault; None where there is none.
+    """Return Go's message for the first syntax error; None if the JSON is valid.
 
     >>> first_fault(b'{"a": nul}')
     "invalid character '}' in literal null (expecting 'l')"
@@ -39,7 +39,7 @@ def first_fault(raw: bytes) -> str | None:
 
 
 def quote_byte(byte: int) -> str:
-    """A byte as the scanner shows it: each stands alone, also in a longer character."""
+    """Quote one byte as Go's scanner does, also inside a multi-byte character."""
     char = chr(byte)
     if char == "'":
         return r"'\''"
@@ -64,7 +64,7 @@ class _Scanner:
             step = step()
         self._skip()
         if self._at < len(self._raw):
-            raise self._wrong("after top-level value")
+            raise self._syntax_error("after top-level value")
 
     # -------------------------------------------------------------- steps
     def _value(self) -> _Step | None:
@@ -84,29 +84,29 @@ class _Scanner:
             if match is None:
                 self._at += 1
                 self._byte()
-                raise self._wrong("in numeric literal")
+                raise self._syntax_error("in numeric literal")
             self._at = match.end()
             rest = self._raw[self._at : self._at + 2]
             if rest[:1] == b"." and b"." not in match.group() and b"e" not in match.group().lower():
                 self._at += 1
                 self._byte()
-                raise self._wrong("after decimal point in numeric literal")
+                raise self._syntax_error("after decimal point in numeric literal")
             if rest[:1] in (b"e", b"E") and b"e" not in match.group().lower():
                 self._at += 2 if rest[1:] in (b"+", b"-") else 1
                 self._byte()
-                raise self._wrong("in exponent of numeric literal")
+                raise self._syntax_error("in exponent of numeric literal")
         elif first in b"tfn":
             self._literal({ord("t"): b"true", ord("f"): b"false", ord("n"): b"null"}[first])
         else:
-            raise self._wrong("looking for beginning of value")
+            raise self._syntax_error("looking for beginning of value")
         return self._after
 
     def _key(self) -> _Step:
         if self._peek() != ord('"'):
-            raise self._wrong("looking for beginning of object key string")
+            raise self._syntax_error("looking for beginning of object key string")
         self._string()
         if self._peek() != ord(":"):
-            raise self._wrong("after object key")
+            raise self._syntax_error("after object key")
         self._at += 1
         return self._value
 
@@ -121,7 +121,7 @@ class _Scanner:
             return self._key if inside_object else self._value
         if following == (ord("}") if inside_object else ord("]")):
             return self._close
-        raise self._wrong("after object key:value pair" if inside_object else "after array element")
+        raise self._syntax_error("after object key:value pair" if inside_object else "after array element")
 
     def _close(self) -> _Step | None:
         self._at += 1
@@ -140,7 +140,7 @@ class _Scanner:
                 self._at += 1
                 self._escape()
             elif byte < 0x20:
-                raise self._wrong("in string literal")
+                raise self._syntax_error("in string literal")
             else:
                 self._at += 1
 
@@ -148,19 +148,19 @@ class _Scanner:
         byte = self._byte()
         if byte != ord("u"):
             if byte not in b'"\\/bfnrt':
-                raise self._wrong("in string escape code")
+                raise self._syntax_error("in string escape code")
             self._at += 1
             return
         self._at += 1
         for _ in range(4):
             if self._byte() not in b"0123456789abcdefABCDEF":
-                raise self._wrong("in \\u hexadecimal character escape")
+                raise self._syntax_error("in \\u hexadecimal character escape")
             self._at += 1
 
     def _literal(self, word: bytes) -> None:
         for expected in word:
             if self._byte() != expected:
-                raise self._wrong(f"in literal {word.decode()} (expecting {quote_byte(expected)})")
+                raise self._syntax_error(f"in literal {word.decode()} (expecting {quote_byte(expected)})")
             self._at += 1
 
     # -------------------------------------------------------------- bytes
@@ -177,5 +177,5 @@ class _Scanner:
             raise _FaultError(_END)
         return self._raw[self._at]
 
-    def _wrong(self, where: str) -> _FaultError:
+    def _syntax_error(self, where: str) -> _FaultError:
         return _FaultError(f"invalid character {quote_byte(self._raw[self._at])} {where}")

@@ -107,7 +107,7 @@ def _number(value: JsonValue, field: str) -> int:
 
 
 def envelope(body: bytes) -> RuntimeUnknown:
-    """The envelope of a body; `DecodeError` where it is none."""
+    """Decode the envelope of a body. Raises `DecodeError`."""
     if not body.startswith(MAGIC):
         raise DecodeError("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")
     api_version = kind = ""
@@ -145,15 +145,6 @@ def _int_or_string(data: bytes) -> JsonValue:
     return _text(fields.get(3, b""), "StrVal") if fields.get(1) == 1 else _number(fields.get(2, 0), "IntVal")
 
 
-def _shown(value: float) -> float | int:
-    """A double as Go's JSON shows it: whole numbers have no fraction until they need an exponent."""
-    return int(value) if value.is_integer() and abs(value) < 1e21 else value
-
-
-def _first_text(data: bytes) -> str:
-    return next((_text(value, "String_") for number, _, value in _parts(data) if number == 1), "")
-
-
 def _raw_json(data: bytes) -> JsonValue:
     raw = next((value for number, _, value in _parts(data) if number == 1), b"")
     try:
@@ -171,7 +162,9 @@ _SPECIAL: Mapping[str, Callable[[bytes], JsonValue]] = {
     f"{META}.MicroTime": lambda data: _stamp(data, micro=True),
     f"{META}.Verbs": _items,
     f"{META}.FieldsV1": _raw_json,
-    "k8s.io.apimachinery.pkg.api.resource.Quantity": _first_text,
+    "k8s.io.apimachinery.pkg.api.resource.Quantity": lambda data: next(
+        (_text(value, "String_") for number, _, value in _parts(data) if number == 1), ""
+    ),
     "k8s.io.apimachinery.pkg.util.intstr.IntOrString": _int_or_string,
     "k8s.io.apimachinery.pkg.runtime.RawExtension": _raw_json,
 }
@@ -192,7 +185,7 @@ class ProtobufReader:
         self._is_plain = is_plain
 
     def read(self, data: bytes, message: str) -> JsonObject:
-        """One message as a tree; fields that the table does not know are passed over.
+        """Decode one message; unknown fields are skipped.
 
         Raises:
             DecodeError: the bytes are no such message.
@@ -257,7 +250,9 @@ class ProtobufReader:
             case "double":
                 if len(data) != 8:
                     raise DecodeError(f"proto: wrong wireType = 2 for field {field}")
-                return _shown(struct.unpack("<d", data)[0])
+                number = struct.unpack("<d", data)[0]
+                # As Go's JSON: whole numbers have no fraction until they need an exponent.
+                return int(number) if number.is_integer() and abs(number) < 1e21 else number
         special = _SPECIAL.get(kind)
         return special(data) if special is not None else self._message(data, kind)
 

@@ -20,7 +20,7 @@ from opsdk.structured_merge.value import JsonValue
 
 
 def varint(value: int) -> bytes:
-    """Seven bits to a byte; what is negative counts from 2**64 down."""
+    """Encode a varint; negative numbers as two's complement of 64 bits."""
     value &= (1 << 64) - 1
     encoded = bytearray()
     while value > 0x7F:
@@ -109,7 +109,12 @@ class ProtobufWriter:
         """
         compiled = self._known.get(message)
         if compiled is None:
-            compiled = self._known[message] = self._compiled(message)
+            table = self._messages(message)
+            if table is None:
+                raise EncodeError(f"proto: unknown message {message}")
+            encoders = {f.name: (number, self._field(number, f)) for number, f in table.items() if not f.inline}
+            inline = tuple((number, f.type) for number, f in table.items() if f.inline)
+            compiled = self._known[message] = _Message(encoders, inline)
         chunks = [(number, chunk(number, self.write(tree, kind))) for number, kind in compiled.inline]
         fields = compiled.fields
         for name, value in tree.items():
@@ -121,13 +126,6 @@ class ProtobufWriter:
                     raise EncodeError(f"proto: {message}.{name} cannot be {value!r}") from error
         chunks.sort()
         return b"".join([part for _, part in chunks])
-
-    def _compiled(self, message: str) -> _Message:
-        table = self._messages(message)
-        if table is None:
-            raise EncodeError(f"proto: unknown message {message}")
-        fields = {f.name: (number, self._field(number, f)) for number, f in table.items() if not f.inline}
-        return _Message(fields, tuple((number, f.type) for number, f in table.items() if f.inline))
 
     def _field(self, number: int, known: ProtobufField) -> Encode:
         if known.map:

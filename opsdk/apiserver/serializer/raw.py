@@ -19,7 +19,7 @@ _HTML = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028":
 
 
 class RawExtension(JsonObject):
-    """An object that knows its text. Nobody changes it in place; copies may share it."""
+    """A JSON object with its original text. It is never changed in place; copies may share it."""
 
     def __init__(self, value: JsonObject, text: str) -> None:
         super().__init__(value)
@@ -27,7 +27,7 @@ class RawExtension(JsonObject):
 
 
 def member(document: str, key: str) -> str | None:
-    """The text of a member of the outermost object of a good JSON document; None where there is none.
+    """Return the text of a member of a valid JSON document's root object, or None.
 
     >>> member('{"a": 1, "b": {"c": [1, 2]}}', "b")
     '{"c": [1, 2]}'
@@ -64,7 +64,7 @@ def keep_text(tree: JsonObject, key: str, body: bytes) -> None:
 
 
 def forget_text(tree: JsonObject, key: str, before: JsonObject | None) -> None:
-    """What a patch makes of the member `key`: written anew, with its keys in order where the patch changed it."""
+    """Drop the text of member `key`, so that it is encoded anew; sort its keys if the patch changed it."""
     value = tree.get(key)
     if not isinstance(value, dict):
         return

@@ -68,7 +68,7 @@ def _line(mark: yaml.Mark) -> int:
 
 
 def utf8_words(error: UnicodeDecodeError) -> str:
-    """What the parser says to bytes that are no UTF-8."""
+    """Return the parser's message for bytes that are not UTF-8."""
     if error.reason == "unexpected end of data":
         return "incomplete UTF-8 octet sequence"
     return f"invalid {'trailing' if error.reason == 'invalid continuation byte' else 'leading'} UTF-8 octet"

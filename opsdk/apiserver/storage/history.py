@@ -31,7 +31,7 @@ class History:
         return f"<History of {len(self._changes)} changes after {self.floor}>"
 
     def append(self, change: StorageChange) -> None:
-        """Remember a change; revisions only grow."""
+        """Append a change; revisions only grow."""
         self._changes.append(change)
         if len(self._changes) > self._limit:
             self.floor = self._changes.popleft().revision
@@ -74,5 +74,5 @@ def put(key: str, revision: int, value: JsonObject, previous: JsonObject | None)
 
 
 def removal(key: str, revision: int, last: JsonObject, previous: JsonObject) -> StorageChange:
-    """A removal; `last` is the state it is reported with."""
+    """Return a removal; `last` is the object's last state."""
     return StorageChange(ChangeType.DELETE, key, revision, last, previous)

@@ -44,9 +44,9 @@ class _Bucket:
         if self.shared:
             self.objects, self.keys, self.shared = dict(self.objects), list(self.keys), False
 
-    def hold(self, held: SnapshotEntry, *, floor: int, limit: int) -> None:
+    def replace_all(self, entry: SnapshotEntry, *, floor: int, limit: int) -> None:
         """Have these objects from now on, and no past."""
-        self.objects, self.keys, self.shared = held.objects, held.keys, True
+        self.objects, self.keys, self.shared = entry.objects, entry.keys, True
         self.history = History(floor=floor, limit=limit)
 
 
@@ -57,7 +57,7 @@ def bucket_of(key: str) -> str:
 
 
 def with_revision(value: JsonObject, revision: int) -> JsonObject:
-    """A copy whose ``metadata.resourceVersion`` is `revision`; the rest is shared."""
+    """Return a copy with ``metadata.resourceVersion`` set to `revision`; the rest is shared."""
     old = value.get("metadata") or {}
     if "resourceVersion" in old:
         return {**value, "metadata": {**old, "resourceVersion": str(revision)}}
@@ -72,7 +72,7 @@ def with_revision(value: JsonObject, revision: int) -> JsonObject:
 
 
 def same_but_revision(a: JsonObject, b: JsonObject) -> bool:
-    """Whether two objects differ in nothing but their resourceVersion."""
+    """Report whether two objects differ at most in their resourceVersion."""
     meta_b = b.get("metadata") or {}
     probe = {**b, "metadata": {**meta_b, "resourceVersion": (a.get("metadata") or {}).get("resourceVersion", "")}}
     return a == probe and _same_types(a, probe)
@@ -239,8 +239,8 @@ class MemoryStorage:
         bucket.watches.add(watch)
         return watch
 
-    def forget(self, prefix: str) -> None:
-        """See `Storage.forget`."""
+    def drop_history(self, prefix: str) -> None:
+        """See `Storage.drop_history`."""
         bucket = self._bucket(prefix)
         bucket.history.compact(self._revision)
         for watch in tuple(bucket.watches):
@@ -268,7 +268,7 @@ class MemoryStorage:
         storage = MemoryStorage(revision=snapshot.revision)
         storage._floor = snapshot.revision
         for name, held in snapshot.buckets.items():
-            storage._bucket(f"{name}/").hold(held, floor=snapshot.revision, limit=storage.history_limit)
+            storage._bucket(f"{name}/").replace_all(held, floor=snapshot.revision, limit=storage.history_limit)
         return storage
 
     def restore(self, snapshot: Snapshot, *, reset: bool = False) -> Sequence[StorageChange]:
@@ -281,7 +281,7 @@ class MemoryStorage:
         self._revision = self._floor = revision
         for name in names:
             bucket = self._bucket(f"{name}/")
-            bucket.hold(snapshot.buckets.get(name, NOTHING), floor=revision, limit=self.history_limit)
+            bucket.replace_all(snapshot.buckets.get(name, NOTHING), floor=revision, limit=self.history_limit)
         self.fail_watches(lambda watch: CompactedError(watch.after, revision))
         for change in changes:
             for listener in tuple(self._listeners):

@@ -1,8 +1,10 @@
-"""The storage port: what a registry asks of the place where objects are kept.
+"""The storage interface of registries: reads, guaranteed updates, lists and watches of versioned objects.
 
-Keys are ``group/resource/namespace/name`` or ``group/resource/name``; the first two parts name the *bucket*. Values
-are JSON trees that nobody changes after they were given or returned. The storage owns ``metadata.resourceVersion`` of
-what it returns: the revision of the object's last write, as a decimal string.
+A key is ``group/resource/namespace/name`` or ``group/resource/name``; its first two parts name the *bucket*. A value
+is a JSON object. Neither caller nor storage changes a value after passing it on. The storage sets
+``metadata.resourceVersion`` of each object to the revision of its last write, as a decimal string.
+
+Upstream: k8s.io/apiserver/pkg/storage/interfaces.go (v1.36).
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 class StorageError(Exception):
-    """The root of what a storage can refuse; registries translate it."""
+    """The base of storage errors; registries translate them."""
 
 
 class KeyNotFoundError(StorageError):
@@ -24,33 +26,33 @@ class KeyNotFoundError(StorageError):
 
 
 class KeyExistsError(StorageError):
-    """An object with this key is there already."""
+    """The key exists already."""
 
 
 class PreconditionError(StorageError):
-    """The stored object is not the one that the caller meant; the message says in what."""
+    """A precondition on the stored object failed; the message names it."""
 
 
 class CompactedError(StorageError):
-    """The revision is older than what the storage remembers."""
+    """The revision is older than the history of the storage."""
 
-    def __init__(self, asked: int, oldest: int) -> None:
-        self.asked = asked
+    def __init__(self, requested: int, oldest: int) -> None:
+        self.requested = requested
         self.oldest = oldest
-        super().__init__(f"revision {asked} is older than {oldest}")
+        super().__init__(f"revision {requested} is older than {oldest}")
 
 
 class FutureRevisionError(StorageError):
-    """The revision has not happened yet."""
+    """The revision is newer than the storage's current one."""
 
-    def __init__(self, asked: int, current: int) -> None:
-        self.asked = asked
+    def __init__(self, requested: int, current: int) -> None:
+        self.requested = requested
         self.current = current
-        super().__init__(f"revision {asked} is newer than {current}")
+        super().__init__(f"revision {requested} is newer than {current}")
 
 
 class ChangeType(enum.Enum):
-    """What happened to a key."""
+    """The kind of a change."""
 
     PUT = "put"
     """The object was created or replaced."""
@@ -72,7 +74,7 @@ class StorageChange:
 
     @classmethod
     def of(cls, key: str, value: JsonObject) -> StorageChange:
-        """The change that a present object stands for."""
+        """Return a stored object as a PUT change."""
         return cls(ChangeType.PUT, key, int(value["metadata"].get("resourceVersion", "0")), value)
 
 
@@ -88,7 +90,7 @@ class StoragePage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoragePreconditions:
-    """What must hold of the stored object; None asks nothing."""
+    """The UID and resourceVersion that the stored object must have; None matches any."""
 
     uid: str | None = None
     resource_version: str | None = None
@@ -111,7 +113,7 @@ class StoragePreconditions:
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """What an update returns to remove the object.
+    """The result of an update step that removes the object.
 
     Watchers see the state before; `last` is what the update would have made of it, for the one who asked.
     """
@@ -124,7 +126,7 @@ Update = Callable[[JsonObject | None], Awaitable["JsonObject | Remove"]]
 
 
 class StorageWatch(Protocol):
-    """A stream of changes; an async iterator that ends when it is closed or has fallen too far behind."""
+    """A stream of changes: an async iterator that ends when it is closed or too far behind."""
 
     def __aiter__(self) -> StorageWatch:
         """Itself."""
@@ -135,7 +137,7 @@ class StorageWatch(Protocol):
         ...
 
     def ready(self, limit: int) -> list[StorageChange]:
-        """What can be read without waiting, at most so many, in order; it counts as read."""
+        """Read up to `limit` waiting changes without blocking."""
         ...
 
     @property
@@ -144,7 +146,7 @@ class StorageWatch(Protocol):
         ...
 
     def progress(self) -> int | None:
-        """The revision up to which the reader has seen everything; None while changes wait for it."""
+        """The revision up to which all changes were read; None while some are waiting."""
         ...
 
     def close(self) -> None:
@@ -161,7 +163,7 @@ class Storage(Protocol):
         ...
 
     def get(self, key: str) -> JsonObject:
-        """The object; `KeyNotFoundError` where there is none."""
+        """Return the object. Raises `KeyNotFoundError`."""
         ...
 
     def list(self, prefix: str, *, revision: int | None = None, start: str = "", limit: int = 0) -> StoragePage:
@@ -172,7 +174,7 @@ class Storage(Protocol):
         ...
 
     def create(self, key: str, value: JsonObject) -> JsonObject:
-        """Store a new object; `KeyExistsError` where the key is taken."""
+        """Store a new object. Raises `KeyExistsError`."""
         ...
 
     async def guaranteed_update(self, key: str, update: Update) -> JsonObject:
@@ -184,22 +186,22 @@ class Storage(Protocol):
         ...
 
     def delete(self, key: str, preconditions: StoragePreconditions | None = None) -> JsonObject:
-        """Remove; returns the last state with the revision of the removal."""
+        """Remove the object; return its last state with the revision of the removal."""
         ...
 
     def watch(self, prefix: str, revision: int | None = None) -> StorageWatch:
-        """Changes below `prefix` after `revision` (None: from now on); `CompactedError` where those are forgotten.
+        """Watch changes below `prefix` after `revision` (None: the current one). Raises `CompactedError`.
 
         A revision that has not happened yet is waited for.
         """
         ...
 
-    def forget(self, prefix: str) -> None:
+    def drop_history(self, prefix: str) -> None:
         """Forget the history of the bucket that `prefix` lies in, and end its watches: readers list again."""
         ...
 
     def compact(self, revision: int) -> None:
-        """Forget the history up to `revision`, included; the present state stays."""
+        """Drop the history up to and including `revision`; the current state stays."""
         ...
 
     def subscribe(self, listener: Callable[[StorageChange], None]) -> None:
@@ -207,7 +209,7 @@ class Storage(Protocol):
         ...
 
     def unsubscribe(self, listener: Callable[[StorageChange], None]) -> None:
-        """Call it no more; fine if it is not called."""
+        """Stop calling `listener`, if it is subscribed."""
         ...
 
     def end_watches(self) -> None:
@@ -215,5 +217,5 @@ class Storage(Protocol):
         ...
 
     def close(self) -> None:
-        """End every watch and let go of files; idempotent."""
+        """End every watch and close files; idempotent."""
         ...

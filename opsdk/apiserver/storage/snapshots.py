@@ -35,14 +35,14 @@ class Snapshot:
 
 @runtime_checkable
 class Snapshots(Protocol):
-    """A storage that can go back."""
+    """A storage that can restore snapshots."""
 
     def snapshot(self) -> Snapshot:
-        """Everything as it is now; costs the same however much there is."""
+        """Return the current state, in constant time."""
         ...
 
     def restore(self, snapshot: Snapshot, *, reset: bool = False) -> Sequence[StorageChange]:
-        """Have the objects of a snapshot again, as one write; returns what that changed.
+        """Restore a snapshot's objects in one write; return the changes.
 
         The revision goes on from the present one, or is that of the snapshot again with `reset`. Listeners hear of
         every object that changed. History before it is forgotten, and every watch ends with `CompactedError`.

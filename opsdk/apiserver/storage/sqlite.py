@@ -24,7 +24,7 @@ INSERT OR IGNORE INTO revision VALUES (0, 1);
 
 
 class SqliteStorage(MemoryStorage):
-    """A `MemoryStorage` whose objects are kept in the file `path`; one process at a time."""
+    """A `MemoryStorage` that persists its objects in the file `path`, for one process at a time."""
 
     def __init__(self, path: Path, *, history_limit: int = 10_000, watch_limit: int = 10_000) -> None:
         self._path = path

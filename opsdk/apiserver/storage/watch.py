@@ -13,7 +13,7 @@ from opsdk.apiserver.storage.ports import StorageChange
 
 
 class QueueWatch:
-    """Takes changes from the writer without ever blocking it; a reader more than `limit` changes behind is cut off."""
+    """A watch that never blocks the writer; a reader more than `limit` changes behind is ended."""
 
     def __init__(
         self,
@@ -63,14 +63,14 @@ class QueueWatch:
         return None if self._queue or self._failure is not None else self._current()
 
     def fail(self, error: Exception) -> None:
-        """End with an error; what waits is dropped."""
+        """End with an error; waiting changes are dropped."""
         if not self._closed:
             self._failure = error
             self._queue.clear()
             self.close()
 
     def close(self) -> None:
-        """What waits may still be read; then the iteration ends."""
+        """End the iteration after the waiting changes."""
         if not self._closed:
             self._closed = True
             self._on_close(self)

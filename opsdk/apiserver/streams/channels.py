@@ -20,7 +20,7 @@ _CLOSE = 255
 
 
 class Channel(IntEnum):
-    """What the channels of a command are for."""
+    """The channels of a remote command."""
 
     STDIN = 0
     STDOUT = 1
@@ -50,7 +50,7 @@ class Dialect:
         return bytes((channel,)) + data
 
     def read(self, message: bytes | str) -> Piece | None:
-        """What a message carries; None where it is none of this protocol."""
+        """Decode a message; None if it is not of this protocol."""
         raw = message.encode() if isinstance(message, str) else message
         if not raw:
             return None
@@ -92,8 +92,8 @@ PORTS = {
 """By subprotocol, for forwarded ports."""
 
 
-def outcome(code: int) -> JsonObject:
-    """The Status of a command that has ended by itself."""
+def exit_status(code: int) -> JsonObject:
+    """Return the Status of a command that ended with this exit code."""
     if not code:
         return {"metadata": {}, "status": "Success"}
     return {
@@ -106,21 +106,24 @@ def outcome(code: int) -> JsonObject:
 
 
 def failure(text: str) -> JsonObject:
-    """The Status of a command that could not be run to its end."""
+    """Return the Status of a command that failed for another reason than its exit code."""
     message = f"Internal error occurred: {text}"
     status = {"metadata": {}, "status": "Failure", "message": message, "reason": "InternalError"}
     return {**status, "details": {"causes": [{"message": text}]}, "code": 500}
 
 
-def told(status: JsonObject, *, whole: bool) -> bytes:
-    """What is said on the error channel; old versions have no `whole` Status, and say nothing when all is well."""
-    if whole:
+def encode_status(status: JsonObject, *, as_object: bool) -> bytes:
+    """Encode the end of a command for the error channel.
+
+    Protocols before v4 send the message as text, and nothing on success; later ones send the Status `as_object`.
+    """
+    if as_object:
         return json.dumps(status, separators=(",", ":")).encode()
     return b"" if status["status"] == "Success" else str(status["message"]).encode()
 
 
 def read_size(data: bytes) -> tuple[int, int] | None:
-    """Columns and rows from a message on the channel for them; None where it says something else."""
+    """Parse columns and rows from a resize message; None if it is malformed."""
     try:
         size = json.loads(data)
         return int(size["Width"]), int(size["Height"])

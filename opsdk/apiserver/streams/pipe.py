@@ -10,7 +10,7 @@ _KEPT = 256 * 1024
 
 
 class Pipe:
-    """One stream that comes in, and one that goes out.
+    """A pair of streams: one inbound, one outbound.
 
     Attributes:
         size: columns and rows of the client's terminal, as far as they are known.
@@ -26,7 +26,7 @@ class Pipe:
         self.size: tuple[int, int] | None = None
 
     async def read(self) -> bytes:
-        """What has come since; waits for something. Empty at the end."""
+        """Wait for input and return it; empty at the end."""
         async with self._changed:
             await self._changed.wait_for(lambda: self._waiting or self._ended)
             data = bytes(self._waiting)
@@ -46,11 +46,11 @@ class Pipe:
         await self._send(self._out, data.encode() if isinstance(data, str) else data)
 
     async def write_error(self, data: bytes | str) -> None:
-        """To the standard error output; of a port, why it does not work."""
+        """Write to stderr, or to a port's error stream."""
         await self._send(self._errors, data.encode() if isinstance(data, str) else data)
 
     async def feed(self, data: bytes) -> None:
-        """Some input; waits while much of it is not read yet."""
+        """Add input; waits while much of it is unread."""
         async with self._changed:
             await self._changed.wait_for(lambda: len(self._waiting) < _KEPT or self._ended)
             self._waiting += data

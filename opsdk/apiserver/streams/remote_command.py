@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
-from opsdk.apiserver.streams.channels import Channel, Dialect, Piece, failure, outcome, read_size, told
+from opsdk.apiserver.streams.channels import Channel, Dialect, Piece, encode_status, exit_status, failure, read_size
 from opsdk.apiserver.streams.pipe import Pipe
 from opsdk.errors import ConnectionLostError
 from opsdk.http.server.websocket import WebSocket
@@ -29,7 +29,7 @@ class RemoteCommandStream(Protocol):
     status: bool
 
     async def send(self, channel: int, data: bytes) -> None:
-        """Send; waits while the client does not read.
+        """Send data on a channel; waits while the client does not read.
 
         Raises:
             ConnectionLostError: the client has gone.
@@ -37,7 +37,7 @@ class RemoteCommandStream(Protocol):
         ...
 
     async def receive(self) -> Piece | None:
-        """What comes next; None when there will be nothing any more."""
+        """Return the next message; None at the end."""
         ...
 
     async def close(self) -> None:
@@ -94,7 +94,7 @@ async def command(
         if first is not None:
             await line.send(first, b"")
         status = await _ended(run, pipe)
-        if text := told(status, whole=line.status):
+        if text := encode_status(status, as_object=line.status):
             await line.send(Channel.ERROR, text)
 
     await _until_done(line, work(), take, pipe.end)
@@ -102,7 +102,7 @@ async def command(
 
 async def _ended(run: Callable[[Pipe], Awaitable[int | None]], pipe: Pipe) -> JsonObject:
     try:
-        return outcome(await run(pipe) or 0)
+        return exit_status(await run(pipe) or 0)
     except ConnectionLostError:
         raise
     except Exception as error:  # noqa: BLE001 - whatever a test's container does, its client is told
@@ -110,7 +110,7 @@ async def _ended(run: Callable[[Pipe], Awaitable[int | None]], pipe: Pipe) -> Js
 
 
 async def ports(line: RemoteCommandStream, run: Callable[[int, Pipe], Awaitable[None]], numbers: Sequence[int]) -> None:
-    """Connect a client to ports, one connection to each; returns when all have ended, or when the client has gone."""
+    """Connect a client to ports, one connection each; return when all have ended or the client is gone."""
     pipes = [Pipe(line.send, out=2 * i, errors=2 * i + 1) for i in range(len(numbers))]
 
     async def take(piece: Piece) -> None:

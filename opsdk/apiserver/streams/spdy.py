@@ -48,7 +48,7 @@ _DICTIONARY = (
 
 
 class FrameType(IntEnum):
-    """Of control frames."""
+    """The types of control frames."""
 
     SYN_STREAM = 1
     SYN_REPLY = 2
@@ -62,7 +62,7 @@ class FrameType(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SynStream:
-    """The client begins a stream; names of `headers` are in lower case."""
+    """SYN_STREAM: the client opens a stream; names of `headers` are in lower case."""
 
     stream: int
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class SynStream:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Data:
-    """Bytes of a stream; with `ends`, the last."""
+    """A data frame; `ends` is FLAG_FIN."""
 
     stream: int
     data: bytes = b""
@@ -80,14 +80,14 @@ class Data:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RstStream:
-    """The client wants nothing more of a stream."""
+    """RST_STREAM: the client aborts a stream."""
 
     stream: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ping:
-    """To be sent back as it is."""
+    """PING: the server returns it unchanged."""
 
     number: int
 
@@ -101,14 +101,14 @@ Event = SynStream | Data | RstStream | Ping | GoAway
 
 
 class SpdyReader:
-    """From bytes, cut anywhere, to what they say."""
+    """Decodes a byte stream into events."""
 
     def __init__(self) -> None:
         self._kept = bytearray()
         self._unpack = zlib.decompressobj(zdict=_DICTIONARY)
 
     def feed(self, data: bytes) -> Iterator[Event]:
-        """What has become whole.
+        """Add bytes; return the events that are complete.
 
         Raises:
             BadRequestError: it is no SPDY/3.1, or too much at once; there is no going on.
@@ -132,33 +132,38 @@ class SpdyReader:
         version, kind = first >> 16 & 0x7FFF, first & 0xFFFF
         if version != _VERSION:
             raise BadRequestError(f"version {version} of SPDY is not spoken here")
+        ends = bool(flags & _FIN)
         try:
-            return self._read(kind, flags, body)
+            match kind:
+                case FrameType.SYN_STREAM:
+                    return SynStream(stream=_number(body), headers=self._headers(body[10:]), ends=ends)
+                case FrameType.HEADERS:
+                    self._headers(body[4:])  # what follows is compressed with what came before
+                    return Data(stream=_number(body), ends=True) if ends else None
+                case FrameType.RST_STREAM:
+                    return RstStream(stream=_number(body))
+                case FrameType.PING:
+                    return Ping(number=_WORD.unpack_from(body)[0])
+                case FrameType.GOAWAY:
+                    return GoAway()
+                case _:
+                    return None
         except (struct.error, zlib.error, UnicodeDecodeError) as error:
             raise BadRequestError(f"no frame of SPDY: {error}") from error
-
-    def _read(self, kind: int, flags: int, body: bytes) -> Event | None:
-        ends = bool(flags & _FIN)
-        match kind:
-            case FrameType.SYN_STREAM:
-                return SynStream(stream=_number(body), headers=self._headers(body[10:]), ends=ends)
-            case FrameType.HEADERS:
-                self._headers(body[4:])  # what follows is compressed with what came before
-                return Data(stream=_number(body), ends=True) if ends else None
-            case FrameType.RST_STREAM:
-                return RstStream(stream=_number(body))
-            case FrameType.PING:
-                return Ping(number=_WORD.unpack_from(body)[0])
-            case FrameType.GOAWAY:
-                return GoAway()
-            case _:
-                return None
 
     def _headers(self, block: bytes) -> dict[str, str]:
         plain = self._unpack.decompress(block, _MOST_HEADERS)
         if self._unpack.unconsumed_tail:
             raise BadRequestError(f"headers of more than {_MOST_HEADERS} bytes are too long")
-        texts = list(_texts(plain))
+        texts: list[str] = []
+        (count,) = _WORD.unpack_from(plain)
+        offset = _WORD.size
+        for _ in range(2 * count):
+            (size,) = _WORD.unpack_from(plain, offset)
+            offset += _WORD.size + size
+            if offset > len(plain):
+                raise struct.error(f"a text of {size} bytes is cut short")
+            texts.append(plain[offset - size : offset].decode())
         return {name.lower(): value for name, value in zip(texts[::2], texts[1::2], strict=True)}
 
 
@@ -167,19 +172,8 @@ def _number(body: bytes) -> int:
     return number & ~_CONTROL
 
 
-def _texts(plain: bytes) -> Iterator[str]:
-    (count,) = _WORD.unpack_from(plain)
-    offset = _WORD.size
-    for _ in range(2 * count):
-        (size,) = _WORD.unpack_from(plain, offset)
-        offset += _WORD.size + size
-        if offset > len(plain):
-            raise struct.error(f"a text of {size} bytes is cut short")
-        yield plain[offset - size : offset].decode()
-
-
 class SpdyWriter:
-    """The frames that go out, one connection's in their order."""
+    """Encodes the frames of one connection, in order."""
 
     def __init__(self) -> None:
         self._pack = zlib.compressobj(zdict=_DICTIONARY)
@@ -199,7 +193,7 @@ class SpdyWriter:
 
 
 def carry(stream: int, data: bytes = b"", *, ends: bool = False) -> bytes:
-    """Bytes of a stream, in frames of a size that clients take; with `ends`, it is over."""
+    """Return a stream's bytes as data frames of at most the clients' size; `ends` sets FLAG_FIN."""
     step = 32 << 10
     pieces = [data[offset : offset + step] for offset in range(0, len(data), step)] or [b""]
     frames = [_HEAD.pack(stream, len(piece)) + piece for piece in pieces[:-1]]
@@ -218,7 +212,7 @@ def pong(number: int) -> bytes:
 
 
 def leave(last: int) -> bytes:
-    """Nothing more comes; `last` is the last stream that was taken."""
+    """Return a GOAWAY frame; `last` is the last accepted stream."""
     return _control(FrameType.GOAWAY, struct.pack(">II", last, 0))
 
 

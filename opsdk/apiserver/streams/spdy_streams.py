@@ -37,7 +37,7 @@ def stream_types(version: str, *, stdin: bool, stdout: bool, stderr: bool, tty: 
 
 
 class SpdyConnection:
-    """Streams over some bytes; answers pings. One reader, any number of writers."""
+    """The server's side of a SPDY connection; it replies to pings. One reader, any number of writers."""
 
     def __init__(self, read: Callable[[], Awaitable[bytes]], write: Callable[[bytes], Awaitable[None]]) -> None:
         self._read = read
@@ -50,7 +50,7 @@ class SpdyConnection:
         self._garbled = False
 
     async def receive(self) -> spdy.Event | None:
-        """What the client says next; None when it will say nothing any more, or nothing that can be read."""
+        """Return the next event; None when the client has gone or breaks the protocol."""
         while True:
             while self._events:
                 event = self._events.popleft()
@@ -67,7 +67,7 @@ class SpdyConnection:
                 self._garbled = True  # what came before is still worth something
 
     async def accept(self, stream: int) -> bool:
-        """Take a stream that the client has begun; False where it has too many."""
+        """Accept a stream that the client has opened; False if it has too many."""
         if stream in self._open or len(self._open) >= _MOST_STREAMS:
             await self.refuse(stream)
             return False
@@ -81,7 +81,7 @@ class SpdyConnection:
         await self._write(spdy.refuse(stream))
 
     async def send(self, stream: int, data: bytes) -> None:
-        """Send, to streams that are open; waits while the client does not read.
+        """Send data on an open stream; waits while the client does not read.
 
         Raises:
             ConnectionLostError: the connection has ended.
@@ -90,17 +90,17 @@ class SpdyConnection:
             await self._write(spdy.carry(stream, data))
 
     async def end(self, stream: int) -> None:
-        """Nothing more will be sent on a stream; idempotent."""
+        """Close the server's side of a stream; idempotent."""
         if stream in self._open:
             self._open.discard(stream)
             await self._write(spdy.carry(stream, ends=True))
 
-    def forget(self, stream: int) -> None:
-        """The client wants no more of a stream."""
+    def drop_stream(self, stream: int) -> None:
+        """Drop the state of a stream that the client has aborted."""
         self._open.discard(stream)
 
     async def close(self) -> None:
-        """End every stream, and say so; no error where the client has gone."""
+        """Close every stream with GOAWAY; ignores a client that has gone."""
         with contextlib.suppress(ConnectionLostError):
             for stream in sorted(self._open):
                 await self.end(stream)
@@ -127,7 +127,7 @@ class SpdyStream:
         self.status = status
 
     async def open(self, types: AbstractSet[str]) -> bool:
-        """Wait until the client has begun all streams that it wants; False where it does not."""
+        """Wait until the client has opened all requested streams; False if it does not."""
         missing = set(types)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE):
@@ -158,7 +158,7 @@ class SpdyStream:
                 case spdy.SynStream(stream=stream):
                     await self._connection.refuse(stream)
                 case spdy.RstStream(stream=stream):
-                    self._connection.forget(stream)
+                    self._connection.drop_stream(stream)
                 case _:
                     continue
         return None
@@ -192,28 +192,23 @@ class Forwarding:
         """Returns when the client has left."""
         try:
             while (event := await self._connection.receive()) is not None:
-                await self._take(event)
+                match event:
+                    case spdy.SynStream():
+                        await self._begin(event)
+                    case spdy.Data(stream=stream, data=data, ends=ends) if stream in self._pipes:
+                        if data:
+                            await self._pipes[stream].feed(data)
+                        if ends:
+                            await self._pipes[stream].end()
+                    case spdy.RstStream(stream=stream):
+                        self._connection.drop_stream(stream)
+                        if stream in self._tasks:
+                            self._tasks[stream].cancel()
         finally:
             tasks = list(self._tasks.values())
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def _take(self, event: spdy.Event) -> None:
-        match event:
-            case spdy.SynStream():
-                await self._begin(event)
-            case spdy.Data(stream=stream, data=data, ends=ends) if stream in self._pipes:
-                if data:
-                    await self._pipes[stream].feed(data)
-                if ends:
-                    await self._pipes[stream].end()
-            case spdy.RstStream(stream=stream):
-                self._connection.forget(stream)
-                if stream in self._tasks:
-                    self._tasks[stream].cancel()
-            case _:
-                return
 
     async def _begin(self, event: spdy.SynStream) -> None:
         kind, port = event.headers.get("streamtype", ""), event.headers.get("port", "")
@@ -243,5 +238,5 @@ class Forwarding:
         finally:
             await pipe.end()
             del self._pipes[pair.data], self._tasks[pair.data]
-            self._connection.forget(pair.data)
-            self._connection.forget(pair.error)
+            self._connection.drop_stream(pair.data)
+            self._connection.drop_stream(pair.error)

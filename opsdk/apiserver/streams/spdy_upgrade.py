@@ -30,23 +30,26 @@ _VERSION_HEADER = "x-stream-protocol-version"
 
 
 def wants_spdy(request: HttpRequest) -> bool:
-    """Whether the client asks to go on with SPDY, on a connection that can."""
+    """Report whether the client requests SPDY on a connection that can be upgraded."""
     return request.header("upgrade").lower() == PROTOCOL.lower() and request.upgrade is not None
 
 
 def accept_command(
-    request: HttpRequest, run: Callable[[Pipe], Awaitable[int | None]], said: Mapping[str, bool]
+    request: HttpRequest, run: Callable[[Pipe], Awaitable[int | None]], streams: Mapping[str, bool]
 ) -> HttpResponse:
-    """The answer that upgrades to SPDY and runs a command; `said`: which of stdin, stdout, stderr, tty are wanted."""
-    version = _chosen(request, list(VERSIONS))
+    """Return the response that upgrades to SPDY and runs a command.
+
+    `streams` tells for each of stdin, stdout, stderr and tty whether the client requests it.
+    """
+    version = _negotiated_version(request, list(VERSIONS))
     if version is None:
         return _refused(request, list(VERSIONS))
 
     async def begin(tunnel: UpgradedStream) -> None:
         connection = SpdyConnection(tunnel.read, tunnel.write)
         line = SpdyStream(connection, status=VERSIONS[version])
-        if await line.open(stream_types(version, **said)):
-            await command(line, run, stdin=said["stdin"])
+        if await line.open(stream_types(version, **streams)):
+            await command(line, run, stdin=streams["stdin"])
         await connection.close()
 
     return _upgraded(version, begin)
@@ -54,7 +57,7 @@ def accept_command(
 
 def accept_ports(request: HttpRequest, run: Callable[[int, Pipe], Awaitable[None]]) -> HttpResponse:
     """The answer that upgrades to SPDY and forwards ports."""
-    version = _chosen(request, [PORTS])
+    version = _negotiated_version(request, [PORTS])
     if version is None:
         return _refused(request, [PORTS])
 
@@ -67,7 +70,7 @@ def accept_ports(request: HttpRequest, run: Callable[[int, Pipe], Awaitable[None
 
 
 async def tunnel_ports(socket: WebSocket, run: Callable[[int, Pipe], Awaitable[None]]) -> None:
-    """Forward ports over SPDY whose bytes come in messages."""
+    """Forward ports over SPDY that is tunneled in WebSocket messages."""
 
     async def read() -> bytes:
         while (message := await socket.receive()) is not None:
@@ -81,25 +84,25 @@ async def tunnel_ports(socket: WebSocket, run: Callable[[int, Pipe], Awaitable[N
     await socket.close()
 
 
-def _asked(request: HttpRequest) -> list[str]:
+def _requested_versions(request: HttpRequest) -> list[str]:
     return [word.strip() for word in request.header(_VERSION_HEADER).split(",") if word.strip()]
 
 
-def _chosen(request: HttpRequest, spoken: Sequence[str]) -> str | None:
-    return next((version for version in _asked(request) if version in spoken), None)
+def _negotiated_version(request: HttpRequest, supported: Sequence[str]) -> str | None:
+    return next((version for version in _requested_versions(request) if version in supported), None)
 
 
-def _refused(request: HttpRequest, spoken: Sequence[str]) -> HttpResponse:
-    client_protocols = " ".join(_asked(request))
+def _refused(request: HttpRequest, supported: Sequence[str]) -> HttpResponse:
+    client_protocols = " ".join(_requested_versions(request))
     message = (
         "unable to upgrade: unable to negotiate protocol: "
-        f"client supports [{client_protocols}], server accepts {list(spoken)}"
+        f"client supports [{client_protocols}], server accepts {list(supported)}"
     )
     response = text_response(message, status=403)
-    for version in spoken:
+    for version in supported:
         response.add_header("x-accepted-stream-protocol-versions", version)
     return response
 
 
-def _upgraded(version: str, begin: Callable[[UpgradedStream], Awaitable[None]]) -> UpgradeResponse:
-    return UpgradeResponse(101, [(_VERSION_HEADER, version)], protocol=PROTOCOL, run=begin)
+def _upgraded(version: str, serve: Callable[[UpgradedStream], Awaitable[None]]) -> UpgradeResponse:
+    return UpgradeResponse(101, [(_VERSION_HEADER, version)], protocol=PROTOCOL, run=serve)

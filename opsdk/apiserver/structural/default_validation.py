@@ -22,7 +22,7 @@ _OWNED = frozenset({"apiVersion", "kind", "metadata"})
 
 
 def check_defaults(schema: Schema, path: FieldPath) -> Iterator[FieldError]:
-    """What is wrong with the defaults in `schema`, whose values are whole objects.
+    """Yield the errors in the defaults of an object's `schema`.
 
     Those of arbitrary entries (``additionalProperties``) are not looked at.
     """
@@ -30,34 +30,34 @@ def check_defaults(schema: Schema, path: FieldPath) -> Iterator[FieldError]:
 
 
 def _check(
-    schema: Schema, path: FieldPath, *, resource: bool = False, around: Callable[[JsonValue], JsonValue] | None = None
+    schema: Schema, path: FieldPath, *, resource: bool = False, wrap: Callable[[JsonValue], JsonValue] | None = None
 ) -> Iterator[FieldError]:
-    """`around` makes of a value that is a part of them the type and metadata of an object."""
+    """`wrap` builds an object around a part of its type or metadata."""
     embedded = bool(schema.get("x-kubernetes-embedded-resource"))
     resource = resource or embedded
     if schema.get("default") is not None:
-        if around is None:
+        if wrap is None:
             yield from _check_default(schema, path.child("default"), resource=resource)
         else:
-            yield from _check_part(schema, path.child("default"), around)
+            yield from _check_part(schema, path.child("default"), wrap)
     for name in sorted(schema.get("properties") or {}):
         if embedded and name in _OWNED:
-            yield from _check(schema["properties"][name], path.child("properties").key(name), around=_under(name))
+            yield from _check(schema["properties"][name], path.child("properties").key(name), wrap=_wrap_in(name))
         elif not (resource and name in _OWNED):
-            above = None if around is None else _under(name, around)
-            yield from _check(schema["properties"][name], path.child("properties").key(name), around=above)
+            above = None if wrap is None else _wrap_in(name, wrap)
+            yield from _check(schema["properties"][name], path.child("properties").key(name), wrap=above)
     if isinstance(schema.get("items"), Mapping):
-        above = None if around is None else (lambda value: around([value]))
-        yield from _check(schema["items"], path.child("items"), around=above)
+        above = None if wrap is None else (lambda value: wrap([value]))
+        yield from _check(schema["items"], path.child("items"), wrap=above)
 
 
-def _under(name: str, around: Callable[[JsonValue], JsonValue] | None = None) -> Callable[[JsonValue], JsonValue]:
-    return lambda value: {name: value} if around is None else around({name: value})
+def _wrap_in(name: str, wrap: Callable[[JsonValue], JsonValue] | None = None) -> Callable[[JsonValue], JsonValue]:
+    return lambda value: {name: value} if wrap is None else wrap({name: value})
 
 
-def _check_part(schema: Schema, path: FieldPath, around: Callable[[JsonValue], JsonValue]) -> Iterator[FieldError]:
+def _check_part(schema: Schema, path: FieldPath, wrap: Callable[[JsonValue], JsonValue]) -> Iterator[FieldError]:
     default = schema["default"]
-    obj = around(default)
+    obj = wrap(default)
     causes = list(check_types(obj)) or list(check_values(obj))
     for cause in causes:
         yield invalid(path, default, f"must result in valid metadata: {cause.field}: {cause.message}")
@@ -69,19 +69,19 @@ def _check_default(schema: Schema, path: FieldPath, *, resource: bool) -> Iterat
     default = schema["default"]
     node = SchemaNode({**schema, "x-kubernetes-embedded-resource": resource}, mixed=True)
     objects: JsonObject = {}
-    pruned = change_embedded(default, node, lambda obj, place: _noted(obj, place, objects), str(path))
+    pruned = change_embedded(default, node, lambda obj, place: _record_object(obj, place, objects), str(path))
     pruner = Pruner()
     pruner.prune(pruned, node, resource=resource)
     if pruner.unknown:
         yield invalid(path, pruned, "must not have unknown fields")
     if mistyped := [cause for place, obj in objects.items() for cause in check_types(obj, place)]:
-        yield from map(_told, mistyped)
+        yield from map(_without_label, mistyped)
         return
     errors = Validator(str(path)).validate(default, node, "").errors
     types = {f"{place}.{key}" for place in objects for key in ("apiVersion", "kind")}
     # Where an object does not say what it is, nothing else is asked of it.
     causes = [error for error in errors if error.type is FieldErrorType.REQUIRED and error.field in types]
-    causes += [_told(cause) for place, obj in objects.items() for cause in check_values(obj, place)]
+    causes += [_without_label(cause) for place, obj in objects.items() for cause in check_values(obj, place)]
     if causes or pruner.unknown:
         yield from causes
         return
@@ -92,15 +92,15 @@ def _check_default(schema: Schema, path: FieldPath, *, resource: bool) -> Iterat
         yield from CompiledRules(schema, resource=resource).evaluate(default, default, path, ratchet=False).errors
 
 
-def _noted(obj: JsonObject, place: str, objects: JsonObject) -> JsonObject:
+def _record_object(obj: JsonObject, path: str, objects: JsonObject) -> JsonObject:
     """Note an object, as it is without what no metadata has."""
     pruned_object: JsonObject = obj
     if isinstance(obj.get("metadata"), dict):
         pruned = Pruner().prune({"metadata": obj["metadata"]}, None, resource=True)
         pruned_object = {**obj, "metadata": pruned["metadata"]}
-    objects[place] = pruned_object
+    objects[path] = pruned_object
     return pruned_object
 
 
-def _told(cause: Cause) -> FieldError:
+def _without_label(cause: Cause) -> FieldError:
     return FieldError(FieldErrorType.INVALID, cause.field, OMITTED, cause.message.removeprefix("Invalid value: "))

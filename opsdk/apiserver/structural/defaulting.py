@@ -9,44 +9,36 @@ import copy
 from operator import is_
 
 from opsdk.apiserver.structural.node import SchemaNode
-from opsdk.structured_merge.value import JsonObject, JsonValue
+from opsdk.structured_merge.value import JsonValue
 
 
 def apply_defaults(value: JsonValue, node: SchemaNode | None) -> JsonValue:
-    """`value` with defaults, where a field is absent, or null without being nullable; it shares what stays."""
+    """Return `value` with defaults for absent fields and for nulls that are not nullable; it shares the rest."""
     if node is None or not node.fills:
         return value
     if isinstance(value, dict):
-        return _object(value, node)
+        missing = {
+            name: copy.deepcopy(below.default)
+            for name, below in node.properties.items()
+            if below.has_default and (name not in value or (value[name] is None and not below.nullable))
+        }
+        filled = {**value, **missing} if missing else value
+        entries = {name: _entry(item, node.entry(name)) for name, item in filled.items()}
+        return filled if all(map(is_, entries.values(), filled.values())) else entries
     if isinstance(value, list) and node.items is not None:
         items = [_entry(item, node.items) for item in value]
         return value if all(map(is_, items, value)) else items
     return value
 
 
-def _object(value: JsonObject, node: SchemaNode) -> JsonObject:
-    missing = {
-        name: copy.deepcopy(below.default)
-        for name, below in node.properties.items()
-        if below.has_default and (name not in value or (value[name] is None and not below.nullable))
-    }
-    filled = {**value, **missing} if missing else value
-    entries = {name: _entry(item, node.entry(name)) for name, item in filled.items()}
-    return filled if all(map(is_, entries.values(), filled.values())) else entries
-
-
 def _entry(item: JsonValue, node: SchemaNode | None) -> JsonValue:
-    return apply_defaults(_replaced(item, node), node)
-
-
-def _replaced(item: JsonValue, node: SchemaNode | None) -> JsonValue:
-    if node is not None and node.has_default and (item is None and not node.nullable):
-        return copy.deepcopy(node.default)
-    return item
+    if node is not None and node.has_default and item is None and not node.nullable:
+        item = copy.deepcopy(node.default)
+    return apply_defaults(item, node)
 
 
 def drop_nulls(value: JsonValue, node: SchemaNode | None) -> JsonValue:
-    """`value` without the nulls of fields that are not nullable: a null that no default replaced means absent.
+    """Return `value` without nulls of fields that are not nullable.
 
     What stays is shared, so most often the result is `value` itself.
     """

@@ -22,34 +22,29 @@ Change = Callable[[JsonObject, str], JsonObject]
 """An object at a place, and what it becomes."""
 
 
-def change_embedded(value: JsonValue, node: SchemaNode | None, change: Change, place: str = "") -> JsonValue:
-    """`value` with other objects in it, from the innermost outwards; what stays is shared."""
+def change_embedded(value: JsonValue, node: SchemaNode | None, change: Change, path: str = "") -> JsonValue:
+    """Return `value` with each embedded object replaced by `change`, innermost first; the rest is shared."""
     if node is None or not node.nests:
         return value
     if isinstance(value, list):
-        items = [change_embedded(one, node.items, change, f"{place}[{index}]") for index, one in enumerate(value)]
+        items = [change_embedded(one, node.items, change, f"{path}[{index}]") for index, one in enumerate(value)]
         return value if all(map(is_, items, value)) else items
     if not isinstance(value, dict):
         return value
-    entries = {
-        key: change_embedded(one, node.entry(key), change, _below(place, key, node)) for key, one in value.items()
-    }
+    entries: JsonObject = {}
+    for key, one in value.items():
+        below = (f"{path}.{key}" if path else key) if key in node.properties else f"{path}[{key}]"
+        entries[key] = change_embedded(one, node.entry(key), change, below)
     result = value if all(map(is_, entries.values(), value.values())) else entries
-    return change(result, place) if node.embedded and place else result
-
-
-def _below(place: str, key: str, node: SchemaNode) -> str:
-    if key not in node.properties:
-        return f"{place}[{key}]"
-    return f"{place}.{key}" if place else key
+    return change(result, path) if node.embedded and path else result
 
 
 def check_embedded(value: JsonValue, node: SchemaNode) -> list[Cause]:
-    """What is wrong with the types and the metadata of objects in `value`."""
+    """Return the errors in types and metadata of the embedded objects in `value`."""
     causes: list[Cause] = []
 
-    def look(obj: JsonObject, place: str) -> JsonObject:
-        causes.extend(check_values(obj, place))
+    def look(obj: JsonObject, path: str) -> JsonObject:
+        causes.extend(check_values(obj, path))
         return obj
 
     change_embedded(value, node, look)
@@ -67,18 +62,18 @@ _MEMBERS: Final[dict[str, tuple[type, str]]] = {
 }
 
 
-def check_types(obj: JsonObject, place: str = "") -> Iterator[Cause]:
-    """What of an object at `place` is not of the type that every object has it in."""
-    prefix = f"{place}." if place else ""
+def check_types(obj: JsonObject, path: str = "") -> Iterator[Cause]:
+    """Report type errors in apiVersion, kind and metadata of the embedded object at `path`."""
+    prefix = f"{path}." if path else ""
     for key in ("apiVersion", "kind"):
         if obj.get(key) is not None and not isinstance(obj[key], str):
             yield api_errors.invalid_value(f"{prefix}{key}", obj[key], "must be a string")
     meta = obj.get("metadata")
-    if meta is not None and (reason := _misfit(meta)):
+    if meta is not None and (reason := _metadata_mismatch(meta)):
         yield api_errors.invalid_value(f"{prefix}metadata", meta, f"json: cannot unmarshal {reason}")
 
 
-def _misfit(meta: JsonValue) -> str:
+def _metadata_mismatch(meta: JsonValue) -> str:
     if not isinstance(meta, dict):
         return f"{json_kind(meta)} into Go value of type v1.ObjectMeta"
     for key, value in meta.items():
@@ -92,9 +87,9 @@ def _misfit(meta: JsonValue) -> str:
     return ""
 
 
-def check_values(obj: JsonObject, place: str = "") -> Iterator[Cause]:
-    """What is wrong with what an object at `place`, whose types are right, says of itself."""
-    prefix = f"{place}." if place else ""
+def check_values(obj: JsonObject, path: str = "") -> Iterator[Cause]:
+    """Report invalid values in apiVersion, kind and metadata of the embedded object at `path`; types are right."""
+    prefix = f"{path}." if path else ""
     for key, rule in (("apiVersion", _version), ("kind", _kind)):
         if isinstance(obj.get(key), str):
             text = rule(obj[key]) if obj[key] else "must not be empty"

@@ -29,13 +29,13 @@ INT_OR_STRING: Final = "x-kubernetes-int-or-string"
 
 
 def is_said(schema: Schema, keyword: str) -> bool:
-    """Whether a keyword of `UNSUPPORTED` is there: a reference may be empty, and false is something to say."""
+    """Report whether a keyword of `UNSUPPORTED` is set; an empty reference and false count."""
     value = schema.get(keyword)
     return bool(value) or (value is not None and keyword in ("$ref", "additionalItems"))
 
 
 def check_vocabulary(schema: Schema, path: FieldPath) -> Errors:
-    """What is wrong with a whole schema that stands at `path`, level by level, what is below before what is beside."""
+    """Yield the errors in the keywords of a schema at `path`, depth first."""
     yield from _check(schema, path, top=True)
 
 
@@ -45,22 +45,6 @@ _ENTRIES: Final = "inside additionalProperties applying to object metadata"
 
 def _check(schema: Schema, path: FieldPath, owner: str | None = None, *, top: bool = False) -> Errors:
     """`owner` says, inside of what every object has, where that is, if nothing there may have a default."""
-    yield from _check_keywords(schema, path, owner)
-    if schema.get("uniqueItems"):
-        text = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
-        yield forbidden(path.child("uniqueItems"), text)
-    if schema.get("properties") and schema.get("additionalProperties") not in (None, True):
-        text = "additionalProperties and properties are mutual exclusive"
-        yield forbidden(path.child("additionalProperties"), text)
-    yield from _below(schema, path, owner, top=top)
-    yield from _check_extensions(schema, path)
-    if schema.get(RULES):
-        from opsdk.apiserver.structural.rule_text_validation import check_rule_texts  # noqa: PLC0415 - seldom there
-
-        yield from check_rule_texts(schema, path)
-
-
-def _check_keywords(schema: Schema, path: FieldPath, owner: str | None) -> Errors:
     kind = schema.get("type")
     if kind and kind not in TYPES:
         yield not_supported(path.child("type"), kind, TYPES)
@@ -73,9 +57,21 @@ def _check_keywords(schema: Schema, path: FieldPath, owner: str | None) -> Error
         yield forbidden(path.child("type"), "type cannot be set to null, use nullable as an alternative")
     if isinstance(schema.get("items"), list) and schema["items"]:
         yield forbidden(path.child("items"), "items must be a schema object and not an array")
+    if schema.get("uniqueItems"):
+        text = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
+        yield forbidden(path.child("uniqueItems"), text)
+    if schema.get("properties") and schema.get("additionalProperties") not in (None, True):
+        text = "additionalProperties and properties are mutual exclusive"
+        yield forbidden(path.child("additionalProperties"), text)
+    yield from _check_children(schema, path, owner, top=top)
+    yield from _check_extensions(schema, path)
+    if schema.get(RULES):
+        from opsdk.apiserver.structural.rule_text_validation import check_rule_texts  # noqa: PLC0415 - seldom there
+
+        yield from check_rule_texts(schema, path)
 
 
-def _below(schema: Schema, path: FieldPath, owner: str | None, *, top: bool) -> Errors:
+def _check_children(schema: Schema, path: FieldPath, owner: str | None, *, top: bool) -> Errors:
     """All schemas directly below this one."""
     if isinstance(schema.get("additionalProperties"), Mapping):
         entries = None if owner is None else _ENTRIES
@@ -90,16 +86,16 @@ def _below(schema: Schema, path: FieldPath, owner: str | None, *, top: bool) -> 
     for keyword in ("allOf", "oneOf", "anyOf"):
         for index, below in enumerate(schema.get(keyword) or ()):
             yield from _check(below, path.child(keyword).index(index), owner)
-    yield from _named(schema, path, "definitions")
+    yield from _check_named(schema, path, "definitions")
     items = schema.get("items")
     if isinstance(items, Mapping):
         yield from _check(items, path.child("items"), owner)
     for index, below in enumerate(items if isinstance(items, list) else ()):
         yield from _check(below, path.child("items").index(index), owner)
-    yield from _named(schema, path, "dependencies")
+    yield from _check_named(schema, path, "dependencies")
 
 
-def _named(schema: Schema, path: FieldPath, keyword: str) -> Errors:
+def _check_named(schema: Schema, path: FieldPath, keyword: str) -> Errors:
     for name, below in sorted((schema.get(keyword) or {}).items()):
         if isinstance(below, Mapping):
             yield from _check(below, path.child(keyword).key(name))
@@ -130,9 +126,9 @@ def _check_extensions(schema: Schema, path: FieldPath) -> Errors:
         yield from _check_elements(schema["items"], schema, path.child("items"))
 
 
-def _require_type(path: FieldPath, kind: str, wanted: str, because: str) -> Errors:
-    if kind != wanted:
-        text = f"must be {wanted} if {because} is specified"
+def _require_type(path: FieldPath, kind: str, expected: str, because: str) -> Errors:
+    if kind != expected:
+        text = f"must be {expected} if {because} is specified"
         yield invalid(path.child("type"), kind, text) if kind else required(path.child("type"), text)
 
 

@@ -15,7 +15,7 @@ from opsdk.structured_merge.value import JsonValue
 
 
 def check_lists(value: JsonValue, node: SchemaNode | None, path: FieldPath) -> Iterator[FieldError]:
-    """An error for each element that occurs twice, at its second place; a third place is no news."""
+    """Yield one error for each duplicate element, at its second occurrence."""
     if node is None or not node.unique:
         return
     if isinstance(value, dict):
@@ -36,19 +36,15 @@ def _duplicates(items: list[JsonValue], node: SchemaNode, path: FieldPath) -> It
         if node.list_type == "map" and not isinstance(item, dict | None):
             yield invalid(path.index(index), item, "must be an object for an array of list-type map")
             return
-        identity = _identity(item, node)
+        identity = item
+        if node.list_type == "map":
+            identity = {key: item[key] for key in node.list_keys if item and key in item}
         text = go_json(identity)
         counts[text] = counts.get(text, 0) + 1
         if counts[text] == 2:
             yield duplicate(path.index(index), identity)
 
 
-def _identity(item: JsonValue, node: SchemaNode) -> JsonValue:
-    if node.list_type == "set":
-        return item
-    return {key: item[key] for key in node.list_keys if item and key in item}
-
-
 def element_key(item: Mapping[str, JsonValue], keys: Sequence[str]) -> str:
-    """What tells an element of a map from the others."""
+    """Return the identity of an element of a list map."""
     return go_json([item.get(key) for key in keys])

@@ -101,7 +101,7 @@ class SchemaNode:
         self.pattern: Pattern | None = compile_regex(schema["pattern"]) if schema.get("pattern") else None
 
     def entry(self, name: str) -> SchemaNode | None:
-        """The schema of an object's entry, if there is one."""
+        """Return the schema of an object's entry, or None."""
         return self.properties.get(name) or self.additional
 
     def limit(self, keyword: str) -> JsonValue:

@@ -33,7 +33,7 @@ def nearly_whole(value: float) -> bool:
 
 
 def in_range(value: float, kind: str, form: str) -> bool:
-    """Whether a number fits a type and its format; types that are none fit all."""
+    """Report whether a number fits a type and format; unknown types fit all."""
     if kind == "integer":
         low, high = _BITS.get(form, (-(2**63), 2**63))
         return (isinstance(value, int) or value.is_integer()) and low <= value < high
@@ -47,7 +47,7 @@ def in_range(value: float, kind: str, form: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NumberRules:
-    """What a schema asks of numbers.
+    """The numeric keywords of a schema.
 
     Attributes:
         kind: the type, where there is but one.
@@ -61,11 +61,11 @@ class NumberRules:
 
     @property
     def count(self) -> int:
-        """How many keywords there are."""
+        """The number of keywords."""
         return sum(self.limit(keyword) is not None for keyword, _, _ in _CHECKS)
 
     def faults(self, value: float, name: str, at: str) -> Iterator[FieldError | str]:
-        """What is wrong with a number; texts are those that the server reports without a place.
+        """Yield a number's errors; plain texts are those that the server reports without a field.
 
         A bound that does not fit the type is wrong for every value, and then the two are compared as floats; otherwise
         an integer is compared with what is whole in a bound.
@@ -83,16 +83,16 @@ class NumberRules:
                 limit_text, text = message
                 yield invalid(at, limit_text, text.replace("%s", name))
 
-    def _range(self, number: float, what: str, name: str) -> Iterator[str]:
+    def _range(self, number: float, subject: str, name: str) -> Iterator[str]:
         if not in_range(number, self.kind, self.form):
             format_text = f"with format {self.form}" if self.form else "(default format)"
-            yield f"{what} value must be of type {self.kind or 'number'} {format_text} in {name}"
+            yield f"{subject} value must be of type {self.kind or 'number'} {format_text} in {name}"
 
 
 _Found = tuple[float, str] | None
 
 
-def _step(value: float, step: float, limit: Callable[[str], Any]) -> _Found:  # noqa: ARG001 - one shape for all
+def _check_multiple_of(value: float, step: float, limit: Callable[[str], Any]) -> _Found:  # noqa: ARG001 - one shape for all
     if step <= 0:
         return step, f"factor MultipleOf declared for %s must be positive: {go_scalar(step)}"
     if isinstance(value, int):
@@ -102,21 +102,21 @@ def _step(value: float, step: float, limit: Callable[[str], Any]) -> _Found:  # 
     return None if good else (value, f"%s in body should be a multiple of {go_scalar(step)}")
 
 
-def _lowest(value: float, bound: float, limit: Callable[[str], Any]) -> _Found:
+def _check_minimum(value: float, bound: float, limit: Callable[[str], Any]) -> _Found:
     if limit("exclusiveMinimum"):
         return (value, f"%s in body should be greater than {go_scalar(bound)}") if value <= bound else None
     return (value, f"%s in body should be greater than or equal to {go_scalar(bound)}") if value < bound else None
 
 
-def _highest(value: float, bound: float, limit: Callable[[str], Any]) -> _Found:
+def _check_maximum(value: float, bound: float, limit: Callable[[str], Any]) -> _Found:
     if limit("exclusiveMaximum"):
         return (value, f"%s in body should be less than {go_scalar(bound)}") if value >= bound else None
     return (value, f"%s in body should be less than or equal to {go_scalar(bound)}") if value > bound else None
 
 
 _CHECKS: Final = (
-    ("multipleOf", "MultipleOf", _step),
-    ("minimum", "Minimum boundary", _lowest),
-    ("maximum", "Maximum boundary", _highest),
+    ("multipleOf", "MultipleOf", _check_multiple_of),
+    ("minimum", "Minimum boundary", _check_minimum),
+    ("maximum", "Maximum boundary", _check_maximum),
 )
 """In the server's order: keywords, what messages call them, and how values are compared with them."""

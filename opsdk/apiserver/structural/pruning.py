@@ -28,15 +28,15 @@ _Place = tuple["_Place | None", str | int]
 """Where a value stands: the place above, and its name or index there. Only what is dropped has its path written."""
 
 
-def _written(place: _Place | None) -> FieldPath:
+def _format_path(place: _Place | None) -> FieldPath:
     if place is None:
         return FieldPath()
     above, part = place
-    return _written(above).index(part) if isinstance(part, int) else _written(above).child(part)
+    return _format_path(above).index(part) if isinstance(part, int) else _format_path(above).child(part)
 
 
 class Pruner:
-    """One run over one tree; `unknown` collects the paths of what was dropped."""
+    """Prunes one object; `unknown` collects the paths of dropped fields."""
 
     def __init__(self) -> None:
         """Nothing dropped yet."""
@@ -45,12 +45,25 @@ class Pruner:
     def prune(
         self, value: JsonValue, node: SchemaNode | None, place: _Place | None = None, *, resource: bool
     ) -> JsonValue:
-        """`value` without unknown fields; `resource` says that it is an object with metadata.
+        """Return `value` without unknown fields; with `resource` it is an object with metadata.
 
         The result shares with `value` what stays as it is, so most often it is `value` itself.
         """
         if isinstance(value, dict):
-            return self._object(value, node, place, resource=resource or (node is not None and node.embedded))
+            resource = resource or (node is not None and node.embedded)
+            fields: JsonObject = {}
+            for name, item in value.items():
+                below = (place, name)
+                if resource and name in META_FIELDS:
+                    fields[name] = self.prune(item, _METADATA, below, resource=False) if name == "metadata" else item
+                elif node is not None and (name in node.properties or node.additional is not None or node.open):
+                    deep = isinstance(item, dict | list)
+                    fields[name] = self.prune(item, node.entry(name), below, resource=False) if deep else item
+                elif node is not None and node.preserve:
+                    fields[name] = item
+                else:
+                    self.unknown.append(str(_format_path(below)))
+            return value if len(fields) == len(value) and all(map(is_, fields.values(), value.values())) else fields
         if isinstance(value, list):
             items = node.items if node is not None else None
             if items is None and node is not None and node.preserve:
@@ -58,21 +71,3 @@ class Pruner:
             pruned = [self.prune(item, items, (place, index), resource=False) for index, item in enumerate(value)]
             return value if all(map(is_, pruned, value)) else pruned
         return value
-
-    def _object(
-        self, value: JsonObject, node: SchemaNode | None, place: _Place | None, *, resource: bool
-    ) -> JsonObject:
-        fields: JsonObject = {}
-        for name, item in value.items():
-            if resource and name in META_FIELDS:
-                fields[name] = (
-                    self.prune(item, _METADATA, (place, name), resource=False) if name == "metadata" else item
-                )
-            elif node is not None and (name in node.properties or node.additional is not None or node.open):
-                deep = isinstance(item, dict | list)
-                fields[name] = self.prune(item, node.entry(name), (place, name), resource=False) if deep else item
-            elif node is not None and node.preserve:
-                fields[name] = item
-            else:
-                self.unknown.append(str(_written((place, name))))
-        return value if len(fields) == len(value) and all(map(is_, fields.values(), value.values())) else fields

@@ -31,7 +31,7 @@ REASONS: Final = {
 
 @dataclass(frozen=True, eq=False)
 class CompiledRule:
-    """A rule as it is written, and its programs, compiled on first use.
+    """A validation rule and its programs, which are compiled on first use.
 
     Attributes:
         written: the entry of the schema.
@@ -44,39 +44,39 @@ class CompiledRule:
     schema: Mapping[str, JsonValue]
 
     @property
-    def text(self) -> str:
-        """The expression."""
+    def expression(self) -> str:
+        """The rule's expression."""
         text: str = self.written.get("rule") or ""
         return text
 
     @property
     def optional_old(self) -> bool:
-        """Whether the old value is an optional, so that the rule also holds where there is none."""
+        """Report whether oldSelf is optional, so that the rule also runs on create."""
         return bool(self.written.get("optionalOldSelf"))
 
     @property
     def label(self) -> str:
-        """How messages name the rule."""
+        """The rule's name in messages."""
         message: str = self.written.get("message") or ""
-        return message.strip() if message else self.text.strip()
+        return message.strip() if message else self.expression.strip()
 
     @property
     def message(self) -> str:
-        """What to say when it is broken."""
+        """The message of a violation."""
         return self.label if self.written.get("message") else f"failed rule: {self.label}"
 
     @property
     def reason(self) -> FieldErrorType:
-        """What to report when it is broken."""
+        """The reason of a violation."""
         return REASONS.get(self.written.get("reason") or "", FieldErrorType.INVALID)
 
     # -------------------------------------------------------------- programs
     @cached_property
     def _compiled(self) -> Program | str | None:
         """The program, what is wrong with it, or None if there is no rule."""
-        if not self.text.strip():
+        if not self.expression.strip():
             return None
-        return self._compile(self.text, TypeKind.BOOL, "cel expression must evaluate to a bool", prefix="")
+        return self._compile(self.expression, TypeKind.BOOL, "cel expression must evaluate to a bool", prefix="")
 
     @cached_property
     def _compiled_message(self) -> Program | str | None:
@@ -86,7 +86,7 @@ class CompiledRule:
         wrong = "messageExpression must evaluate to a string"
         return self._compile(text, TypeKind.STRING, wrong, prefix="messageExpression ")
 
-    def _compile(self, text: str, kind: TypeKind, wrong: str, *, prefix: str) -> Program | str:
+    def _compile(self, text: str, kind: TypeKind, type_fault: str, *, prefix: str) -> Program | str:
         """The program of an expression; one of another kind is `wrong` before its constants are looked at."""
         self_type = self.declared.type
         old_type = optional_of(self_type) if self.optional_old else self_type
@@ -94,13 +94,13 @@ class CompiledRule:
 
         def accept(problem: Type) -> None:
             if problem.kind is not kind:
-                raise CelCompileError(wrong)
+                raise CelCompileError(type_fault)
 
         try:
             return environment.compile(text, accept)
         except CelCompileError as error:
             problem = str(error)
-            if problem == wrong:
+            if problem == type_fault:
                 return problem
             if problem.startswith("program instantiation"):
                 return problem.replace("program", prefix.strip() or "program", 1)
@@ -108,41 +108,41 @@ class CompiledRule:
 
     @property
     def program(self) -> Program | None:
-        """Decides; None if it does not compile."""
+        """The rule's program; None if it does not compile."""
         return self._compiled if isinstance(self._compiled, Program) else None
 
     @property
     def fault(self) -> str:
-        """Why it does not compile."""
+        """The rule's compile error."""
         return self._compiled if isinstance(self._compiled, str) else ""
 
     @property
     def message_program(self) -> Program | None:
-        """Says what is wrong."""
+        """The program of messageExpression."""
         return self._compiled_message if isinstance(self._compiled_message, Program) else None
 
     @property
     def message_fault(self) -> str:
-        """Why the message does not compile."""
+        """The compile error of messageExpression."""
         return self._compiled_message if isinstance(self._compiled_message, str) else ""
 
     @property
     def uses_old(self) -> bool:
-        """Whether it compares with what was there before."""
+        """Report whether the rule uses oldSelf."""
         return self.program is not None and "oldSelf" in self.program.variables
 
     @cached_property
     def cost(self) -> int:
-        """What one evaluation costs at most."""
+        """The estimated maximal cost of one evaluation."""
         return 0 if self.program is None else self.program.estimate(self.declared.size).most
 
     @cached_property
     def message_cost(self) -> int:
-        """What the message costs at most."""
+        """The estimated maximal cost of messageExpression."""
         return 0 if self.message_program is None else self.message_program.estimate(self.declared.size).most
 
-    def at(self, path: FieldPath) -> FieldPath:
-        """The field that a broken rule is reported at."""
+    def error_path(self, path: FieldPath) -> FieldPath:
+        """Return the field path of a violation."""
         text: str = self.written.get("fieldPath") or ""
         return path.child(str(parse_field_path(text, self.schema))) if text else path
 
@@ -153,7 +153,7 @@ _ESCAPES: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "
 
 
 def parse_field_path(text: str, schema: Mapping[str, JsonValue]) -> FieldPath:
-    """The path that ``.field['key']`` means below a schema.
+    """Parse a fieldPath such as ``.field['key']`` against a schema.
 
     Raises:
         UsageError: it is no path, or leads to nothing that the schema knows.
@@ -165,7 +165,7 @@ def parse_field_path(text: str, schema: Mapping[str, JsonValue]) -> FieldPath:
 
 
 def follow_field_path(text: str, schema: Mapping[str, JsonValue]) -> tuple[FieldPath, Mapping[str, JsonValue]]:
-    """As `parse_field_path`, and the schema that it leads to."""
+    """Parse a fieldPath; return it with the schema that it selects."""
     path = FieldPath()
     for name in _names(text):
         properties, additional = schema.get("properties"), schema.get("additionalProperties")

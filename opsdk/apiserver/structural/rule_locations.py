@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from opsdk.structured_merge.value import JsonValue
@@ -11,12 +11,8 @@ RULES: Final = "x-kubernetes-validations"
 
 
 def has_rules(schema: Mapping[str, JsonValue]) -> bool:
-    """Whether there are rules here or below."""
-    return bool(schema.get(RULES)) or any(map(has_rules, _children(schema)))
-
-
-def _children(schema: Mapping[str, JsonValue]) -> Iterator[Mapping[str, JsonValue]]:
-    yield from (schema.get("properties") or {}).values()
-    for keyword in ("items", "additionalProperties"):
-        if isinstance(schema.get(keyword), Mapping):
-            yield schema[keyword]
+    """Report whether the schema or a nested one has rules."""
+    if schema.get(RULES):
+        return True
+    inner = [schema[key] for key in ("items", "additionalProperties") if isinstance(schema.get(key), Mapping)]
+    return any(map(has_rules, (*(schema.get("properties") or {}).values(), *inner)))

@@ -20,32 +20,29 @@ Errors = Iterator[FieldError]
 
 
 def check_rule_texts(schema: Schema, path: FieldPath) -> Errors:
-    """What is wrong with the entries of one level, before anything is compiled."""
+    """Yield the errors in one schema's rules that need no compilation."""
     for index, rule in enumerate(schema.get(RULES) or ()):
-        yield from _check_texts(rule, schema, path.child(RULES).index(index))
+        at = path.child(RULES).index(index)
+        text, message = (rule.get("rule") or "").strip(), rule.get("message") or ""
+        if not text:
+            yield required(at.child("rule"), "rule is not specified")
+        elif message and not message.strip():
+            yield invalid(at.child("message"), message, "must be non-empty if specified")
+        elif _breaks(message.strip()):
+            yield invalid(at.child("message"), message, "must not contain line breaks")
+        elif _breaks(text) and not message:
+            yield required(at.child("message"), "message must be specified if rule contains line breaks")
+        expression = rule.get("messageExpression") or ""
+        if expression and not expression.strip():
+            yield required(at.child("messageExpression"), "messageExpression must be non-empty if specified")
+        reason = rule.get("reason")
+        if reason is not None and reason not in REASONS:
+            yield not_supported(at.child("reason"), reason, sorted(REASONS))
+        yield from _check_field_path(rule.get("fieldPath") or "", schema, at.child("fieldPath"))
 
 
 def _breaks(text: str) -> bool:
     return bool(re.search(r"[\n\r]", text))
-
-
-def _check_texts(rule: Mapping[str, JsonValue], schema: Schema, at: FieldPath) -> Errors:
-    text, message = (rule.get("rule") or "").strip(), rule.get("message") or ""
-    if not text:
-        yield required(at.child("rule"), "rule is not specified")
-    elif message and not message.strip():
-        yield invalid(at.child("message"), message, "must be non-empty if specified")
-    elif _breaks(message.strip()):
-        yield invalid(at.child("message"), message, "must not contain line breaks")
-    elif _breaks(text) and not message:
-        yield required(at.child("message"), "message must be specified if rule contains line breaks")
-    expression = rule.get("messageExpression") or ""
-    if expression and not expression.strip():
-        yield required(at.child("messageExpression"), "messageExpression must be non-empty if specified")
-    reason = rule.get("reason")
-    if reason is not None and reason not in REASONS:
-        yield not_supported(at.child("reason"), reason, sorted(REASONS))
-    yield from _check_field_path(rule.get("fieldPath") or "", schema, at.child("fieldPath"))
 
 
 def _check_field_path(text: str, schema: Schema, at: FieldPath) -> Errors:

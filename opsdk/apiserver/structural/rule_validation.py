@@ -52,7 +52,7 @@ class _Total:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _CelContext:
     """Where a schema stands.
 
     Attributes:
@@ -63,28 +63,30 @@ class _Place:
     """
 
     path: FieldPath
-    times: int | None = 1
-    loose: FieldPath | None = None
+    max_cardinality: int | None = 1
+    uncorrelatable_path: FieldPath | None = None
     resource: bool = False
-    doubtful: bool = False
+    has_schema_errors: bool = False
 
-    def below(self, path: FieldPath, schema: Schema, *, limit: str = "", correlated: bool = True) -> _Place:
-        """The place of a schema below `schema`; `limit` is the keyword that says how often it can be there."""
-        times = self.times
+    def child(self, path: FieldPath, schema: Schema, *, limit: str = "", correlatable: bool = True) -> _CelContext:
+        """Return the context of a schema below `schema`; `limit` is the keyword that limits how often it occurs."""
+        cardinality = self.max_cardinality
         if limit:
             most = schema.get(limit)
-            times = None if times is None or most is None else min(times * max(int(most), 0), MOST)
-        loose = self.loose if self.loose is not None or correlated else self.path
-        return replace(self, path=path, times=times, loose=loose, resource=False)
+            cardinality = None if cardinality is None or most is None else min(cardinality * max(int(most), 0), MOST)
+        uncorrelatable = self.uncorrelatable_path
+        if uncorrelatable is None and not correlatable:
+            uncorrelatable = self.path
+        return replace(self, path=path, max_cardinality=cardinality, uncorrelatable_path=uncorrelatable, resource=False)
 
 
-def check_rules(schema: Schema, path: FieldPath, *, doubtful: bool = False) -> list[FieldError]:
-    """What is wrong with the rules of a whole structural schema.
+def check_rules(schema: Schema, path: FieldPath, *, has_schema_errors: bool = False) -> list[FieldError]:
+    """Return the errors in the rules of a whole structural schema.
 
-    With something wrong in its vocabulary it is `doubtful`: rules are only looked at where there and below all is well.
+    With `has_schema_errors`, a rule is checked only if the schema that it stands in has no error.
     """
     total = _Total()
-    errors = list(_check(schema, _Place(path, resource=True, doubtful=doubtful), total))
+    errors = list(_check(schema, _CelContext(path, resource=True, has_schema_errors=has_schema_errors), total))
     if total.cost > SCHEMA_LIMIT:
         text = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema"
         errors += [forbidden(rule_path, text) for _, rule_path in total.expensive]
@@ -93,62 +95,64 @@ def check_rules(schema: Schema, path: FieldPath, *, doubtful: bool = False) -> l
     return errors
 
 
-def _check(schema: Schema, place: _Place, total: _Total) -> Errors:
+def _check(schema: Schema, context: _CelContext, total: _Total) -> Errors:
     additional, items = schema.get("additionalProperties"), schema.get("items")
     is_known = schema.get("x-kubernetes-map-type") in (None, "granular", "atomic")
     if isinstance(additional, Mapping) and has_rules(additional):
-        child_path = place.path.child("additionalProperties")
+        child_path = context.path.child("additionalProperties")
         yield from _check(
-            additional, place.below(child_path, schema, limit="maxProperties", correlated=is_known), total
+            additional, context.child(child_path, schema, limit="maxProperties", correlatable=is_known), total
         )
     for name, below in sorted((schema.get("properties") or {}).items()):
         if has_rules(below):
-            child_path = place.path.child("properties").key(name)
-            yield from _check(below, place.below(child_path, schema, correlated=is_known), total)
+            child_path = context.path.child("properties").key(name)
+            yield from _check(below, context.child(child_path, schema, correlatable=is_known), total)
     if isinstance(items, Mapping) and has_rules(items):
         correlated = schema.get("x-kubernetes-list-type") == "map"
-        child_path = place.path.child("items")
-        yield from _check(items, place.below(child_path, schema, limit="maxItems", correlated=correlated), total)
-    yield from _check_level(schema, place, total)
+        child_path = context.path.child("items")
+        yield from _check(items, context.child(child_path, schema, limit="maxItems", correlatable=correlated), total)
+    yield from _check_level(schema, context, total)
 
 
-def _check_level(schema: Schema, place: _Place, total: _Total) -> Errors:
+def _check_level(schema: Schema, context: _CelContext, total: _Total) -> Errors:
     written: Sequence[Mapping[str, JsonValue]] = schema.get(RULES) or ()
-    if not written or (place.doubtful and any(check_vocabulary(schema, place.path))):
+    if not written or (context.has_schema_errors and any(check_vocabulary(schema, context.path))):
         return
-    declared = declare(schema, "selfType", resource=place.resource)
+    declared = declare(schema, "selfType", resource=context.resource)
     if declared is None:
         reason = "failed to construct type information for x-kubernetes-validations rules"
         text = f"internal error: {reason}: unable to convert structural schema to CEL declarations"
-        yield internal(place.path.child(RULES), text)
+        yield internal(context.path.child(RULES), text)
         return
-    times = cardinality(declared.least_bytes) if place.times is None else place.times
+    times = cardinality(declared.min_serialized_size) if context.max_cardinality is None else context.max_cardinality
     for index, one in enumerate(written):
         yield from _check_rule(
-            CompiledRule(one, declared, schema), times, place, place.path.child(RULES).index(index), total
+            CompiledRule(one, declared, schema), times, context, context.path.child(RULES).index(index), total
         )
 
 
-def _check_rule(rule: CompiledRule, times: int, place: _Place, at: FieldPath, total: _Total) -> Errors:
+def _check_rule(rule: CompiledRule, times: int, context: _CelContext, rule_path: FieldPath, total: _Total) -> Errors:
     cost = min(rule.cost * times, MOST)
     if cost > RULE_LIMIT:
-        yield forbidden(at.child("rule"), _too_much("estimated rule cost", cost, RULE_LIMIT))
-    total.add(cost, at.child("rule"))
+        yield forbidden(rule_path.child("rule"), _too_much("estimated rule cost", cost, RULE_LIMIT))
+    total.add(cost, rule_path.child("rule"))
     if rule.fault:
-        yield invalid(at.child("rule"), shown_rule(rule.written), rule.fault)
+        yield invalid(rule_path.child("rule"), shown_rule(rule.written), rule.fault)
     if rule.message_fault:
-        yield invalid(at.child("messageExpression"), shown_rule(rule.written), rule.message_fault)
+        yield invalid(rule_path.child("messageExpression"), shown_rule(rule.written), rule.message_fault)
     elif rule.message_program is not None:
         if rule.message_cost > RULE_LIMIT:
             text = _too_much("estimated messageExpression cost", rule.message_cost, RULE_LIMIT)
-            yield forbidden(at.child("messageExpression"), text)
-        total.add(rule.message_cost, at.child("messageExpression"))
-    if rule.uses_old and place.loose is not None:
-        text = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {place.loose}"
-        yield invalid(at.child("rule"), rule.text, text)
+            yield forbidden(rule_path.child("messageExpression"), text)
+        total.add(rule.message_cost, rule_path.child("messageExpression"))
+    if rule.uses_old and context.uncorrelatable_path is not None:
+        text = (
+            f"oldSelf cannot be used on the uncorrelatable portion of the schema within {context.uncorrelatable_path}"
+        )
+        yield invalid(rule_path.child("rule"), rule.expression, text)
     elif not rule.uses_old and rule.written.get("optionalOldSelf") is not None:
         value = rule.written["optionalOldSelf"]
-        yield invalid(at.child("optionalOldSelf"), value, "may not be set if oldSelf is not used in rule")
+        yield invalid(rule_path.child("optionalOldSelf"), value, "may not be set if oldSelf is not used in rule")
 
 
 def _too_much(name: str, cost: int, limit: int) -> str:

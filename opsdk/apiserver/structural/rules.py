@@ -14,7 +14,7 @@ from typing import Final
 
 from opsdk.apiserver.expressions.environment import PER_CALL_LIMIT, RUNTIME_BUDGET
 from opsdk.apiserver.expressions.schema_types import Schema, SchemaDeclarations, declare
-from opsdk.apiserver.expressions.schema_values import Convert, converter, misfit
+from opsdk.apiserver.expressions.schema_values import Convert, converter, type_mismatch
 from opsdk.apiserver.field_errors import NO_PATH, OMITTED, FieldError, FieldErrorType, invalid
 from opsdk.apiserver.structural.list_types import element_key
 from opsdk.apiserver.structural.rule import CompiledRule
@@ -67,7 +67,7 @@ class _Was:
 
 
 def old_elements(old: JsonValue, schema: Schema) -> Callable[[JsonValue], JsonValue]:
-    """Finds the element that was there with the same keys; None if there was none, or if elements have no keys."""
+    """Return a lookup of the old element with equal keys; it returns None if there is none."""
     if schema.get("x-kubernetes-list-type") != "map" or not isinstance(old, list):
         return lambda _: None
     keys = schema.get("x-kubernetes-list-map-keys") or ()
@@ -145,7 +145,7 @@ class CompiledRules:
 
     # -------------------------------------------------------------- evaluating
     def evaluate(self, value: JsonValue, old: JsonValue, path: FieldPath, *, ratchet: bool = True) -> RuleViolation:
-        """The rules that a value breaks; `old` is what it replaces, or None."""
+        """Return the violations of a value; `old` is the value that it replaces, or None."""
         run = _Run()
         before = _Before(_Was(value, old, self._schema)) if old is not None and ratchet else _Before()
         with suppress(_SpentError):  # said why, as the last error
@@ -172,17 +172,17 @@ class CompiledRules:
                     tree._visit(one, old_entries.get(name), path.child(name), before.key(name), run)  # noqa: SLF001
 
     def _apply(self, value: JsonValue, old: JsonValue, path: FieldPath, before: _Before, run: _Run) -> None:
-        bound = self._bound(value)
-        was = None if old is None else self._bound(old)
+        bound = self._cel_value(value)
+        was = None if old is None else self._cel_value(old)
         for rule in self.rules:
             variables: JsonObject = {"self": bound}
             if was is not None:
                 variables["oldSelf"] = was
             _Evaluation(rule, value, path, before, run).apply(variables)
 
-    def _bound(self, value: JsonValue) -> JsonValue:
+    def _cel_value(self, value: JsonValue) -> JsonValue:
         """What rules see of a value; an error, where it is not what the schema says."""
-        wrong = misfit(value, self._schema)
+        wrong = type_mismatch(value, self._schema)
         if wrong:
             return CelEvaluationError(wrong)
         try:
@@ -219,7 +219,7 @@ class _Evaluation:
     run: _Run
 
     @property
-    def _place(self) -> str:
+    def _field(self) -> str:
         return str(self.path) or NO_PATH
 
     @property
@@ -232,7 +232,7 @@ class _Evaluation:
         """Evaluate; note what is broken."""
         rule = self.rule
         if rule.fault:
-            self._add(invalid(self._place, self._kind, f"rule compile error: {rule.fault}"))
+            self._add(invalid(self._field, self._kind, f"rule compile error: {rule.fault}"))
             return
         if rule.program is None or (rule.uses_old and "oldSelf" not in variables and not rule.optional_old):
             return
@@ -255,27 +255,27 @@ class _Evaluation:
             self._broken(variables)
 
     def _stop(self, message: str) -> None:
-        self._add(invalid(self._place, self._kind, message))
+        self._add(invalid(self._field, self._kind, message))
         raise _SpentError
 
     def _add(self, error: FieldError) -> None:
         self.run.broken.errors.append(error)
 
-    def _failed(self, outcome: EvaluationResult) -> None:
-        text = str(outcome.error)
+    def _failed(self, result: EvaluationResult) -> None:
+        text = str(result.error)
         label = self.rule.label
-        if isinstance(outcome.error, CelBudgetError):
+        if isinstance(result.error, CelBudgetError):
             reason = "no further validation rules will be run due to call cost exceeds limit for rule"
             self._stop(f"'{text}': {reason}: {label}")
         if text.startswith("no such overload"):
             reason = "call arguments did not match a supported operator, function or macro signature for rule"
-            self._add(invalid(self._place, self._kind, f"'{text}': {reason}: {label}"))
+            self._add(invalid(self._field, self._kind, f"'{text}': {reason}: {label}"))
         else:
-            self._add(invalid(self._place, self._kind, f"{text} evaluating rule: {label}"))
+            self._add(invalid(self._field, self._kind, f"{text} evaluating rule: {label}"))
 
     # -------------------------------------------------------------- what to say
     def _broken(self, variables: JsonObject) -> None:
-        path = str(self.rule.at(self.path)) or NO_PATH
+        path = str(self.rule.error_path(self.path)) or NO_PATH
         detail = self._message(variables, path) or self.rule.message
         value_shown = OMITTED if isinstance(self.value, dict | list) else self.value
         reason = self.rule.reason

@@ -94,13 +94,15 @@ class StructuralSchema:
         warn: Callable[[str], None] | None = None,
         beside: Sequence[FieldError] = (),
     ) -> list[FieldError]:
-        """What is wrong with `tree`; on an update, only with what is not as it was in `old`.
+        """Return the errors in `tree`; on an update, only those of changed parts.
 
         `warn` is told of rules that were broken before, by values that stay. `beside` was found elsewhere, and is told
         after what keywords find.
         """
         before = ABSENT if old is None else old
-        return self._beyond([*Validator().validate(tree, self._root, "", before).errors, *beside], tree, old, warn)
+        return self._add_list_and_rule_errors(
+            [*Validator().validate(tree, self._root, "", before).errors, *beside], tree, old, warn
+        )
 
     def validate_status(
         self,
@@ -110,14 +112,14 @@ class StructuralSchema:
         warn: Callable[[str], None] | None = None,
         beside: Sequence[FieldError] = (),
     ) -> list[FieldError]:
-        """What is wrong with `tree` after a change of its status, which is looked at for itself."""
+        """Return the errors in `tree` after a status update."""
         errors: list[FieldError] = []
         node = self._root.entry("status")
         if node is not None and "status" in tree:
             errors = Validator("status").validate(tree["status"], node, "", old.get("status", ABSENT)).errors
-        return self._beyond([*errors, *beside], tree, old, warn)
+        return self._add_list_and_rule_errors([*errors, *beside], tree, old, warn)
 
-    def _beyond(
+    def _add_list_and_rule_errors(
         self, errors: list[FieldError], tree: JsonValue, old: JsonValue, warn: Callable[[str], None] | None
     ) -> list[FieldError]:
         """With what keywords do not say: elements that are there twice, and rules."""
@@ -138,7 +140,7 @@ class StructuralSchema:
         return change_embedded(tree, self._root, change)
 
     def check_embedded(self, tree: JsonValue) -> list[Cause]:
-        """What is wrong with what objects in `tree` say of themselves."""
+        """Return the errors in type and metadata of embedded objects."""
         return check_embedded(tree, self._root) if self._root.nests else []
 
     def check_lists(self, tree: JsonValue) -> list[FieldError]:

@@ -35,7 +35,7 @@ Errors = Iterator[FieldError]
 
 
 def check_structural(schema: Schema, path: FieldPath, *, has_status: bool = False) -> list[FieldError]:
-    """What is wrong with an ``openAPIV3Schema`` that stands at `path`.
+    """Return the errors in an ``openAPIV3Schema`` at `path`.
 
     First what keeps it from being structural or, where it is, what is wrong with its defaults; then level by level
     the vocabulary that CRDs may use; then the validation rules of a schema whose structure is right. Where there is a
@@ -44,7 +44,7 @@ def check_structural(schema: Schema, path: FieldPath, *, has_status: bool = Fals
     errors: list[FieldError] = list(_check_root(schema, path)) if has_status else []
     if schema.get("nullable"):
         errors.append(forbidden(path.child("nullable"), "nullable cannot be true at the root"))
-    strange = _strange(schema)
+    strange = _unsupported_keyword(schema)
     structure = (
         []
         if strange
@@ -56,7 +56,7 @@ def check_structural(schema: Schema, path: FieldPath, *, has_status: bool = Fals
     if not strange and not structure and has_rules(schema):
         from opsdk.apiserver.structural.rule_validation import check_rules  # noqa: PLC0415 - schemas without need no CEL
 
-        errors += check_rules(schema, path, doubtful=bool(vocabulary))
+        errors += check_rules(schema, path, has_schema_errors=bool(vocabulary))
     if strange and not errors:
         errors.append(invalid(path, "", f"OpenAPIV3Schema '{strange}' is not supported"))
     return errors
@@ -74,7 +74,7 @@ def _check_root(schema: Schema, path: FieldPath) -> Errors:
             yield invalid(path, shown_schema(schema), text)
 
 
-def _strange(schema: Schema) -> str:
+def _unsupported_keyword(schema: Schema) -> str:
     """A keyword that no structural schema has, if one is there."""
     if schema.get("$schema"):
         return "schema"
@@ -83,16 +83,16 @@ def _strange(schema: Schema) -> str:
     unsupported = next((keyword for keyword in UNSUPPORTED if is_said(schema, keyword)), "")
     if isinstance(schema.get("items"), list) and schema["items"]:
         unsupported = "items"
-    return unsupported or next(filter(None, map(_strange, _children(schema))), "")
-
-
-def _children(schema: Schema) -> Iterator[Schema]:
-    yield from (schema.get("properties") or {}).values()
-    for keyword in ("items", "additionalProperties", "not"):
-        if isinstance(schema.get(keyword), Mapping):
-            yield schema[keyword]
-    for keyword in ("allOf", "anyOf", "oneOf"):
-        yield from schema.get(keyword) or ()
+    inner = [
+        *(schema.get("properties") or {}).values(),
+        *(
+            schema[keyword]
+            for keyword in ("items", "additionalProperties", "not")
+            if isinstance(schema.get(keyword), Mapping)
+        ),
+        *(part for keyword in ("allOf", "anyOf", "oneOf") for part in schema.get(keyword) or ()),
+    ]
+    return unsupported or next(filter(None, map(_unsupported_keyword, inner)), "")
 
 
 # ------------------------------------------------------------------ structural: types in the trunk, none in the logic

@@ -17,7 +17,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 class SchemaStrategy(HasStatusRules):
-    """Objects follow the schema; the status is written by its own resource, where there is one."""
+    """The strategy of custom resources."""
 
     has_generation = True
 
@@ -44,20 +44,20 @@ class SchemaStrategy(HasStatusRules):
         return not strict_equal(*({k: v for k, v in tree.items() if k not in skip} for tree in (obj, old)))
 
     def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:  # noqa: ARG002 - the shape of the hook
-        """By the schema."""
+        """Validate by the schema."""
         errors = self._schema.validate(obj, beside=self.beside(obj))
         return [*(error.cause for error in errors), *self._schema.check_embedded(obj)]
 
     def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
-        """By the schema; what was wrong before may stay wrong."""
+        """Validate by the schema, with ratcheting: unchanged invalid parts may stay."""
         errors = self._schema.validate(obj, old, warn=context.warn, beside=self.beside(obj))
         return [*(error.cause for error in errors), *self._schema.check_embedded(obj)]
 
     def validate_status(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
-        """By the schema of the status, and the rules of all."""
+        """Validate the status by its schema, and the whole object by its rules."""
         beside = self.beside(obj, status_only=True)
         return [error.cause for error in self._schema.validate_status(obj, old, warn=context.warn, beside=beside)]
 
     def beside(self, obj: JsonObject, *, status_only: bool = False) -> Sequence[FieldError]:  # noqa: ARG002 - a hook
-        """What else is wrong with the fields of an object; `status_only`: with those of its status."""
+        """Return further errors in an object's fields; with `status_only`, in its status."""
         return ()

@@ -44,7 +44,7 @@ class RuleViolation:
 
 
 class ValidationResult:
-    """What a check found: the errors, and how many checks were made (the best of several alternatives has most)."""
+    """The errors of a check, and its number of checks: the best of several alternatives has most."""
 
     __slots__ = ("_told", "checks")
 
@@ -55,12 +55,12 @@ class ValidationResult:
 
     @property
     def errors(self) -> list[FieldError]:
-        """What is wrong, each once."""
+        """The errors, without duplicates."""
         return list(self._told.values())
 
     @property
-    def good(self) -> bool:
-        """Whether nothing is wrong."""
+    def is_valid(self) -> bool:
+        """Report whether there is no error."""
         return not self._told
 
     def add(self, error: FieldError) -> None:
@@ -68,14 +68,14 @@ class ValidationResult:
         self._told.setdefault((error.type, error.field, error.detail), error)
 
     def merge(self, other: ValidationResult) -> None:
-        """Add what another check found."""
+        """Add the errors of another check."""
         for error in other._told.values():
             self.add(error)
         self.checks += other.checks
 
 
 class Validator:
-    """Validation below a base path; the empty base is the object itself."""
+    """Validates values below a base path; an empty base is the object itself."""
 
     def __init__(self, base: str = "") -> None:
         """`base` is what field names are relative to, e.g. the path of a default inside a CRD."""
@@ -105,7 +105,7 @@ class Validator:
                 result.checks += 2 * (check is not None)
                 if check is not None and not check(value):
                     text = f"{name} in body must be of type {node.format}: {go_quote(value)}"
-                    result.add(type_invalid(self._at(name), value, text))
+                    result.add(type_invalid(self._field_path(name), value, text))
             case bool():
                 result.checks -= 1
             case int() | float():
@@ -118,11 +118,11 @@ class Validator:
         return result
 
     # -------------------------------------------------------------- places
-    def _at(self, name: str) -> str:
+    def _field_path(self, name: str) -> str:
         name = name.removeprefix(".")
         return f"{self._base}.{name}" if self._base and name else self._base or name or NO_PATH
 
-    def _loose(self, result: ValidationResult, text: str) -> None:
+    def _add_without_field(self, result: ValidationResult, text: str) -> None:
         """An error that the server reports without a place of its own."""
         result.add(invalid(self._base or NO_PATH, "", text))
 
@@ -134,35 +134,35 @@ class Validator:
         else:
             expected, actual = wrong
             detail = f"{name} in body must be of type {expected}: {go_quote(actual)}"
-            result.add(type_invalid(self._at(name), actual, detail))
+            result.add(type_invalid(self._field_path(name), actual, detail))
 
     def _logic(self, value: JsonValue, node: SchemaNode, name: str, old: JsonValue, result: ValidationResult) -> None:
         result.checks += 1
         quoted = go_quote(name)
         if node.any_of:
             tried = self._try(value, node.any_of, name, old)
-            good = next((one for one in tried if one.good), None)
+            good = next((one for one in tried if one.is_valid), None)
             if good is None:
-                self._loose(result, f"{quoted} must validate at least one schema (anyOf)")
+                self._add_without_field(result, f"{quoted} must validate at least one schema (anyOf)")
             result.merge(good or _best(tried))
         if node.one_of:
             tried = self._try(value, node.one_of, name, old)
-            valid = [one for one in tried if one.good]
+            valid = [one for one in tried if one.is_valid]
             if len(valid) != 1:
                 message = f"Found {len(valid)} valid alternatives" if valid else "Found none valid"
-                self._loose(result, f"{quoted} must validate one and only one schema (oneOf). {message}")
+                self._add_without_field(result, f"{quoted} must validate one and only one schema (oneOf). {message}")
             if len(valid) < 2:
                 result.merge(valid[0] if valid else _best(tried))
         if node.all_of:
             tried = self._try(value, node.all_of, name, old)
-            failed = sum(not one.good for one in tried)
+            failed = sum(not one.is_valid for one in tried)
             for one in tried:
                 result.merge(one)
             if failed:
                 none = ". None validated" if failed == len(tried) else ""
-                self._loose(result, f"{quoted} must validate all the schemas (allOf){none}")
-        if node.not_ is not None and self.validate(value, node.not_, name).good:
-            self._loose(result, f"{quoted} must not validate the schema (not)")
+                self._add_without_field(result, f"{quoted} must validate all the schemas (allOf){none}")
+        if node.not_ is not None and self.validate(value, node.not_, name).is_valid:
+            self._add_without_field(result, f"{quoted} must not validate the schema (not)")
 
     def _try(self, value: JsonValue, nodes: Iterable[SchemaNode], name: str, old: JsonValue) -> list[ValidationResult]:
         return [self.validate(value, node, name, old) for node in nodes]
@@ -170,20 +170,20 @@ class Validator:
     def _string(self, value: str, node: SchemaNode, name: str, result: ValidationResult) -> None:
         longest, shortest = node.limit("maxLength"), node.limit("minLength")
         if longest is not None and len(value) > longest:
-            result.add(too_long(self._at(name), longest))
+            result.add(too_long(self._field_path(name), longest))
         elif shortest is not None and len(value) < shortest:
             text = f"{name} in body should be at least {shortest} chars long"
-            result.add(invalid(self._at(name), value, text))
+            result.add(invalid(self._field_path(name), value, text))
         elif node.pattern is not None and not node.pattern.search(value):
             text = f"{name} in body should match '{node.limit('pattern')}'"
-            result.add(invalid(self._at(name), value, text))
+            result.add(invalid(self._field_path(name), value, text))
 
     def _number(self, value: float, node: SchemaNode, name: str, result: ValidationResult) -> None:
         kind = node.types[0] if len(node.types) == 1 else ""
         rules = NumberRules(kind=kind, form=node.format, limit=node.limit)
-        for error in rules.faults(value, name, self._at(name)):
+        for error in rules.faults(value, name, self._field_path(name)):
             if isinstance(error, str):
-                self._loose(result, error)
+                self._add_without_field(result, error)
             else:
                 result.add(error)
         result.checks += 1 + rules.count
@@ -192,42 +192,38 @@ class Validator:
         self, value: list[JsonValue], node: SchemaNode, name: str, old: JsonValue, result: ValidationResult
     ) -> None:
         if node.items is not None:
-            before = _correlated(old, node)
+            before = _old_elements(old, node)
             for index, item in enumerate(value):
                 result.merge(self.validate(item, node.items, f"{name}[{index}]", before(item)))
         least, most = node.limit("minItems"), node.limit("maxItems")
         if least is not None and len(value) < least:
             text = f"{name} in body should have at least {least} items"
-            result.add(invalid(self._at(name), len(value), text))
+            result.add(invalid(self._field_path(name), len(value), text))
         if most is not None and len(value) > most:
-            result.add(too_many(self._at(name), len(value), most))
+            result.add(too_many(self._field_path(name), len(value), most))
         result.checks += 1
 
     def _enum(self, value: JsonValue, node: SchemaNode, name: str, result: ValidationResult) -> None:
         if node.enum and not any(deep_equal(value, allowed) for allowed in node.enum):
             texts = [allowed if isinstance(allowed, str) else go_json(allowed) for allowed in node.enum]
-            result.add(not_supported(self._at(name), value, texts))
+            result.add(not_supported(self._field_path(name), value, texts))
 
     def _object(self, value: JsonObject, node: SchemaNode, name: str, old: JsonValue, result: ValidationResult) -> None:
         least, most = node.limit("minProperties"), node.limit("maxProperties")
         if least is not None and len(value) < least:
             text = f"{name} in body should have at least {least} properties"
-            result.add(invalid(self._at(name), len(value), text))
+            result.add(invalid(self._field_path(name), len(value), text))
         if most is not None and len(value) > most:
-            result.add(too_many(self._at(name), len(value), most))
+            result.add(too_many(self._field_path(name), len(value), most))
         before = old if isinstance(old, dict) else {}
         for key, item in value.items():
             below = node.entry(key)
             if below is not None:
                 field_path = f"{name}.{key}" if name else key
                 result.merge(self.validate(item, below, field_path, before.get(key, ABSENT)))
-        for key in _required(node):
+        for key in (*node.required, "apiVersion", "kind") if node.embedded else node.required:
             if key not in value:
-                result.add(required(self._at(f"{name}.{key}")))
-
-
-def _required(node: SchemaNode) -> tuple[str, ...]:
-    return (*node.required, "apiVersion", "kind") if node.embedded else node.required
+                result.add(required(self._field_path(f"{name}.{key}")))
 
 
 def _best(results: list[ValidationResult]) -> ValidationResult:
@@ -246,7 +242,9 @@ def _type_fault(value: JsonValue, node: SchemaNode) -> tuple[str, str] | None:
         return None
     if value is None:
         return None if node.nullable or not node.types else (",".join(node.types), "null")
-    actual = _json_type(value)
+    # An integer of more than 64 bits is a float to the server.
+    wide = isinstance(value, int) and not -(2**63) <= value < 2**63
+    actual = "number" if wide else _JSON_TYPES[type(value)]
     whole = isinstance(value, float) and nearly_whole(value)
     fits = actual in node.types or (actual == "integer" and "number" in node.types)
     if fits or (whole and "integer" in node.types):
@@ -258,18 +256,11 @@ def _type_fault(value: JsonValue, node: SchemaNode) -> tuple[str, str] | None:
     return ",".join(node.types), actual
 
 
-def _json_type(value: JsonValue) -> str:
-    """The type of a value; an integer of more than 64 bits is a float to the server."""
-    if isinstance(value, int) and not -(2**63) <= value < 2**63:
-        return "number"
-    return _JSON_TYPES[type(value)]
-
-
 _GO_FORMATS: Final = {"number": "float64", "integer": "int64"}
 
 
 # ------------------------------------------------------------------ what was there before
-def _correlated(old: JsonValue, node: SchemaNode) -> Callable[[JsonValue], JsonValue]:
+def _old_elements(old: JsonValue, node: SchemaNode) -> Callable[[JsonValue], JsonValue]:
     """Finds the old element for a new one: by its keys, and not at all where elements have none."""
     if node.list_type != "map" or not isinstance(old, list):
         return lambda _: ABSENT

@@ -16,7 +16,7 @@ from opsdk.apiserver.serializer.json_errors import first_fault
 from opsdk.apiserver.webhook_client.connection_pools import ConnectionPools, Endpoint
 from opsdk.apiserver.webhook_client.endpoint import ClientConfigTarget
 from opsdk.apiserver.webhook_client.go_errors import failure, go_type, media_fault, not_an_object, refusal, unreadable
-from opsdk.apiserver.webhook_client.redirects import Redirect, RedirectError, first_hop, next_hop, pause
+from opsdk.apiserver.webhook_client.redirects import Redirect, RedirectError, first_hop, next_hop, retry_delay
 from opsdk.errors import OpsdkError
 from opsdk.http.asgi_types import App
 from opsdk.http.client.request import ResponseStream
@@ -34,7 +34,7 @@ Resolve = Callable[[str, str, int], tuple[str, int]]
 
 
 class WebhookCallError(Exception):
-    """A call that failed; the text is Go's."""
+    """The call failed; the message is Go's."""
 
 
 def no_services(_: str, name: str, __: int) -> tuple[str, int]:
@@ -43,7 +43,7 @@ def no_services(_: str, name: str, __: int) -> tuple[str, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
+class _Response:
     status: int
     headers: Mapping[str, str]
     body: bytes
@@ -53,7 +53,7 @@ class _Answer:
 
 
 class WebhookClient(Closing):
-    """Calls webhooks; keeps connections for the next call. Closed, it calls nobody.
+    """Calls webhooks over pooled connections. A closed client refuses calls.
 
     Args:
         apps: applications of this process by authority, such as ``127.0.0.1:9443`` or ``name.namespace.svc:443``:
@@ -70,11 +70,11 @@ class WebhookClient(Closing):
         return f"<WebhookClient by {self._lines!r}>"
 
     async def post(self, target: ClientConfigTarget, tree: JsonObject, *, timeout: int) -> JsonObject:  # noqa: ASYNC109 - it is sent along
-        """The object that the webhook answers with; `timeout` is for all of it, in seconds."""
+        """Post an object and return the response's; `timeout` covers all attempts, in seconds."""
         hop = first_hop(target, timeout)
         try:
             async with asyncio.timeout(timeout):
-                answer = await self._persist(hop, target, encode_json(tree))
+                answer = await self._send_with_retries(hop, target, encode_json(tree))
         except TimeoutError:
             raise WebhookCallError(f'Post "{hop.url}": context deadline exceeded') from None
         except RedirectError as error:
@@ -83,49 +83,42 @@ class WebhookClient(Closing):
             raise WebhookCallError(refusal(answer.status, answer.header("content-type"), answer.body))
         return _object(answer)
 
-    async def _persist(self, hop: Redirect, target: ClientConfigTarget, payload: bytes) -> _Answer:
-        """Come again as often as the server asks for it."""
+    async def _send_with_retries(self, hop: Redirect, target: ClientConfigTarget, payload: bytes) -> _Response:
+        """Follow redirects, and retry as often as the server asks for it."""
         tried = 0
         while True:
-            answer = await self._follow(hop, target, payload)
-            wait = pause(answer.status, answer.header("retry-after"), tried)
+            place = hop
+            answer = await self._send(place, target, payload)
+            while (after := next_hop(place, answer.status, answer.header("location"))) is not None:
+                place = after
+                answer = await self._send(place, target, payload)
+            wait = retry_delay(answer.status, answer.header("retry-after"), tried)
             if wait is None:
                 return answer
             await asyncio.sleep(wait)
             tried += 1
 
-    async def _follow(self, hop: Redirect, target: ClientConfigTarget, payload: bytes) -> _Answer:
-        """Go where answers send us."""
-        while True:
-            answer = await self._ask(hop, target, payload)
-            after = next_hop(hop, answer.status, answer.header("location"))
-            if after is None:
-                return answer
-            hop = after
-
-    async def _ask(self, hop: Redirect, target: ClientConfigTarget, payload: bytes) -> _Answer:
+    async def _send(self, hop: Redirect, target: ClientConfigTarget, payload: bytes) -> _Response:
         headers = [("Host", hop.authority), ("Accept", "application/json, */*"), ("User-Agent", AGENT)]
         if hop.method == "GET":
             payload = b""
         else:
             headers.append(("Content-Type", "application/json"))
         try:
-            address, port = self._address(hop)
+            if hop.service is None or hop.authority in self.apps:
+                address, port = hop.host, hop.port
+            else:
+                address, port = self._resolve(*hop.service, hop.port)
             place = Endpoint(authority=hop.authority, host=hop.host, address=address, port=port, ca=target.ca)
         except WebhookCallError as error:
             raise RedirectError(hop.url, str(error)) from None
         try:
-            exchange = await self._lines.exchange(place, hop.method, hop.target, headers, payload, again=True)
-            return _Answer(exchange.status, exchange.headers, await _read(exchange))
+            exchange = await self._lines.exchange(place, hop.method, hop.target, headers, payload, retry_if_closed=True)
+            return _Response(exchange.status, exchange.headers, await _read(exchange))
         except OpsdkError as error:
             raise RedirectError(hop.url, failure(error.__cause__ or error, place.joined, hop.host)) from error
         except WebhookCallError as error:
             raise RedirectError(hop.url, str(error)) from None
-
-    def _address(self, hop: Redirect) -> tuple[str, int]:
-        if hop.service is None or hop.authority in self.apps:
-            return hop.host, hop.port
-        return self._resolve(*hop.service, hop.port)
 
     async def aclose(self) -> None:
         """End every call and connection; idempotent."""
@@ -145,13 +138,13 @@ async def _read(exchange: ResponseStream) -> bytes:
         await exchange.aclose()
 
 
-def _object(answer: _Answer) -> JsonObject:
-    kind = answer.header("content-type")
-    if not answer.body:
-        raise WebhookCallError(f"0-length response with status code: {answer.status} and content type: {kind}")
+def _object(response: _Response) -> JsonObject:
+    kind = response.header("content-type")
+    if not response.body:
+        raise WebhookCallError(f"0-length response with status code: {response.status} and content type: {kind}")
     if fault := media_fault(kind):
         raise WebhookCallError(f"Internal error occurred: {fault}")
-    tree = _parsed(answer.body)
+    tree = _parsed(response.body)
     if tree is None:
         return {}
     if not isinstance(tree, dict):

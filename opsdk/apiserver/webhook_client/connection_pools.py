@@ -15,7 +15,7 @@ from typing import Any
 
 from opsdk.aio.closing import Closing
 from opsdk.apiserver.webhook_client.endpoint import ClientConfigError
-from opsdk.apiserver.webhook_client.in_process_upgrade import BidirectionalStream, switch_inside
+from opsdk.apiserver.webhook_client.in_process_upgrade import BidirectionalStream, upgrade_in_process
 from opsdk.errors import ConnectionLostError
 from opsdk.http.asgi_types import PEER_CERTIFICATE, App
 from opsdk.http.client.connection import ClientConnection, Connected, connect
@@ -39,7 +39,7 @@ class ClientCertificate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """Who is called, and where.
+    """The address and trust of a server to call.
 
     Attributes:
         authority: as applications of this process are known, e.g. ``name.namespace.svc:443``.
@@ -62,7 +62,7 @@ class Endpoint:
 
 
 class ConnectionPools(Closing):
-    """Keeps connections. Closed, it calls nobody.
+    """Connection pools by endpoint. Closed pools refuse calls.
 
     Args:
         apps: applications of this process by authority: they are called without sockets. Shared with the caller.
@@ -84,15 +84,24 @@ class ConnectionPools(Closing):
         return authority in self._apps
 
     async def exchange(
-        self, place: Endpoint, method: str, target: str, headers: Pairs, body: bytes = b"", *, again: bool = False
+        self,
+        endpoint: Endpoint,
+        method: str,
+        target: str,
+        headers: Pairs,
+        body: bytes = b"",
+        *,
+        retry_if_closed: bool = False,
     ) -> ResponseStream:
-        """Send one request, and wait for the head of the answer; `ClientConfigError` where the CA cannot be read.
+        """Send one request and wait for the response head.
 
-        With `again` it is sent a second time where a kept connection turns out to be closed: the other side may do
-        that just as it is used again.
+        With `retry_if_closed` the request is sent again if an idle connection turns out to be closed by the peer.
+
+        Raises:
+            ClientConfigError: the CA cannot be read.
         """
-        backend = self._to(place)
-        reused = again and isinstance(backend, ConnectionPool) and backend.idle > 0
+        backend = self._backend_for(endpoint)
+        reused = retry_if_closed and isinstance(backend, ConnectionPool) and backend.idle > 0
         try:
             return await backend.exchange(method, target, headers, body)
         except ConnectionLostError:
@@ -100,41 +109,41 @@ class ConnectionPools(Closing):
                 raise
         return await backend.exchange(method, target, headers, body)
 
-    async def switch(self, place: Endpoint, method: str, target: str, headers: Pairs) -> BidirectionalStream:
-        """Send one request that asks for another protocol, on a connection of its own, and wait for the head."""
-        app = self._apps.get(place.authority)
+    async def upgrade(self, endpoint: Endpoint, method: str, target: str, headers: Pairs) -> BidirectionalStream:
+        """Send one upgrade request on a new connection, and wait for the response head."""
+        app = self._apps.get(endpoint.authority)
         if app is not None:
-            return await switch_inside(partial(self._serving, place, app), method, target, headers)
-        context = self._context(place.ca, insecure=place.insecure)
+            return await upgrade_in_process(partial(self._in_process_backend, endpoint, app), method, target, headers)
+        context = self._context(endpoint.ca, insecure=endpoint.insecure)
         return await upgrade(
-            lambda: _dial(place, context, partial(UpgradeConnection, place.joined)), method, target, headers
+            lambda: _dial(endpoint, context, partial(UpgradeConnection, endpoint.joined)), method, target, headers
         )
 
-    def _to(self, place: Endpoint) -> ConnectionBackend:
-        app = self._apps.get(place.authority)
+    def _backend_for(self, endpoint: Endpoint) -> ConnectionBackend:
+        app = self._apps.get(endpoint.authority)
         if app is not None:
-            entry = self._local.get(place.authority)
+            entry = self._local.get(endpoint.authority)
             if entry is None or entry[0] is not app:
-                entry = self._local[place.authority] = (app, self._serving(place, app, {}))
+                entry = self._local[endpoint.authority] = (app, self._in_process_backend(endpoint, app, {}))
             return entry[1]
-        pool = self._pools.get(place)
+        pool = self._pools.get(endpoint)
         if pool is None:
-            context = self._context(place.ca, insecure=place.insecure)
+            context = self._context(endpoint.ca, insecure=endpoint.insecure)
 
             async def dial() -> ClientConnection:
-                return await _dial(place, context, partial(ClientConnection, place.joined))
+                return await _dial(endpoint, context, partial(ClientConnection, endpoint.joined))
 
-            pool = self._pools[place] = ConnectionPool(dial)
+            pool = self._pools[endpoint] = ConnectionPool(dial)
             if len(self._pools) > MAX_POOLS:
                 self._pools.popitem(last=False)[1].drain()
-        self._pools.move_to_end(place)
+        self._pools.move_to_end(endpoint)
         return pool
 
-    def _serving(self, place: Endpoint, app: App, more: Mapping[str, Any]) -> AsgiBackend:
+    def _in_process_backend(self, endpoint: Endpoint, app: App, more: Mapping[str, Any]) -> AsgiBackend:
         extensions = dict(more)
         if self._identity is not None:
             extensions[PEER_CERTIFICATE] = ssl.PEM_cert_to_DER_cert(self._identity().cert.decode("ascii"))
-        return AsgiBackend(app, _Origin(place), extensions=extensions)
+        return AsgiBackend(app, _Origin(endpoint), extensions=extensions)
 
     def _context(self, ca: bytes, *, insecure: bool) -> ssl.SSLContext:
         context = self._contexts.get((ca, insecure))
@@ -159,13 +168,13 @@ class ConnectionPools(Closing):
 class _Origin:
     scheme = "https"
 
-    def __init__(self, place: Endpoint) -> None:
-        self.host = place.host
-        self.port = place.port
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.host = endpoint.host
+        self.port = endpoint.port
 
 
 def trusting(ca: bytes, *, insecure: bool = False) -> ssl.SSLContext:
-    """A client's context that trusts `ca`, or what the system trusts, or everybody."""
+    """Return a client's TLS context that trusts `ca`, else the system's CAs; with `insecure`, any certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
@@ -196,19 +205,21 @@ def show(context: ssl.SSLContext, identity: ClientCertificate) -> None:
         context.load_cert_chain(cert, key)
 
 
-async def _dial(place: Endpoint, context: ssl.SSLContext, make: Callable[[], Connected]) -> Connected:
+async def _dial(endpoint: Endpoint, context: ssl.SSLContext, make: Callable[[], Connected]) -> Connected:
     """The first address of a name that answers; the failure is that of the first."""
     async with asyncio.timeout(DIAL_TIMEOUT):
-        addresses = await asyncio.get_running_loop().getaddrinfo(place.address, place.port, type=socket.SOCK_STREAM)
+        addresses = await asyncio.get_running_loop().getaddrinfo(
+            endpoint.address, endpoint.port, type=socket.SOCK_STREAM
+        )
         first: OSError | None = None
         for *_, socket_address in addresses:
             try:
-                return await connect(str(socket_address[0]), place.port, context, place.host, make)
+                return await connect(str(socket_address[0]), endpoint.port, context, endpoint.host, make)
             except ssl.SSLError:
                 raise
             except OSError as error:
                 first = first or error
-        raise first or socket.gaierror(f"{place.address} has no address")
+        raise first or socket.gaierror(f"{endpoint.address} has no address")
 
 
 def joined(address: str, port: int) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
@@ -14,7 +15,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 class ClientConfigError(Exception):
-    """A ``clientConfig`` that cannot be used; the text is Go's."""
+    """The ``clientConfig`` is unusable; the message is Go's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +36,7 @@ class ClientConfigTarget:
     service: tuple[str, str] | None = None
 
     def target(self, timeout: int) -> str:
-        """The request target of the first line; `timeout` is in seconds."""
+        """Return the request target; `timeout` is in seconds."""
         return f"{self.path}?timeout={timeout}s"
 
 
@@ -45,7 +46,12 @@ def target_of(config: JsonObject) -> ClientConfigTarget:
     >>> target_of({"service": {"name": "hooks", "namespace": "ops", "path": "/check"}}).target(10)
     '/check?timeout=10s'
     """
-    ca = _certificates(config.get("caBundle") or "")
+    ca, bundle = b"", config.get("caBundle") or ""
+    if bundle:
+        with contextlib.suppress(binascii.Error, ValueError):
+            ca = base64.b64decode(bundle, validate=True)
+        if b"-----BEGIN CERTIFICATE-----" not in ca:
+            raise ClientConfigError("unable to load root certificates: unable to parse bytes as PEM block")
     service = config.get("service")
     if service:
         name, namespace, port = service["name"], service["namespace"], service.get("port") or 443
@@ -65,15 +71,3 @@ def target_of(config: JsonObject) -> ClientConfigTarget:
 def _path(path: str) -> str:
     """With one slash in front and none at the end."""
     return "/" + "/".join(part for part in path.split("/") if part)
-
-
-def _certificates(bundle: str) -> bytes:
-    if not bundle:
-        return b""
-    try:
-        pem = base64.b64decode(bundle, validate=True)
-    except (binascii.Error, ValueError):
-        pem = b""
-    if b"-----BEGIN CERTIFICATE-----" not in pem:
-        raise ClientConfigError("unable to load root certificates: unable to parse bytes as PEM block")
-    return pem

@@ -26,7 +26,7 @@ _META = r"""struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind str
 
 
 def failure(error: BaseException, address: str, host: str) -> str:
-    """The words for a foreign exception; `address` is ``ip:port``."""
+    """Return Go's message for an exception; `address` is ``ip:port``."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"tls: failed to verify certificate: x509: {_certificate(error, host)}"
     if isinstance(error, ssl.SSLError):
@@ -79,7 +79,7 @@ _BY_STATUS = {
 
 
 def refusal(status: int, content_type: str, body: bytes) -> str:
-    """The words for an answer that is no success."""
+    """Return client-go's message for an unsuccessful response."""
     message = _status_message(body)
     if message:
         return message
@@ -108,7 +108,7 @@ def _status_message(body: bytes) -> str:
 
 
 def go_type(value: JsonValue) -> str:
-    """What Go's JSON calls a value in messages."""
+    """Return Go's name of a JSON value's type."""
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, str):
@@ -124,7 +124,7 @@ _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 def media_fault(content_type: str) -> str:
-    """What is wrong with a media type that does not begin as one; "" where nothing is."""
+    """Return Go's error for a malformed media type; "" if it is valid."""
     media = content_type.partition(";")[0].strip()
     if not content_type or not media:
         return "mime: no media type" if content_type else ""
@@ -140,9 +140,9 @@ def media_fault(content_type: str) -> str:
     return ""
 
 
-def unreadable(why: str) -> str:
-    """The words for an answer that does not even say what it is."""
-    return f"couldn't get version/kind; json parse error: {why}"
+def unreadable(reason: str) -> str:
+    """Return Go's message for a response without a readable kind."""
+    return f"couldn't get version/kind; json parse error: {reason}"
 
 
 def not_an_object(value: JsonValue) -> str:

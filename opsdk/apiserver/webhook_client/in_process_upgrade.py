@@ -14,10 +14,10 @@ from opsdk.http.server.upgrade import UpgradedStream
 
 
 class BidirectionalStream(ResponseStream, Protocol):
-    """The answer to a request that asks for another protocol; after a 101 both sides send what they like."""
+    """The response to an upgrade request; after status 101 both sides send bytes."""
 
     async def write(self, data: bytes) -> None:
-        """Send; waits while the other side does not read, `ConnectionLostError` where it is gone."""
+        """Send bytes; waits while the peer does not read. Raises `ConnectionLostError`."""
         ...
 
     def abort(self) -> None:
@@ -107,10 +107,10 @@ class _Inside:
         await asyncio.wait({self._asking})
 
 
-async def switch_inside(
-    serving: Callable[[Mapping[str, Any]], AsgiBackend], method: str, target: str, headers: Pairs
+async def upgrade_in_process(
+    make_backend: Callable[[Mapping[str, Any]], AsgiBackend], method: str, target: str, headers: Pairs
 ) -> BidirectionalStream:
-    """See `opsdk.http.client.upgrade.switch`; `serving` makes the backend, with more extensions."""
+    """Upgrade a connection to an application in this process; `make_backend` gets the extensions to add."""
     switched = asyncio.Event()
     exchange: _Inside
 
@@ -118,7 +118,7 @@ async def switch_inside(
         switched.set()
         return exchange.upgrade(pairs)
 
-    backend = serving({UPGRADE: upgrade})
+    backend = make_backend({UPGRADE: upgrade})
     asking = asyncio.ensure_future(backend.exchange(method, target, headers, b""))
     exchange = _Inside(backend, asking)
     switching = asyncio.ensure_future(switched.wait())

@@ -49,12 +49,12 @@ class Redirect:
 
     @property
     def url(self) -> str:
-        """What messages name."""
+        """The URL in error messages."""
         return f"https://{self.authority}{self.target}"
 
 
 def first_hop(target: ClientConfigTarget, timeout: int) -> Redirect:
-    """What a ``clientConfig`` says; `timeout` is in seconds."""
+    """Return the first request of a ``clientConfig``; `timeout` is in seconds."""
     return Redirect(
         method="POST",
         authority=target.authority,
@@ -66,7 +66,7 @@ def first_hop(target: ClientConfigTarget, timeout: int) -> Redirect:
 
 
 def next_hop(hop: Redirect, status: int, location: str) -> Redirect | None:
-    """Where an answer sends the caller; None where it is the last one.
+    """Return the request that a redirect leads to; None if the response is final.
 
     >>> hop = Redirect(method="POST", authority="a:1", host="a", port=1, target="/x")
     >>> next_hop(hop, 307, "/y").url
@@ -94,13 +94,13 @@ def next_hop(hop: Redirect, status: int, location: str) -> Redirect | None:
     )
 
 
-def pause(status: int, retry_after: str, tried: int) -> int | None:
-    """Seconds until the server wants to be asked again; None where its answer is the last.
+def retry_delay(status: int, retry_after: str, attempts: int) -> int | None:
+    """Return the seconds until the next attempt; None if the response is final.
 
     >>> pause(503, "2", 0), pause(503, "", 0), pause(404, "2", 0), pause(429, "0", 10)
     (2, None, None, None)
     """
     asks = status == 429 or status >= 500
-    if not asks or tried >= MAX_RETRIES or not retry_after.removeprefix("-").isdecimal():
+    if not asks or attempts >= MAX_RETRIES or not retry_after.removeprefix("-").isdecimal():
         return None
     return max(int(retry_after), 0)

@@ -14,12 +14,12 @@ _VERSIONS = ("v1", "v1beta1")
 
 
 class ReviewError(Exception):
-    """An answer of another type; the text is the server's."""
+    """The response is not the expected review; the message is the server's."""
 
 
-def check_review(answer: JsonObject, group: str, version: str, kind: str) -> None:
-    """Refuse what is no review of the version asked for; what says nothing of itself is taken for one."""
-    api_version, name = answer.get("apiVersion") or "", answer.get("kind") or ""
+def check_review(review: JsonObject, group: str, version: str, kind: str) -> None:
+    """Check a review's group, version and kind; empty ones are accepted."""
+    api_version, name = review.get("apiVersion") or "", review.get("kind") or ""
     if not name or not api_version:
         if api_version and api_version != f"{group}/{version}":
             _refuse(api_version, kind, version, kind)
@@ -32,12 +32,12 @@ def check_review(answer: JsonObject, group: str, version: str, kind: str) -> Non
         _refuse(api_version, name, version, kind)
 
 
-def _refuse(found: str, name: str, version: str, kind: str) -> None:
-    got = found.rpartition("/")[2]
+def _refuse(actual: str, name: str, version: str, kind: str) -> None:
+    got = actual.rpartition("/")[2]
     raise ReviewError(f"converting ({got}.{name}) to ({version}.{kind}): unknown conversion")
 
 
-def check_field(value: JsonValue, wanted: type, where: str, name: str) -> None:
-    """Refuse a value of another type than Go's, which is called `name`; null is of every type."""
-    if value is not None and not isinstance(value, wanted):
-        raise ReviewError(f"json: cannot unmarshal {go_type(value)} into Go struct field {where} of type {name}")
+def check_field(value: JsonValue, expected: type, field: str, name: str) -> None:
+    """Check a value against Go's type `name`; null is valid for each type."""
+    if value is not None and not isinstance(value, expected):
+        raise ReviewError(f"json: cannot unmarshal {go_type(value)} into Go struct field {field} of type {name}")

@@ -142,32 +142,18 @@ def show_double(value: float) -> str:
         return "+Inf" if value > 0 else "-Inf"
     if value == 0:
         return "-0" if math.copysign(1, value) < 0 else "0"
-    digits, exponent = _shortest(abs(value))
+    # The fewest digits that mean this number, and the exponent of the first one.
+    mantissa, _, power = f"{abs(value)!r}".partition("e")
+    whole, _, decimals = mantissa.partition(".")
+    significant = f"{whole}{decimals}".lstrip("0")
+    exponent = len(significant) - len(decimals) - 1 + int(power or 0)
+    digits = significant.rstrip("0") or "0"
     sign = "-" if value < 0 else ""
     if exponent < -4 or exponent >= _SCIENTIFIC_FROM:
-        return f"{sign}{_scientific(digits, exponent)}"
-    return f"{sign}{_plain(digits, exponent)}"
-
-
-def _scientific(digits: str, exponent: int) -> str:
-    fraction = f".{digits[1:]}" if len(digits) > 1 else ""
-    return f"{digits[0]}{fraction}e{'-' if exponent < 0 else '+'}{abs(exponent):02d}"
-
-
-def _plain(digits: str, exponent: int) -> str:
+        fraction = f".{digits[1:]}" if len(digits) > 1 else ""
+        return f"{sign}{digits[0]}{fraction}e{'-' if exponent < 0 else '+'}{abs(exponent):02d}"
     if exponent < 0:
-        return f"0.{'0' * (-exponent - 1)}{digits}"
+        return f"{sign}0.{'0' * (-exponent - 1)}{digits}"
     if len(digits) <= exponent + 1:
-        return digits.ljust(exponent + 1, "0")
-    return f"{digits[: exponent + 1]}.{digits[exponent + 1 :]}"
-
-
-def _shortest(value: float) -> tuple[str, int]:
-    """The fewest digits that mean this number, and the exponent of the first one."""
-    mantissa, _, power = f"{value!r}".partition("e")
-    whole, _, fraction = mantissa.partition(".")
-    exponent = len(whole) - 1 + int(power or 0)
-    digits = f"{whole}{fraction}"
-    stripped = digits.lstrip("0")
-    exponent -= len(digits) - len(stripped)
-    return stripped.rstrip("0") or "0", exponent
+        return sign + digits.ljust(exponent + 1, "0")
+    return f"{sign}{digits[: exponent + 1]}.{digits[exponent + 1 :]}"

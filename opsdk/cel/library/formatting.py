@@ -44,7 +44,14 @@ def read_clause(found: re.Match[str]) -> Clause:
         raise CelEvaluationError("unexpected end of string" if precision is None else _PRECISION.format(_NO_END))
     if verb not in _VERBS and not (verb == "%" and precision is None):
         raise CelEvaluationError(f'could not parse formatting clause: unrecognized formatting clause "{verb}"')
-    return Clause(verb, _precision(precision))
+    if precision is None:
+        return Clause(verb, 6)
+    if not precision:
+        raise CelEvaluationError(_PRECISION.format(_NO_NUMBER))
+    digits = int(precision[:9])
+    if digits > _MOST_DIGITS:
+        raise CelEvaluationError(f"could not parse formatting clause: precision {digits} exceeds {_MOST_DIGITS}")
+    return Clause(verb, digits)
 
 
 def format_string(form: str, args: Sequence[Value]) -> str:
@@ -73,17 +80,6 @@ def format_string(form: str, args: Sequence[Value]) -> str:
 _PRECISION: Final = "could not parse formatting clause: error while parsing precision: {}"
 _NO_END: Final = "could not find end of precision specifier"
 _NO_NUMBER: Final = 'error while converting precision to integer: strconv.Atoi: parsing "": invalid syntax'
-
-
-def _precision(text: str | None) -> int:
-    if text is None:
-        return 6
-    if not text:
-        raise CelEvaluationError(_PRECISION.format(_NO_NUMBER))
-    digits = int(text[:9])
-    if digits > _MOST_DIGITS:
-        raise CelEvaluationError(f"could not parse formatting clause: precision {digits} exceeds {_MOST_DIGITS}")
-    return digits
 
 
 _STRING_TYPES: Final = "strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps"

@@ -5,6 +5,7 @@ Upstream: k8s.io/apiserver/pkg/cel/library/lists.go, github.com/google/cel-go/ex
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from functools import cmp_to_key
 from itertools import pairwise
@@ -64,10 +65,6 @@ _READ: Final = {"cost": walk_elements, "estimate": estimate_elements}
 
 
 # ------------------------------------------------------------------ Kubernetes' own
-def _is_sorted(elements: Sequence[Value]) -> bool:
-    return all(compare(one, other) <= 0 for one, other in pairwise(elements))
-
-
 def _int_sum(one: int, other: int) -> int:
     total = one + other
     if not -(2**63) <= total < 2**63:
@@ -82,19 +79,11 @@ def _uint_sum(one: int, other: int) -> UInt:
     return UInt(total)
 
 
-def _duration_sum(one: Duration, other: Duration) -> Duration:
-    return Duration(_int_sum(one.nanoseconds, other.nanoseconds))
-
-
-def _double_sum(one: float, other: float) -> float:
-    return one + other
-
-
 _PLUS: Final[dict[TypeKind, Callable[[Value, Value], Value]]] = {
     TypeKind.INT: _int_sum,
     TypeKind.UINT: _uint_sum,
-    TypeKind.DOUBLE: _double_sum,
-    TypeKind.DURATION: _duration_sum,
+    TypeKind.DOUBLE: operator.add,
+    TypeKind.DURATION: lambda one, other: Duration(_int_sum(one.nanoseconds, other.nanoseconds)),
 }
 _ZEROS: Final[dict[str, tuple[Type, Value]]] = {
     "int": (INT, 0),
@@ -136,14 +125,6 @@ def _extreme(name: str, sign: int) -> Callable[[Sequence[Value]], Value]:
     return find
 
 
-def _index_of(elements: Sequence[Value], value: Value) -> int:
-    return next((index for index, element in enumerate(elements) if equal(element, value)), -1)
-
-
-def _last_index_of(elements: Sequence[Value], value: Value) -> int:
-    return next((index for index in range(len(elements) - 1, -1, -1) if equal(elements[index], value)), -1)
-
-
 def _ordered(form: str, result: Callable[[Type], Type], call: Callable[..., Value]) -> list[Overload]:
     return [
         method(form.format(name), (list_of(type_),), result(type_), call, **_READ) for name, type_ in _ORDERED.items()
@@ -152,15 +133,37 @@ def _ordered(form: str, result: Callable[[Type], Type], call: Callable[..., Valu
 
 KUBERNETES_LISTS: Final = Library(
     functions={
-        "isSorted": _ordered("list_{}_is_sorted_bool", lambda _: BOOL, _is_sorted),
+        "isSorted": _ordered(
+            "list_{}_is_sorted_bool",
+            lambda _: BOOL,
+            lambda elements: all(compare(one, other) <= 0 for one, other in pairwise(elements)),
+        ),
         "sum": [
             method(f"list_{name}_sum_{name}", (list_of(type_),), type_, _summing(zero), **_READ)
             for name, (type_, zero) in _ZEROS.items()
         ],
         "min": _ordered("list_{}_min", lambda type_: type_, _extreme("min", -1)),
         "max": _ordered("list_{}_max", lambda type_: type_, _extreme("max", 1)),
-        "indexOf": [method("list_a_index_of_int", (_LIST, _T), INT, _index_of, **_READ)],
-        "lastIndexOf": [method("list_a_last_index_of_int", (_LIST, _T), INT, _last_index_of, **_READ)],
+        "indexOf": [
+            method(
+                "list_a_index_of_int",
+                (_LIST, _T),
+                INT,
+                lambda elements, value: next((i for i, element in enumerate(elements) if equal(element, value)), -1),
+                **_READ,
+            )
+        ],
+        "lastIndexOf": [
+            method(
+                "list_a_last_index_of_int",
+                (_LIST, _T),
+                INT,
+                lambda elements, value: next(
+                    (i for i in reversed(range(len(elements))) if equal(elements[i], value)), -1
+                ),
+                **_READ,
+            )
+        ],
     }
 )
 """What Kubernetes' expressions could do with lists from the beginning."""
@@ -188,10 +191,6 @@ def _flatten(elements: Sequence[Value], depth: int = 1) -> list[Value]:
         else:
             flat.append(element)
     return flat
-
-
-def _sort(elements: Sequence[Value]) -> list[Value]:
-    return _sort_by_keys(elements, elements)
 
 
 def _sort_by_keys(elements: Sequence[Value], keys: Sequence[Value]) -> list[Value]:
@@ -238,14 +237,6 @@ def _estimate_slice(sizes: Sizes, operands: Sequence[Operand]) -> CallEstimate:
     return _made(1, exactly(end - start if end >= start else MOST))
 
 
-def _estimate_range(_: Sizes, operands: Sequence[Operand]) -> CallEstimate:
-    return _made(1, exactly(max(literal_int(operands[0], MOST), 0)))
-
-
-def _estimate_same(sizes: Sizes, operands: Sequence[Operand]) -> CallEstimate:
-    return _made(1, sizes.size(operands[0]))
-
-
 def _estimate_flatten(sizes: Sizes, operands: Sequence[Operand]) -> CallEstimate:
     depth = literal_int(operands[1], MOST) if len(operands) > 1 else 1
     return _made(max(depth, 0), sizes.size(operands[0]))
@@ -280,7 +271,14 @@ def _pairs_cost(argument: int) -> Cost:
 
 def _sorting(id_: str, type_: Type) -> Overload:
     of = list_of(type_)
-    return method(id_, (of,), of, _sort, cost=_pairs_cost(0), estimate=_estimate_pairs(0, type_))
+    return method(
+        id_,
+        (of,),
+        of,
+        lambda elements: _sort_by_keys(elements, elements),
+        cost=_pairs_cost(0),
+        estimate=_estimate_pairs(0, type_),
+    )
 
 
 def _sorting_by(id_: str, type_: Type) -> Overload:
@@ -302,10 +300,24 @@ LISTS_LIBRARY: Final = Library(
             _sorting_by(f"list_{name}_sortByAssociatedKeys", type_) for name, type_ in _ORDERED.items()
         ],
         "lists.range": [
-            function("lists_range", (INT,), list_of(INT), _range, cost=_result_cost, estimate=_estimate_range)
+            function(
+                "lists_range",
+                (INT,),
+                list_of(INT),
+                _range,
+                cost=_result_cost,
+                estimate=lambda _, operands: _made(1, exactly(max(literal_int(operands[0], MOST), 0))),
+            )
         ],
         "reverse": [
-            method("list_reverse", (_LIST,), _LIST, lambda one: one[::-1], cost=_result_cost, estimate=_estimate_same)
+            method(
+                "list_reverse",
+                (_LIST,),
+                _LIST,
+                lambda one: one[::-1],
+                cost=_result_cost,
+                estimate=lambda sizes, operands: _made(1, sizes.size(operands[0])),
+            )
         ],
         "distinct": [
             method("list_distinct", (_LIST,), _LIST, _distinct, cost=_pairs_cost(0), estimate=_estimate_pairs(0))
@@ -321,36 +333,24 @@ def _sets_contain(elements: Sequence[Value], others: Sequence[Value]) -> bool:
     return all(contains(elements, other) for other in others)
 
 
-def _sets_equal(elements: Sequence[Value], others: Sequence[Value]) -> bool:
-    return _sets_contain(elements, others) and _sets_contain(others, elements)
+def _sets(name: str, factor: float, call: Callable[..., bool]) -> list[Overload]:
+    def cost(args: Sequence[Value], _: Value) -> int:
+        return int(len(args[0]) * len(args[1]) * factor) + 1
 
-
-def _sets_meet(elements: Sequence[Value], others: Sequence[Value]) -> bool:
-    return any(contains(others, element) for element in elements)
-
-
-def _estimate_sets(factor: float) -> Estimate:
     def estimate(sizes: Sizes, operands: Sequence[Operand]) -> CallEstimate:
         pairs = sizes.size(operands[0]) * sizes.size(operands[1])
         return CallEstimate(pairs.scaled(factor) + ONE)
 
-    return estimate
-
-
-def _sets_cost(factor: float) -> Cost:
-    return lambda args, _: int(len(args[0]) * len(args[1]) * factor) + 1
-
-
-def _sets(name: str, factor: float, call: Callable[..., bool]) -> list[Overload]:
-    costs = {"cost": _sets_cost(factor), "estimate": _estimate_sets(factor)}
-    return [function(f"list_sets_{name}_list", (_LIST, _LIST), BOOL, call, **costs)]
+    return [function(f"list_sets_{name}_list", (_LIST, _LIST), BOOL, call, cost=cost, estimate=estimate)]
 
 
 SETS_LIBRARY: Final = Library(
     functions={
         "sets.contains": _sets("contains", 1, _sets_contain),
-        "sets.equivalent": _sets("equivalent", 2, _sets_equal),
-        "sets.intersects": _sets("intersects", 1, _sets_meet),
+        "sets.equivalent": _sets(
+            "equivalent", 2, lambda one, other: _sets_contain(one, other) and _sets_contain(other, one)
+        ),
+        "sets.intersects": _sets("intersects", 1, lambda one, other: any(contains(other, element) for element in one)),
     }
 )
 """Lists as sets."""

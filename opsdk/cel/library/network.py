@@ -219,10 +219,6 @@ def _ip(text: str) -> IpValue:
     return IpValue(address)
 
 
-def _is_canonical(text: str) -> bool:
-    return str(_ip(text).address) == text
-
-
 def _parse_cidr(text: str) -> Network | str:
     address, slash, bits = text.partition("/")
     prefix = f"netip.ParsePrefix({go_quote(text)})"
@@ -311,7 +307,11 @@ IP_LIBRARY: Final = Library(
     functions={
         "ip": [function("string_to_ip", (STRING,), IP, _ip, **_PARSE)],
         "isIP": [function("is_ip", (STRING,), BOOL, lambda text: not isinstance(_parse_ip(text), str), **_PARSE)],
-        "ip.isCanonical": [function("ip_is_canonical", (STRING,), BOOL, _is_canonical, cost=walk(0, times=2))],
+        "ip.isCanonical": [
+            function(
+                "ip_is_canonical", (STRING,), BOOL, lambda text: str(_ip(text).address) == text, cost=walk(0, times=2)
+            )
+        ],
         "family": [method("ip_family", (IP,), INT, lambda ip: ip.address.version, **_UNIT)],
         "isUnspecified": _ip_test("is_unspecified", lambda address: address.is_unspecified),
         "isLoopback": _ip_test("is_loopback", lambda address: address.is_loopback),

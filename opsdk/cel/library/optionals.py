@@ -18,14 +18,6 @@ _OPTIONAL: Final = optional_of(_V)
 _LIST: Final = list_of(_V)
 
 
-def _non_zero(value: Value) -> Optional:
-    return Optional.none() if is_zero(value) else Optional.of(value)
-
-
-def _or(first: Optional, second: Optional) -> Optional:
-    return first if first.has_value else second
-
-
 def _or_value(first: Optional, second: Value) -> Value:
     return first.value if first.has_value else second
 
@@ -34,27 +26,47 @@ def _unwrap(optionals: Sequence[Optional]) -> list[Value]:
     return [one.value for one in optionals if one.has_value]
 
 
-def _first(elements: Sequence[Value]) -> Optional:
-    return Optional.of(elements[0]) if elements else Optional.none()
-
-
-def _last(elements: Sequence[Value]) -> Optional:
-    return Optional.of(elements[-1]) if elements else Optional.none()
-
-
 OPTIONALS_LIBRARY: Final = Library(
     functions={
         "optional.of": [function("optional_of", (_V,), _OPTIONAL, Optional.of)],
-        "optional.ofNonZeroValue": [function("optional_ofNonZeroValue", (_V,), _OPTIONAL, _non_zero)],
+        "optional.ofNonZeroValue": [
+            function(
+                "optional_ofNonZeroValue",
+                (_V,),
+                _OPTIONAL,
+                lambda value: Optional.none() if is_zero(value) else Optional.of(value),
+            )
+        ],
         "optional.none": [function("optional_none", (), _OPTIONAL, Optional.none)],
         "value": [method("optional_value", (_OPTIONAL,), _V, lambda optional: optional.value)],
         "hasValue": [method("optional_hasValue", (_OPTIONAL,), BOOL, lambda optional: optional.has_value)],
-        "or": [method("optional_or_optional", (_OPTIONAL, _OPTIONAL), _OPTIONAL, _or)],
+        "or": [
+            method(
+                "optional_or_optional",
+                (_OPTIONAL, _OPTIONAL),
+                _OPTIONAL,
+                lambda first, second: first if first.has_value else second,
+            )
+        ],
         "orValue": [method("optional_orValue_value", (_OPTIONAL, _V), _V, _or_value)],
         "optional.unwrap": [function("optional_unwrap", (list_of(_OPTIONAL),), _LIST, _unwrap)],
         "unwrapOpt": [method("optional_unwrapOpt", (list_of(_OPTIONAL),), _LIST, _unwrap)],
-        "first": [method("list_first", (_LIST,), _OPTIONAL, _first)],
-        "last": [method("list_last", (_LIST,), _OPTIONAL, _last)],
+        "first": [
+            method(
+                "list_first",
+                (_LIST,),
+                _OPTIONAL,
+                lambda elements: Optional.of(elements[0]) if elements else Optional.none(),
+            )
+        ],
+        "last": [
+            method(
+                "list_last",
+                (_LIST,),
+                _OPTIONAL,
+                lambda elements: Optional.of(elements[-1]) if elements else Optional.none(),
+            )
+        ],
         "_?._": [function("select_optional_field", (param("D"), STRING), optional_of(param("R")), _or_value)],
     },
     macros=OPTIONALS,

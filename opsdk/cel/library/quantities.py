@@ -125,19 +125,13 @@ class SemverValue(Opaque):
 
     def __init__(self, numbers: tuple[int, int, int], prerelease: str) -> None:
         self.numbers = numbers
-        self.key = (numbers, _order_of(prerelease))
+        # A prerelease precedes its release, and numeric identifiers precede alphanumeric ones.
+        parts = [(0, len(one), one) if one.isdigit() else (1, 0, one) for one in prerelease.split(".")]
+        self.key = (numbers, (0, *parts) if prerelease else (1,))
 
     def equals(self, other: Value) -> bool:
         """By precedence; what a build is called does not count."""
         return isinstance(other, SemverValue) and self.key == other.key
-
-
-def _order_of(prerelease: str) -> tuple[Value, ...]:
-    """Such that a prerelease is before its release, and numbers are before names."""
-    if not prerelease:
-        return (1,)
-    parts = [(0, len(one), one) if one.isdigit() else (1, 0, one) for one in prerelease.split(".")]
-    return (0, *parts)
 
 
 _NUMBER: Final = r"(0|[1-9][0-9]*)"

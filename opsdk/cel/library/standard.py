@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -96,10 +97,6 @@ def _divide(left: float, right: float) -> float:
             return math.nan
         return math.copysign(math.inf, left) * math.copysign(1, right)
     return left / right
-
-
-def _times(left: float, right: float) -> float:
-    return left * right
 
 
 def _arithmetic(
@@ -231,10 +228,6 @@ def _unreachable(*_: Value) -> Value:
     raise CelEvaluationError("no such overload")
 
 
-def _estimate_search(sizes: Sizes, operands: Sequence[Operand]) -> CallEstimate:
-    return CallEstimate(sizes.size(operands[1]))
-
-
 _OPTIONAL: Final = types.optional_of
 _CONTAINERS: Final[dict[str, list[Overload]]] = {
     "_[_]": [
@@ -250,7 +243,13 @@ _CONTAINERS: Final[dict[str, list[Overload]]] = {
         function("optional_map_optindex_optional_value", (_OPTIONAL(_MAP), _A), _OPTIONAL(_B), _unreachable),
     ],
     "@in": [
-        function("in_list", (_A, _LIST), BOOL, _unreachable, estimate=_estimate_search),
+        function(
+            "in_list",
+            (_A, _LIST),
+            BOOL,
+            _unreachable,
+            estimate=lambda sizes, operands: CallEstimate(sizes.size(operands[1])),
+        ),
         function("in_map", (_A, _MAP), BOOL, _unreachable),
     ],
 }
@@ -284,14 +283,6 @@ def _estimate_matching(sizes: Sizes, operands: Sequence[Operand]) -> CallEstimat
     return CallEstimate(estimate_regex(sizes, operands))
 
 
-def _containing_cost(args: Sequence[Value], _: Value) -> int:
-    return scaled(len(args[0]), TRAVERSAL) * scaled(len(args[1]), TRAVERSAL)
-
-
-def _estimate_containing(sizes: Sizes, operands: Sequence[Operand]) -> CallEstimate:
-    return CallEstimate(sizes.size(operands[0]).scaled(TRAVERSAL) * sizes.size(operands[1]).scaled(TRAVERSAL))
-
-
 _TWO_STRINGS: Final = (STRING, STRING)
 _MATCHING: Final = {"cost": _matching_cost, "estimate": _estimate_matching}
 # The cost that is counted goes by the text that is searched, the one that is estimated by what is searched for.
@@ -303,8 +294,10 @@ _STRINGS: Final[dict[str, list[Overload]]] = {
             _TWO_STRINGS,
             BOOL,
             lambda a, b: b in a,
-            cost=_containing_cost,
-            estimate=_estimate_containing,
+            cost=lambda args, _: scaled(len(args[0]), TRAVERSAL) * scaled(len(args[1]), TRAVERSAL),
+            estimate=lambda sizes, operands: CallEstimate(
+                sizes.size(operands[0]).scaled(TRAVERSAL) * sizes.size(operands[1]).scaled(TRAVERSAL)
+            ),
         )
     ],
     "startsWith": [method("starts_with_string", _TWO_STRINGS, BOOL, str.startswith, **_ENDS)],
@@ -447,17 +440,13 @@ def _part(name: str) -> list[Overload]:
     return overloads
 
 
-def _three(*params: Type) -> list[Overload]:
-    return [function("conditional", params, params[-1], _unreachable)]
-
-
 def _logic(id_: str) -> list[Overload]:
     return [function(id_, (BOOL, BOOL), BOOL, _unreachable)]
 
 
 STANDARD_LIBRARY: Final = Library(
     functions={
-        "_?_:_": _three(BOOL, _A, _A),
+        "_?_:_": [function("conditional", (BOOL, _A, _A), _A, _unreachable)],
         "_&&_": _logic("logical_and"),
         "_||_": _logic("logical_or"),
         "!_": [function("logical_not", (BOOL,), BOOL, lambda value: not value)],
@@ -470,7 +459,7 @@ STANDARD_LIBRARY: Final = Library(
         "_>=_": _order("greater_equals", lambda sign: sign >= 0),
         "_+_": _PLUS,
         "_-_": _MINUS,
-        "_*_": _arithmetic("multiply", lambda a, b: a * b, _times),
+        "_*_": _arithmetic("multiply", lambda a, b: a * b, operator.mul),
         "_/_": _arithmetic("divide", _quotient, _divide),
         "_%_": _arithmetic("modulo", _remainder, None),
         "-_": [

@@ -88,10 +88,6 @@ BINDINGS_LIBRARY: Final = Library(macros=BINDINGS)
 
 
 # ------------------------------------------------------------------ JSON patches
-def _escape(key: str) -> str:
-    return key.replace("~", "~0").replace("/", "~1")
-
-
 JSON_PATCH_LIBRARY: Final = Library(
     functions={
         "jsonpatch.escapeKey": [
@@ -99,7 +95,7 @@ JSON_PATCH_LIBRARY: Final = Library(
                 "string_jsonpatch_escapeKey_string",
                 (STRING,),
                 STRING,
-                _escape,
+                lambda key: key.replace("~", "~0").replace("/", "~1"),
                 cost=walk(0),
                 estimate=estimate_walk(keeps_size=True),
             )

@@ -60,7 +60,9 @@ class ClientConnection(asyncio.Protocol):
         try:
             self.reader.feed(data)
         except PARSE_ERRORS as error:
-            self._fail(error)
+            self._error = self._error or error
+            self.abort()
+            self._wake()
             return
         if self.reader.buffered > _HIGH_WATER and not self._paused and self.transport is not None:
             self._paused = True
@@ -137,12 +139,6 @@ class ClientConnection(asyncio.Protocol):
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
-
-    def _fail(self, error: Exception) -> None:
-        if self._error is None:
-            self._error = error
-        self.abort()
-        self._wake()
 
     def __repr__(self) -> str:
         state = "draining" if self.draining else self.reader.state.name.lower()

@@ -174,7 +174,13 @@ class AsgiExchange:
         if self._disconnected.is_set():
             return
         if message["type"] == "http.response.start":
-            self._start(message)
+            if self.status:
+                raise RuntimeError("http.response.start was sent twice")
+            for name, value in message.get("headers", ()):
+                key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+                self.headers[key] = f"{self.headers[key]}, {text}" if key in self.headers else text
+            self.status = message["status"]
+            self._changed.set()
             return
         if message["type"] != "http.response.body" or self._complete or not self.status:
             raise RuntimeError(f"{message['type']} is out of order")
@@ -186,15 +192,6 @@ class AsgiExchange:
         while self._buffered > _HIGH_WATER and not self._disconnected.is_set():
             self._drained.clear()
             await self._drained.wait()
-
-    def _start(self, message: Message) -> None:
-        if self.status:
-            raise RuntimeError("http.response.start was sent twice")
-        for name, value in message.get("headers", ()):
-            key, text = name.decode("latin-1").lower(), value.decode("latin-1")
-            self.headers[key] = f"{self.headers[key]}, {text}" if key in self.headers else text
-        self.status = message["status"]
-        self._changed.set()
 
     # -- client side
     async def head(self) -> None:

@@ -173,7 +173,11 @@ class ServerExchange:
         closes = any(name == b"connection" and b"close" in value.lower() for name, value in headers)
         # Without a length, an HTTP/1.0 response ends with the connection.
         ends = length is None and not modern and not self._no_body
-        self.keep_alive = self.keep_alive and not closes and not ends and not self._unread()
+        # A connection whose request body is mostly unread is not kept.
+        unread = self.more_body and (
+            self._expects or self._length is None or self._length - self._received >= DISCARD_LIMIT
+        )
+        self.keep_alive = self.keep_alive and not closes and not ends and not unread
         phrase = HTTPStatus(status).phrase.encode() if status in _STATUSES else b"status code %d" % status
         lines = [b"HTTP/%b %d %b" % (b"1.1" if modern else b"1.0", status, phrase)]
         lines += [b"%b: %b" % (name, _one_line(value)) for name, value in headers]
@@ -187,12 +191,6 @@ class ServerExchange:
             lines.append(b"connection: keep-alive")
         self._connection.write(b"\r\n".join((*lines, b"", b"")))
 
-    def _unread(self) -> bool:
-        """Whether too much of the request body is unread to keep the connection."""
-        if not self.more_body:
-            return False
-        return self._expects or self._length is None or self._length - self._received >= DISCARD_LIMIT
-
     def _part(self, body: bytes, *, more: bool) -> None:
         if self._no_body:
             self._remaining = 0
@@ -205,7 +203,11 @@ class ServerExchange:
             if body:
                 self._connection.write(body)
         if not more:
-            self._finish()
+            if self._remaining:
+                raise RuntimeError("the response is shorter or longer than its Content-Length")
+            self.complete = True
+            self._event.set()
+            self._connection.answered()
 
     def finish(self) -> bool:
         """End the response here, if its framing allows that. Returns whether it did."""
@@ -213,13 +215,6 @@ class ServerExchange:
             return False
         self._part(b"", more=False)
         return True
-
-    def _finish(self) -> None:
-        if self._remaining:
-            raise RuntimeError("the response is shorter or longer than its Content-Length")
-        self.complete = True
-        self._event.set()
-        self._connection.answered()
 
 
 def _one_line(value: bytes) -> bytes:

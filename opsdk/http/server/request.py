@@ -117,17 +117,14 @@ class HttpRequest:
             TooLargeError: the body exceeds `limit` bytes.
             BadRequestError: the client disconnected.
         """
-        if self._body is None:
-            self._body = await self._read(limit)
-        return self._body
-
-    async def _read(self, limit: int) -> bytes:
+        if self._body is not None:
+            return self._body
         declared = self.header("content-length")
         if declared.isdigit() and int(declared) > limit:
             raise TooLargeError(f"Request entity too large: limit is {limit}")
         chunks: list[bytes] = []
-        size = 0
-        while True:
+        size, more = 0, True
+        while more:
             message = await self.receive()
             if message["type"] == "http.disconnect":
                 raise BadRequestError("the client disconnected before the request was complete")
@@ -136,8 +133,9 @@ class HttpRequest:
             if size > limit:
                 raise TooLargeError(f"Request entity too large: limit is {limit}")
             chunks.append(chunk)
-            if not message.get("more_body", False):
-                return b"".join(chunks)
+            more = message.get("more_body", False)
+        self._body = b"".join(chunks)
+        return self._body
 
     async def disconnected(self) -> None:
         """Return when the client has disconnected. Unread parts of the body are discarded."""

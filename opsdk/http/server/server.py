@@ -111,11 +111,6 @@ class WebServer(Closing):
         """Bind and serve. Raises `ConfigError` if the port is taken or a certificate cannot be loaded."""
         tls = self.options.tls
         context = tls.context() if isinstance(tls, Tls) else tls
-        listening = self._bind()
-        self._socket, self._service = listening, Service(self._app)
-        self._accepting = self._tasks.start(self._accept(listening, self._service, context), name="accept")
-
-    def _bind(self) -> socket.socket:
         family = socket.AF_INET6 if ":" in self.options.host else socket.AF_INET
         # asyncio turns Nagle's algorithm off only where the protocol is named; with it each answer waits 40 ms.
         listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -128,7 +123,8 @@ class WebServer(Closing):
             where = f"{self.options.host}:{self.options.port}"
             raise ConfigError(f"cannot listen on {where}: {error}; choose another address or port 0") from error
         listening.setblocking(False)
-        return listening
+        self._socket, self._service = listening, Service(self._app)
+        self._accepting = self._tasks.start(self._accept(listening, self._service, context), name="accept")
 
     async def _accept(self, listening: socket.socket, service: Service, tls: ssl.SSLContext | None) -> None:
         loop = asyncio.get_running_loop()
@@ -180,23 +176,20 @@ class WebServer(Closing):
             self._accepting.cancel()
         if self._socket is not None:
             self._socket.close()
-        if self._service is not None:
-            await self._drain(self._service)
+        if (service := self._service) is not None:
+            service.draining = True
+            for connection in tuple(service.connections):
+                connection.stop()
+            if service.tasks:
+                await asyncio.wait(service.tasks, timeout=self.options.shutdown_timeout)
+            for task in tuple(service.tasks):
+                task.cancel()
+            if service.tasks:
+                await asyncio.wait(service.tasks, timeout=_CANCEL_GRACE)
+            # Let the last responses leave the write buffers.
+            await service.wait_empty(_CANCEL_GRACE)
+            self.drop_connections()
         await self._tasks.aclose()
-
-    async def _drain(self, service: Service) -> None:
-        service.draining = True
-        for connection in tuple(service.connections):
-            connection.stop()
-        if service.tasks:
-            await asyncio.wait(service.tasks, timeout=self.options.shutdown_timeout)
-        for task in tuple(service.tasks):
-            task.cancel()
-        if service.tasks:
-            await asyncio.wait(service.tasks, timeout=_CANCEL_GRACE)
-        # Let the last responses leave the write buffers.
-        await service.wait_empty(_CANCEL_GRACE)
-        self.drop_connections()
 
     async def __aenter__(self) -> Self:
         await self.start()

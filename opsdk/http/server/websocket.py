@@ -108,14 +108,12 @@ class WebSocket:
                     self._protocol.fail(1009, "the message is too long")
                     self._closed = True
                 elif frame.fin:
-                    self._messages.append(self._joined(text=self._parts[0].opcode is Opcode.TEXT))
+                    whole = b"".join(bytes(part.data) for part in self._parts)
+                    text = self._parts[0].opcode is Opcode.TEXT
+                    self._messages.append(whole.decode("utf-8", "replace") if text else whole)
+                    self._parts.clear()
         if self._protocol.close_expected():
             self._closed = True
-
-    def _joined(self, *, text: bool) -> bytes | str:
-        whole = b"".join(bytes(part.data) for part in self._parts)
-        self._parts.clear()
-        return whole.decode("utf-8", "replace") if text else whole
 
     async def send(self, message: bytes | str) -> None:
         """Send a message, and wait while the client does not read.

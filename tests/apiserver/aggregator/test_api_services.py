@@ -105,7 +105,7 @@ def test_ranks_follow_every_write(writes: list[tuple[str, tuple[int, int] | None
         ranks.put(name, {"spec": dict(zip(keys, (group, version, *numbers), strict=True))})
     groups = {name.partition(".")[2] for name in there}
     best = {g: max(n for name, (n, _) in there.items() if name.endswith(f".{g}")) for g in groups}
-    assert sorted(groups, key=ranks.place) == sorted(groups, key=lambda g: (-best[g], g))
+    assert sorted(groups, key=ranks.sort_key) == sorted(groups, key=lambda g: (-best[g], g))
     both = [v for v in ("v1", "v2") if f"{v}.a" in there]
     wanted = sorted(both, key=lambda v: -there[f"{v}.a"][1])
     assert [served.version for served in ranks.sorted("a", [ServedVersion(v, ()) for v in both])] == wanted

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opsdk.apiserver.auth.authorization import AuthorizerAttributes
-from opsdk.apiserver.auth.rbac import PolicyRule, RbacBinding, Subject, compact, escalation, missing
+from opsdk.apiserver.auth.rbac import PolicyRule, RbacBinding, Subject, compact, escalation, uncovered_rules
 from opsdk.apiserver.auth.rule_resolver import RbacPolicy
 from opsdk.apiserver.auth.user import User
 
@@ -121,8 +121,8 @@ def test_a_rule_covers_itself_and_its_parts(rule: PolicyRule) -> None:
     """Covering is reflexive, and a rule is the union of its parts."""
     assert rule.covers(rule)
     assert all(rule.covers(part) for part in rule.parts())
-    assert missing([rule], [rule]) == []
-    assert missing(list(rule.parts()), [rule]) == []
+    assert uncovered_rules([rule], [rule]) == []
+    assert uncovered_rules(list(rule.parts()), [rule]) == []
 
 
 @given(rules, rules, rules)
@@ -144,8 +144,8 @@ def test_what_is_granted_without_complaint_is_held(
     owned: list[PolicyRule], wanted: list[PolicyRule], asked: AuthorizerAttributes
 ) -> None:
     """Where nothing is missing, the granted rules allow no request that the owner's do not; more rules miss no more."""
-    lacking = missing(owned, wanted)
-    assert missing([*owned, *lacking], wanted) == []
+    lacking = uncovered_rules(owned, wanted)
+    assert uncovered_rules([*owned, *lacking], wanted) == []
     if not lacking:
         assert not any(r.allows(asked) for r in wanted) or any(r.allows(asked) for r in owned)
 

@@ -21,8 +21,8 @@ from opsdk.apiserver.auth.service_accounts import (
     ServiceAccountTokens,
     check_times,
     claims_of,
-    good_for,
     kept_claims,
+    matching_audiences,
     split_username,
     user_of,
 )
@@ -151,10 +151,10 @@ def test_claims_of_wrong_types_are_refused() -> None:
 
 def test_a_token_is_for_its_audiences() -> None:
     """The wanted audiences that it names; with none of them it is refused, and says both lists."""
-    assert good_for(claims(), ["x", ISSUER]) == (ISSUER,)
-    assert good_for({}, [ISSUER]) == (ISSUER,)
+    assert matching_audiences(claims(), ["x", ISSUER]) == (ISSUER,)
+    assert matching_audiences({}, [ISSUER]) == (ISSUER,)
     with pytest.raises(UnauthorizedError) as caught:
-        good_for(claims(), ["x", "y"])
+        matching_audiences(claims(), ["x", "y"])
     wanted = f'token audiences ["{ISSUER}"] is invalid for the target audiences ["x" "y"]'
     assert caught.value.message == wanted
 

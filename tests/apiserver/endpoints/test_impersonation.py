@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opsdk.apiserver.auth.user import User
-from opsdk.apiserver.endpoints.impersonation import impersonated, wanted_user
+from opsdk.apiserver.endpoints.impersonation import impersonated, requested_user
 from opsdk.errors import BadRequestError
 from opsdk.http.asgi_types import Message
 from opsdk.http.server.request import HttpRequest
@@ -35,21 +35,21 @@ def request(*headers: tuple[str, str]) -> HttpRequest:
 def test_what_clients_write_servers_read(name: str, groups: list[str], extra: dict[str, list[str]]) -> None:
     """Names, repeated groups (commas in them too) and escaped keys arrive as the client's configuration has them."""
     sent = Impersonate(user=name, uid="u", groups=groups, extra=extra)
-    found = wanted_user(request(*sent.headers()))
+    found = requested_user(request(*sent.headers()))
     wanted = {key: tuple(values) for key, values in extra.items()}
     assert found == User(name=name, uid="u", groups=tuple(groups), extra=wanted)
 
 
 def test_no_headers_name_nobody() -> None:
     """Ordinary requests, and empty headers, ask for nobody."""
-    assert wanted_user(request(("accept", "*/*"))) is None
-    assert wanted_user(request(("Impersonate-User", ""))) is None
+    assert requested_user(request(("accept", "*/*"))) is None
+    assert requested_user(request(("Impersonate-User", ""))) is None
 
 
 def test_names_are_utf_8_and_the_first_counts() -> None:
     """Headers are bytes: a name is read as UTF-8, and a second one is not looked at."""
     name = "zoë".encode().decode("latin-1")
-    found = wanted_user(
+    found = requested_user(
         request(("Impersonate-User", name), ("Impersonate-User", "other"), ("Impersonate-Group", "a, b"))
     )
     assert found == User(name="zoë", groups=("a, b",))
@@ -69,7 +69,7 @@ def test_names_are_utf_8_and_the_first_counts() -> None:
 def test_a_name_is_needed(header: tuple[str, str], shown: str) -> None:
     """Groups and the like without a user are a 400 that shows them."""
     with pytest.raises(BadRequestError) as caught:
-        wanted_user(request(header))
+        requested_user(request(header))
     text = f'requested &user.DefaultInfo{{Name:"", {shown}}} without impersonating a user name'
     assert caught.value.message == text
 

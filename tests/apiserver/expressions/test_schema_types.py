@@ -56,7 +56,7 @@ def bound(schema: JsonObject, tree: Any) -> Any:
 def test_types_and_sizes(schema: JsonObject, type_: str, most: int) -> None:
     """Each kind of schema has a type and a bound."""
     found = declared(schema)
-    assert (str(found.type), found.most) == (type_, most)
+    assert (str(found.type), found.max_elements) == (type_, most)
 
 
 @pytest.mark.parametrize(
@@ -84,8 +84,8 @@ def test_required_fields_make_objects_longer() -> None:
     }
     found = declared({"type": "array", "items": inner})
     assert found.element is not None
-    assert found.element.least_bytes == 2 + len("name") + 2 + 4
-    assert found.most == (MAX_REQUEST - 2) // (found.element.least_bytes + 1)
+    assert found.element.min_serialized_size == 2 + len("name") + 2 + 4
+    assert found.max_elements == (MAX_REQUEST - 2) // (found.element.min_serialized_size + 1)
 
 
 def test_paths_lead_to_sizes() -> None:

@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opsdk.apiserver.streams.channels import COMMANDS, PORTS, Dialect, Piece, failure, outcome, read_size, told
+from opsdk.apiserver.streams.channels import (
+    COMMANDS,
+    PORTS,
+    Dialect,
+    Piece,
+    encode_status,
+    exit_status,
+    failure,
+    read_size,
+)
 
 DIALECTS = st.sampled_from([*COMMANDS.values(), *PORTS.values()])
 
@@ -37,8 +46,8 @@ def test_only_the_newest_can_end_a_stream() -> None:
 def test_the_end_is_told_in_its_form(protocol: str) -> None:
     """A Status where the version has one, else words, or nothing."""
     dialect = COMMANDS[protocol]
-    statuses = (outcome(0), outcome(3), failure("no"))
-    good, bad, broken = (told(status, whole=dialect.status) for status in statuses)
+    statuses = (exit_status(0), exit_status(3), failure("no"))
+    good, bad, broken = (encode_status(status, as_object=dialect.status) for status in statuses)
     if not dialect.status:
         assert (good, bad) == (b"", b"command terminated with non-zero exit code: exit status 3")
         assert broken == b"Internal error occurred: no"

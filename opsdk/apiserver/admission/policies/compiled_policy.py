@@ -21,7 +21,7 @@ CONFIGURATION: Final = (OBJECT,)
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """What must be true, and what is said where it is not."""
+    """A compiled validation: its expression and the message of its failure."""
 
     expression: CompiledExpression
     message: str = ""
@@ -31,7 +31,7 @@ class Validation:
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """What changes the object."""
+    """A compiled mutation."""
 
     expression: CompiledExpression
     patch: bool
@@ -52,29 +52,22 @@ class CompiledPolicy:
             compiler.variable(tree["name"], tree["expression"])
         self.variables = compiler.variables
         self.conditions = [compiler.compile(tree["expression"], (BOOL,)) for tree in spec.get("matchConditions") or ()]
-        self.validations = [_validation(compiler, tree) for tree in spec.get("validations") or ()]
+        self.validations: list[Validation] = []
+        for tree in spec.get("validations") or ():
+            expression, message = compiler.compile(tree["expression"], (BOOL,)), tree.get("messageExpression")
+            compiled = compiler.compile(message, (STRING,), authorizer=False) if message else None
+            text = str(tree.get("message") or "").strip()
+            self.validations.append(Validation(expression, text, compiled, tree.get("reason") or ""))
         self.annotations: Sequence[tuple[str, CompiledExpression]] = [
             (tree["key"], compiler.compile(tree["valueExpression"], ANNOTATION))
             for tree in spec.get("auditAnnotations") or ()
         ]
-        self.mutations = [_mutation(compiler, tree) for tree in spec.get("mutations") or ()]
+        self.mutations: list[Mutation] = []
+        for tree in spec.get("mutations") or ():
+            patch = tree["patchType"] == "JSONPatch"
+            source = tree["jsonPatch" if patch else "applyConfiguration"].get("expression") or ""
+            mutation = compiler.compile(source, PATCH if patch else CONFIGURATION, patches=True)
+            self.mutations.append(Mutation(mutation, patch))
 
     def __repr__(self) -> str:
         return f"<CompiledPolicy: {len(self.validations)} validations, {len(self.mutations)} mutations>"
-
-
-def _validation(compiler: PolicyCompiler, tree: JsonObject) -> Validation:
-    message_expression = tree.get("messageExpression")
-    return Validation(
-        compiler.compile(tree["expression"], (BOOL,)),
-        str(tree.get("message") or "").strip(),
-        compiler.compile(message_expression, (STRING,), authorizer=False) if message_expression else None,
-        tree.get("reason") or "",
-    )
-
-
-def _mutation(compiler: PolicyCompiler, tree: JsonObject) -> Mutation:
-    patch = tree["patchType"] == "JSONPatch"
-    written = tree["jsonPatch" if patch else "applyConfiguration"]
-    patch_field = PATCH if patch else CONFIGURATION
-    return Mutation(compiler.compile(written.get("expression") or "", patch_field, patches=True), patch)

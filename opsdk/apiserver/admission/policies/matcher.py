@@ -21,7 +21,7 @@ from opsdk.structured_merge.value import JsonObject
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyDependencies:
-    """What policies need of the server."""
+    """The parts of the server that policies use."""
 
     equivalents: Equivalents
     namespace: Namespaces
@@ -59,14 +59,16 @@ class PolicyFailure:
 class MatchedPolicies:
     """The matches of a request, and the failures of matching."""
 
-    chosen: list[PolicyInvocation] = field(default_factory=list)
+    invocations: list[PolicyInvocation] = field(default_factory=list)
     failures: list[PolicyFailure] = field(default_factory=list)
 
 
-async def choose(attributes: Attributes, bound: Sequence[PolicyHook], ports: PolicyDependencies) -> MatchedPolicies:
+async def match_policies(
+    attributes: Attributes, hooks: Sequence[PolicyHook], ports: PolicyDependencies
+) -> MatchedPolicies:
     """Match all policies with the request; omit failures of policies with failurePolicy Ignore."""
     views, choice = VersionedAttributesAccessor(attributes, ports.equivalents, ports.namespace), MatchedPolicies()
-    for one in bound:
+    for one in hooks:
         try:
             served = matched(views, attributes, one.policy.criteria)
             if served is None:
@@ -83,13 +85,13 @@ async def choose(attributes: Attributes, bound: Sequence[PolicyHook], ports: Pol
             except (ConfigurationError, ApiError) as error:
                 _fail(choice, one.policy, binding, f"failed to configure binding: {error}")
                 continue
-            choice.chosen.extend(PolicyInvocation(one.policy, binding, params, served) for params in param_objects)
+            choice.invocations.extend(PolicyInvocation(one.policy, binding, params, served) for params in param_objects)
     return choice
 
 
-def _fail(choice: MatchedPolicies, policy: AdmissionPolicy, binding: PolicyBinding | None, message: str) -> None:
+def _fail(result: MatchedPolicies, policy: AdmissionPolicy, binding: PolicyBinding | None, message: str) -> None:
     if not policy.ignore_failures:
-        choice.failures.append(PolicyFailure(policy, binding, message))
+        result.failures.append(PolicyFailure(policy, binding, message))
 
 
 def matched(
@@ -102,11 +104,11 @@ def matched(
     """
     if not selects_object(criteria.objects, attributes):
         return None
-    if views.served(criteria.excluded, equivalent=criteria.equivalent) is not None:
+    if views.matched_resource(criteria.excluded, equivalent=criteria.equivalent) is not None:
         return None
     served = attributes.served
     if criteria.rules:
-        served_kinds = views.served(criteria.rules, equivalent=criteria.equivalent)
+        served_kinds = views.matched_resource(criteria.rules, equivalent=criteria.equivalent)
         if served_kinds is None:
             return None
         served = served_kinds
@@ -114,6 +116,6 @@ def matched(
 
 
 def namespace_of(attributes: Attributes, ports: PolicyDependencies) -> JsonObject | None:
-    """The namespace that the request is in; a namespace itself is in none."""
+    """Return the request's Namespace object; None for cluster-scoped requests and for namespaces."""
     of_namespace = attributes.kind.kind == "Namespace" and attributes.kind.version == "v1" and not attributes.kind.group
     return ports.namespace(attributes.namespace) if attributes.namespace and not of_namespace else None

@@ -16,7 +16,7 @@ from opsdk.apiserver.admission.policies.matcher import (
     PolicyDependencies,
     PolicyFailure,
     PolicyInvocation,
-    choose,
+    match_policies,
     namespace_of,
 )
 from opsdk.apiserver.admission.policies.patches import apply_configuration, apply_operations
@@ -26,24 +26,26 @@ from opsdk.apiserver.admission.versioned_attributes import VersionedAttributesAc
 from opsdk.apiserver.expressions.activation import Activation, OutOfBudgetError
 from opsdk.apiserver.expressions.authorizer_checks import AuthorizerChecks
 from opsdk.apiserver.expressions.environment import RUNTIME_BUDGET
-from opsdk.apiserver.resources import ResourceModel
 from opsdk.errors import ApiError, Cause, CelEvaluationError, DecodeError, PatchError
 from opsdk.structured_merge.equality import deep_equal
 from opsdk.structured_merge.value import JsonObject
 
 
-async def mutate(attributes: Attributes, bound: Sequence[PolicyHook], ports: PolicyDependencies) -> None:
+async def mutate(attributes: Attributes, hooks: Sequence[PolicyHook], ports: PolicyDependencies) -> None:
     """Change the object.
 
     Raises:
         ApiError: a policy cannot be followed.
     """
-    choice = await choose(attributes, bound, ports)
+    choice = await match_policies(attributes, hooks, ports)
     failures = choice.failures
-    if choice.chosen:
-        failures = [*failures, *await _Mutator(attributes, ports).run(choice.chosen)]
+    if choice.invocations:
+        failures = [*failures, *await _Mutator(attributes, ports).run(choice.invocations)]
     if failures:
-        texts = [_text(failure) for failure in failures]
+        texts: list[str] = []
+        for failure in failures:
+            by = f" with binding '{failure.binding.name}'" if failure.binding is not None else ""
+            texts.append(f"policy '{failure.policy.name}'{by} denied request: {failure.message}")
         causes = tuple(Cause(message=text) for text in texts)
         error = api_errors.forbidden(attributes.served.info, attributes.shown_name, "", causes=causes)
         raise ApiError(texts[0], code=403, reason=failures[0].reason or "Forbidden", details=error.details)
@@ -59,14 +61,14 @@ class _Mutator:
         self._namespace = namespace_of(attributes, ports)
         self._failures: list[PolicyFailure] = []
 
-    async def run(self, chosen: Sequence[PolicyInvocation]) -> list[PolicyFailure]:
+    async def run(self, invocations: Sequence[PolicyInvocation]) -> list[PolicyFailure]:
         """What went wrong and is not to be ignored."""
         rounds = Reinvocation.of(self._review, "MutatingAdmissionPolicy")
-        for one in chosen:
+        for one in invocations:
             holds = await conditions_hold(one.policy, self._asking, await self._inputs(one))
             if isinstance(holds, str):
                 self._fail(one, holds)
-            if (holds is True) and not (self._review.again and one.key not in rounds.again):
+            if (holds is True) and not (self._review.is_reinvoke and one.key not in rounds.to_reinvoke):
                 before = self._review.obj
                 for mutation in one.policy.compile_with(CompiledPolicy).mutations:
                     if self._review.obj is None:
@@ -76,53 +78,43 @@ class _Mutator:
                     except (CelEvaluationError, OutOfBudgetError, PatchError, DecodeError) as error:
                         self._fail(one, str(error))
                 if one.policy.reinvoke:
-                    rounds.invoked.add(one.key)
+                    rounds.previously_invoked.add(one.key)
                 if not deep_equal(before, self._review.obj):
                     rounds.changed()  # a policy is asked again after its own changes, too, unlike a webhook
                     self._review.reinvoke = True
-        rounds.last = self._review.obj
+        rounds.last_output = self._review.obj
         return self._failures
 
-    def _fail(self, one: PolicyInvocation, message: str) -> None:
-        if not one.policy.ignore_failures:
-            self._failures.append(PolicyFailure(one.policy, one.binding, message, "Invalid"))
+    def _fail(self, invocation: PolicyInvocation, message: str) -> None:
+        if not invocation.policy.ignore_failures:
+            self._failures.append(PolicyFailure(invocation.policy, invocation.binding, message, "Invalid"))
 
-    async def _inputs(self, one: PolicyInvocation) -> JsonObject:
-        versioned = await self._views.seen(one.served)
-        return inputs(self._review, versioned, self._asking, params=one.params, namespace=self._namespace)
+    async def _inputs(self, invocation: PolicyInvocation) -> JsonObject:
+        versioned = await self._views.versioned_attributes(invocation.served)
+        return inputs(self._review, versioned, self._asking, params=invocation.params, namespace=self._namespace)
 
-    async def _change(self, one: PolicyInvocation, mutation: Mutation) -> None:
-        values = await self._inputs(one)
+    async def _change(self, invocation: PolicyInvocation, mutation: Mutation) -> None:
+        values = await self._inputs(invocation)
         before: JsonObject = values["object"]
         activation = Activation(
-            self._asking, values, one.policy.compile_with(CompiledPolicy).variables, budget=RUNTIME_BUDGET
+            self._asking, values, invocation.policy.compile_with(CompiledPolicy).variables, budget=RUNTIME_BUDGET
         )
         if mutation.expression.fault:
             raise PatchError(mutation.expression.fault)
         value = await activation.evaluate(mutation.expression)
-        model = one.served.model
+        model = invocation.served.model
         if not mutation.patch:
             after = apply_configuration(before, value, model.shape)
         else:
-            after = _checked(model, apply_operations(before, value))
+            after = apply_operations(before, value)
+            try:
+                decoded = model.decode(after)
+            except DecodeError as error:
+                raise api_errors.internal(str(error)) from None
+            if decoded.problems and model.typed:
+                raise api_errors.internal(f"strict decoding error: {', '.join(decoded.problems)}")
         if deep_equal(before, after):
             return
         if not self._review.connected:
             after = model.default(model.decode(after).obj, nulls=True)
-        await self._views.put(after, one.served)
-
-
-def _checked(model: ResourceModel, after: JsonObject) -> JsonObject:
-    """Decode the patched object; an invalid one is an error of the policy."""
-    try:
-        decoded = model.decode(after)
-    except DecodeError as error:
-        raise api_errors.internal(str(error)) from None
-    if decoded.problems and model.typed:
-        raise api_errors.internal(f"strict decoding error: {', '.join(decoded.problems)}")
-    return after
-
-
-def _text(failure: PolicyFailure) -> str:
-    by = f" with binding '{failure.binding.name}'" if failure.binding is not None else ""
-    return f"policy '{failure.policy.name}'{by} denied request: {failure.message}"
+        await self._views.put(after, invocation.served)

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from opsdk.apimachinery.selectors import Selector
-from opsdk.apiserver.admission.policies.policy_source import AdmissionPolicy, ParamRef, PolicyBinding
+from opsdk.apiserver.admission.policies.policy_source import AdmissionPolicy, PolicyBinding
 from opsdk.structured_merge.value import JsonObject
 
 
 class ParamSource(Protocol):
-    """Where parameters of one kind are kept."""
+    """A reader of the objects of one paramKind."""
 
     @property
     def namespaced(self) -> bool:
@@ -22,11 +22,11 @@ class ParamSource(Protocol):
         ...
 
     async def get(self, namespace: str, name: str) -> JsonObject | None:
-        """One of them, in the version that was asked for."""
+        """Return one object, in the version of paramKind."""
         ...
 
     async def select(self, namespace: str, selector: Selector) -> Sequence[JsonObject]:
-        """Those with such labels, by their names."""
+        """Return the objects that a selector matches, sorted by name."""
         ...
 
 
@@ -39,11 +39,11 @@ class Params(Protocol):
 
 
 class ConfigurationError(Exception):
-    """A policy or a binding cannot be followed; the failure policy decides what that means."""
+    """A policy or binding is misconfigured; failurePolicy decides the outcome."""
 
 
 def source_of(policy: AdmissionPolicy, find: Params) -> ParamSource | None:
-    """Where the parameters of a policy are kept; None where it takes none.
+    """Return the reader for a policy's paramKind; None if the policy has none.
 
     Raises:
         ConfigurationError: nobody serves them.
@@ -59,7 +59,7 @@ def source_of(policy: AdmissionPolicy, find: Params) -> ParamSource | None:
 
 
 async def collect(source: ParamSource | None, binding: PolicyBinding, namespace: str) -> Sequence[JsonObject | None]:
-    """The parameters, each to be judged by alone; `namespace` is that of the request.
+    """Return the params that the policy is evaluated with, one at a time; `namespace` is the request's.
 
     Raises:
         ConfigurationError: the binding asks for what cannot be, or for what must be there and is not.
@@ -67,26 +67,20 @@ async def collect(source: ParamSource | None, binding: PolicyBinding, namespace:
     ref = binding.params
     if source is None or ref is None:
         return [None]
-    params = await _found(source, ref, _namespace(source, ref, namespace))
+    param_namespace = ""
+    if source.namespaced:
+        param_namespace = ref.namespace or namespace
+        if not param_namespace:
+            text = "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources"
+            raise ConfigurationError(text)
+    elif ref.namespace:
+        raise ConfigurationError("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
+    params: Sequence[JsonObject] = ()
+    if ref.name:
+        one = await source.get(param_namespace, ref.name)
+        params = [] if one is None else [one]
+    elif ref.selector is not None:
+        params = await source.select(param_namespace, ref.selector)
     if not params and ref.deny:
         raise ConfigurationError("no params found for policy binding with `Deny` parameterNotFoundAction")
     return params
-
-
-def _namespace(source: ParamSource, ref: ParamRef, namespace: str) -> str:
-    if not source.namespaced:
-        if ref.namespace:
-            raise ConfigurationError("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
-        return ""
-    param_namespace = ref.namespace or namespace
-    if not param_namespace:
-        text = "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources"
-        raise ConfigurationError(text)
-    return param_namespace
-
-
-async def _found(source: ParamSource, ref: ParamRef, namespace: str) -> Sequence[JsonObject]:
-    if ref.name:
-        one = await source.get(namespace, ref.name)
-        return [] if one is None else [one]
-    return [] if ref.selector is None else await source.select(namespace, ref.selector)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from opsdk.apiserver.admission.webhooks.admission_review import patched
-from opsdk.apiserver.expressions.mutation import ConstructedObject, as_json, as_tree, check_names
+from opsdk.apiserver.expressions.mutation import as_json, as_tree, check_names
 from opsdk.errors import PatchError
 from opsdk.structured_merge.schema import Schema, Topology
 from opsdk.structured_merge.typed import check_typed, merge
@@ -17,7 +17,7 @@ from opsdk.structured_merge.value import JsonObject, JsonValue
 
 # ------------------------------------------------------------------ apply configurations
 def apply_configuration(obj: JsonObject, value: JsonValue, shape: Schema) -> JsonObject:
-    """`obj` with what an ``Object{...}`` sets, merged as a server-side apply does; nothing is removed.
+    """Merge an ``Object{...}`` into `obj` as server-side apply does; nothing is removed.
 
     Raises:
         PatchError: it does not fit the type, or sets parts that are only ever replaced as a whole.
@@ -39,7 +39,7 @@ def apply_configuration(obj: JsonObject, value: JsonValue, shape: Schema) -> Jso
 
 
 def atomics(value: JsonValue, shape: Schema, path: str = "") -> Iterator[str]:
-    """Where what is only ever replaced as a whole stands in a value: a part of it would remove the rest."""
+    """Yield the paths of atomic lists and maps in a value: setting a part of one would remove the rest."""
     if isinstance(value, dict):
         if shape.topology is Topology.MAP_ATOMIC:
             yield path
@@ -56,26 +56,24 @@ def atomics(value: JsonValue, shape: Schema, path: str = "") -> Iterator[str]:
 
 # ------------------------------------------------------------------ JSON patches
 def apply_operations(obj: JsonObject, value: JsonValue) -> JsonObject:
-    """`obj` after ``[JSONPatch{...}]``; as it was, where a test among the operations fails.
+    """Return `obj` after ``[JSONPatch{...}]``; unchanged if a test operation fails.
 
     Raises:
         PatchError: an operation does not fit.
     """
-    operations = [_operation(one) for one in value]
+    operations: list[JsonObject] = []
+    for one in value:
+        fields = one.fields
+        operation: JsonObject = {"op": fields.get("op", ""), "path": fields.get("path", "")}
+        if fields.get("from"):
+            operation["from"] = fields["from"]
+        if "value" in fields:
+            check_names(fields["value"])
+            operation["value"] = as_json(fields["value"])
+        operations.append(operation)
     try:
         return patched(obj, operations)
     except PatchError as error:
         if str(error).endswith(": test failed"):
             return obj
         raise PatchError(f"JSON Patch: {error}") from None
-
-
-def _operation(made: ConstructedObject) -> JsonObject:
-    fields = made.fields
-    operation: JsonObject = {"op": fields.get("op", ""), "path": fields.get("path", "")}
-    if fields.get("from"):
-        operation["from"] = fields["from"]
-    if "value" in fields:
-        check_names(fields["value"])
-        operation["value"] = as_json(fields["value"])
-    return operation

@@ -20,7 +20,7 @@ class MutatingPolicies:
 
     async def mutate(self, attributes: Attributes) -> None:
         """See `AdmissionInterface`."""
-        bound = self._policies.bound()
+        bound = self._policies.hooks()
         if not bound or attributes.operation == "DELETE" or policy_exempt(attributes.resource):
             return
         from opsdk.apiserver.admission.policies.mutating import mutate  # noqa: PLC0415 - CEL is slow
@@ -43,7 +43,7 @@ class ValidatingPolicies:
 
     async def validate(self, attributes: Attributes) -> None:
         """See `AdmissionInterface`."""
-        bound = self._policies.bound()
+        bound = self._policies.hooks()
         if not bound or policy_exempt(attributes.resource):
             return
         from opsdk.apiserver.admission.policies.validating import validate  # noqa: PLC0415 - CEL is slow

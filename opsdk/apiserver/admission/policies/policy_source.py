@@ -34,7 +34,7 @@ class MatchCriteria:
 
     @classmethod
     def of(cls, tree: JsonObject | None) -> Self:
-        """Read what passed validation; nothing at all means everything."""
+        """Read validated match constraints; None matches everything."""
         tree = tree or {}
         return cls(
             rules=rules_of(tree.get("resourceRules")),
@@ -47,7 +47,7 @@ class MatchCriteria:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParamRef:
-    """Which parameters a binding means.
+    """A binding's paramRef.
 
     Attributes:
         namespace: empty for that of the request.
@@ -75,7 +75,7 @@ class ParamRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyBinding:
-    """A binding; `actions` only of validating ones."""
+    """A policy binding; `actions` are the validationActions."""
 
     name: str
     policy: str
@@ -167,8 +167,8 @@ class PolicySource:
                 for obj in filter(None, (before, after)):
                     self._known.pop(_version(obj), None)
 
-    def bound(self) -> tuple[PolicyHook, ...]:
-        """By the names of the policies; those that nothing binds are left out."""
+    def hooks(self) -> tuple[PolicyHook, ...]:
+        """The policies that have a binding, sorted by name."""
         if self._bound is None:
             policies, trees = self._load()
             bindings: dict[str, list[PolicyBinding]] = {}

@@ -14,7 +14,12 @@ from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.cel_inputs import inputs, without_authorizer
 from opsdk.apiserver.admission.policies.compiled_policy import CompiledPolicy, Validation
 from opsdk.apiserver.admission.policies.match_conditions import conditions_hold
-from opsdk.apiserver.admission.policies.matcher import PolicyDependencies, PolicyInvocation, choose, namespace_of
+from opsdk.apiserver.admission.policies.matcher import (
+    PolicyDependencies,
+    PolicyInvocation,
+    match_policies,
+    namespace_of,
+)
 from opsdk.apiserver.admission.policies.policy_source import AdmissionPolicy, PolicyBinding, PolicyHook
 from opsdk.apiserver.admission.versioned_attributes import VersionedAttributesAccessor
 from opsdk.apiserver.expressions.activation import Activation, OutOfBudgetError
@@ -35,7 +40,7 @@ _FAILURE: Final = "validation.policy.admission.k8s.io/validation_failure"
 
 @dataclass(frozen=True, slots=True)
 class PolicyDecision:
-    """What an expression decided; no `message` where all is well."""
+    """The result of one validation; without `message` it passed."""
 
     message: str = ""
     reason: str = ""
@@ -43,7 +48,7 @@ class PolicyDecision:
 
 @dataclass(slots=True)
 class PolicyEvaluation:
-    """What a policy decided for one binding and one set of parameters.
+    """The results of a policy for one binding and one params object.
 
     Attributes:
         decisions: one for each validation, and so as actions follow from them.
@@ -103,14 +108,14 @@ class _Judge:
                 return [error] * len(self._programs.validations)
         return messages
 
-    def _decide(self, validation: Validation, value: Value, said: Value) -> PolicyDecision:
+    def _decide(self, validation: Validation, value: Value, message_value: Value) -> PolicyDecision:
         if isinstance(value, CelEvaluationError):
             return self._failed(str(value))
-        if isinstance(said, OutOfBudgetError):
-            return self._failed(f"failed messageExpression: {said}")
+        if isinstance(message_value, OutOfBudgetError):
+            return self._failed(f"failed messageExpression: {message_value}")
         if value is True:
             return PolicyDecision()
-        message = said.strip() if isinstance(said, str) else ""
+        message = message_value.strip() if isinstance(message_value, str) else ""
         if len(message.encode()) > _LONGEST_MESSAGE or "\n" in message:
             message = ""
         otherwise = validation.message or f"failed expression: {validation.expression.text.strip()}"
@@ -146,7 +151,7 @@ class _Denied:
     decision: PolicyDecision
 
     @property
-    def place(self) -> tuple[str, str]:
+    def sort_key(self) -> tuple[str, str]:
         """Policies and bindings are asked in the order of their names."""
         return self.policy.name, "" if self.binding is None else self.binding.name
 
@@ -156,22 +161,25 @@ class _Denied:
         return f"ValidatingAdmissionPolicy '{self.policy.name}'{by} denied request: {self.decision.message}"
 
 
-async def validate(attributes: Attributes, bound: Sequence[PolicyHook], ports: PolicyDependencies) -> None:
+async def validate(attributes: Attributes, hooks: Sequence[PolicyHook], ports: PolicyDependencies) -> None:
     """Refuse, or warn.
 
     Raises:
         ApiError: the first refusal.
     """
-    choice = await choose(attributes, bound, ports)
+    choice = await match_policies(attributes, hooks, ports)
     denied = [_Denied(failure.policy, failure.binding, PolicyDecision(failure.message)) for failure in choice.failures]
-    if choice.chosen:
-        denied += await _judge_all(attributes, choice.chosen, ports)
+    if choice.invocations:
+        denied += await _judge_all(attributes, choice.invocations, ports)
     if denied:
-        raise _refusal(attributes, min(denied, key=lambda one: one.place))
+        first = min(denied, key=lambda one: one.sort_key)
+        reason, causes = first.decision.reason or "Invalid", (Cause(message=first.text),)
+        error = api_errors.forbidden(attributes.served.info, attributes.shown_name, first.text, causes=causes)
+        raise ApiError(error.message, code=_CODES.get(reason, 422), reason=reason, details=error.details)
 
 
 async def _judge_all(
-    attributes: Attributes, chosen: Sequence[PolicyInvocation], ports: PolicyDependencies
+    attributes: Attributes, invocations: Sequence[PolicyInvocation], ports: PolicyDependencies
 ) -> list[_Denied]:
     views, asking = (
         VersionedAttributesAccessor(attributes, ports.equivalents, ports.namespace),
@@ -180,15 +188,15 @@ async def _judge_all(
     namespace = namespace_of(attributes, ports)
     denied: list[_Denied] = []
     annotations: dict[str, list[str]] = {}
-    for one in chosen:
-        versioned = await views.seen(one.served)
+    for one in invocations:
+        versioned = await views.versioned_attributes(one.served)
         values = inputs(attributes, versioned, asking, params=one.params, namespace=namespace)
         verdict = await _Judge(one.policy, asking, values).judge()
         for index, decision in enumerate(verdict.decisions):
             if decision.message:
                 policy, binding = one.policy, one.binding
                 if "Audit" in binding.actions:
-                    attributes.call.annotate(_FAILURE, _recorded(one, decision, index))
+                    attributes.call.annotate(_FAILURE, _audit_annotation(one, decision, index))
                 if "Warn" in binding.actions:
                     by = f"ValidatingAdmissionPolicy '{policy.name}' with binding '{binding.name}'"
                     attributes.warn(f"Validation failed for {by}: {decision.message}")
@@ -203,20 +211,12 @@ async def _judge_all(
     return denied
 
 
-def _recorded(chosen: PolicyInvocation, decision: PolicyDecision, index: int) -> str:
+def _audit_annotation(invocation: PolicyInvocation, decision: PolicyDecision, index: int) -> str:
     failure = {
         "message": decision.message,
-        "policy": chosen.policy.name,
-        "binding": chosen.binding.name,
+        "policy": invocation.policy.name,
+        "binding": invocation.binding.name,
         "expressionIndex": index,
-        "validationActions": list(chosen.binding.actions),
+        "validationActions": list(invocation.binding.actions),
     }
     return f"[{{{','.join(f'{go_json(key)}:{go_json(value)}' for key, value in failure.items())}}}]"
-
-
-def _refusal(attributes: Attributes, denied: _Denied) -> ApiError:
-    reason = denied.decision.reason or "Invalid"
-    error = api_errors.forbidden(
-        attributes.served.info, attributes.shown_name, denied.text, causes=(Cause(message=denied.text),)
-    )
-    return ApiError(error.message, code=_CODES.get(reason, 422), reason=reason, details=error.details)

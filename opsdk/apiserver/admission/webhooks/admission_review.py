@@ -27,13 +27,15 @@ KNOWN_VERSIONS = ("v1", "v1beta1")
 
 
 class AdmissionReviewError(Exception):
-    """An answer that no webhook may give; the text is the server's."""
+    """The webhook's AdmissionReview response is invalid; the message is the server's."""
 
 
 # ------------------------------------------------------------------ the question
-def question(attributes: Attributes, seen: VersionedAttributes, *, uid: str, version: str) -> JsonObject:
+def create_admission_review(
+    attributes: Attributes, versioned: VersionedAttributes, *, uid: str, version: str
+) -> JsonObject:
     """The AdmissionReview that is sent."""
-    request: JsonObject = {"uid": uid, "kind": seen.kind._asdict(), "resource": seen.resource._asdict()}
+    request: JsonObject = {"uid": uid, "kind": versioned.kind._asdict(), "resource": versioned.resource._asdict()}
     sub = {"subResource": attributes.subresource} if attributes.subresource else {}
     request.update(sub)
     request["requestKind"] = attributes.kind._asdict()
@@ -45,7 +47,7 @@ def question(attributes: Attributes, seen: VersionedAttributes, *, uid: str, ver
             request[key] = value
     request["operation"] = attributes.operation
     request["userInfo"] = user_info(attributes.user)
-    request["object"], request["oldObject"] = seen.obj, seen.old
+    request["object"], request["oldObject"] = versioned.obj, versioned.old
     request["dryRun"] = attributes.dry_run
     request["options"] = attributes.options or None
     return {"kind": "AdmissionReview", "apiVersion": f"{GROUP}/{version}", "request": request}
@@ -66,7 +68,7 @@ def user_info(user: User) -> JsonObject:
 # ------------------------------------------------------------------ the answer
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookResponse:
-    """What a webhook decided."""
+    """A webhook's verified response."""
 
     allowed: bool
     patch: bytes = b""
@@ -86,11 +88,11 @@ _FIELDS = {
 }
 
 
-def read_answer(answer: JsonObject, version: str) -> JsonObject | None:
+def parse_response(review: JsonObject, version: str) -> JsonObject | None:
     """The ``response`` field with checked types; `AdmissionReviewError` if the version or a type is wrong."""
-    response = answer.get("response")
+    response = review.get("response")
     try:
-        check_review(answer, GROUP, version, "AdmissionReview")
+        check_review(review, GROUP, version, "AdmissionReview")
         check_field(response, dict, "AdmissionReview.response", "v1.AdmissionResponse")
         for key, (kind_of, name) in _FIELDS.items():
             check_field((response or {}).get(key), kind_of, f"AdmissionResponse.response.{key}", name)
@@ -102,15 +104,15 @@ def read_answer(answer: JsonObject, version: str) -> JsonObject | None:
     return response
 
 
-def verdict(
-    answer: JsonObject, response: JsonObject | None, *, uid: str, version: str, mutating: bool
+def verify_admission_response(
+    review: JsonObject, response: JsonObject | None, *, uid: str, version: str, mutating: bool
 ) -> WebhookResponse:
     """What the answer decides; `AdmissionReviewError` where it breaks the rules."""
     if response is None:
         raise AdmissionReviewError("webhook response was absent")
     patch, kind = _decoded(response.get("patch") or ""), response.get("patchType")
     if version == "v1":
-        _check_v1(answer, response, uid, has_patch=bool(patch), kind=kind, mutating=mutating)
+        _check_v1(review, response, uid, has_patch=bool(patch), kind=kind, mutating=mutating)
     return WebhookResponse(
         allowed=bool(response.get("allowed")),
         patch=patch if mutating else b"",
@@ -121,12 +123,12 @@ def verdict(
 
 
 def _check_v1(
-    answer: JsonObject, response: JsonObject, uid: str, *, has_patch: bool, kind: JsonValue, mutating: bool
+    review: JsonObject, response: JsonObject, uid: str, *, has_patch: bool, kind: JsonValue, mutating: bool
 ) -> None:
     if (response.get("uid") or "") != uid:
         raise AdmissionReviewError(f'expected response.uid="{uid}", got "{response.get("uid") or ""}"')
-    group, _, version = str(answer.get("apiVersion") or "").rpartition("/")
-    expected, got = f"{GROUP}/v1, Kind=AdmissionReview", (f"{group}/{version}, Kind={answer.get('kind') or ''}")
+    group, _, version = str(review.get("apiVersion") or "").rpartition("/")
+    expected, got = f"{GROUP}/v1, Kind=AdmissionReview", (f"{group}/{version}, Kind={review.get('kind') or ''}")
     if got != expected:
         raise AdmissionReviewError(f"expected webhook response of {expected}, got {got}")
     if not mutating:
@@ -157,36 +159,30 @@ def rejection(name: str, status: Mapping[str, JsonValue] | None) -> ApiError:
     message = f'admission webhook "{name}" denied the request'
     reason = result.get("message") or result.get("reason")
     code = result.get("code")
+    details, tree = api_errors.NONE, result.get("details")
+    if isinstance(tree, dict):
+        causes = [
+            Cause(**{key: str(cause.get(key) or "") for key in ("reason", "message", "field")})
+            for cause in tree.get("causes") or ()
+            if isinstance(cause, dict)
+        ]
+        after = tree.get("retryAfterSeconds")
+        details = Details(
+            **{key: str(tree.get(key) or "") for key in ("name", "group", "kind", "uid")},
+            causes=tuple(causes),
+            retry_after_seconds=after if isinstance(after, int) else 0,
+        )
     return ApiError(
         f"{message}: {reason}" if reason else f"{message} without explanation",
         code=code if isinstance(code, int) and 400 <= code <= 599 else 400,
         reason=str(result.get("reason") or ""),
-        details=_details(result.get("details")),
-    )
-
-
-def _details(tree: JsonValue) -> Details:
-    if not isinstance(tree, dict):
-        return api_errors.NONE
-    causes = [
-        Cause(reason=str(c.get("reason") or ""), message=str(c.get("message") or ""), field=str(c.get("field") or ""))
-        for c in tree.get("causes") or ()
-        if isinstance(c, dict)
-    ]
-    after = tree.get("retryAfterSeconds")
-    return Details(
-        name=str(tree.get("name") or ""),
-        group=str(tree.get("group") or ""),
-        kind=str(tree.get("kind") or ""),
-        uid=str(tree.get("uid") or ""),
-        causes=tuple(causes),
-        retry_after_seconds=after if isinstance(after, int) else 0,
+        details=details,
     )
 
 
 # ------------------------------------------------------------------ patches
 def parse_patch(raw: bytes) -> list[JsonObject]:
-    """The operations; `PatchError` in Go's words."""
+    """Parse a JSON patch. Raises `PatchError` with Go's message."""
     try:
         patch = documents.parse_json(raw).tree
     except documents.SyntaxProblemError as error:
@@ -202,27 +198,23 @@ def parse_patch(raw: bytes) -> list[JsonObject]:
 
 
 def patched(obj: JsonObject, operations: Sequence[JsonObject]) -> JsonObject:
-    """`obj` after the patch; `PatchError` in Go's words."""
+    """Return `obj` after the patch. Raises `PatchError` with Go's message."""
     try:
         changed: JsonValue = apply_json_patch(obj, operations)
     except PatchError:
-        raise _explained(obj, operations) from None
+        # The operations one by one, to report the first that does not fit in the words of evanphx/json-patch.
+        for operation in operations:
+            try:
+                obj = apply_json_patch(obj, [operation])
+            except PatchError as error:
+                raise PatchError(_json_patch_error(obj, operation, str(error))) from None
+        raise PatchError("the patch does not apply") from None
     if not isinstance(changed, dict):
         raise PatchError("json: cannot unmarshal patched document into an object")
     return changed
 
 
-def _explained(obj: JsonValue, operations: Sequence[JsonObject]) -> PatchError:
-    """Which operation does not fit, said as the server's library does."""
-    for operation in operations:
-        try:
-            obj = apply_json_patch(obj, [operation])
-        except PatchError as error:
-            return PatchError(_why(obj, operation, str(error)))
-    return PatchError("the patch does not apply")
-
-
-def _why(obj: JsonValue, operation: JsonObject, otherwise: str) -> str:
+def _json_patch_error(obj: JsonValue, operation: JsonObject, otherwise: str) -> str:
     name, path = operation.get("op"), operation.get("path")
     if name not in ("add", "remove", "replace", "move", "copy", "test"):
         return f"Unexpected kind: {name or 'unknown'}"
@@ -244,7 +236,7 @@ def _why(obj: JsonValue, operation: JsonObject, otherwise: str) -> str:
         return f"testing value {path} failed: test failed"
     if name == "replace":
         return f"replace operation does not apply: doc is missing key: {path}: missing value"
-    return f"error in {name} for path: '{path}': {_misplaced(obj, name, path) or otherwise}"
+    return f"error in {name} for path: '{path}': {_last_part_error(obj, name, path) or otherwise}"
 
 
 def _leads_somewhere(obj: JsonValue, path: str) -> bool:
@@ -257,7 +249,7 @@ def _leads_somewhere(obj: JsonValue, path: str) -> bool:
     return True
 
 
-def _misplaced(obj: JsonValue, name: str, path: str) -> str:
+def _last_part_error(obj: JsonValue, name: str, path: str) -> str:
     """What is wrong with the last part of a path."""
     parent, _, key = path.rpartition("/")
     holder = apply_json_patch(obj, _probe(parent)).get("probe") if parent else obj

@@ -60,12 +60,12 @@ class WebhookAccessor:
         )
 
     def target(self) -> ClientConfigTarget:
-        """Where it is called; `ClientConfigError` where the configuration is of no use."""
+        """Return the webhook's address. Raises `ClientConfigError`."""
         return target_of(self.client_config)
 
 
 def hooks_of(configurations: Iterable[JsonObject]) -> tuple[WebhookAccessor, ...]:
-    """All webhooks, by the names of their configurations, then as listed."""
+    """Return all webhooks, sorted by configuration name, then in their listed order."""
     hooks: list[WebhookAccessor] = []
     for obj in sorted(configurations, key=lambda obj: str(obj["metadata"]["name"])):
         name, counts = obj["metadata"]["name"], dict[str, int]()
@@ -96,7 +96,7 @@ class WebhookSource:
             self._hooks = None
 
     def hooks(self) -> tuple[WebhookAccessor, ...]:
-        """In the order in which they are called."""
+        """The webhooks in the order of their calls."""
         if self._hooks is None:
             self._hooks = hooks_of(self._load())
         return self._hooks

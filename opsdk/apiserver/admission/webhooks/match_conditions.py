@@ -14,13 +14,13 @@ from opsdk.structured_merge.value import JsonObject
 
 
 class MatchConditions:
-    """An `Evaluate` that asks this authorizer."""
+    """An `Evaluate` of match conditions with this authorizer."""
 
     def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
 
     async def __call__(
-        self, attributes: Attributes, seen: VersionedAttributes, conditions: Sequence[JsonObject]
+        self, attributes: Attributes, versioned: VersionedAttributes, conditions: Sequence[JsonObject]
     ) -> Sequence[bool | str]:
         """See `opsdk.apiserver.admission.webhooks.plugins.Evaluate`."""
         # CEL is slow to import, and most servers have no match condition.
@@ -30,6 +30,6 @@ class MatchConditions:
         from opsdk.apiserver.expressions.authorizer_checks import AuthorizerChecks  # noqa: PLC0415 - CEL
 
         asking = AuthorizerChecks(self._authorizer)
-        activation = Activation(asking, inputs(attributes, seen, asking), budget=MATCH_BUDGET)
+        activation = Activation(asking, inputs(attributes, versioned, asking), budget=MATCH_BUDGET)
         texts = [str(condition.get("expression") or "").strip() for condition in conditions]
         return await judge(activation, [CompiledExpression(text, compile_condition(text)) for text in texts])

@@ -24,12 +24,12 @@ from opsdk.apiserver.admission.webhooks.admission_review import (
     KNOWN_VERSIONS,
     AdmissionReviewError,
     WebhookResponse,
+    create_admission_review,
     parse_patch,
+    parse_response,
     patched,
-    question,
-    read_answer,
     rejection,
-    verdict,
+    verify_admission_response,
 )
 from opsdk.apiserver.admission.webhooks.configuration import WebhookAccessor
 from opsdk.apiserver.resources import InstalledResource
@@ -45,7 +45,7 @@ Evaluate = Callable[[Attributes, VersionedAttributes, Sequence[JsonObject]], Awa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookDependencies:
-    """What both plugins need of the server."""
+    """The parts of the server that both webhook plugins use."""
 
     client: WebhookClient
     equivalents: Equivalents
@@ -58,12 +58,12 @@ class _FailedError(Exception):
 
 
 @dataclass(slots=True)
-class _Chosen:
+class _WebhookInvocation:
     """A webhook that a review concerns, and the version in which it wants to see it."""
 
     hook: WebhookAccessor
     served: InstalledResource
-    seen: VersionedAttributes
+    versioned: VersionedAttributes
 
 
 class _Chooser:
@@ -74,24 +74,24 @@ class _Chooser:
         self._review = attributes
         self._views = VersionedAttributesAccessor(attributes, ports.equivalents, ports.namespace)
 
-    async def choose(self, hook: WebhookAccessor) -> _Chosen | None:
+    async def choose(self, hook: WebhookAccessor) -> _WebhookInvocation | None:
         """None where the webhook is not concerned; an `ApiError` where that cannot be said."""
         if not selects_object(hook.objects, self._review):
             return None
-        served = self._views.served(hook.rules, equivalent=hook.equivalent)
+        served = self._views.matched_resource(hook.rules, equivalent=hook.equivalent)
         if served is None or not self._views.selects_namespace(hook.namespaces):
             return None
-        versioned = await self._views.seen(served)
-        if hook.conditions and not await self._conditions(hook, versioned):
+        versioned = await self._views.versioned_attributes(served)
+        if hook.conditions and not await self._match_conditions_hold(hook, versioned):
             return None
-        return _Chosen(hook, served, versioned)
+        return _WebhookInvocation(hook, served, versioned)
 
-    async def _conditions(self, hook: WebhookAccessor, seen: VersionedAttributes) -> bool:
+    async def _match_conditions_hold(self, hook: WebhookAccessor, versioned: VersionedAttributes) -> bool:
         """Whether all hold. One that is false decides, whatever goes wrong in the others."""
         evaluate, review = self._ports.evaluate, self._review
         if evaluate is None:
             return True
-        verdict = await evaluate(review, seen, hook.conditions)
+        verdict = await evaluate(review, versioned, hook.conditions)
         if any(outcome is False for outcome in verdict):
             return False
         wrong = [outcome for outcome in verdict if isinstance(outcome, str)]
@@ -108,20 +108,20 @@ class _Caller:
         self._client = ports.client
         self._mutating = mutating
 
-    async def ask(self, attributes: Attributes, chosen: _Chosen) -> WebhookResponse:
+    async def call_hook(self, attributes: Attributes, invocation: _WebhookInvocation) -> WebhookResponse:
         """What it decided. Its refusal is an `ApiError`; `_FailedError` where it could not be asked."""
-        hook = chosen.hook
+        hook = invocation.hook
         if attributes.dry_run and hook.side_effects not in ("None", "NoneOnDryRun"):
             raise api_errors.bad_request(f'admission webhook "{hook.name}" does not support dry run')
-        answer = await self._asked(attributes, chosen)
+        answer = await self._send_review(attributes, invocation)
         for text in answer.warnings:
             attributes.warn(text)
         if not answer.allowed:
             raise rejection(hook.name, answer.status)
         return answer
 
-    async def _asked(self, attributes: Attributes, chosen: _Chosen) -> WebhookResponse:
-        hook = chosen.hook
+    async def _send_review(self, attributes: Attributes, invocation: _WebhookInvocation) -> WebhookResponse:
+        hook = invocation.hook
         version = next((v for v in hook.versions if v in KNOWN_VERSIONS), "")
         if not version:
             versions = ", ".join(KNOWN_VERSIONS)
@@ -131,24 +131,26 @@ class _Caller:
         try:
             target = hook.target()
             answer = await self._client.post(
-                target, question(attributes, chosen.seen, uid=uid, version=version), timeout=hook.timeout
+                target,
+                create_admission_review(attributes, invocation.versioned, uid=uid, version=version),
+                timeout=hook.timeout,
             )
         except ClientConfigError as error:
             raise _failed(hook, f"could not get REST client: {error}") from None
         except WebhookCallError as error:
             raise _failed(hook, f"failed to call webhook: {error}") from None
         try:
-            response = read_answer(answer, version)
+            response = parse_response(answer, version)
         except AdmissionReviewError as error:
             raise _failed(hook, f"failed to call webhook: {error}") from None
         try:
-            return verdict(answer, response, uid=uid, version=version, mutating=self._mutating)
+            return verify_admission_response(answer, response, uid=uid, version=version, mutating=self._mutating)
         except AdmissionReviewError as error:
             raise _failed(hook, f"received invalid webhook response: {error}") from None
 
 
-def _failed(hook: WebhookAccessor, why: str) -> _FailedError:
-    return _FailedError(f'failed calling webhook "{hook.name}": {why}')
+def _failed(hook: WebhookAccessor, message: str) -> _FailedError:
+    return _FailedError(f'failed calling webhook "{hook.name}": {message}')
 
 
 # ------------------------------------------------------------------ mutating
@@ -172,45 +174,44 @@ class MutatingWebhooks:
         rounds = Reinvocation.of(attributes, "MutatingAdmissionWebhook")
         chooser = _Chooser(self._ports, attributes)
         for hook in hooks:
-            if attributes.again and hook.uid not in rounds.again:
+            if attributes.is_reinvoke and hook.uid not in rounds.to_reinvoke:
                 continue
             chosen = await chooser.choose(hook)
-            if chosen is not None:
-                await self._invoke(attributes, chosen, rounds)
-        rounds.last = attributes.obj
+            if chosen is None:
+                continue
+            try:
+                answer = await self._caller.call_hook(attributes, chosen)
+                if answer.patch and await self._apply_patch(attributes, chosen, answer):
+                    rounds.changed()
+                    attributes.reinvoke = True
+            except _FailedError as error:
+                if not hook.ignore_failures:
+                    raise api_errors.internal(str(error)) from None
+            if hook.reinvoke:
+                rounds.previously_invoked.add(hook.uid)
+        rounds.last_output = attributes.obj
 
     async def validate(self, attributes: Attributes) -> None:
         """Nothing."""
 
-    async def _invoke(self, attributes: Attributes, chosen: _Chosen, rounds: Reinvocation) -> None:
-        hook = chosen.hook
-        try:
-            answer = await self._caller.ask(attributes, chosen)
-            if answer.patch and await self._patch(attributes, chosen, answer):
-                rounds.changed()
-                attributes.reinvoke = True
-        except _FailedError as error:
-            if not hook.ignore_failures:
-                raise api_errors.internal(str(error)) from None
-        if hook.reinvoke:
-            rounds.invoked.add(hook.uid)
-
-    async def _patch(self, attributes: Attributes, chosen: _Chosen, found: WebhookResponse) -> bool:
+    async def _apply_patch(
+        self, attributes: Attributes, invocation: _WebhookInvocation, response: WebhookResponse
+    ) -> bool:
         """Change the object as the webhook asks; whether that made a difference."""
-        name, before = chosen.hook.name, chosen.seen.obj
+        name, before = invocation.hook.name, invocation.versioned.obj
         try:
-            operations = parse_patch(found.patch)
+            operations = parse_patch(response.patch)
         except PatchError as error:
             reason = f"received undecodable patch in webhook response: {error}"
-            raise _failed(chosen.hook, reason) from None
+            raise _failed(invocation.hook, reason) from None
         if not operations:
             return False
         if before is None:
             reason = f'admission webhook "{name}" attempted to modify the object'
             raise api_errors.internal(f"{reason}, which is not supported for this operation")
-        if found.patch_type != "JSONPatch":
-            raise _failed(chosen.hook, f'unsupported patch type "{found.patch_type}"')
-        model = chosen.served.model
+        if response.patch_type != "JSONPatch":
+            raise _failed(invocation.hook, f'unsupported patch type "{response.patch_type}"')
+        model = invocation.served.model
         try:
             after = patched(before, operations)
             if not attributes.connected:
@@ -219,15 +220,15 @@ class MutatingWebhooks:
             raise api_errors.internal(str(error)) from None
         if deep_equal(before, after):
             return False
-        if chosen.served is not attributes.served:
-            after = await self._ports.equivalents.convert(after, chosen.served, attributes.served)
+        if invocation.served is not attributes.served:
+            after = await self._ports.equivalents.convert(after, invocation.served, attributes.served)
         attributes.obj = after
         return True
 
 
 # ------------------------------------------------------------------ validating
 class ValidatingWebhooks:
-    """All at once; the first refusal wins.
+    """The ValidatingAdmissionWebhook plugin: it calls all webhooks at once, and the first refusal wins.
 
     Args:
         hooks: as they are configured now.
@@ -251,15 +252,17 @@ class ValidatingWebhooks:
         refusals: list[Exception] = []
         async with asyncio.TaskGroup() as group:
             for invocation in chosen:
-                group.create_task(self._ask(attributes, invocation, refusals))
+                group.create_task(self._collect_refusal(attributes, invocation, refusals))
         if refusals:
             raise refusals[0]
 
-    async def _ask(self, attributes: Attributes, chosen: _Chosen, refusals: list[Exception]) -> None:
+    async def _collect_refusal(
+        self, attributes: Attributes, invocation: _WebhookInvocation, refusals: list[Exception]
+    ) -> None:
         try:
-            await self._caller.ask(attributes, chosen)
+            await self._caller.call_hook(attributes, invocation)
         except _FailedError as error:
-            if not chosen.hook.ignore_failures:
+            if not invocation.hook.ignore_failures:
                 refusals.append(api_errors.internal(str(error)))
         except ApiError as error:
             refusals.append(error)

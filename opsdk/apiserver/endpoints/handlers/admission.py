@@ -17,7 +17,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 class RequestAdmission:
-    """Admission for one request; makes the reviews.
+    """Admission of one request: it creates the attributes and calls the chain.
 
     Args:
         options: the options object of the request.
@@ -42,7 +42,7 @@ class RequestAdmission:
         return f"<Gate before {self._served.info.path}>"
 
     async def mutate(self, obj: JsonObject, old: JsonObject | None) -> JsonObject:
-        """The object as admission wants it; both are of the served version, and the outcome is the caller's."""
+        """Return the object after mutating admission; both are of the served version. The caller owns the result."""
         review = self._review("CREATE" if old is None else "UPDATE", obj, old)
         await self._admission.mutate(review)
         if review.obj is None or review.obj is obj:
@@ -51,12 +51,17 @@ class RequestAdmission:
         namespace = (review.obj.get("metadata") or {}).get("namespace") or self._call.info.namespace
         if info.namespaced and not info.subresource and namespace != self._call.info.namespace:
             raise api_errors.foreign_namespace()
-        changed = self._keep_owners(obj, review.obj)
+        changed = review.obj
+        try:
+            decode_entries(entries_of(changed))
+        except DecodeError as error:
+            self._call.warn(_BAD_OWNERS.format(error))
+            changed = with_entries(changed, decode_entries(entries_of(obj)))
         # Admission may have undone what was asked for: then nothing is written, not even a time.
         return changed if old is None else keep_times(old, changed)
 
     async def validate(self, obj: JsonObject, old: JsonObject | None) -> None:
-        """What a store calls before it creates or updates (see `Validate`)."""
+        """Run validating admission for a create or update (see `Validate`)."""
         if old is None and self._call.info.verb != "create":
             await check_create(self._call)
         model = self._served.model
@@ -65,59 +70,42 @@ class RequestAdmission:
         await self._admission.validate(self._review(operation, model.from_storage(obj), before))
 
     async def remove(self, obj: JsonObject, _: JsonObject | None) -> None:
-        """What a store calls before it deletes: both rounds see the object as it is."""
+        """Run mutating and validating admission for a delete."""
         old = self._served.model.from_storage(obj)
         await self._admission.mutate(self._review("DELETE", None, old))
         await self._admission.validate(self._review("DELETE", None, old))
 
     async def connect(self, kind: str, options: JsonObject) -> None:
-        """Before a subresource takes the connection; `options` is an object of `kind`."""
+        """Run admission for a CONNECT request; `options` is an object of `kind`."""
         for judge in (self._admission.mutate, self._admission.validate):
             review = self._review("CONNECT", options, None)
             review.connected = kind
             await judge(review)
 
     def _review(self, operation: str, obj: JsonObject | None, old: JsonObject | None) -> Attributes:
-        call, body = self._call, obj if obj is not None else old
+        call, info, body = self._call, self._served.info, obj if obj is not None else old
         meta: JsonObject = (body or {}).get("metadata") or {}
+        namespace = call.info.namespace
+        if info.resource == "namespaces" and not info.group:
+            namespace = call.info.name or str(meta.get("name", ""))  # a namespace is in itself
+        options, kind = self._options, {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions"}.get(operation)
+        if kind is not None and options.get("kind") != kind:
+            # A PUT that creates has CreateOptions, and a patch that updates has UpdateOptions.
+            options = {**{key: value for key, value in options.items() if key != "force"}, "kind": kind}
         return Attributes(
             call=call,
             served=self._served,
             operation=operation,
-            namespace=self._namespace(meta),
+            namespace=namespace,
             name=call.info.name or ("" if operation == "DELETE" else meta.get("name", "")),
             obj=obj,
             old=old,
-            options=_for_operation(self._options, operation),
+            options=options,
             dry_run=self._dry_run,
         )
-
-    def _namespace(self, meta: JsonObject) -> str:
-        """That of the path; a namespace is in itself."""
-        info = self._served.info
-        if info.resource == "namespaces" and not info.group:
-            return self._call.info.name or str(meta.get("name", ""))
-        return self._call.info.namespace
-
-    def _keep_owners(self, before: JsonObject, after: JsonObject) -> JsonObject:
-        """`after`, with the owners of `before` where its own cannot be read."""
-        try:
-            decode_entries(entries_of(after))
-        except DecodeError as error:
-            self._call.warn(_BAD_OWNERS.format(error))
-            return with_entries(after, decode_entries(entries_of(before)))
-        return after
 
 
 _BAD_OWNERS = (
     ".metadata.managedFields was in an invalid state after admission; this could be caused by an outdated mutating"
     " admission controller; please fix your requests: {}"
 )
-
-
-def _for_operation(options: JsonObject, operation: str) -> JsonObject:
-    """Where a PUT turns out to create, or a patch to update, the options become those of that operation."""
-    kind = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions"}.get(operation)
-    if kind is None or options.get("kind") == kind:
-        return options
-    return {**{key: value for key, value in options.items() if key != "force"}, "kind": kind}

@@ -14,7 +14,7 @@ from opsdk.http.server.response import HttpResponse
 
 
 async def handle(call: Call, served: InstalledResource, admission: AdmissionInterface) -> HttpResponse:
-    """Hand the request over, once admission has nothing against it."""
+    """Admit the request, then pass the connection to the storage."""
     rest = "/".join(call.info.parts[3:])
     if isinstance(served.storage, ConnectHandler):
         path = f"/{rest}" if rest else ""

@@ -20,7 +20,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 async def handle(call: Call, served: InstalledResource, admission: AdmissionInterface) -> HttpResponse:
-    """Create it; 201 with the stored object."""
+    """Create the object; 201 with the stored object."""
     accepted = accepted_for(call, served)
     options = write_options(call.http.query, "CreateOptions")
     parsed = await read_tree(call, served)
@@ -49,7 +49,7 @@ def warn_of_owners(call: Call, obj: JsonObject) -> None:
 
 
 def check_namespace(call: Call, served: InstalledResource, obj: JsonObject) -> None:
-    """The body's namespace is that of the path; an empty one is filled in."""
+    """Check that the body's namespace is the path's; set an empty one."""
     meta = obj.setdefault("metadata", {})
     if not served.info.namespaced:
         meta.pop("namespace", None)

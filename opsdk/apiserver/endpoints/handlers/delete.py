@@ -35,14 +35,14 @@ _POLICIES = ("Foreground", "Background", "Orphan")
 
 
 async def handle(call: Call, served: InstalledResource, admission: AdmissionInterface) -> HttpResponse:
-    """Delete it: a Status, or the object where it is only marked or its kind says so."""
+    """Delete the object; return a Status, or the object if it is only marked or its strategy requires it."""
     accepted = accepted_for(call, served)
     options, tree, dry_run = await delete_options(call, served)
     name = call.info.name
     gate = RequestAdmission(admission, call, served, tree, dry_run=dry_run)
     deleted = await served.storage.delete(call.context(dry_run=dry_run), name, options, gate.remove)
-    if not deleted.gone or served.storage.strategy.returns_deleted:
-        status = 202 if not deleted.gone and tree.get("orphanDependents") is False else 200
+    if not deleted.deleted_immediately or served.storage.strategy.returns_deleted:
+        status = 202 if not deleted.deleted_immediately and tree.get("orphanDependents") is False else 200
         return object_response(call, served, deleted.obj, accepted, status=status)
     meta = deleted.obj["metadata"]
     status_details = success(served.info.group, served.info.resource, name, meta.get("uid", ""))
@@ -50,7 +50,7 @@ async def handle(call: Call, served: InstalledResource, admission: AdmissionInte
 
 
 async def handle_collection(call: Call, served: InstalledResource, admission: AdmissionInterface) -> HttpResponse:
-    """Delete the selected ones; answers with the list of what was deleted."""
+    """Delete the selected objects; return their list."""
     accepted = accepted_for(call, served)
     selected = list_options(call.http.query)
     check_list(selected)
@@ -157,9 +157,9 @@ def _check_types(found: JsonValue, types: Mapping[str, str], struct: str, path: 
             _check_types(value, _PRECONDITION_TYPES, "Preconditions", "preconditions.")
 
 
-def _wrong_type(value: object, at: str, wanted: str) -> ApiError:
+def _wrong_type(value: object, path: str, expected: str) -> ApiError:
     what = f"number {value}" if isinstance(value, float) else json_kind(value)
-    return api_errors.bad_request(f"json: cannot unmarshal {what} into Go struct field {at} of type {wanted}")
+    return api_errors.bad_request(f"json: cannot unmarshal {what} into Go struct field {path} of type {expected}")
 
 
 def _from_query(call: Call) -> JsonObject:

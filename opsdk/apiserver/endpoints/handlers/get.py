@@ -24,7 +24,7 @@ async def handle(call: Call, served: InstalledResource) -> HttpResponse:
 
 
 async def wait_for_revision(call: Call, served: InstalledResource, text: str) -> None:
-    """A client may ask for a revision that it has seen elsewhere; one that never comes is a timeout."""
+    """Wait until the storage has reached a client's resourceVersion; time out if it never does."""
     if not text or text == "0":
         return
     revision = resource_version(text)

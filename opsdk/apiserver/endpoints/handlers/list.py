@@ -32,7 +32,7 @@ _TOO_OLD = (
 
 
 class ExpiredListError(GoneError):
-    """A token too old; `token` goes on without the snapshot."""
+    """The continue token is expired; `token` continues with the current snapshot."""
 
     def __init__(self, token: str) -> None:
         super().__init__(_TOO_OLD, code=410, reason="Expired", details=Details())
@@ -58,9 +58,9 @@ async def fetch(call: Call, served: InstalledResource, options: ListQueryOptions
 
 
 def out_of_reach(error: CompactedError | FutureRevisionError, options: ListQueryOptions, query: ListQuery) -> ApiError:
-    """The answer where the snapshot that is asked for is not there any more, or not yet."""
+    """Return the error of a revision that is compacted or not yet reached."""
     if isinstance(error, FutureRevisionError):
-        return api_errors.too_large_resource_version(error.asked, error.current)
+        return api_errors.too_large_resource_version(error.requested, error.current)
     if options.token:
         return ExpiredListError(ContinueToken(-1, query.start).encode())
     return api_errors.expired("The resourceVersion for the provided list is too old.")
@@ -76,13 +76,6 @@ def list_meta(listed: ListResult) -> JsonObject:
     return meta
 
 
-def _revision(text: str) -> int:
-    try:
-        return resource_version(text)
-    except ApiError as error:
-        raise api_errors.bad_request(f"invalid resource version: {error.message}") from None
-
-
 async def list_query(call: Call, served: InstalledResource, options: ListQueryOptions) -> ListQuery:
     """Which snapshot, from where, how many."""
     if options.token:
@@ -95,7 +88,10 @@ async def list_query(call: Call, served: InstalledResource, options: ListQueryOp
         return ListQuery(selection=options.selection, revision=revision, start=token.start, limit=options.limit)
     revision = None
     if options.version:
-        exact_revision = _revision(options.version)
+        try:
+            exact_revision = resource_version(options.version)
+        except ApiError as error:
+            raise api_errors.bad_request(f"invalid resource version: {error.message}") from None
         await wait_for_revision(call, served, options.version)
         exact = options.match == "Exact" or (not options.match and options.limit > 0)
         revision = exact_revision if exact and exact_revision else None

@@ -62,27 +62,30 @@ class PatchRequest:
             return api_errors.plain(str(error))
         return InvalidError("the server rejected our request due to an error in our request")
 
-    def undecodable(self, patched: JsonObject, why: str, *, custom: bool = False) -> ApiError:
-        """The outcome is no object of the kind; `custom` ones have no order of their fields."""
+    def undecodable(self, patched: JsonObject, reason: str, *, custom: bool = False) -> ApiError:
+        """Return the error of a patched object that does not decode; `custom` objects have sorted keys."""
         if self.document is not None:
             text = go_value(self.document)
         else:
             text = go_json(patched) if custom else json.dumps(patched, ensure_ascii=False, separators=(",", ":"))
-        return api_errors.invalid("", "", "", [api_errors.invalid_value("patch", text, why)])
+        return api_errors.invalid("", "", "", [api_errors.invalid_value("patch", text, reason)])
 
 
 def patch_types(served: InstalledResource) -> tuple[str, ...]:
-    """The content types that a resource takes; custom ones have no strategic merge."""
+    """Return the patch content types of a resource; custom resources have no strategic merge patch."""
     return (JSON_PATCH, MERGE_PATCH, APPLY) if served.custom else (JSON_PATCH, MERGE_PATCH, STRATEGIC, APPLY)
 
 
 async def handle(call: Call, served: InstalledResource, admission: AdmissionInterface) -> HttpResponse:
-    """Patch it; 200, or 201 where apply created it."""
+    """Patch the object; 200, or 201 if apply created it."""
     accepted = accepted_for(call, served)
     # Unlike with other verbs, the type is compared as it stands.
     media = call.http.header("content-type").partition(";")[0]
     if media not in patch_types(served):
-        raise _unsupported(served)
+        # Requests for built-in types do not reach a handler that says more.
+        if not served.custom:
+            raise UnsupportedMediaTypeError("415: Unsupported Media Type")
+        raise body.unsupported_media(", ".join(patch_types(served)))
     apply = media == APPLY
     query = call.http.query
     wrong = []
@@ -90,7 +93,7 @@ async def handle(call: Call, served: InstalledResource, admission: AdmissionInte
         wrong.append(api_errors.required("fieldManager", "is required for apply patch"))
     if not apply and query.get("force"):
         wrong.append(api_errors.not_allowed("force", "may not be specified for non-apply patch"))
-    options = write_options(query, "PatchOptions", wrong=wrong)
+    options = write_options(query, "PatchOptions", known_causes=wrong)
     raw = await call.http.body(body.LIMIT)
     gate = RequestAdmission(admission, call, served, options.tree, dry_run=options.dry_run)
     if media == APPLY:
@@ -98,13 +101,6 @@ async def handle(call: Call, served: InstalledResource, admission: AdmissionInte
     else:
         stored, created = await _patch(call, served, gate, options, cache(partial(_reader, media, served, raw)))
     return object_response(call, served, stored, accepted, status=201 if created else 200)
-
-
-def _unsupported(served: InstalledResource) -> ApiError:
-    """Requests for built-in types do not get as far as a handler that could say more."""
-    if not served.custom:
-        return UnsupportedMediaTypeError("415: Unsupported Media Type")
-    return body.unsupported_media(", ".join(patch_types(served)))
 
 
 def _parse(raw: bytes, *, go_type: str, prefix: str = "error decoding patch: ") -> ParsedDocument:
@@ -116,8 +112,8 @@ def _parse(raw: bytes, *, go_type: str, prefix: str = "error decoding patch: ") 
     return parsed
 
 
-def _check_type(value: JsonValue, wanted: type, prefix: str, go_type: str) -> None:
-    if value is not None and not isinstance(value, wanted):
+def _check_type(value: JsonValue, expected: type, prefix: str, go_type: str) -> None:
+    if value is not None and not isinstance(value, expected):
         raise api_errors.bad_request(f"{prefix} {json_kind(value)} into Go value of type {go_type}")
 
 
@@ -151,12 +147,12 @@ async def _patch(
     served: InstalledResource,
     gate: RequestAdmission,
     options: WriteQueryOptions,
-    read: Callable[[], PatchRequest],
+    read_patch: Callable[[], PatchRequest],
 ) -> tuple[JsonObject, bool]:
     async def transform(current: JsonObject | None) -> JsonObject:
         if current is None:
             raise api_errors.not_found(served.info, call.info.name)
-        patch = read()
+        patch = read_patch()
         live = served.model.from_storage(current)
         # Patches change nothing in place, and decoding makes what the store may change anew.
         try:
@@ -213,12 +209,12 @@ def _decoded(
         reason = f"strict decoding error: {', '.join(errors)}"
         raise patch.undecodable(patched, reason, custom=not served.model.typed)
     check_identity(call, served, decoded.obj)
-    body.report(call, info, errors, options.validation)
+    body.report_complaints(call, info, errors, options.validation)
     return decoded.obj
 
 
 def check_identity(call: Call, served: InstalledResource, obj: JsonObject) -> None:
-    """A patch changes neither name nor namespace; what is in none cannot be moved to one."""
+    """Check that a patch keeps the name and the namespace."""
     meta = obj.setdefault("metadata", {})
     if not served.info.namespaced:
         meta.pop("namespace", None)
@@ -235,11 +231,17 @@ async def _apply(
     async def transform(current: JsonObject | None) -> JsonObject:
         live = None if current is None else served.model.from_storage(current)
         force, now = bool(options.force), managed_fields.stamp(call)
-        desired = await managed_fields.owned(
+        desired = await managed_fields.with_field_manager(
             served,
             lambda manager: manager.apply(live, copy_tree(config), manager=options.field_manager, force=force, now=now),
         )
-        desired = _converted(served, desired)
+        try:
+            decoded = served.model.decode(desired, memory=True)
+        except DecodeError as error:
+            gvk = _gvk_text(served.info.kind_api_version, served.info.kind)
+            text = f"failed to convert new object ({describe_object(desired)}) to proper version"
+            raise api_errors.plain(f"{text}: unable to convert unstructured object to {gvk}: {error}") from None
+        desired = decoded.obj
         if served.info.raw_field:
             forget_text(desired, served.info.raw_field, live)
         check_identity(call, served, desired)
@@ -247,16 +249,6 @@ async def _apply(
         return served.model.to_storage(await gate.mutate(desired, live))
 
     return await _update(call, served, gate, options, transform, create=not served.info.subresource)
-
-
-def _converted(served: InstalledResource, applied: JsonObject) -> JsonObject:
-    """The applied object as its type has it: what fields may hold says more than who owns them."""
-    try:
-        return served.model.decode(applied, memory=True).obj
-    except DecodeError as error:
-        gvk = _gvk_text(served.info.kind_api_version, served.info.kind)
-        text = f"failed to convert new object ({describe_object(applied)}) to proper version"
-        raise api_errors.plain(f"{text}: unable to convert unstructured object to {gvk}: {error}") from None
 
 
 def _configuration(call: Call, served: InstalledResource, options: WriteQueryOptions, raw: bytes) -> JsonObject:
@@ -274,7 +266,7 @@ def _configuration(call: Call, served: InstalledResource, options: WriteQueryOpt
     if parsed.complaints and options.validation == "Strict":
         text = f"error strict decoding YAML: error converting YAML to JSON: {', '.join(parsed.strict)}"
         raise api_errors.bad_request(text)
-    body.report(call, info, parsed.complaints, options.validation)
+    body.report_complaints(call, info, parsed.complaints, options.validation)
     version, kind = config.get("apiVersion") or "", config.get("kind") or ""
     if (version, kind) != (info.kind_api_version, info.kind):
         raise api_errors.bad_request(f"invalid object type: {_gvk_text(str(version), str(kind))}")

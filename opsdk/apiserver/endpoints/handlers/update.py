@@ -20,7 +20,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 async def handle(call: Call, served: InstalledResource, admission: AdmissionInterface) -> HttpResponse:
-    """Replace it; 200, or 201 where it was created."""
+    """Replace the object; 200, or 201 if it was created."""
     accepted = accepted_for(call, served)
     options = write_options(call.http.query, "UpdateOptions")
     parsed = await read_tree(call, served)
@@ -34,10 +34,10 @@ async def handle(call: Call, served: InstalledResource, admission: AdmissionInte
 
     async def transform(current: JsonObject | None) -> JsonObject:
         # Whoever writes may change what it gets, so each further try, which is rare, reads the body anew.
-        candidate = first.pop() if first else again()
+        candidate = first.pop() if first else decode_again()
         return await finish(call, served, gate, current, candidate, manager=options.field_manager)
 
-    def again() -> JsonObject:
+    def decode_again() -> JsonObject:
         obj = served.model.decode(parsed.tree).obj
         check_name(call, obj)
         check_namespace(call, served, obj)
@@ -66,12 +66,12 @@ async def finish(
     served: InstalledResource,
     gate: RequestAdmission,
     current: JsonObject | None,
-    wanted: JsonObject,
+    desired: JsonObject,
     *,
     manager: str,
 ) -> JsonObject:
-    """From the wanted object of the served version to the one to store: owners of fields, admission."""
+    """Update managedFields, run admission, and convert the object to its storage version."""
     model = served.model
     live = None if current is None else model.from_storage(current)
-    obj = await managed_fields.record_update(call, served, live, wanted, manager)
+    obj = await managed_fields.record_update(call, served, live, desired, manager)
     return model.to_storage(await gate.mutate(obj, live))

@@ -49,17 +49,17 @@ class WatchStreamEvent:
 
 
 async def handle(call: Call, served: InstalledResource) -> HttpResponse:
-    """Begin the stream; what can be refused is refused before."""
+    """Start the watch; errors of the request are raised before the response begins."""
     accepted = accepted_for(call, served)
     options = list_options(call.http.query, name=call.info.name if call.info.deprecated_watch else "")
     check_watch(options)
     served.storage.check_fields(options.selection)
     if options.timeout is not None and options.timeout < 0:
-        opened = _Opened([])  # it is over already
+        opened = _OpenedWatch([])  # it is over already
     else:
         opened = await _open(call, served, options)
     watch = opened.watch
-    stream = _Stream(call, served, options, accepted, since=opened.since)
+    stream = _Stream(call, served, options, accepted, start_revision=opened.revision)
     release = None if watch is None else watch.close
     if wants_websocket(call.http):
         chunks = stream.chunks(opened.initial, watch)
@@ -68,18 +68,18 @@ async def handle(call: Call, served: InstalledResource) -> HttpResponse:
     return StreamResponse(200, [media], chunks=stream.chunks(opened.initial, watch), release=release)
 
 
-class _Opened(NamedTuple):
-    """What is sent at once, and the watch that follows (none where there is nothing to wait for).
+class _OpenedWatch(NamedTuple):
+    """The initial events, and the watch that follows; no watch if nothing can follow.
 
-    `since` is the revision that the client knows then.
+    `revision` is the resource version of the initial events.
     """
 
     initial: list[WatchStreamEvent]
     watch: StorageWatch | None = None
-    since: int = 0
+    revision: int = 0
 
 
-async def _open(call: Call, served: InstalledResource, options: ListQueryOptions) -> _Opened:
+async def _open(call: Call, served: InstalledResource, options: ListQueryOptions) -> _OpenedWatch:
     storage = served.storage
     context = call.context()
     revision = resource_version(options.version) if options.version else 0
@@ -88,26 +88,26 @@ async def _open(call: Call, served: InstalledResource, options: ListQueryOptions
         try:
             await wait_for_revision(call, served, options.version)
         except ServerTimeoutError as error:
-            return _Opened([_told(error)])
+            return _OpenedWatch([_error_event(error)])
         listed = await storage.list(context, ListQuery(selection=options.selection))
         initial = [WatchStreamEvent("ADDED", obj) for obj in listed.items]
         if options.initial_events or options.version in ("", "0"):
             initial.append(WatchStreamEvent("INITIAL_END", {"metadata": {"resourceVersion": str(listed.revision)}}))
-        return _Opened(initial, storage.watch(context, "", listed.revision), listed.revision)
+        return _OpenedWatch(initial, storage.watch(context, "", listed.revision), listed.revision)
     try:
-        return _Opened([], storage.watch(context, "", revision or None), revision)
+        return _OpenedWatch([], storage.watch(context, "", revision or None), revision)
     except CompactedError as error:
-        return _Opened([_told(error)])
+        return _OpenedWatch([_error_event(error)])
 
 
-def _told(error: ApiError | CompactedError) -> WatchStreamEvent:
+def _error_event(error: ApiError | CompactedError) -> WatchStreamEvent:
     if isinstance(error, CompactedError):
-        error = api_errors.expired(f"too old resource version: {error.asked} ({error.oldest})")
+        error = api_errors.expired(f"too old resource version: {error.requested} ({error.oldest})")
     return WatchStreamEvent("ERROR", status_of(error))
 
 
 def select(change: StorageChange, *, now: bool, before: bool) -> WatchStreamEvent | None:
-    """The event that a watcher with a selector sees: `now` and `before` say whether the object is, was selected."""
+    """Return the event for a watch with a selector; `now` and `before` tell whether the selector matches."""
     value, previous = change.value, change.previous
     if value is None:
         return None
@@ -132,14 +132,14 @@ class _Stream:
         options: ListQueryOptions,
         accepted: AcceptedMediaType,
         *,
-        since: int,
+        start_revision: int,
     ) -> None:
         self._call = call
         self._served = served
         self._options = options
         self._accepted = accepted
         self._headless = False
-        self._since = since
+        self._since = start_revision
         self._clock = call.clock
         seconds = options.timeout or random.uniform(1800, 3600)  # noqa: S311 - spreads reconnects, no secret
         self._end = self._clock.now() + seconds
@@ -179,11 +179,11 @@ class _Stream:
                     change = pending.result()
                 except UndecodableObjectError:
                     # Nothing may be passed over: the stream waits until the object can be read.
-                    await self._pause()
+                    await self._wait_before_retry()
                     pending = asyncio.ensure_future(_next(watch))
                     continue
                 except (ApiError, CompactedError) as error:
-                    yield self._line(_told(error))
+                    yield self._line(_error_event(error))
                     return
                 if change is None:
                     return
@@ -196,7 +196,7 @@ class _Stream:
             pending.cancel()
             await asyncio.gather(pending, return_exceptions=True)
 
-    async def _pause(self) -> None:
+    async def _wait_before_retry(self) -> None:
         alarm = Alarm(self._clock, min(self._clock.now() + _AGAIN, self._end))
         try:
             await alarm.future
@@ -230,18 +230,24 @@ class _Stream:
             if not self._options.bookmarks:
                 return b""
             meta = {**event.obj["metadata"], "annotations": {_INITIAL_END: "true"}}
-            return self._encode("BOOKMARK", self._bare(meta))
+            return self._encode("BOOKMARK", self._bookmark_object(meta))
         if event.type == "BOOKMARK":
-            return self._encode("BOOKMARK", self._bare(event.obj["metadata"]))
+            return self._encode("BOOKMARK", self._bookmark_object(event.obj["metadata"]))
         return self._encode(event.type, self._served.model.from_storage(event.obj))
 
-    def _bare(self, meta: JsonObject) -> JsonObject:
+    def _bookmark_object(self, meta: JsonObject) -> JsonObject:
         info = self._served.info
         # A typed object shows its empty parts; only the metadata means something.
         return {"kind": info.kind, "apiVersion": info.kind_api_version, "metadata": meta, **self._served.model.blank}
 
     def _encode(self, kind: str, obj: JsonObject) -> bytes:
-        shaped = self._shaped(obj)
+        accepted, shaped = self._accepted, obj
+        if accepted.kind == "PartialObjectMetadata":
+            shaped = partial(obj, version=accepted.version)
+        elif accepted.kind == "Table":
+            meta = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
+            shaped = table(self._call, self._served, [obj], meta, version=accepted.version, headless=self._headless)
+            self._headless = True
         return self._framed(kind, shaped, once=shaped is obj and kind != "BOOKMARK")
 
     def _framed(self, kind: str, obj: JsonObject, *, once: bool = False) -> bytes:
@@ -253,17 +259,6 @@ class _Stream:
 
     def _plain(self, obj: JsonObject) -> bytes:
         return compact(obj, ordered=in_order(self._served, self._accepted))
-
-    def _shaped(self, obj: JsonObject) -> JsonObject:
-        accepted = self._accepted
-        if accepted.kind == "PartialObjectMetadata":
-            return partial(obj, version=accepted.version)
-        if accepted.kind != "Table":
-            return obj
-        meta = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
-        body = table(self._call, self._served, [obj], meta, version=accepted.version, headless=self._headless)
-        self._headless = True
-        return body
 
 
 _LIMIT = 256

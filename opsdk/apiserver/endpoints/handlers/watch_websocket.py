@@ -36,7 +36,7 @@ def events_of(chunk: bytes, *, framed: bool) -> Iterator[bytes | str]:
 def watch_socket(
     request: HttpRequest, chunks: AsyncGenerator[bytes, None], *, framed: bool, release: Callable[[], None] | None
 ) -> HttpResponse:
-    """The answer that goes on with the stream as messages; what the client says means nothing.
+    """Return the response that sends the watch as WebSocket messages; messages of the client are ignored.
 
     `release` is called in the end, also where it never began.
     """

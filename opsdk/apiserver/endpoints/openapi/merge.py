@@ -12,7 +12,7 @@ from opsdk.structured_merge.value import JsonObject, JsonValue
 _REF = "#/definitions/"
 
 
-def below(document: JsonObject, root: str) -> JsonObject:
+def filter_spec_by_paths(document: JsonObject, root: str) -> JsonObject:
     """The part of a document that is about paths below `root`, with the definitions that it refers to."""
     paths = {p: item for p, item in (document.get("paths") or {}).items() if p == root or p.startswith(f"{root}/")}
     definitions, reachable = document.get("definitions") or {}, JsonObject()
@@ -25,10 +25,10 @@ def below(document: JsonObject, root: str) -> JsonObject:
     return {"paths": paths, "definitions": reachable}
 
 
-def merged(paths: JsonObject, definitions: JsonObject, other: JsonObject) -> tuple[JsonObject, JsonObject]:
-    """Both together; paths that are there already stay, definitions that differ under one name get another."""
+def merge_specs(paths: JsonObject, definitions: JsonObject, other: JsonObject) -> tuple[JsonObject, JsonObject]:
+    """Merge two specs: existing paths win, and differing definitions of one name are renamed."""
     names = {
-        name: _free(name, definitions, other["definitions"])
+        name: _free_name(name, definitions, other["definitions"])
         for name, schema in other["definitions"].items()
         if name in definitions and definitions[name] != schema
     }
@@ -36,7 +36,7 @@ def merged(paths: JsonObject, definitions: JsonObject, other: JsonObject) -> tup
     return {**_renamed(other["paths"], names), **paths}, {**definitions, **added}
 
 
-def _free(name: str, *taken: JsonObject) -> str:
+def _free_name(name: str, *taken: JsonObject) -> str:
     number = 2
     while any(f"{name}_v{number}" in names for names in taken):
         number += 1

@@ -71,7 +71,7 @@ class OperationNames:
     """
 
     body: str | None
-    many: str | None
+    list_body: str | None
     kind: str
 
 
@@ -84,10 +84,15 @@ def paths_of(group: str, installed: InstalledResource, names: OperationNames) ->
     """Each path with its operations and its parameters."""
     for path, verbs in _routes(group, installed):
         item: JsonObject = {
-            _VERBS[verb].method: _operation(group, installed, verb, names, whole="{namespace}" not in path)
+            _VERBS[verb].method: _operation(group, installed, verb, names, all_namespaces="{namespace}" not in path)
             for verb in verbs
         }
-        item["parameters"] = [*_placed(path), _parameter("pretty")]
+        placed = [
+            {"name": name, "in": "path", "required": True, "schema": {"type": "string", "uniqueItems": True}}
+            for name in ("name", "namespace")
+            if f"{{{name}}}" in path
+        ]
+        item["parameters"] = [*placed, _parameter("pretty")]
         yield path, item
 
 
@@ -109,44 +114,33 @@ def _routes(group: str, installed: InstalledResource) -> Iterator[tuple[str, lis
         yield f"{root}/{info.resource}", ["list"]
 
 
-def _placed(path: str) -> Iterator[JsonObject]:
-    for name in ("name", "namespace"):
-        if f"{{{name}}}" in path:
-            yield {"name": name, "in": "path", "required": True, "schema": {"type": "string", "uniqueItems": True}}
-
-
 def _operation(
-    group: str, installed: InstalledResource, verb: str, names: OperationNames, *, whole: bool
+    group: str, installed: InstalledResource, verb: str, names: OperationNames, *, all_namespaces: bool
 ) -> JsonObject:
     info, verb_info = installed.info, _VERBS[verb]
-    answers = {"list": names.many, "delete": STATUS, "deletecollection": STATUS}
+    answers = {"list": names.list_body, "delete": STATUS, "deletecollection": STATUS}
     content = _content(
         (JSON, YAML) if installed.custom or not installed.model.typed else (JSON, PROTOBUF, YAML),
         answers.get(verb, names.body),
     )
     responses: JsonObject = {code: {"description": _DESCRIBED[code], "content": content} for code in verb_info.codes}
+    # Subresources of custom objects have the objects' kind.
+    gvk = {"group": group, "version": info.version, "kind": names.kind}
+    if not installed.custom:
+        kind_group = info.group if info.kind_group is None else info.kind_group
+        gvk = {"group": kind_group, "version": info.kind_version or info.version, "kind": info.kind}
     operation: JsonObject = {
         "tags": [f"{_group_word(group, first=str.lower)}_{info.version}"],
-        "operationId": _operation_id(group, installed, verb, names.kind, whole=whole and info.namespaced),
+        "operationId": _operation_id(
+            group, installed, verb, names.kind, all_namespaces=all_namespaces and info.namespaced
+        ),
         "parameters": [_parameter(name) for name in verb_info.query],
         "responses": {**responses, "401": {"description": _DESCRIBED["401"]}},
         "x-kubernetes-action": verb_info.action,
-        "x-kubernetes-group-version-kind": _kind(group, installed, names),
+        "x-kubernetes-group-version-kind": gvk,
     }
     bodies = _bodies(installed, verb, names)
     return {**operation, "requestBody": bodies} if bodies else operation
-
-
-def _kind(group: str, installed: InstalledResource, names: OperationNames) -> JsonObject:
-    """Parts of custom objects go by the objects' kind."""
-    info = installed.info
-    if installed.custom:
-        return {"group": group, "version": info.version, "kind": names.kind}
-    return {
-        "group": info.kind_group if info.kind_group is not None else info.group,
-        "version": info.kind_version or info.version,
-        "kind": info.kind,
-    }
 
 
 def _content(media: Iterable[str], name: str | None) -> JsonObject:
@@ -170,13 +164,13 @@ def _bodies(installed: InstalledResource, verb: str, names: OperationNames) -> J
     return {}
 
 
-def _operation_id(group: str, installed: InstalledResource, verb: str, kind: str, *, whole: bool) -> str:
+def _operation_id(group: str, installed: InstalledResource, verb: str, kind: str, *, all_namespaces: bool) -> str:
     info = installed.info
-    scope = "Namespaced" if info.namespaced and not whole else ""
+    scope = "Namespaced" if info.namespaced and not all_namespaces else ""
     many = "Collection" if verb == "deletecollection" else ""
     part = _capital(info.subresource)
     place = f"{_group_word(group)}{_capital(info.version)}"
-    return f"{_VERBS[verb].word}{place}{many}{scope}{kind}{part}{'ForAllNamespaces' if whole else ''}"
+    return f"{_VERBS[verb].word}{place}{many}{scope}{kind}{part}{'ForAllNamespaces' if all_namespaces else ''}"
 
 
 def _group_word(group: str, *, first: Callable[[str], str] = str.upper) -> str:

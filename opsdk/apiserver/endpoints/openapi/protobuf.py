@@ -1,7 +1,10 @@
-"""The OpenAPI v2 document in its protobuf form (``openapi.v2.Document``), which kubectl and helm ask for. Pure.
+"""Encode the OpenAPI v2 document as protobuf (``openapi.v2.Document``), which kubectl and helm request. Pure.
 
-Only what clients read is encoded: schemas, and paths with their operations, query parameters and extensions. kubectl
-looks there whether a kind takes ``fieldValidation``.
+The encoder writes the parts that clients read: schemas, and paths with their operations, query parameters and
+extensions. kubectl checks there whether a kind supports ``fieldValidation``.
+
+Upstream: github.com/google/gnostic-models/openapiv2/OpenAPIv2.proto.
+Deviates: the other parts of the document are left out.
 """
 
 from __future__ import annotations
@@ -29,27 +32,24 @@ def encode_document(document: Mapping[str, JsonValue]) -> bytes:
     info = document["info"]
     encoded = _text(1, document["swagger"])
     encoded += chunk(2, _text(1, info.get("title", "")) + _text(2, info.get("version", "")))
-    paths = b"".join(chunk(2, _named(path, _path_item(item))) for path, item in document["paths"].items())
-    schemas = b"".join(chunk(1, _named(name, _schema(schema))) for name, schema in document["definitions"].items())
-    return encoded + chunk(8, paths) + chunk(9, schemas)
-
-
-def _path_item(item: Mapping[str, JsonValue]) -> bytes:
-    return b"".join(chunk(number, _operation(item[name])) for name, number in _METHODS.items() if name in item)
+    paths: list[bytes] = []
+    for path, item in document["paths"].items():
+        operations = [chunk(number, _operation(item[name])) for name, number in _METHODS.items() if name in item]
+        paths.append(chunk(2, _named_value(path, b"".join(operations))))
+    schemas = b"".join(
+        chunk(1, _named_value(name, _schema(schema))) for name, schema in document["definitions"].items()
+    )
+    return encoded + chunk(8, b"".join(paths)) + chunk(9, schemas)
 
 
 def _operation(operation: Mapping[str, JsonValue]) -> bytes:
     encoded = _text(5, operation.get("operationId", ""))
-    encoded += b"".join(
-        chunk(8, _query_parameter(p)) for p in operation.get("parameters", ()) if p.get("in") == "query"
-    )
+    for parameter in operation.get("parameters", ()):
+        if parameter.get("in") == "query":
+            # ParametersItem -> Parameter -> NonBodyParameter -> QueryParameterSubSchema
+            schema = _text(2, "query") + _text(4, parameter["name"]) + _text(6, "string")
+            encoded += chunk(8, chunk(1, chunk(2, chunk(3, schema))))
     return encoded + _extensions(13, operation)
-
-
-def _query_parameter(parameter: Mapping[str, JsonValue]) -> bytes:
-    """ParametersItem -> Parameter -> NonBodyParameter -> QueryParameterSubSchema."""
-    schema = _text(2, "query") + _text(4, parameter["name"]) + _text(6, "string")
-    return chunk(1, chunk(2, chunk(3, schema)))
 
 
 # ------------------------------------------------------------------ schemas
@@ -65,7 +65,7 @@ def _schema(schema: Mapping[str, JsonValue]) -> bytes:
     if "items" in schema:
         encoded += chunk(23, chunk(1, _schema(schema["items"])))
     if "properties" in schema:
-        properties = (chunk(1, _named(name, _schema(part))) for name, part in schema["properties"].items())
+        properties = (chunk(1, _named_value(name, _schema(part))) for name, part in schema["properties"].items())
         encoded += chunk(25, b"".join(properties))
     return encoded + _extensions(31, schema)
 
@@ -101,7 +101,7 @@ def _keyword(name: str, value: JsonValue) -> bytes:
 
 
 def _extensions(number: int, holder: Mapping[str, JsonValue]) -> bytes:
-    return b"".join(chunk(number, _named(k, _any(v))) for k, v in holder.items() if k.startswith("x-"))
+    return b"".join(chunk(number, _named_value(k, _any(v))) for k, v in holder.items() if k.startswith("x-"))
 
 
 def _any(value: JsonValue) -> bytes:
@@ -110,7 +110,7 @@ def _any(value: JsonValue) -> bytes:
 
 
 # ------------------------------------------------------------------ the wire
-def _named(name: str, value: bytes) -> bytes:
+def _named_value(name: str, value: bytes) -> bytes:
     return _text(1, name) + chunk(2, value)
 
 

@@ -5,8 +5,6 @@ Upstream: k8s.io/kube-openapi/pkg/builder/openapi.go (v1.36).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 _REF = "#/components/schemas/"
@@ -34,7 +32,7 @@ def _schema(schema: JsonValue) -> JsonValue:
         return _schema(whole[0])
     converted: JsonObject = {key: value for key, value in schema.items() if key not in _UNSAID}
     if isinstance(converted.get("$ref"), str):
-        converted["$ref"] = _reference(converted["$ref"])
+        converted["$ref"] = converted["$ref"].replace(_REF, "#/definitions/")
     if isinstance(converted.get("properties"), dict):
         converted["properties"] = {name: _schema(inner) for name, inner in converted["properties"].items()}
     for key in ("items", "additionalProperties"):
@@ -45,10 +43,6 @@ def _schema(schema: JsonValue) -> JsonValue:
     for key in _SHAPE if schema.get(_PRESERVE) else ():
         converted.pop(key, None)
     return converted
-
-
-def _reference(target: str) -> str:
-    return target.replace(_REF, "#/definitions/")
 
 
 def path_item(item: JsonObject) -> JsonObject:
@@ -68,27 +62,24 @@ def _operation(operation: JsonObject) -> JsonObject:
     converted["consumes"] = list(body.get("content") or ["*/*"])
     converted["produces"] = sorted({media for answer in answers.values() for media in answer.get("content") or ()})
     converted["schemes"] = ["https"]
-    converted["parameters"] = [*_body(body), *(_parameter(parameter) for parameter in converted.get("parameters", ()))]
-    converted["responses"] = {code: _response(answer) for code, answer in answers.items()}
-    return converted
-
-
-def _body(body: JsonObject) -> Iterator[JsonObject]:
-    """The body is a parameter there."""
+    parameters = [_parameter(parameter) for parameter in converted.get("parameters", ())]
     for media in list(body.get("content", ()))[:1]:
+        # In v2 the body is a parameter.
         required = {"required": True} if body.get("required") else {}
-        yield {"name": "body", "in": "body", **required, "schema": _schema(body["content"][media]["schema"])}
+        parameters.insert(
+            0, {"name": "body", "in": "body", **required, "schema": _schema(body["content"][media]["schema"])}
+        )
+    converted["parameters"] = parameters
+    converted["responses"] = {}
+    for code, answer in answers.items():
+        response = {key: value for key, value in answer.items() if key != "content"}
+        if answer.get("content"):
+            response["schema"] = _schema(answer["content"]["application/json"]["schema"])
+        converted["responses"][code] = response
+    return converted
 
 
 def _parameter(parameter: JsonObject) -> JsonObject:
     """Only bodies have schemas there."""
     converted = {key: value for key, value in parameter.items() if key != "schema"}
     return {**converted, **parameter.get("schema", {})}
-
-
-def _response(answer: JsonObject) -> JsonObject:
-    converted = {key: value for key, value in answer.items() if key != "content"}
-    content = answer.get("content") or {}
-    if content:
-        converted["schema"] = _schema(content["application/json"]["schema"])
-    return converted

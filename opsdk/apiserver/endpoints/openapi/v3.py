@@ -12,7 +12,7 @@ from typing import Protocol
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.discovery import RemoteDocuments, ServedGroup, ServedVersion
 from opsdk.apiserver.endpoints.etag import cached
-from opsdk.apiserver.endpoints.openapi.merge import merged
+from opsdk.apiserver.endpoints.openapi.merge import merge_specs
 from opsdk.apiserver.endpoints.openapi.paths import (
     DELETE_OPTIONS,
     META,
@@ -58,7 +58,7 @@ class OpenApi:
         self._made: dict[str, tuple[object, bytes, str]] = {}
 
     def _documents(self) -> Iterator[tuple[str, str, ServedVersion]]:
-        return (entry for entry in self._all() if entry[2].elsewhere is None)
+        return (entry for entry in self._all() if entry[2].remote_documents is None)
 
     def _all(self) -> Iterator[tuple[str, str, ServedVersion]]:
         for group in self._groups():
@@ -69,8 +69,8 @@ class OpenApi:
     def _foreign(self) -> Iterator[tuple[str, RemoteDocuments]]:
         """Documents that other servers have."""
         for name, _, served in self._all():
-            if served.elsewhere is not None:
-                yield name, served.elsewhere
+            if served.remote_documents is not None:
+                yield name, served.remote_documents
 
     def paths(self) -> list[str]:
         """The paths of the v3 documents."""
@@ -133,12 +133,17 @@ class OpenApi:
         kinds = {r.info.resource: r.info.kind for r in served.resources if not r.info.subresource}
         for installed in served.resources:
             kind = kinds.get(installed.info.resource, installed.info.kind)
-            names = OperationNames(body=self._name(installed), many=self._list_name(installed), kind=kind)
+            names = OperationNames(body=self._name(installed), list_body=self._list_name(installed), kind=kind)
             for path, item in paths_of(group, installed, names):
                 paths[path] = {**paths.get(path, {}), **item}
         schemas: JsonObject = {}
         for installed in served.resources:
-            for name in self._names(installed):
+            mentioned = [self._name(installed)]
+            if "delete" in installed.verbs:
+                mentioned += [STATUS, DELETE_OPTIONS]
+            if "patch" in installed.verbs:
+                mentioned.append(PATCH)
+            for name in filter(None, mentioned):
                 self._collect(name, schemas)
             if "list" in installed.verbs and not installed.info.subresource:
                 self._add_list(installed, schemas)
@@ -146,16 +151,6 @@ class OpenApi:
 
     def _name(self, installed: InstalledResource) -> str | None:
         return next((n for s in self._sources if (n := s.name_of(installed))), None)
-
-    def _names(self, installed: InstalledResource) -> Iterator[str]:
-        """The schemas that its operations speak of."""
-        name = self._name(installed)
-        if name:
-            yield name
-        if "delete" in installed.verbs:
-            yield from (STATUS, DELETE_OPTIONS)
-        if "patch" in installed.verbs:
-            yield PATCH
 
     def _add_list(self, installed: InstalledResource, into: JsonObject) -> None:
         item, name = self._name(installed), self._list_name(installed)
@@ -212,7 +207,7 @@ class OpenApi:
             definitions |= {name: definition(s) for name, s in document["components"]["schemas"].items()}
         for _, foreign_document in self._foreign():
             if foreign_document.swagger is not None:
-                paths, definitions = merged(paths, definitions, foreign_document.swagger)
+                paths, definitions = merge_specs(paths, definitions, foreign_document.swagger)
         made = {"swagger": "2.0", "info": self._info, "paths": paths, "definitions": definitions}
         if as_proto:
             return cached(call, encode_document(made), MEDIA)

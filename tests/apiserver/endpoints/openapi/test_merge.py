@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opsdk.apiserver.endpoints.openapi.merge import below, merged
+from opsdk.apiserver.endpoints.openapi.merge import filter_spec_by_paths, merge_specs
 
 REF = {"$ref": "#/definitions/A"}
 
@@ -13,7 +13,7 @@ def test_only_what_is_below_the_root_is_taken() -> None:
         "paths": {"/apis/g/v1/": {}, "/apis/g/v1": {"x": REF}, "/apis/g/v11/a": {}, "/apis/g/v1/a": {}},
         "definitions": {"A": {"b": {"$ref": "#/definitions/B"}}, "B": {"a": [REF]}, "C": {}},
     }
-    found = below(document, "/apis/g/v1")
+    found = filter_spec_by_paths(document, "/apis/g/v1")
     assert set(found["paths"]) == {"/apis/g/v1/", "/apis/g/v1", "/apis/g/v1/a"}
     assert set(found["definitions"]) == {"A", "B"}
 
@@ -22,7 +22,7 @@ def test_definitions_that_differ_under_one_name_get_another() -> None:
     """References follow; equal ones are shared, and paths that are there stay."""
     own = {"A": {"type": "object"}, "A_v2": {}, "S": {"type": "string"}}
     other = {"paths": {"/a": {"get": REF}, "/b": [REF]}, "definitions": {"A": {"self": REF}, "S": {"type": "string"}}}
-    paths, definitions = merged({"/a": {"own": True}}, own, other)
+    paths, definitions = merge_specs({"/a": {"own": True}}, own, other)
     renamed = {"$ref": "#/definitions/A_v3"}
     assert paths == {"/a": {"own": True}, "/b": [renamed]}
     assert definitions == {**own, "A_v3": {"self": renamed}}
