@@ -198,7 +198,7 @@ class ExpireWatch:
                     {
                         "type": "ERROR",
                         "object": status_of(
-                            api_errors.expired(f"too old resource version: {gone.asked} ({gone.oldest})")
+                            api_errors.expired(f"too old resource version: {gone.requested} ({gone.oldest})")
                         ),
                     }
                 )
