@@ -11,6 +11,18 @@ from opsdk.apimachinery.quantity import Quantity
 from opsdk.apimachinery.time import MicroTime
 from opsdk.structured_merge.value import JsonObject
 
+HIDDEN = "<hidden>"
+"""Stands for a secret in ``repr``."""
+
+# The annotation of kubectl apply holds a copy of the whole object, of secrets too.
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+# Fields that hold secrets, by the names of their classes in k8s.io/api.
+_HIDDEN = {
+    "Secret": ("data", "string_data"),
+    "TokenRequestStatus": ("token",),
+    "TokenReviewSpec": ("token",),
+}
+
 
 class Model(msgspec.Struct, rename="camel", omit_defaults=True):
     """Base class for the parts of your own kinds.
@@ -23,7 +35,22 @@ class Model(msgspec.Struct, rename="camel", omit_defaults=True):
     ...     max_replicas: int = 1
     >>> to_builtins(WebsiteSpec(image="nginx", max_replicas=3))
     {'image': 'nginx', 'maxReplicas': 3}
+
+    ``repr`` shows what differs from the defaults, and hides secrets.
     """
+
+    def __repr__(self) -> str:
+        hidden = _HIDDEN.get(type(self).__name__, ())
+        defaults = {f.name: f.default for f in msgspec.structs.fields(type(self))}
+        shown = []
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if value == defaults[name] or value in ({}, []):
+                continue
+            if isinstance(value, dict) and _LAST_APPLIED in value:
+                value = {**value, _LAST_APPLIED: HIDDEN}
+            shown.append(f"{name}={HIDDEN if name in hidden else repr(value)}")
+        return f"{type(self).__name__}({', '.join(shown)})"
 
 
 def encode_hook(value: Any) -> Any:

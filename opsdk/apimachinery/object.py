@@ -14,7 +14,7 @@ import msgspec
 
 from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
 from opsdk.apimachinery.meta import ListMeta, ObjectMeta
-from opsdk.apimachinery.model import Model, decode_hook, to_builtins
+from opsdk.apimachinery.model import HIDDEN, Model, decode_hook, to_builtins
 from opsdk.apimachinery.unknown_fields import merge_unknown_fields
 from opsdk.errors import EncodeError, UsageError
 from opsdk.structured_merge.value import JsonObject, JsonValue
@@ -104,6 +104,12 @@ class Unstructured(msgspec.Struct, dict=True):
     def gvk(self) -> GroupVersionKind:
         """The kind, from ``api_version`` and ``kind``."""
         return GroupVersionKind.parse(self.api_version, self.kind)
+
+    def __repr__(self) -> str:
+        secret = {"Secret": ("data", "stringData"), "TokenRequest": ("status",), "TokenReview": ("spec",)}
+        hidden = secret.get(self.kind, ())
+        content = {name: HIDDEN if name in hidden else value for name, value in self.content.items()}
+        return f"Unstructured({self.api_version} {self.kind}, metadata={self.metadata!r}, content={content!r})"
 
     def __getitem__(self, key: str) -> JsonValue:
         return self.content[key]

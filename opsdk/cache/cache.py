@@ -155,6 +155,7 @@ class Cache:
         self._kinds: dict[tuple[GroupVersionKind, bool], CachedKind] = {}
         self._indexers: dict[GroupVersionKind, dict[str, Indexer]] = {}
         self._locks: dict[tuple[GroupVersionKind, bool], asyncio.Lock] = {}
+        self._warned: set[GroupVersionKind] = set()
         self._running = False
         self._stopped = False
         self._started = asyncio.Event()
@@ -246,6 +247,21 @@ class Cache:
         if full is not None or not metadata_only:
             return full
         return self._kinds.get((gvk, True))
+
+    def holds_only_metadata(self, kind: Kind[AnyObject]) -> bool:
+        """Whether a read of whole objects would start a second informer, besides one of metadata.
+
+        Who watches only metadata does so to save memory: such reads go to the server. To cache whole objects as well,
+        watch them, or call `informer_for`.
+        """
+        if kind.representation is PartialObjectMetadata or (kind.gvk, False) in self._kinds:
+            return False
+        if (kind.gvk, True) not in self._kinds:
+            return False
+        if kind.gvk not in self._warned:
+            self._warned.add(kind.gvk)
+            log.warning("%s is cached as metadata only: reads of whole objects go to the server", kind.gvk)
+        return True
 
     async def remove_informer(self, kind: KindLike[AnyObject]) -> None:
         """Stop caching a kind; the next read starts it again. Does nothing if the kind is not cached."""

@@ -113,7 +113,14 @@ class Cluster(Closing):
         self.uncached = Client(self._wrapped(direct))
         cached = CachedReader(self.cache)
         self.client = Client(
-            self._wrapped(Delegating(cached, direct, disable_cache_for=self.options.disable_cache_for))
+            self._wrapped(
+                Delegating(
+                    cached,
+                    direct,
+                    disable_cache_for=self.options.disable_cache_for,
+                    bypass=self.cache.holds_only_metadata,
+                )
+            )
         )
         self.recorder = EventRecorder(Client(direct), self.options.name, clock=clock)
         self._running = asyncio.Event()

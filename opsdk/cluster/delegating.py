@@ -5,11 +5,12 @@ Upstream: sigs.k8s.io/controller-runtime/pkg/client/client.go (shouldBypassCache
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from opsdk.apimachinery.gvk import GroupVersionKind
+from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.rest_mapper import RestMapper
 from opsdk.apimachinery.scheme import Scheme
 from opsdk.apimachinery.watch import WatchEvent
@@ -21,8 +22,8 @@ from opsdk.client.ports import OperationExecutor
 class Delegating:
     """Sends reads to the cache and other operations to the server.
 
-    A read goes to the server if it sets ``uncached``, a resource version, a subresource or a continue token, or if its
-    kind is in `disable_cache_for`.
+    A read goes to the server if it sets ``uncached``, a resource version, a subresource or a continue token, if its
+    kind is in `disable_cache_for`, or if `bypass` returns True for its kind.
     """
 
     def __init__(
@@ -31,7 +32,9 @@ class Delegating:
         direct: OperationExecutor,
         *,
         disable_cache_for: Collection[GroupVersionKind] = (),
+        bypass: Callable[[Kind[Any]], bool] = lambda _: False,
     ) -> None:
+        self._bypass = bypass
         self.cached = cached
         self.direct = direct
         self.disable_cache_for = frozenset(disable_cache_for)
@@ -48,8 +51,10 @@ class Delegating:
         options = operation.options
         if options.uncached or options.resource_version:
             return False
+        if (isinstance(operation, Get) and operation.subresource) or self._bypass(operation.kind):
+            return False
         if isinstance(operation, Get):
-            return not operation.subresource
+            return True
         # A cache continue token is not valid on the server; the cache returns an error that explains it.
         return operation.options.continue_token in ("", CONTINUE_NOT_SUPPORTED)
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from opsdk.apimachinery.meta import LabelSelector, LabelSelectorRequirement
 from opsdk.apimachinery.selectors import (
+    EVERYTHING,
     FieldRequirement,
     FieldSelector,
     Requirement,
@@ -128,7 +129,8 @@ def test_the_form_inside_objects() -> None:
     """None matches nothing, an empty one everything; wrong operators and values are refused."""
     assert not Selector.of(None).matches({})
     assert Selector.of(LabelSelector()).matches({"a": "b"})
-    assert as_selector(None).matches({})
+    assert not as_selector(None).matches({})
+    assert EVERYTHING.matches({})
 
     def one(operator: str, *values_: str) -> LabelSelector:
         return LabelSelector(

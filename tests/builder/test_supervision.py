@@ -1,0 +1,338 @@
+"""What an operator does when something it needs is missing, refused or broken: it says so, and everything else runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from clientkit import Site, site
+
+from opsdk.api.core.v1 import ConfigMap, Secret
+from opsdk.apimachinery.crd import crd_for
+from opsdk.apimachinery.meta import ObjectMeta
+from opsdk.apimachinery.object import Unstructured
+from opsdk.apiserver.auth.authorization import AuthorizerAttributes, Decision
+from opsdk.builder.controller_builder import WatchSpec
+from opsdk.builder.operator import Operator, OperatorOptions
+from opsdk.cluster.cluster import Cluster
+from opsdk.controller.controller import ControllerOptions, SyncPolicy
+from opsdk.controller.reconcile import Result
+from opsdk.errors import ForbiddenError, TerminalError, UsageError
+from opsdk.event.request import Request
+from opsdk.http.server.request import HttpRequest, Query
+from opsdk.queue.rate_limiters import ItemExponentialFailureRateLimiter
+from opsdk.testing.clock import ManualClock
+
+environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
+
+
+class Denies:
+    """Everything but reading many objects of some resources."""
+
+    def __init__(self, *resources: str) -> None:
+        self.resources = set(resources)
+
+    async def authorize(self, attributes: AuthorizerAttributes) -> Decision:
+        """Deny list and watch."""
+        return Decision(allowed=not (attributes.resource in self.resources and attributes.verb in ("list", "watch")))
+
+
+@asynccontextmanager
+async def started(operator: Operator, config: Any) -> AsyncIterator[asyncio.Task[None]]:
+    """The operator, running for a while."""
+    task = asyncio.create_task(operator.start(config))
+    await asyncio.sleep(5)
+    yield task
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def readiness(operator: Operator, name: str = "") -> tuple[int, str]:
+    """Status and text of ``/readyz``, or of one of its checks."""
+    path = f"/readyz/{name}" if name else "/readyz"
+    answer = await operator.manager.readyz.handle(HttpRequest("GET", path, Query(""), [], _no_body))
+    assert answer is not None
+    return answer.status, answer.body.decode()
+
+
+async def _no_body() -> bytes:
+    return b""
+
+
+def config(name: str) -> ConfigMap:
+    """A config map."""
+    return ConfigMap(metadata=ObjectMeta(name=name, namespace="default"))
+
+
+async def test_a_missing_kind_stops_nobody_else() -> None:
+    """Its controller waits for hours if need be, readiness names it, others work; installed, it begins."""
+    seen: list[str] = []
+    async with environment.Environment() as env, Cluster(env.config) as outside:
+        operator = Operator("o")
+
+        @operator.reconciler(Site, options=ControllerOptions(needs_leader_election=False))
+        async def sites(request: Request) -> None:
+            seen.append(f"site {request.name}")
+
+        @operator.reconciler(ConfigMap)
+        async def configs(request: Request) -> None:
+            seen.append(f"config {request.name}")
+
+        async with started(operator, env.config) as task:
+            await asyncio.sleep(7200)
+            assert not task.done()
+            await outside.uncached.create(config("a"))
+            await asyncio.sleep(1)
+            assert "config a" in seen
+            assert (await readiness(operator))[0] == 500
+            assert "Kind=Site" in (await readiness(operator, "controller-site"))[1]
+            await outside.uncached.create(Unstructured.from_tree(crd_for(Site)))
+            await asyncio.sleep(5)
+            await outside.uncached.create(site(namespace="default"))
+            await asyncio.sleep(15)
+            assert "site a" in seen
+            assert (await readiness(operator))[0] == 200
+
+
+async def test_a_controller_may_go_on_without_a_source() -> None:
+    """With DEGRADE the workers start; the source joins when its permission comes."""
+    seen: list[str] = []
+    denies = Denies("secrets")
+    async with environment.Environment(authorizer=denies) as env, Cluster(env.config) as outside:
+        operator = Operator("o")
+        watch = WatchSpec(kind=Secret, handler=lambda secret: [Request("default", f"by {secret.metadata.name}")])
+        options = ControllerOptions(sync_policy=SyncPolicy.DEGRADE, cache_sync_timeout=30)
+
+        @operator.reconciler(ConfigMap, watches=[watch], options=options)
+        async def reconcile(request: Request) -> None:
+            seen.append(request.name)
+
+        async with started(operator, env.config):
+            await outside.uncached.create(config("a"))
+            await asyncio.sleep(40)
+            assert "a" in seen
+            assert "secrets" in (await readiness(operator, "controller-configmap"))[1]
+            denies.resources.clear()
+            await asyncio.sleep(90)
+            await outside.uncached.create(Secret(metadata=ObjectMeta(name="s", namespace="default")))
+            await asyncio.sleep(1)
+            assert "by s" in seen
+            assert (await readiness(operator, "controller-configmap"))[0] == 200
+
+
+async def test_a_cached_read_that_is_denied_raises_at_once() -> None:
+    """A reconciler hears of the missing permission with the server's words, and other keys are not held up."""
+    errors: list[BaseException | None] = []
+    seen: list[str] = []
+    async with environment.Environment(authorizer=Denies("secrets")) as env, Cluster(env.config) as outside:
+        operator = Operator("o")
+
+        @operator.reconciler(ConfigMap)
+        async def reconcile(request: Request) -> None:
+            seen.append(request.name)
+            if request.name == "a":
+                try:
+                    await operator.client.list(Secret)
+                except Exception as error:
+                    errors.append(error.__cause__)
+                    raise
+
+        async with started(operator, env.config):
+            await outside.uncached.create(config("a"))
+            await asyncio.sleep(1)
+            await outside.uncached.create(config("b"))
+            await asyncio.sleep(20)
+            assert isinstance(errors[0], ForbiddenError)
+            assert "b" in seen
+            assert "cannot" in (await readiness(operator, "caches-synced"))[1]
+
+
+async def test_readiness_follows_the_watch() -> None:
+    """An informer that has synced and then loses its permission makes the replica unready, until it has it back."""
+    denies = Denies()
+    async with environment.Environment(authorizer=denies) as env:
+        operator = Operator("o")
+
+        @operator.reconciler(ConfigMap)
+        async def reconcile(request: Request) -> None: ...
+
+        async with started(operator, env.config):
+            assert (await readiness(operator))[0] == 200
+            denies.resources.add("configmaps")
+            await asyncio.sleep(1500)
+            status, text = await readiness(operator, "caches-synced")
+            assert status == 500
+            assert "configmaps" in text
+            denies.resources.clear()
+            await asyncio.sleep(90)
+            assert (await readiness(operator))[0] == 200
+
+
+async def test_failing_user_functions_show_in_readiness() -> None:
+    """An index and a map function that raise are named; the objects are reconciled all the same."""
+    seen: list[str] = []
+    async with environment.Environment() as env, Cluster(env.config) as outside:
+        operator = Operator("o")
+        watch = WatchSpec(kind=Secret, handler=lambda secret: [Request("", secret.metadata.labels["missing"])])
+
+        @operator.reconciler(ConfigMap, watches=[watch])
+        async def reconcile(request: Request) -> None:
+            seen.append((await operator.client.get(ConfigMap, request.key)).metadata.name)
+
+        @operator.setup
+        def index(operator: Operator) -> None:
+            operator.cluster.cache.index_field(ConfigMap, "owner", lambda m: [m.metadata.annotations["owner"]])
+
+        async with started(operator, env.config):
+            await outside.uncached.create(config("a"))
+            await outside.uncached.create(Secret(metadata=ObjectMeta(name="s", namespace="default")))
+            await asyncio.sleep(1)
+            assert "a" in seen
+            assert "index 'owner'" in (await readiness(operator, "user-functions"))[1]
+            assert "missing" in (await readiness(operator, "user-functions-configmap"))[1]
+            assert (await readiness(operator, "caches-synced"))[0] == 200
+
+
+async def test_informers_end_with_their_last_user() -> None:
+    """Controllers that have stopped hold no informer; one that a read started stays."""
+    async with environment.Environment() as env:
+        operator = Operator("o")
+
+        @operator.reconciler(ConfigMap, options=ControllerOptions(needs_leader_election=False))
+        async def reconcile(request: Request) -> None: ...
+
+        async with started(operator, env.config):
+            cache = operator.cluster.cache
+            await operator.client.list(Secret)
+            assert {kind.gvk.kind for kind in cache.kinds()} == {"ConfigMap", "Secret"}
+            [registration] = [kind for kind in cache.kinds() if kind.gvk.kind == "ConfigMap"]
+            handle = registration.add_handler(lambda delta: None)
+            handle.remove()
+            await cache.release(registration)
+            assert {kind.gvk.kind for kind in cache.kinds()} == {"ConfigMap", "Secret"}
+
+
+async def test_controllers_share_options_but_no_rate_limiter() -> None:
+    """Two controllers with one options value count the failures of a key apart."""
+    attempts: dict[str, list[float]] = {"bad": [], "good": []}
+    async with environment.Environment() as env, Cluster(env.config) as outside:
+        limiter = ItemExponentialFailureRateLimiter[Request](base=1.0, cap=1000.0)
+        operator = Operator("o", OperatorOptions(controller=ControllerOptions(rate_limiter=limiter)))
+
+        @operator.reconciler(ConfigMap, name="bad")
+        async def bad(request: Request) -> None:
+            if request.name == "a":
+                attempts["bad"].append(asyncio.get_running_loop().time())
+                raise ValueError
+
+        @operator.reconciler(ConfigMap, name="good")
+        async def good(request: Request) -> Result:
+            attempts["good"].append(0.0)
+            return Result(requeue_after=timedelta(seconds=1))
+
+        async with started(operator, env.config):
+            await outside.uncached.create(config("a"))
+            await asyncio.sleep(1000)
+    assert len(attempts["bad"]) == 10
+    assert len(attempts["good"]) > 900
+
+
+async def test_a_clock_of_its_own_drives_the_whole_operator() -> None:
+    """With a `ManualClock`, requeues follow it and not the loop."""
+    seen: list[float] = []
+    clock = ManualClock()
+    async with environment.Environment() as env, Cluster(env.config) as outside:
+        operator = Operator("o")
+
+        @operator.reconciler(ConfigMap)
+        async def reconcile(request: Request) -> Result | None:
+            if request.name != "a":
+                return None
+            seen.append(clock.now())
+            return Result(requeue_after=60)
+
+        await outside.uncached.create(config("a"))
+        task = asyncio.create_task(operator.start(env.config, clock=clock))
+        for _ in range(20):
+            await asyncio.sleep(1)
+            await clock.advance(0.1)
+        assert len(seen) == 1
+        await clock.advance(60)
+        await asyncio.sleep(1)
+        await clock.advance(60)
+        await asyncio.sleep(1)
+        assert len(seen) == 3
+        task.cancel()
+        for _ in range(10):
+            await asyncio.sleep(1)
+            await clock.advance(1)
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_terminal_error_may_be_wrapped() -> None:
+    """An error raised ``from`` a `TerminalError` is final too."""
+    attempts = 0
+    async with environment.Environment() as env, Cluster(env.config) as outside:
+        operator = Operator("o")
+
+        @operator.reconciler(ConfigMap)
+        async def reconcile(request: Request) -> None:
+            nonlocal attempts
+            if request.name == "a":
+                attempts += 1
+                raise RuntimeError("wrapped") from TerminalError("final")
+
+        async with started(operator, env.config):
+            await outside.uncached.create(config("a"))
+            await asyncio.sleep(600)
+    assert attempts == 1
+
+
+def mistake_sync_reconciler(operator: Operator) -> None:
+    """A reconciler that is not async."""
+
+    @operator.reconciler(ConfigMap)
+    def reconcile(request: Request) -> None: ...
+
+
+def mistake_async_setup(operator: Operator) -> None:
+    """A setup function that is never awaited."""
+
+    @operator.setup
+    async def setup(operator: Operator) -> None: ...
+
+
+def mistake_forgotten_complete(operator: Operator) -> None:
+    """A builder without its end."""
+
+    async def reconcile(request: Request) -> None: ...
+
+    @operator.setup
+    def setup(operator: Operator) -> None:
+        operator.controller_for(ConfigMap).reconciler(reconcile)
+
+
+def mistake_nothing(operator: Operator) -> None:
+    """No reconciler at all."""
+
+
+@pytest.mark.parametrize(
+    ("mistake", "advice"),
+    [
+        (mistake_sync_reconciler, "async def"),
+        (mistake_async_setup, "plain def"),
+        (mistake_forgotten_complete, r"complete\(\)"),
+        (mistake_nothing, "nothing to run"),
+    ],
+)
+async def test_mistakes_that_would_run_silently_are_refused(mistake: Callable[[Operator], None], advice: str) -> None:
+    """Declared wrongly, an operator does not start; the error says what to do."""
+    async with environment.Environment() as env:
+        operator = Operator("o")
+        with pytest.raises(UsageError, match=advice):
+            mistake(operator)
+            await operator.start(env.config)
