@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import random
 import socket
-import uuid
 from enum import Enum
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.randomness import loop_random, loop_uuid4
+from opsdk.aio.timeout import timeout
 from opsdk.api.coordination.v1 import Lease
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.client.client import Client
@@ -42,7 +42,7 @@ class _Outcome(Enum):
 
 def default_identity() -> str:
     """Return a unique name for this replica: ``<hostname>_<uuid>``."""
-    return f"{os.environ.get('HOSTNAME') or socket.gethostname()}_{uuid.uuid4()}"
+    return f"{os.environ.get('HOSTNAME') or socket.gethostname()}_{loop_uuid4()}"
 
 
 class LeaderElector:
@@ -53,7 +53,6 @@ class LeaderElector:
         options: the Lease and the times.
         clock: source of time.
         hook: receives `Leadership` records.
-        seed: makes jitter repeatable.
     """
 
     def __init__(
@@ -63,14 +62,12 @@ class LeaderElector:
         *,
         clock: Clock = LOOP_CLOCK,
         hook: TelemetryHook | None = None,
-        seed: int | None = None,
     ) -> None:
         self.options = options
         self.rules = LeaderElectionRules(options)
         self._client = client
         self._clock = clock
         self._hook = hook or TelemetryHook()
-        self._rng = random.Random(seed)  # noqa: S311 - jitter, not a secret
         self._elected = asyncio.Event()
 
     @property
@@ -111,7 +108,7 @@ class LeaderElector:
             if lease is None:
                 return
             try:
-                async with asyncio.timeout(self.options.renew_deadline / 2):
+                async with timeout(self._clock, self.options.try_timeout):
                     if await self._write_released(lease):
                         return
             except (OpsdkError, TimeoutError) as error:
@@ -133,31 +130,43 @@ class LeaderElector:
     async def _acquire(self) -> None:
         last_holder = ""
         while True:
-            if await self._try(self.options.renew_deadline) is _Outcome.OURS:
+            if await self._try(self.options.try_timeout) is _Outcome.OURS:
+                if not self.is_leader:  # the response came too late, for example because the event loop was blocked
+                    raise LeaderElectionLostError(self._reason_of_loss())
                 return
             if self.rules.holder and self.rules.holder != last_holder:
                 last_holder = self.rules.holder
                 log.info("waiting for the lease %s, held by %s", self._lease_name, last_holder)
-            await self._clock.sleep(self.options.retry_period * (1 + _JITTER * self._rng.random()))
+            await self._clock.sleep(self.options.retry_period * (1 + _JITTER * loop_random().random()))
 
     async def _renew(self) -> None:
+        await self._sleep_until(self._clock.now() + self.options.retry_period)
         while True:
-            remaining = self.rules.deadline() - self._clock.now()
-            await self._clock.sleep(min(self.options.retry_period, max(remaining, 0.0)))
-            remaining = self.rules.deadline() - self._clock.now()
-            outcome = await self._try(remaining) if remaining > 0 else _Outcome.FAILED
+            began = self._clock.now()
+            self.rules.trying(began)
+            remaining = self.rules.deadline() - began
+            outcome = await self._try(min(remaining, self.options.try_timeout)) if remaining > 0 else _Outcome.FAILED
             if outcome is _Outcome.THEIRS:
                 self.rules.role = Role.LOST
-            if self.rules.check(self._clock.now()) is Role.LOST:
-                raise LeaderElectionLostError(
-                    f"leader election lost: {self.options.identity} could not renew {self._lease_name} "
-                    f"within {self.options.renew_deadline:g} s (holder: {self.rules.holder})"
-                )
+            if not self.is_leader:
+                raise LeaderElectionLostError(self._reason_of_loss())
+            # A try that took longer than a period is followed by the next one at once, as in client-go.
+            await self._sleep_until(began + self.options.retry_period)
+
+    async def _sleep_until(self, at: float) -> None:
+        """Sleep until `at`, but not longer than leadership lasts."""
+        await self._clock.sleep(min(at, self.rules.deadline()) - self._clock.now())
+
+    def _reason_of_loss(self) -> str:
+        return (
+            f"leader election lost: {self.options.identity} could not renew {self._lease_name} "
+            f"within {self.options.renew_deadline:g} s (holder: {self.rules.holder})"
+        )
 
     async def _try(self, seconds: float) -> _Outcome:
         """Try to acquire or renew the lease within `seconds`."""
         try:
-            async with asyncio.timeout(seconds):
+            async with timeout(self._clock, seconds):
                 return await self._attempt()
         except (OpsdkError, TimeoutError) as error:
             level = logging.WARNING if isinstance(error, TransportError | TimeoutError) else logging.ERROR
