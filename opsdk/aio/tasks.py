@@ -102,6 +102,8 @@ class TaskOwner(Closing):
                 task.cancel()
             try:
                 await wait_ended(pending, min(remaining, 1.0), self._clock)
+                # A task that has already ended does not make `wait_ended` wait, so its callback has yet to run.
+                await asyncio.sleep(0)
             except asyncio.CancelledError as error:
                 interrupted = error
         if interrupted is not None:
