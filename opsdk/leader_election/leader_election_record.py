@@ -147,12 +147,15 @@ class LeaderElectionRules:
             self.role = Role.LOST
         return self.role
 
+    def is_leading(self, now: float) -> bool:
+        """Whether this replica leads at the time `now`. Changes nothing, so any thread may call it."""
+        return self.role is Role.LEADING and now < self.deadline()
+
     def deadline(self) -> float:
         """Return the time when leadership ends without a renewal."""
         latest = self._renewed_at + self.options.longest_leadership
-        if self._first_try_at is None:
-            return latest
-        return min(latest, self._first_try_at + self.options.renew_deadline)
+        first_try_at = self._first_try_at  # read once: `is_leading` runs in other threads
+        return latest if first_try_at is None else min(latest, first_try_at + self.options.renew_deadline)
 
     # -------------------------------------------------------------- writes
     def can_acquire(self, now: float) -> bool:

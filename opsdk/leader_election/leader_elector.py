@@ -11,7 +11,7 @@ import os
 import socket
 from enum import Enum
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.clock import LOOP_CLOCK, Clock, now_in_threads
 from opsdk.aio.randomness import loop_random, loop_uuid4
 from opsdk.aio.timeout import timeout
 from opsdk.api.coordination.v1 import Lease
@@ -46,7 +46,7 @@ def default_identity() -> str:
 
 
 class LeaderElector:
-    """Takes part in an election until it is cancelled or loses the lease.
+    """Takes part in an election until it is cancelled or loses the lease. A `Fence` for what needs the leadership.
 
     Args:
         client: reads and writes the Lease; it must not read from a cache.
@@ -67,13 +67,22 @@ class LeaderElector:
         self.rules = LeaderElectionRules(options)
         self._client = client
         self._clock = clock
+        self._now = clock.now
         self._hook = hook or TelemetryHook()
         self._elected = asyncio.Event()
 
     @property
     def is_leader(self) -> bool:
         """Whether this replica leads now, by its own clock."""
-        return self.rules.check(self._clock.now()) is Role.LEADING
+        return self.rules.is_leading(self._now())
+
+    def check(self, action: str) -> None:
+        """See `opsdk.aio.fence.Fence`. Works from any thread while `run` runs, and afterwards."""
+        if not self.is_leader:
+            raise LeaderElectionLostError(
+                f"{action} was not sent: {self.options.identity} does not hold the lease {self._lease_name} "
+                f"(last observed holder: {self.rules.holder or 'none'}); another replica may already lead"
+            )
 
     async def wait_elected(self) -> None:
         """Return when this replica leads."""
@@ -85,6 +94,7 @@ class LeaderElector:
         Raises:
             LeaderElectionLostError: the lease could not be renewed in time.
         """
+        self._now = now_in_threads(self._clock)
         self._record(leading=False)
         try:
             await self._acquire()
@@ -131,7 +141,8 @@ class LeaderElector:
         last_holder = ""
         while True:
             if await self._try(self.options.try_timeout) is _Outcome.OURS:
-                if not self.is_leader:  # the response came too late, for example because the event loop was blocked
+                # The response may have come too late, for example because the event loop was blocked.
+                if self.rules.check(self._now()) is Role.LOST:
                     raise LeaderElectionLostError(self._reason_of_loss())
                 return
             if self.rules.holder and self.rules.holder != last_holder:
@@ -148,7 +159,7 @@ class LeaderElector:
             outcome = await self._try(min(remaining, self.options.try_timeout)) if remaining > 0 else _Outcome.FAILED
             if outcome is _Outcome.THEIRS:
                 self.rules.role = Role.LOST
-            if not self.is_leader:
+            if self.rules.check(self._now()) is Role.LOST:
                 raise LeaderElectionLostError(self._reason_of_loss())
             # A try that took longer than a period is followed by the next one at once, as in client-go.
             await self._sleep_until(began + self.options.retry_period)

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Protocol
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.fence import Fence
 from opsdk.aio.waiting import wait_ended
 from opsdk.errors import LeaderElectionLostError, ShutdownTimeoutError, UsageError
 from opsdk.http.server.request import HttpRequest
@@ -32,7 +33,10 @@ _RELEASE_SECONDS = 15.0
 
 
 class Election(Protocol):
-    """Leader election as the manager uses it; see `opsdk.leader_election.leader_elector.LeaderElector`."""
+    """Leader election as the manager uses it; see `opsdk.leader_election.leader_elector.LeaderElector`.
+
+    An election that is also a `Fence` ends writes by its own clock. Otherwise they end when the manager stops leading.
+    """
 
     async def run(self) -> None:
         """Take part in the election. Raises `LeaderElectionLostError` when leadership is lost."""
@@ -45,6 +49,24 @@ class Election(Protocol):
     async def release(self) -> None:
         """Release the lease."""
         ...
+
+
+class _LeaderFence:
+    """Allows writes while the manager leads and the election agrees."""
+
+    def __init__(self, election: Election) -> None:
+        self.leading = False
+        self._inner: Fence | None = election if isinstance(election, Fence) else None
+
+    def check(self, action: str) -> None:
+        """See `Fence`."""
+        if self._inner is not None:
+            self._inner.check(action)
+        if not self.leading:
+            raise LeaderElectionLostError(f"{action} was not sent: this replica does not lead")
+
+    def __repr__(self) -> str:
+        return f"<_LeaderFence {'leading' if self.leading else 'closed'}>"
 
 
 class Phase(Enum):
@@ -110,7 +132,8 @@ class Manager:
         self.healthz = Checks("/healthz")
         self.readyz = Checks("/readyz")
         self._clock = clock
-        self._election = election
+        self._election: Election | None = None
+        self._fence: _LeaderFence | None = None
         self._groups = {phase: RunnableGroup(phase.value, on_error=self._on_error) for phase in Phase}
         self._failed: list[BaseException] = []
         self._not_stopped: list[str] = []
@@ -121,11 +144,14 @@ class Manager:
         self._stopping = False
         self._ready = asyncio.Event()
         self._add_servers()
+        if election is not None:
+            self.use_election(election)
 
     def use_election(self, election: Election) -> None:
         """Set the election. Raises `UsageError` after the start."""
         self._check_new("an election")
         self._election = election
+        self._fence = self._groups[Phase.LEADER].fence = _LeaderFence(election)
 
     def _add_servers(self) -> None:
         if is_enabled(self.options.health_probe_bind_address):
@@ -180,7 +206,12 @@ class Manager:
     # -------------------------------------------------------------- life cycle
     @property
     def is_elected(self) -> bool:
-        """Whether the LEADER group runs on this replica."""
+        """Whether this replica leads: its LEADER group runs, and it has not lost the lease by its own clock."""
+        try:
+            if self._fence is not None:
+                self._fence.check("")
+        except LeaderElectionLostError:
+            return False
         return self._elected.is_set()
 
     async def wait_elected(self) -> None:
@@ -270,10 +301,12 @@ class Manager:
             await asyncio.wait((running, elected), return_when=asyncio.FIRST_COMPLETED)
             # An election that has already ended must not start the LEADER group.
             if not running.done() and not elected.cancelled() and elected.exception() is None:
-                if not self._stopping:
+                if not self._stopping and self._fence is not None:
+                    self._fence.leading = True
                     self._elected.set()
                     self._groups[Phase.LEADER].start()
                 await asyncio.wait((running,))
+            self._end_leadership()
             errors = (task.exception() for task in (running, elected) if task.done() and not task.cancelled())
             failure = next((error for error in errors if error is not None), None)
             self._on_error(None, failure or LeaderElectionLostError("the election ended: the leader is unknown"))
@@ -281,6 +314,12 @@ class Manager:
             for task in (running, elected):
                 task.cancel()
             await wait_ended((running, elected), None)
+
+    def _end_leadership(self) -> None:
+        """Refuse the writes of everything that needs the leadership, also of what survives its cancellation."""
+        self._elected.clear()
+        if self._fence is not None:
+            self._fence.leading = False
 
     def _on_error(self, runnable: Runnable | None, error: BaseException) -> None:
         if self._stopping:
@@ -313,7 +352,9 @@ class Manager:
             election.cancel()
             await wait_ended((election,), _CANCEL_GRACE)
         late += self._not_stopped
-        if not lost:
+        elected = self.is_elected
+        self._end_leadership()
+        if elected and not lost:
             await self._release()
         if late and budget != 0:
             within = "" if budget is None else f" within grace period of {budget:g} s"
@@ -327,7 +368,7 @@ class Manager:
             log.warning("cancelled without shutdown timeout: %s", ", ".join(late))
 
     async def _release(self) -> None:
-        if self._election is None or not self._elected.is_set():
+        if self._election is None:
             return
         if running := [*self._not_stopped, *(name for group in self._groups.values() for name in group.running())]:
             log.warning("the lease is kept until it expires: still running are %s", ", ".join(running))

@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextvars import copy_context
 from enum import Enum
 
+from opsdk.aio.fence import FENCE, Fence
 from opsdk.errors import UsageError
 from opsdk.runnable import Ready, Runnable
 
@@ -35,11 +37,15 @@ class RunnableGroup:
     Args:
         name: for logs.
         on_error: called with the first error of each runnable; cancellation is not an error.
+
+    Attributes:
+        fence: checks the writes of the runnables, and of all tasks that they start.
     """
 
     def __init__(self, name: str, *, on_error: Callable[[Runnable, BaseException], None]) -> None:
         self.name = name
         self.state = GroupState.WAITING
+        self.fence: Fence | None = None
         self._on_error = on_error
         self._runnables: list[Runnable] = []
         self._tasks: dict[asyncio.Task[None], Runnable] = {}
@@ -62,7 +68,11 @@ class RunnableGroup:
             self._start(runnable)
 
     def _start(self, runnable: Runnable) -> None:
-        task = asyncio.get_running_loop().create_task(self._run(runnable), name=f"{self.name}/{runnable!r}")
+        # The caller may be a task of another group, whose fence must not be inherited.
+        context = copy_context()
+        context.run(FENCE.set, self.fence)
+        name = f"{self.name}/{runnable!r}"
+        task = asyncio.get_running_loop().create_task(self._run(runnable), name=name, context=context)
         self._tasks[task] = runnable
         task.add_done_callback(self._tasks.pop)
 

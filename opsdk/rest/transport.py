@@ -14,6 +14,7 @@ from itertools import count
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.closing import Closing
+from opsdk.aio.fence import check_fence
 from opsdk.aio.token_bucket import TokenBucket
 from opsdk.errors import DeadlineError, TlsError, TransportError
 from opsdk.http.client.decompression import decoder_for
@@ -29,6 +30,8 @@ from opsdk.rest.request import RestRequest
 from opsdk.rest.response import RestResponse, raise_for_status
 from opsdk.rest.retry import retry_delay
 from opsdk.rest.tls import TlsContexts
+
+_READS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +104,9 @@ class Transport(Closing):
     ...     async with Transport(Config(app=app)) as transport:
     ...         return (await transport.send(RestRequest("GET", "/version"))).status
 
+    A write of a task that needs leadership is refused with `LeaderElectionLostError` when this replica no longer leads
+    (see `opsdk.aio.fence`). The check comes last: after throttling, retries, credentials and connecting.
+
     Cancelling a call closes its connection and leaves no task behind. `observe` is called after each attempt, retries
     included; it must not block.
     """
@@ -124,7 +130,7 @@ class Transport(Closing):
 
     def _make_backend(self) -> ConnectionBackend:
         if self.config.app is not None:
-            return AsgiBackend(self.config.app, self.endpoint)
+            return AsgiBackend(self.config.app, self.endpoint, before_send=_check_fence)
         tls = TlsContexts(
             self.config,
             clock=self._clock,
@@ -137,7 +143,7 @@ class Transport(Closing):
         if dialer.absolute_targets:
             self._prefix = str(self.endpoint)
             self._headers += dialer.extra_headers
-        return ConnectionPool(dialer.dial, clock=self._clock)
+        return ConnectionPool(dialer.dial, clock=self._clock, before_send=_check_fence)
 
     # -- calls
     async def send(self, request: RestRequest, *, timeout: float | None = None, retry: bool = True) -> RestResponse:  # noqa: ASYNC109 - the deadline includes retries
@@ -299,3 +305,8 @@ class Transport(Closing):
 
     def __repr__(self) -> str:
         return f"<Transport to {self.endpoint}: {self._backend!r}>"
+
+
+def _check_fence(method: str, target: str) -> None:
+    if method.upper() not in _READS:
+        check_fence(f"{method} {target.partition('?')[0]}")

@@ -1,0 +1,159 @@
+"""What the manager does with the leadership: who is fenced, and when it says that it leads."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import pytest
+
+from opsdk.aio.fence import FENCE, Fence, check_fence
+from opsdk.errors import LeaderElectionLostError, ShutdownTimeoutError
+from opsdk.manager.manager import Manager, ManagerOptions, Phase
+
+
+class Ballot:
+    """An election that the test decides, without a clock of its own."""
+
+    def __init__(self) -> None:
+        self.won = asyncio.Event()
+        self.end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def run(self) -> None:
+        await self.end
+
+    async def wait_elected(self) -> None:
+        await self.won.wait()
+
+    async def release(self) -> None: ...
+
+
+class ClockBallot(Ballot):
+    """An election that also ends by its own clock."""
+
+    expired = False
+
+    def check(self, action: str) -> None:
+        if self.expired:
+            raise LeaderElectionLostError(f"{action}: expired")
+
+
+class Spy:
+    """Tells the fence that its tasks have."""
+
+    def __init__(self) -> None:
+        self.fences: list[Fence | None] = []
+
+    async def start(self) -> None:
+        await asyncio.create_task(self._child())
+        await asyncio.get_running_loop().create_future()
+
+    async def _child(self) -> None:
+        self.fences.append(FENCE.get())
+
+
+async def test_only_what_needs_the_leadership_is_fenced() -> None:
+    """Tasks of LEADER runnables inherit a fence; other groups have none, also if a leader's task adds the runnable."""
+    ballot = Ballot()
+    ballot.won.set()
+    manager = Manager(election=ballot)
+    spies = {phase: Spy() for phase in Phase}
+    for phase, spy in spies.items():
+        manager.add(spy, phase=phase)
+    late, late_leader = Spy(), Spy()
+
+    class Adds:
+        async def start(self) -> None:
+            manager.add(late, phase=Phase.OTHERS)
+            manager.add(late_leader)
+
+    manager.add(Adds())
+    running = asyncio.create_task(manager.start())
+    await asyncio.sleep(1)
+    fenced = {phase for phase, spy in spies.items() if spy.fences != [None]}
+    assert fenced == {Phase.LEADER}
+    assert late.fences == [None]
+    assert late_leader.fences == spies[Phase.LEADER].fences
+    manager.stop()
+    await running
+
+
+async def test_without_an_election_nothing_is_fenced() -> None:
+    """A single replica always leads."""
+    manager, spy = Manager(), Spy()
+    manager.add(spy)
+    asyncio.get_running_loop().call_later(1, manager.stop)
+    await manager.start()
+    assert spy.fences == [None]
+
+
+class Survivor:
+    """Swallows its cancellation, and tries to write all the time."""
+
+    def __init__(self) -> None:
+        self.allowed = 0
+        self.refused = 0
+        self.free = False
+
+    async def start(self) -> None:
+        while not self.free:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(1)
+            try:
+                check_fence("a write")
+            except LeaderElectionLostError:
+                self.refused += 1
+            else:
+                self.allowed += 1
+
+
+async def test_what_survives_its_cancellation_writes_no_more() -> None:
+    """After the lease is lost, the fence is closed for everything that the leader started."""
+    ballot, survivor = Ballot(), Survivor()
+    ballot.won.set()
+    manager = Manager(election=ballot)
+    manager.add(survivor)
+    running = asyncio.create_task(manager.start())
+    await asyncio.sleep(10.5)
+    assert (survivor.allowed, survivor.refused) == (10, 0)
+    assert manager.is_elected
+    ballot.end.set_exception(LeaderElectionLostError("lost"))
+    with pytest.raises(LeaderElectionLostError):
+        await running
+    assert not manager.is_elected
+    await asyncio.sleep(10)
+    assert survivor.allowed == 10
+    assert survivor.refused >= 10
+    survivor.free = True
+    await asyncio.sleep(2)
+
+
+async def test_what_survives_an_ordinary_stop_writes_no_more() -> None:
+    """The manager has ended: nothing may act in its name."""
+    ballot, survivor = Ballot(), Survivor()
+    ballot.won.set()
+    manager = Manager(ManagerOptions(shutdown_timeout=3), election=ballot)
+    manager.add(survivor)
+    asyncio.get_running_loop().call_later(5.5, manager.stop)
+    with pytest.raises(ShutdownTimeoutError):
+        await manager.start()
+    allowed = survivor.allowed
+    assert not manager.is_elected
+    await asyncio.sleep(10)
+    assert survivor.allowed == allowed
+    survivor.free = True
+    await asyncio.sleep(2)
+
+
+async def test_is_elected_follows_the_clock_of_the_election() -> None:
+    """False as soon as the lease may be another's, although the loop of the election has not noticed yet."""
+    ballot = ClockBallot()
+    ballot.won.set()
+    manager = Manager(election=ballot)
+    running = asyncio.create_task(manager.start())
+    await manager.wait_elected()
+    assert manager.is_elected
+    ballot.expired = True
+    assert not manager.is_elected
+    manager.stop()
+    await running
