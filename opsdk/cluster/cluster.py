@@ -50,7 +50,7 @@ class ClusterOptions:
         disable_cache_for: kinds that are always read from the server.
         field_owner: the field manager of writes that set none.
         field_validation: the field validation of writes that set none.
-        dry_run: store nothing.
+        dry_run: store nothing, and write no Events.
         name: the reporting controller of Events, usually the program's name.
     """
 
@@ -107,7 +107,7 @@ class Cluster(Closing):
         self.client = Client(
             self._wrapped(Delegating(cached, direct, disable_cache_for=self.options.disable_cache_for))
         )
-        self.recorder = EventRecorder(Client(direct), self.options.name, clock=clock)
+        self.recorder = EventRecorder(Client(direct), self.options.name, clock=clock, dry_run=self.options.dry_run)
         self._running = asyncio.Event()
 
     def _wrapped(self, executor: OperationExecutor) -> OperationExecutor:
