@@ -92,7 +92,7 @@ class TaskOwner(Closing):
         current = asyncio.current_task()
         deadline = self._clock.now() + self._grace
         interrupted: asyncio.CancelledError | None = None
-        while pending := [t for t in self._tasks if t is not current]:
+        while pending := [t for t in self._tasks if t is not current and not t.done()]:
             remaining = deadline - self._clock.now()
             if remaining <= 0:
                 names = ", ".join(sorted(task.get_name() for task in pending))

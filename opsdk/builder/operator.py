@@ -10,27 +10,24 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
-from opsdk.api.coordination.v1 import Lease
-from opsdk.apimachinery.gvk import GroupVersionResource
+from opsdk.aio.closing import Closing
 from opsdk.apimachinery.kinds import KindLike
 from opsdk.apimachinery.object import AnyObject, KubeObject, TypedObject, Unstructured
-from opsdk.apimachinery.rest_mapper import RestMapping, StaticMapper
 from opsdk.apimachinery.scheme import Scheme
 from opsdk.builder.controller_builder import ControllerBuilder, WatchSpec
+from opsdk.builder.election import ElectionFactory, can_use_thread
 from opsdk.client.client import Client
-from opsdk.client.direct import DirectClient
 from opsdk.client.scheme import default_scheme
 from opsdk.cluster.cluster import Cluster, ClusterOptions
 from opsdk.controller.controller import ControllerOptions
 from opsdk.errors import CacheError, UsageError
 from opsdk.leader_election.leader_election_record import LeaderElectionOptions
-from opsdk.leader_election.leader_elector import LeaderElector, default_identity
+from opsdk.leader_election.leader_elector import default_identity
 from opsdk.manager.manager import Manager, ManagerOptions, Phase
 from opsdk.manager.signals import stop_on_signals
 from opsdk.recipes.apply import Applier
 from opsdk.recorder.recorder import EventRecorder
 from opsdk.rest.config import Config
-from opsdk.rest.transport import Transport
 from opsdk.telemetry.context import setup_logging
 from opsdk.telemetry.records import TelemetryHook
 
@@ -38,12 +35,6 @@ log = logging.getLogger(__name__)
 
 Child = TypeVar("Child", bound=TypedObject | Unstructured)
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-# The election must not depend on discovery, which an unavailable aggregated API would delay.
-_LEASES = RestMapping(
-    gvk=Lease.gvk, resource=GroupVersionResource("coordination.k8s.io", "v1", "leases"), namespaced=True
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +51,10 @@ class OperatorOptions:
         lease_duration: see `LeaderElectionOptions`.
         renew_deadline: see `LeaderElectionOptions`.
         retry_period: see `LeaderElectionOptions`.
+        leader_election_thread: renew the lease in a thread, so that blocking code does not lose it. Ignored in virtual
+            time and with a server in this process.
+        leader_election_max_stall: a longer blockade of the event loop ends the renewals of that thread, so that another
+            replica replaces this one; None for no limit.
     """
 
     manager: ManagerOptions = ManagerOptions()
@@ -71,6 +66,8 @@ class OperatorOptions:
     lease_duration: float = 15.0
     renew_deadline: float = 10.0
     retry_period: float = 2.0
+    leader_election_thread: bool = True
+    leader_election_max_stall: float | None = 60.0
 
 
 class Operator:
@@ -105,7 +102,7 @@ class Operator:
         self._cluster: Cluster | None = None
         self._manager: Manager | None = None
         self._applier: Applier | None = None
-        self._election_transport: Transport | None = None
+        self._election: Closing | None = None
 
     # -------------------------------------------------------------- declarations
     def reconciler(
@@ -201,7 +198,7 @@ class Operator:
         manager.add(self._cluster, phase=Phase.CACHES)
         manager.add_readyz_check("caches-synced", self._check_caches)
         if o.leader_election:
-            manager.use_election(self._leader_elector(config, clock))
+            self._use_election(manager, config, clock)
         for setup in self._setups:
             setup(self)
         for plan in self._builders:
@@ -218,8 +215,8 @@ class Operator:
             await manager.start()
         finally:
             # After the manager, which releases the lease last, over this connection.
-            if self._election_transport is not None:
-                await self._election_transport.aclose()
+            if self._election is not None:
+                await self._election.aclose()
             await self.cluster.aclose()
 
     def run(
@@ -243,7 +240,7 @@ class Operator:
         with stop_on_signals(manager.stop):
             await self._until_stopped(manager)
 
-    def _leader_elector(self, config: Config, clock: Clock) -> LeaderElector:
+    def _use_election(self, manager: Manager, config: Config, clock: Clock) -> None:
         o = self.options
         options = LeaderElectionOptions(
             name=o.leader_election_id or self.name,
@@ -253,10 +250,14 @@ class Operator:
             renew_deadline=o.renew_deadline,
             retry_period=o.retry_period,
         )
-        # A separate connection: a burst of other requests must not delay a renewal.
-        self._election_transport = Transport(config, clock=clock)
-        direct = DirectClient(self._election_transport, scheme=self.scheme, mapper=StaticMapper([_LEASES]))
-        return LeaderElector(Client(direct), options, clock=clock, hook=self.manager.hook)
+        factory = ElectionFactory(config, options, scheme=self.scheme, hook=manager.hook)
+        if o.leader_election_thread and can_use_thread(config, clock):
+            election = factory.in_thread(o.leader_election_max_stall)
+            self._election = election
+            manager.use_election(election)
+        else:
+            elector, self._election = factory.in_loop(clock)
+            manager.use_election(elector)
 
     async def _check_caches(self) -> None:
         for kind in self.cluster.cache.kinds():

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import os
 import socket
+from collections.abc import Callable
 from enum import Enum
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock, now_in_threads
@@ -53,6 +54,7 @@ class LeaderElector:
         options: the Lease and the times.
         clock: source of time.
         hook: receives `Leadership` records.
+        explain: returns what the error of a lost lease adds, such as a blocked event loop; empty for nothing.
     """
 
     def __init__(
@@ -62,12 +64,14 @@ class LeaderElector:
         *,
         clock: Clock = LOOP_CLOCK,
         hook: TelemetryHook | None = None,
+        explain: Callable[[], str] = str,
     ) -> None:
         self.options = options
         self.rules = LeaderElectionRules(options)
         self._client = client
         self._clock = clock
         self._now = clock.now
+        self._explain = explain
         self._hook = hook or TelemetryHook()
         self._elected = asyncio.Event()
 
@@ -104,6 +108,10 @@ class LeaderElector:
             await self._renew()
         finally:
             self._record(leading=False)
+
+    def abandon(self) -> None:
+        """Stop leading at once without a release: other replicas wait until the lease has expired."""
+        self.rules.role = Role.LOST
 
     async def release(self) -> None:
         """Release the lease if this replica holds it and the options ask for it.
@@ -169,10 +177,12 @@ class LeaderElector:
         await self._clock.sleep(min(at, self.rules.deadline()) - self._clock.now())
 
     def _reason_of_loss(self) -> str:
-        return (
+        reason = (
             f"leader election lost: {self.options.identity} could not renew {self._lease_name} "
             f"within {self.options.renew_deadline:g} s (holder: {self.rules.holder})"
         )
+        explanation = self._explain()
+        return f"{reason}; {explanation}" if explanation else reason
 
     async def _try(self, seconds: float) -> _Outcome:
         """Try to acquire or renew the lease within `seconds`."""
