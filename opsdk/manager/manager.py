@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.fence import Fence
+from opsdk.aio.timeout import timeout
 from opsdk.aio.waiting import wait_ended
 from opsdk.errors import LeaderElectionLostError, ShutdownTimeoutError, UsageError
 from opsdk.http.server.request import HttpRequest
@@ -27,9 +28,10 @@ from opsdk.telemetry.records import Hooks, TelemetryHook
 
 log = logging.getLogger(__name__)
 
-# Seconds for a cancelled election to end, and for the release of its lease.
-_CANCEL_GRACE = 5.0
-_RELEASE_SECONDS = 15.0
+# Seconds for cancelled tasks of the manager's own to end, for a cancelled election, and for the release of its lease.
+_CANCEL_GRACE = 1.0
+_ELECTION_GRACE = 5.0
+_RELEASE_SECONDS = 5.0
 
 
 class Election(Protocol):
@@ -134,12 +136,13 @@ class Manager:
         self._clock = clock
         self._election: Election | None = None
         self._fence: _LeaderFence | None = None
-        self._groups = {phase: RunnableGroup(phase.value, on_error=self._on_error) for phase in Phase}
+        self._groups = {phase: RunnableGroup(phase.value, on_error=self._on_error, clock=clock) for phase in Phase}
         self._failed: list[BaseException] = []
         self._not_stopped: list[str] = []
         self._names: set[str] = set()
         self._ending = asyncio.Event()
         self._elected = asyncio.Event()
+        self._on_stop: list[Callable[[], None]] = []
         self._started = False
         self._stopping = False
         self._ready = asyncio.Event()
@@ -222,9 +225,16 @@ class Manager:
         """Return when everything that runs on every replica is ready."""
         await self._ready.wait()
 
+    def on_stop(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once when the stop begins, whatever its reason. It must not raise."""
+        self._on_stop.append(callback)
+
     def stop(self) -> None:
         """Begin to stop. `start` returns when everything has ended. Idempotent."""
         self._ending.set()
+        callbacks, self._on_stop = self._on_stop, []
+        for callback in callbacks:
+            callback()
 
     async def start(self) -> None:
         """Run until `stop` is called, the task is cancelled, or a runnable fails.
@@ -292,7 +302,7 @@ class Manager:
         finally:
             for task in (ready, ending):
                 task.cancel()
-            await wait_ended((ready, ending), None)
+            await wait_ended((ready, ending), _CANCEL_GRACE, self._clock)
 
     async def _lead(self, election: Election) -> None:
         running = asyncio.get_running_loop().create_task(election.run(), name="elector")
@@ -313,7 +323,7 @@ class Manager:
         finally:
             for task in (running, elected):
                 task.cancel()
-            await wait_ended((running, elected), None)
+            await wait_ended((running, elected), _ELECTION_GRACE, self._clock)
 
     def _end_leadership(self) -> None:
         """Refuse the writes of everything that needs the leadership, also of what survives its cancellation."""
@@ -333,11 +343,12 @@ class Manager:
             return
         log.error("%s; stopping", error if runnable is None else f"{runnable!r} failed: {error!r}")
         self._failed.append(error)
-        self._ending.set()
+        self.stop()
 
     # -------------------------------------------------------------- stop
     async def _stop(self, election: asyncio.Task[None] | None) -> None:
         """Stop OTHERS, LEADER, CACHES, WEBHOOKS, HTTP. The lease is renewed meanwhile, and released last."""
+        self.stop()
         self._stopping = True
         lost = any(isinstance(e, LeaderElectionLostError) for e in self._failed)
         # After losing the lease, stop without delay: another replica may already lead.
@@ -350,7 +361,7 @@ class Manager:
             late += await self._groups[phase].stop(remaining)
         if election is not None:
             election.cancel()
-            await wait_ended((election,), _CANCEL_GRACE)
+            await wait_ended((election,), _ELECTION_GRACE, self._clock)
         late += self._not_stopped
         elected = self.is_elected
         self._end_leadership()
@@ -374,7 +385,7 @@ class Manager:
             log.warning("the lease is kept until it expires: still running are %s", ", ".join(running))
             return
         try:
-            async with asyncio.timeout(_RELEASE_SECONDS):
+            async with timeout(self._clock, _RELEASE_SECONDS):
                 await self._election.release()
         except Exception:
             # The lease expires by itself; the exit of the program must not depend on its release.
