@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
+import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.closing import Closing
+from opsdk.aio.watchdog import Stall, Watchdog
 from opsdk.apimachinery.kinds import KindLike
 from opsdk.apimachinery.object import AnyObject, KubeObject, TypedObject, Unstructured
 from opsdk.apimachinery.scheme import Scheme
@@ -24,14 +26,18 @@ from opsdk.errors import CacheError, UsageError
 from opsdk.leader_election.leader_election_record import LeaderElectionOptions
 from opsdk.leader_election.leader_elector import default_identity
 from opsdk.manager.manager import Manager, ManagerOptions, Phase
+from opsdk.manager.process import ExitGuard, run_program
 from opsdk.manager.signals import stop_on_signals
 from opsdk.recipes.apply import Applier
 from opsdk.recorder.recorder import EventRecorder
 from opsdk.rest.config import Config
 from opsdk.telemetry.context import setup_logging
-from opsdk.telemetry.records import TelemetryHook
+from opsdk.telemetry.records import LoopStalled, TelemetryHook
 
 log = logging.getLogger(__name__)
+
+# Seconds after the shutdown timeout when `Operator.run` ends the process. The manager's own graces fit into it.
+_EXIT_GRACE = 15.0
 
 Child = TypeVar("Child", bound=TypedObject | Unstructured)
 F = TypeVar("F", bound=Callable[..., Any])
@@ -55,6 +61,7 @@ class OperatorOptions:
             time and with a server in this process.
         leader_election_max_stall: a longer blockade of the event loop ends the renewals of that thread, so that another
             replica replaces this one; None for no limit.
+        watchdog_limit: `Operator.run` logs code that blocks the event loop longer than this; 0 disables the watchdog.
     """
 
     manager: ManagerOptions = ManagerOptions()
@@ -68,6 +75,7 @@ class OperatorOptions:
     retry_period: float = 2.0
     leader_election_thread: bool = True
     leader_election_max_stall: float | None = 60.0
+    watchdog_limit: float = 1.0
 
 
 class Operator:
@@ -103,6 +111,7 @@ class Operator:
         self._manager: Manager | None = None
         self._applier: Applier | None = None
         self._election: Closing | None = None
+        self._watchdog: Watchdog | None = None
 
     # -------------------------------------------------------------- declarations
     def reconciler(
@@ -224,21 +233,46 @@ class Operator:
     ) -> None:
         """Run as a program: load the configuration, configure logging, handle signals. Returns after SIGTERM or SIGINT.
 
+        The process ends within `ManagerOptions.shutdown_timeout` and a grace, whatever user code does. Code that blocks
+        the event loop is logged while it does (see `opsdk.aio.watchdog`). If threads are left that would keep the
+        interpreter from exiting, the process exits here: with status 0 if everything else ended well, else with 1 (see
+        `opsdk.manager.process.run_program`).
+
         Args:
             kubeconfig: see `opsdk.rest.load.load_config`.
             context: see `opsdk.rest.load.load_config`.
             log_level: of the root logger.
+
+        Raises:
+            Exception: as `start`.
         """
         from opsdk.rest.load import load_config  # noqa: PLC0415 - start-up time: only programs load kubeconfigs
 
         setup_logging(log_level)
         config = load_config(kubeconfig=kubeconfig, context=context)
-        asyncio.run(self._run(config))
+        timeout = self.options.manager.shutdown_timeout
+        guard = ExitGuard(None if timeout is None else timeout + _EXIT_GRACE)
+        try:
+            run_program(self._run(config, guard))
+        finally:
+            guard.disarm()
 
-    async def _run(self, config: Config) -> None:
+    async def _run(self, config: Config, guard: ExitGuard) -> None:
+        watchdog = self._watchdog = Watchdog(limit=self.options.watchdog_limit, on_stall=self._record_stall)
         manager = self.prepare(config)
-        with stop_on_signals(manager.stop):
-            await self._until_stopped(manager)
+        manager.on_stop(guard.arm)
+        async with watchdog if self.options.watchdog_limit > 0 else nullcontext():
+            with stop_on_signals(manager.stop, on_signal=guard.arm):
+                await self._until_stopped(manager)
+
+    def _record_stall(self, stall: Stall) -> None:
+        self.manager.hook.record(LoopStalled(seconds=stall.seconds, where=stall.where))
+
+    def _lost_lease(self) -> str:
+        """Return the last stall if it may have cost the lease."""
+        stall = self._watchdog.last if self._watchdog is not None else None
+        recent = stall is not None and time.monotonic() - stall.ended_at < 2 * self.options.lease_duration
+        return str(stall) if recent else ""
 
     def _use_election(self, manager: Manager, config: Config, clock: Clock) -> None:
         o = self.options
@@ -250,7 +284,7 @@ class Operator:
             renew_deadline=o.renew_deadline,
             retry_period=o.retry_period,
         )
-        factory = ElectionFactory(config, options, scheme=self.scheme, hook=manager.hook)
+        factory = ElectionFactory(config, options, scheme=self.scheme, hook=manager.hook, explain=self._lost_lease)
         if o.leader_election_thread and can_use_thread(config, clock):
             election = factory.in_thread(o.leader_election_max_stall)
             self._election = election
