@@ -30,6 +30,7 @@ from opsdk.client.options import FieldValidation
 from opsdk.client.ports import OperationExecutor
 from opsdk.client.scheme import default_scheme
 from opsdk.cluster.delegating import Delegating
+from opsdk.errors import UsageError
 from opsdk.recorder.recorder import EventRecorder
 from opsdk.rest.config import Config
 from opsdk.rest.discovery import Discovery
@@ -162,7 +163,12 @@ class Cluster(Closing):
 
         Connections stay open until `aclose`, so that the caller can still send requests, for example to release a
         lease.
+
+        Raises:
+            UsageError: it was started before. A running cluster goes on.
         """
+        if self._running.is_set():
+            raise UsageError(f"{self!r} was started already: add it to one manager, or make a new one")
         self.recorder.open()
         self._running.set()
         try:
