@@ -218,7 +218,7 @@ class Manager:
         return self._elected.is_set()
 
     async def wait_elected(self) -> None:
-        """Return when this replica leads; without an election, when the other groups are ready."""
+        """Return when this replica leads; without an election, when HTTP servers, webhooks and caches are ready."""
         await self._elected.wait()
 
     async def wait_ready(self) -> None:
@@ -251,9 +251,12 @@ class Manager:
             raise UsageError("the manager was started already: make a new one")
         self._started = True
         election: asyncio.Task[None] | None = None
+        others: asyncio.Task[None] | None = None
         try:
-            if await self._start_groups(Phase.HTTP, Phase.WEBHOOKS, Phase.CACHES, Phase.OTHERS):
-                self._ready.set()
+            if await self._start_groups(Phase.HTTP, Phase.WEBHOOKS, Phase.CACHES):
+                self._groups[Phase.OTHERS].start()
+                # What runs on every replica and is not ready does not keep this replica from leading.
+                others = asyncio.get_running_loop().create_task(self._wait_others(), name="manager/others ready")
                 if self._election is None:
                     self._elected.set()
                     self._groups[Phase.LEADER].start()
@@ -262,13 +265,18 @@ class Manager:
                     election = loop.create_task(self._lead(self._election), name="leader election")
                 await self._ending.wait()
         finally:
-            await self._stop_completely(election)
+            await self._stop_completely(election, others)
         if self._failed:
             raise self._failed[0]
 
-    async def _stop_completely(self, election: asyncio.Task[None] | None) -> None:
+    async def _wait_others(self) -> None:
+        await self._groups[Phase.OTHERS].wait_ready()
+        self._ready.set()
+
+    async def _stop_completely(self, *helpers: asyncio.Task[None] | None) -> None:
         """Stop to the end, even if the task that called `start` is cancelled."""
-        stopping = asyncio.get_running_loop().create_task(self._stop(election), name="manager/stop")
+        tasks = [task for task in helpers if task is not None]
+        stopping = asyncio.get_running_loop().create_task(self._stop(tasks), name="manager/stop")
         interrupted: asyncio.CancelledError | None = None
         while not stopping.done():
             try:
@@ -346,7 +354,7 @@ class Manager:
         self.stop()
 
     # -------------------------------------------------------------- stop
-    async def _stop(self, election: asyncio.Task[None] | None) -> None:
+    async def _stop(self, helpers: Sequence[asyncio.Task[None]]) -> None:
         """Stop OTHERS, LEADER, CACHES, WEBHOOKS, HTTP. The lease is renewed meanwhile, and released last."""
         self.stop()
         self._stopping = True
@@ -359,9 +367,9 @@ class Manager:
         for phase in (*first, Phase.CACHES, Phase.WEBHOOKS, Phase.HTTP):
             remaining = None if deadline is None else max(deadline - self._clock.now(), 0.0)
             late += await self._groups[phase].stop(remaining)
-        if election is not None:
-            election.cancel()
-            await wait_ended((election,), _ELECTION_GRACE, self._clock)
+        for helper in helpers:
+            helper.cancel()
+        await wait_ended(helpers, _ELECTION_GRACE, self._clock)
         late += self._not_stopped
         elected = self.is_elected
         self._end_leadership()

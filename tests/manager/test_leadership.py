@@ -8,7 +8,7 @@ import contextlib
 import pytest
 
 from opsdk.aio.fence import FENCE, Fence, check_fence
-from opsdk.errors import LeaderElectionLostError, ShutdownTimeoutError
+from opsdk.errors import CacheSyncError, LeaderElectionLostError, ShutdownTimeoutError
 from opsdk.manager.manager import Manager, ManagerOptions, Phase
 
 
@@ -143,6 +143,41 @@ async def test_what_survives_an_ordinary_stop_writes_no_more() -> None:
     assert survivor.allowed == allowed
     survivor.free = True
     await asyncio.sleep(2)
+
+
+async def test_what_is_not_ready_on_every_replica_does_not_keep_it_from_leading() -> None:
+    """`wait_ready` still waits for it; its failure still ends the manager."""
+
+    class Waits:
+        def __init__(self) -> None:
+            self.free = asyncio.Event()
+
+        def needs_leader_election(self) -> bool:
+            return False
+
+        async def start(self) -> None:
+            await asyncio.get_running_loop().create_future()
+
+        async def wait_ready(self) -> None:
+            await self.free.wait()
+            raise CacheSyncError("no CRD")
+
+    ballot, waits, spy = Ballot(), Waits(), Spy()
+    ballot.won.set()
+    manager = Manager(election=ballot)
+    manager.add(waits)
+    manager.add(spy)
+    running = asyncio.create_task(manager.start())
+    await manager.wait_elected()
+    await asyncio.sleep(1)
+    assert len(spy.fences) == 1
+    ready = asyncio.create_task(manager.wait_ready())
+    await asyncio.sleep(10)
+    assert not ready.done()
+    waits.free.set()
+    with pytest.raises(CacheSyncError, match="no CRD"):
+        await running
+    ready.cancel()
 
 
 async def test_is_elected_follows_the_clock_of_the_election() -> None:
