@@ -22,7 +22,7 @@ from opsdk.http.server.response import HttpResponse
 from opsdk.manager.health import Check, Checks
 from opsdk.manager.http import Endpoint, HttpServer, is_enabled
 from opsdk.manager.runnable_group import RunnableGroup
-from opsdk.runnable import NeedsLeaderElection, Runnable
+from opsdk.runnable import NeedsLeaderElection, Runnable, Warmup
 from opsdk.telemetry.prometheus import PrometheusHook
 from opsdk.telemetry.records import Hooks, TelemetryHook
 
@@ -69,6 +69,20 @@ class _LeaderFence:
 
     def __repr__(self) -> str:
         return f"<_LeaderFence {'leading' if self.leading else 'closed'}>"
+
+
+class _WarmupRunnable:
+    """The warm-up of a runnable, as a runnable."""
+
+    def __init__(self, target: Warmup) -> None:
+        self._target = target
+
+    async def start(self) -> None:
+        """Run the warm-up."""
+        await self._target.warmup()
+
+    def __repr__(self) -> str:
+        return f"<warm-up of {self._target!r}>"
 
 
 class Phase(Enum):
@@ -137,6 +151,7 @@ class Manager:
         self._election: Election | None = None
         self._fence: _LeaderFence | None = None
         self._groups = {phase: RunnableGroup(phase.value, on_error=self._on_error, clock=clock) for phase in Phase}
+        self._warmups = RunnableGroup("warm-up", on_error=self._on_error, clock=clock)
         self._failed: list[BaseException] = []
         self._not_stopped: list[str] = []
         self._names: set[str] = set()
@@ -154,7 +169,8 @@ class Manager:
         """Set the election. Raises `UsageError` after the start."""
         self._check_new("an election")
         self._election = election
-        self._fence = self._groups[Phase.LEADER].fence = _LeaderFence(election)
+        # A warm-up starts tasks that go on while this replica leads, so it has the leader's fence.
+        self._fence = self._groups[Phase.LEADER].fence = self._warmups.fence = _LeaderFence(election)
 
     def _add_servers(self) -> None:
         if is_enabled(self.options.health_probe_bind_address):
@@ -172,7 +188,8 @@ class Manager:
     def add(self, runnable: Runnable, *, phase: Phase | None = None) -> None:
         """Add a runnable, before or after the start.
 
-        Without `phase`, it runs in the LEADER group, or in OTHERS if its ``needs_leader_election`` returns False.
+        Without `phase`, it runs in the LEADER group, or in OTHERS if its ``needs_leader_election`` returns False. A
+        runnable of the LEADER group with `opsdk.runnable.Warmup` is warmed up while this replica waits for the lease.
 
         Raises:
             UsageError: the manager is stopping.
@@ -183,6 +200,8 @@ class Manager:
             anywhere = isinstance(runnable, NeedsLeaderElection) and not runnable.needs_leader_election()
             phase = Phase.OTHERS if anywhere else Phase.LEADER
         self._groups[phase].add(runnable)
+        if phase is Phase.LEADER and isinstance(runnable, Warmup) and not self._elected.is_set():
+            self._warmups.add(_WarmupRunnable(runnable))
 
     def add_healthz_check(self, name: str, check: Check) -> None:
         """Add a liveness check. Raises `UsageError` after the start."""
@@ -261,6 +280,7 @@ class Manager:
                     self._elected.set()
                     self._groups[Phase.LEADER].start()
                 else:
+                    self._warmups.start()
                     loop = asyncio.get_running_loop()
                     election = loop.create_task(self._lead(self._election), name="leader election")
                 await self._ending.wait()
@@ -283,7 +303,7 @@ class Manager:
                 await asyncio.wait([stopping])
             except asyncio.CancelledError as error:
                 interrupted = error
-                for group in self._groups.values():
+                for group in self._all_groups():
                     group.cancel_grace()
         stopping.result()
         if interrupted is not None:
@@ -333,6 +353,9 @@ class Manager:
                 task.cancel()
             await wait_ended((running, elected), _ELECTION_GRACE, self._clock)
 
+    def _all_groups(self) -> Sequence[RunnableGroup]:
+        return (*self._groups.values(), self._warmups)
+
     def _end_leadership(self) -> None:
         """Refuse the writes of everything that needs the leadership, also of what survives its cancellation."""
         self._elected.clear()
@@ -346,7 +369,7 @@ class Manager:
                 self._not_stopped.append(str(error))
             if isinstance(error, LeaderElectionLostError):
                 # Another replica may already lead: stop without delay.
-                for group in self._groups.values():
+                for group in self._all_groups():
                     group.cancel_grace()
             return
         log.error("%s; stopping", error if runnable is None else f"{runnable!r} failed: {error!r}")
@@ -366,7 +389,11 @@ class Manager:
         late: list[str] = []
         for phase in (*first, Phase.CACHES, Phase.WEBHOOKS, Phase.HTTP):
             remaining = None if deadline is None else max(deadline - self._clock.now(), 0.0)
-            late += await self._groups[phase].stop(remaining)
+            groups = [self._groups[phase]]
+            if phase is Phase.OTHERS:
+                groups.append(self._warmups)
+            stopped = await asyncio.gather(*(group.stop(remaining) for group in groups))
+            late += [name for names in stopped for name in names]
         for helper in helpers:
             helper.cancel()
         await wait_ended(helpers, _ELECTION_GRACE, self._clock)
@@ -389,7 +416,7 @@ class Manager:
     async def _release(self) -> None:
         if self._election is None:
             return
-        if running := [*self._not_stopped, *(name for group in self._groups.values() for name in group.running())]:
+        if running := [*self._not_stopped, *(name for group in self._all_groups() for name in group.running())]:
             log.warning("the lease is kept until it expires: still running are %s", ", ".join(running))
             return
         try:
