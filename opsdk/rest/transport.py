@@ -15,6 +15,7 @@ from itertools import count
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.closing import Closing
 from opsdk.aio.fence import check_fence
+from opsdk.aio.timeout import timeout as clock_timeout
 from opsdk.aio.token_bucket import TokenBucket
 from opsdk.errors import DeadlineError, TlsError, TransportError
 from opsdk.http.client.decompression import decoder_for
@@ -56,12 +57,15 @@ class RequestAttempt:
 class Stream:
     """A response whose body is still arriving. Iterate over it to get the bytes."""
 
-    def __init__(self, exchange: ResponseStream, request: RestRequest, *, idle_timeout: float | None) -> None:
+    def __init__(
+        self, exchange: ResponseStream, request: RestRequest, *, idle_timeout: float | None, clock: Clock = LOOP_CLOCK
+    ) -> None:
         self.status = exchange.status
         self.headers = exchange.headers
         self._exchange = exchange
         self._request = request
         self._idle_timeout = idle_timeout
+        self._clock = clock
         self._decoder = decoder_for(exchange.headers)
 
     def __aiter__(self) -> AsyncIterator[bytes]:
@@ -88,7 +92,7 @@ class Stream:
         if self._idle_timeout is None:
             return await self._exchange.read()
         try:
-            async with asyncio.timeout(self._idle_timeout):
+            async with clock_timeout(self._clock, self._idle_timeout):
                 return await self._exchange.read()
         except TimeoutError as error:
             raise DeadlineError(f"{self._request.described}: no byte within {self._idle_timeout:g} s") from error
@@ -188,13 +192,13 @@ class Transport(Closing):
             raise_for_status(result, request, now=self._clock.wall())
             raise TransportError(f"{request.described}: HTTP {result.status} has no stream")
         try:
-            yield Stream(result, request, idle_timeout=idle_timeout)
+            yield Stream(result, request, idle_timeout=idle_timeout, clock=self._clock)
         finally:
             await result.aclose()
 
     async def _with_timeout(
         self,
-        timeout: float | None,  # noqa: ASYNC109 - turned into asyncio.timeout here
+        timeout: float | None,  # noqa: ASYNC109 - turned into a timeout on the clock here
         request: RestRequest,
         *,
         whole: bool,
@@ -206,7 +210,7 @@ class Transport(Closing):
             return await self._perform(request, whole=whole, retry=retry, until=None)
         until = self._clock.now() + seconds
         try:
-            async with asyncio.timeout(seconds):
+            async with clock_timeout(self._clock, seconds):
                 return await self._perform(request, whole=whole, retry=retry, until=until)
         except TimeoutError as error:
             raise DeadlineError(f"{request.described}: no answer within {seconds:g} s") from error

@@ -192,3 +192,68 @@ async def test_is_elected_follows_the_clock_of_the_election() -> None:
     assert not manager.is_elected
     manager.stop()
     await running
+
+
+class Deaf:
+    """Ignores every cancellation, in `start` and in `wait_ready`."""
+
+    def __init__(self) -> None:
+        self.free = asyncio.Event()
+
+    async def _wait(self) -> None:
+        while not self.free.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await self.free.wait()
+
+    async def start(self) -> None:
+        await self._wait()
+
+    async def warmup(self) -> None:
+        await self._wait()
+
+
+class DeafBallot(Ballot):
+    """An election whose loop ignores its cancellation, and whose release hangs."""
+
+    def __init__(self, part: Deaf) -> None:
+        super().__init__()
+        self.part = part
+
+    async def run(self) -> None:
+        await self.part.start()
+
+    async def release(self) -> None:
+        await asyncio.sleep(3600)
+
+
+@pytest.mark.parametrize("elected", [False, True])
+async def test_the_stop_is_bounded_when_nothing_cooperates(elected: bool) -> None:
+    """Every group, the warm-up and the election ignore their cancellation: `start` returns soon after the timeout."""
+    deaf = Deaf()
+    ballot = DeafBallot(deaf)
+    if elected:
+        ballot.won.set()
+    manager = Manager(ManagerOptions(shutdown_timeout=10), election=ballot)
+    for phase in Phase:
+        manager.add(deaf, phase=phase)
+    asyncio.get_running_loop().call_later(5, manager.stop)
+    with pytest.raises(ShutdownTimeoutError):
+        await manager.start()
+    assert asyncio.get_running_loop().time() <= 5 + 10 + 15
+    deaf.free.set()
+    await asyncio.sleep(1)
+
+
+async def test_a_release_that_hangs_is_given_up() -> None:
+    """Everything else has ended: the process must not wait for a server that does not answer."""
+
+    class Leads(DeafBallot):
+        async def run(self) -> None:
+            await asyncio.get_running_loop().create_future()
+
+    leads = Leads(Deaf())
+    leads.won.set()
+    manager = Manager(election=leads)
+    asyncio.get_running_loop().call_later(5, manager.stop)
+    await manager.start()
+    assert asyncio.get_running_loop().time() <= 5 + 5.5
