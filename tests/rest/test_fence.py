@@ -145,3 +145,22 @@ async def test_tasks_and_threads_inherit_the_fence() -> None:
 
     with pytest.raises(LeaderElectionLostError, match="a child's backup"):
         await asyncio.create_task(child())
+
+
+async def test_a_cancelled_write_is_not_delivered_later() -> None:
+    """The connection is reset, so the kernel drops what the peer has not acknowledged, for example in a partition."""
+    ends: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    async def deaf(seen: Seen, writer: asyncio.StreamWriter) -> None:
+        try:
+            await seen.reader.read()
+            ends.set_result("closed")
+        except ConnectionResetError:
+            ends.set_result("reset")
+
+    async with Server(deaf) as server, Transport(Config(host=server.host)) as transport:
+        write = asyncio.create_task(transport.send(PUT))
+        await asyncio.sleep(1)
+        write.cancel()
+        await asyncio.gather(write, return_exceptions=True)
+        assert await ends == "reset"
