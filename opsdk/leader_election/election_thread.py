@@ -74,8 +74,8 @@ class ElectionThread(Closing):
         self._loop = asyncio.SelectorEventLoop()
         self._thread = threading.Thread(target=self._run_thread, name="leader election", daemon=True)
         self._beat()
-        self._thread.start()
         try:
+            self._start_thread(self._loop)
             await asyncio.wait([self._result])
             self._result.result()
         except asyncio.CancelledError:
@@ -84,6 +84,15 @@ class ElectionThread(Closing):
             raise
         finally:
             self._heart.cancel()
+
+    def _start_thread(self, loop: asyncio.AbstractEventLoop) -> None:
+        assert self._thread is not None
+        try:
+            self._thread.start()
+        except RuntimeError:  # the system has no more threads
+            loop.close()
+            self._ended.set_result(None)
+            raise
 
     async def wait_elected(self) -> None:
         """Return when this replica leads."""
@@ -166,6 +175,8 @@ class ElectionThread(Closing):
 
     async def _serve(self) -> None:
         async with self._make(_MainHook(self._hook, self._in_main)) as elector:
+            # A replica whose event loop is blocked could not do the work of a leader.
+            elector.may_acquire = self._is_main_alive
             self._elector = elector
             error = await self._take_part(elector)
             self._in_main(partial(self._set_result, error))
@@ -186,10 +197,16 @@ class ElectionThread(Closing):
             elector.abandon()
         for task in tasks:
             task.cancel()
-        await asyncio.wait(tasks, timeout=_END_SECONDS)
+        _, left = await asyncio.wait(tasks, timeout=_END_SECONDS)
+        for task in left:
+            log.error("a request for the lease ignores its cancellation: it is left behind")
+            task._log_destroy_pending = False  # type: ignore[attr-defined] # noqa: SLF001 - logged here
         if error is None and running.done() and not running.cancelled():
             error = running.exception()
         return error
+
+    def _is_main_alive(self) -> bool:
+        return time.monotonic() - self._beat_at < 3 * self._interval
 
     async def _until_stuck(self) -> BaseException:
         """Return the error when the event loop of `run` was blocked for `max_stall`."""

@@ -55,6 +55,9 @@ class LeaderElector:
         clock: source of time.
         hook: receives `Leadership` records.
         explain: returns what the error of a lost lease adds, such as a blocked event loop; empty for nothing.
+
+    Attributes:
+        may_acquire: asked before each try to acquire the lease; False leaves it to other replicas.
     """
 
     def __init__(
@@ -72,6 +75,7 @@ class LeaderElector:
         self._clock = clock
         self._now = clock.now
         self._explain = explain
+        self.may_acquire: Callable[[], bool] = lambda: True
         self._hook = hook or TelemetryHook()
         self._elected = asyncio.Event()
 
@@ -148,7 +152,7 @@ class LeaderElector:
     async def _acquire(self) -> None:
         last_holder = ""
         while True:
-            if await self._try(self.options.try_timeout) is _Outcome.OURS:
+            if self.may_acquire() and await self._try(self.options.try_timeout) is _Outcome.OURS:
                 # The response may have come too late, for example because the event loop was blocked.
                 if self.rules.check(self._now()) is Role.LOST:
                     raise LeaderElectionLostError(self._reason_of_loss())

@@ -171,6 +171,39 @@ async def test_a_stuck_loop_is_replaced(caplog: pytest.LogCaptureFixture) -> Non
     await election.thread.aclose()
 
 
+async def test_a_standby_whose_loop_is_blocked_does_not_take_the_lease() -> None:
+    """Another replica can do the work at once. It takes part again when its loop runs."""
+    election = Election(max_stall=20.0)
+    election.server.fails = True
+    running = asyncio.create_task(election.thread.run())
+    await asyncio.sleep(0.5)
+    time.sleep(3)  # noqa: ASYNC251 - no heartbeat for three intervals, but less than max_stall
+    election.server.fails = False
+    time.sleep(0.7)  # noqa: ASYNC251
+    assert election.server.lease is None
+    await election.thread.wait_elected()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    await election.thread.aclose()
+
+
+async def test_a_system_without_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error is raised, and nothing is left to close."""
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    election = Election()
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            await election.thread.run()
+    began = time.monotonic()
+    await election.thread.release()
+    await election.thread.aclose()
+    assert time.monotonic() - began < 1
+
+
 async def test_an_error_of_the_maker_is_raised() -> None:
     """Nothing was started, so there is nothing to close."""
     election = Election(error=ValueError("no certificate"))

@@ -321,6 +321,17 @@ def test_leadership_ends_before_the_lease_does(lease: float, deadline: float, re
     assert ours.check(ours.deadline()) is Role.LOST
 
 
+async def test_the_error_of_a_lost_lease_explains_it() -> None:
+    """What blocked the event loop, for example."""
+    server = LeaseServer()
+    elector = LeaderElector(server.client("a"), options("a"), explain=lambda: "the event loop was blocked for 20 s")
+    task = asyncio.create_task(elector.run())
+    assert await leading(elector)
+    server.refuses = True
+    with pytest.raises(LeaderElectionLostError, match=r"within 10 s .*; the event loop was blocked for 20 s$"):
+        await task
+
+
 async def test_what_others_wrote_on_the_lease_stays() -> None:
     """Foreign labels survive renewals; ours are added; holder changes count as transitions, renewals do not."""
     server = LeaseServer()
