@@ -430,7 +430,10 @@ class AlreadyOwnedError(OpsdkError):
 
 
 class LeaderElectionLostError(OpsdkError):
-    """This process lost the lease and must stop writing."""
+    """This process lost the lease and must stop writing.
+
+    A write that raises it was not sent. Let it end the reconcile: the manager stops, and another replica continues.
+    """
 
 
 class ShutdownTimeoutError(OpsdkError):

@@ -39,3 +39,19 @@ class Ready(Protocol):
     async def wait_ready(self) -> None:
         """Return when the runnable is ready. Raise the reason if it can never become ready."""
         ...
+
+
+@runtime_checkable
+class Warmup(Protocol):
+    """A runnable that can fill its caches and queues on a replica that does not lead yet.
+
+    The manager calls `warmup` before this replica leads, and ``start`` when it leads, also while `warmup` still runs.
+    Without leader election `warmup` is not called. Writes of a warm-up are refused, since this replica does not lead.
+    """
+
+    async def warmup(self) -> None:
+        """Return when the runnable is warm; it may take any time. An exception stops the whole manager.
+
+        A cancellation ends the warm-up: the manager stops.
+        """
+        ...

@@ -65,3 +65,8 @@ class LoopClock:
 
 LOOP_CLOCK: Clock = LoopClock()
 """The default clock."""
+
+
+def now_in_threads(clock: Clock) -> Callable[[], float]:
+    """Return ``clock.now`` as a function that also works in threads. Call it inside the running event loop."""
+    return asyncio.get_running_loop().time if isinstance(clock, LoopClock) else clock.now

@@ -104,6 +104,11 @@ class TaskOwner(Closing):
                 await wait_ended(pending, min(remaining, 1.0), self._clock)
             except asyncio.CancelledError as error:
                 interrupted = error
+        try:
+            # The callbacks of tasks that have just ended have yet to run; they keep the first exception.
+            await asyncio.sleep(0)
+        except asyncio.CancelledError as error:
+            interrupted = error
         if interrupted is not None:
             raise interrupted
         if self._failed is not None:

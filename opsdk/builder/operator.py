@@ -2,49 +2,46 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
+import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
-from opsdk.api.coordination.v1 import Lease
-from opsdk.apimachinery.gvk import GroupVersionResource
+from opsdk.aio.closing import Closing
+from opsdk.aio.watchdog import Stall, Watchdog
 from opsdk.apimachinery.kinds import KindLike
 from opsdk.apimachinery.object import AnyObject, KubeObject, TypedObject, Unstructured
-from opsdk.apimachinery.rest_mapper import RestMapping, StaticMapper
 from opsdk.apimachinery.scheme import Scheme
 from opsdk.builder.controller_builder import ControllerBuilder, WatchSpec
+from opsdk.builder.election import ElectionFactory, can_use_thread
 from opsdk.client.client import Client
-from opsdk.client.direct import DirectClient
 from opsdk.client.scheme import default_scheme
 from opsdk.cluster.cluster import Cluster, ClusterOptions
 from opsdk.controller.controller import ControllerOptions
 from opsdk.errors import CacheError, UsageError
 from opsdk.handlers import is_async
 from opsdk.leader_election.leader_election_record import LeaderElectionOptions
-from opsdk.leader_election.leader_elector import LeaderElector, default_identity
+from opsdk.leader_election.leader_elector import default_identity
 from opsdk.manager.manager import Manager, ManagerOptions, Phase
+from opsdk.manager.process import ExitGuard, run_program
 from opsdk.manager.signals import stop_on_signals
 from opsdk.recipes.apply import Applier
 from opsdk.recorder.recorder import EventRecorder
 from opsdk.rest.config import Config
-from opsdk.rest.transport import Transport
 from opsdk.telemetry.context import setup_logging
-from opsdk.telemetry.records import TelemetryHook
+from opsdk.telemetry.records import LoopStalled, TelemetryHook
 
 log = logging.getLogger(__name__)
 
+# Seconds after the shutdown timeout when `Operator.run` ends the process. The manager's own graces fit into it.
+_EXIT_GRACE = 15.0
+
 Child = TypeVar("Child", bound=TypedObject | Unstructured)
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-# The election must not depend on discovery, which an unavailable aggregated API would delay.
-_LEASES = RestMapping(
-    gvk=Lease.gvk, resource=GroupVersionResource("coordination.k8s.io", "v1", "leases"), namespaced=True
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +58,11 @@ class OperatorOptions:
         lease_duration: see `LeaderElectionOptions`.
         renew_deadline: see `LeaderElectionOptions`.
         retry_period: see `LeaderElectionOptions`.
+        leader_election_thread: renew the lease in a thread, so that blocking code does not lose it. Ignored in virtual
+            time and with a server in this process.
+        leader_election_max_stall: a longer blockade of the event loop ends the renewals of that thread, so that another
+            replica replaces this one; None for no limit.
+        watchdog_limit: `Operator.run` logs code that blocks the event loop longer than this; 0 disables the watchdog.
     """
 
     manager: ManagerOptions = ManagerOptions()
@@ -72,6 +74,9 @@ class OperatorOptions:
     lease_duration: float = 15.0
     renew_deadline: float = 10.0
     retry_period: float = 2.0
+    leader_election_thread: bool = True
+    leader_election_max_stall: float | None = 60.0
+    watchdog_limit: float = 1.0
 
 
 class Operator:
@@ -108,7 +113,8 @@ class Operator:
         self._cluster: Cluster | None = None
         self._manager: Manager | None = None
         self._applier: Applier | None = None
-        self._election_transport: Transport | None = None
+        self._election: Closing | None = None
+        self._watchdog: Watchdog | None = None
 
     # -------------------------------------------------------------- declarations
     def reconciler(
@@ -216,7 +222,7 @@ class Operator:
         manager.add_readyz_check("caches-synced", self._check_caches)
         manager.add_readyz_check("user-functions", self._check_functions)
         if o.leader_election:
-            manager.use_election(self._leader_elector(config, clock))
+            self._use_election(manager, config, clock)
         for setup in self._setups:
             setup(self)
         for plan in self._builders:
@@ -241,8 +247,8 @@ class Operator:
             await manager.start()
         finally:
             # After the manager, which releases the lease last, over this connection.
-            if self._election_transport is not None:
-                await self._election_transport.aclose()
+            if self._election is not None:
+                await self._election.aclose()
             await self.cluster.aclose()
 
     def run(
@@ -250,23 +256,48 @@ class Operator:
     ) -> None:
         """Run as a program: load the configuration, configure logging, handle signals. Returns after SIGTERM or SIGINT.
 
+        The process ends within `ManagerOptions.shutdown_timeout` and a grace, whatever user code does. Code that blocks
+        the event loop is logged while it does (see `opsdk.aio.watchdog`). If threads are left that would keep the
+        interpreter from exiting, the process exits here: with status 0 if everything else ended well, else with 1 (see
+        `opsdk.manager.process.run_program`).
+
         Args:
             kubeconfig: see `opsdk.rest.load.load_config`.
             context: see `opsdk.rest.load.load_config`.
             log_level: of the root logger.
+
+        Raises:
+            Exception: as `start`.
         """
         from opsdk.rest.load import load_config  # noqa: PLC0415 - start-up time: only programs load kubeconfigs
 
         setup_logging(log_level)
         config = load_config(kubeconfig=kubeconfig, context=context)
-        asyncio.run(self._run(config))
+        timeout = self.options.manager.shutdown_timeout
+        guard = ExitGuard(None if timeout is None else timeout + _EXIT_GRACE)
+        try:
+            run_program(self._run(config, guard))
+        finally:
+            guard.disarm()
 
-    async def _run(self, config: Config) -> None:
+    async def _run(self, config: Config, guard: ExitGuard) -> None:
+        watchdog = self._watchdog = Watchdog(limit=self.options.watchdog_limit, on_stall=self._record_stall)
         manager = self.prepare(config)
-        with stop_on_signals(manager.stop):
-            await self._until_stopped(manager)
+        manager.on_stop(guard.arm)
+        async with watchdog if self.options.watchdog_limit > 0 else nullcontext():
+            with stop_on_signals(manager.stop, on_signal=guard.arm):
+                await self._until_stopped(manager)
 
-    def _leader_elector(self, config: Config, clock: Clock) -> LeaderElector:
+    def _record_stall(self, stall: Stall) -> None:
+        self.manager.hook.record(LoopStalled(seconds=stall.seconds, where=stall.where))
+
+    def _lost_lease(self) -> str:
+        """Return the last stall if it may have cost the lease."""
+        stall = self._watchdog.last if self._watchdog is not None else None
+        recent = stall is not None and time.monotonic() - stall.ended_at < 2 * self.options.lease_duration
+        return str(stall) if recent else ""
+
+    def _use_election(self, manager: Manager, config: Config, clock: Clock) -> None:
         o = self.options
         options = LeaderElectionOptions(
             name=o.leader_election_id or self.name,
@@ -276,10 +307,14 @@ class Operator:
             renew_deadline=o.renew_deadline,
             retry_period=o.retry_period,
         )
-        # A separate connection: a burst of other requests must not delay a renewal.
-        self._election_transport = Transport(config, clock=clock)
-        direct = DirectClient(self._election_transport, scheme=self.scheme, mapper=StaticMapper([_LEASES]))
-        return LeaderElector(Client(direct), options, clock=clock, hook=self.manager.hook)
+        factory = ElectionFactory(config, options, scheme=self.scheme, hook=manager.hook, explain=self._lost_lease)
+        if o.leader_election_thread and can_use_thread(config, clock):
+            election = factory.in_thread(o.leader_election_max_stall)
+            self._election = election
+            manager.use_election(election)
+        else:
+            elector, self._election = factory.in_loop(clock)
+            manager.use_election(elector)
 
     async def _check_caches(self) -> None:
         if unready := [str(health) for health in self.cluster.cache.health() if not health.ready]:

@@ -32,6 +32,7 @@ from opsdk.client.options import FieldValidation
 from opsdk.client.ports import OperationExecutor
 from opsdk.client.scheme import default_scheme
 from opsdk.cluster.delegating import Delegating
+from opsdk.errors import UsageError
 from opsdk.recorder.recorder import EventRecorder
 from opsdk.rest.config import Config
 from opsdk.rest.discovery import Discovery
@@ -52,7 +53,7 @@ class ClusterOptions:
         disable_cache_for: kinds that are always read from the server.
         field_owner: the field manager of writes that set none.
         field_validation: the field validation of writes that set none.
-        dry_run: store nothing.
+        dry_run: store nothing, and write no Events.
         name: the reporting controller of Events, usually the program's name.
     """
 
@@ -122,7 +123,7 @@ class Cluster(Closing):
                 )
             )
         )
-        self.recorder = EventRecorder(Client(direct), self.options.name, clock=clock)
+        self.recorder = EventRecorder(Client(direct), self.options.name, clock=clock, dry_run=self.options.dry_run)
         self._running = asyncio.Event()
 
     def _wrapped(self, executor: OperationExecutor) -> OperationExecutor:
@@ -176,7 +177,12 @@ class Cluster(Closing):
 
         Connections stay open until `aclose`, so that the caller can still send requests, for example to release a
         lease.
+
+        Raises:
+            UsageError: it was started before. A running cluster goes on.
         """
+        if self._running.is_set():
+            raise UsageError(f"{self!r} was started already: add it to one manager, or make a new one")
         self.recorder.open()
         self._running.set()
         try:

@@ -4,6 +4,8 @@ All times are this process's own. A lease expires when this process has observed
 written by other replicas are never compared.
 
 Upstream: k8s.io/client-go/tools/leaderelection/leaderelection.go (v1.36)
+Deviates: client-go trusts that renew_deadline ends before the lease does. Here leadership also ends a margin before
+other replicas may take the lease, whatever the options are and however late the first renewal began.
 """
 
 from __future__ import annotations
@@ -17,6 +19,14 @@ from opsdk.apimachinery.object import deep_copy
 from opsdk.apimachinery.time import MicroTime
 from opsdk.errors import UsageError
 
+# Leadership ends this share of the lease before others may take it: clocks of two machines run at different speeds, and
+# a request needs time from the last check to the server.
+_MARGIN = 0.05
+# One try is limited to this share of renew_deadline, but not below this many seconds, so that one hung request does not
+# use up the deadline (controller-runtime: pkg/leaderelection/leader_election.go, the timeout of its client).
+_TRY_SHARE = 0.5
+_TRY_SECONDS = 1.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderElectionOptions:
@@ -26,10 +36,11 @@ class LeaderElectionOptions:
         name: the name of the Lease.
         namespace: the namespace of the Lease.
         identity: the unique name of this replica.
-        lease_duration: other replicas wait this long after the last renewal they observed.
-        renew_deadline: the leader stops when it could not renew for this long. Must be smaller than `lease_duration` by
-            more than a request takes.
-        retry_period: time between two attempts; waiting replicas add up to 120 % of it as jitter.
+        lease_duration: other replicas wait this long after the last renewal they observed. The Lease holds whole
+            seconds, so a fraction is cut off.
+        renew_deadline: the leader stops when its renewals fail for this long. It starts `retry_period` after the last
+            success, with the first try.
+        retry_period: time between two tries; waiting replicas add up to 120 % of it as jitter.
         release_on_cancel: release the lease at stop, so that the next leader need not wait.
         labels: labels of the Lease.
     """
@@ -55,6 +66,26 @@ class LeaderElectionOptions:
                 "leader election needs lease_duration > renew_deadline > retry_period * 1.2 > 0, not "
                 f"{self.lease_duration:g}, {self.renew_deadline:g} and {self.retry_period:g}"
             )
+        if self.longest_leadership <= self.retry_period * 1.2:
+            raise UsageError(
+                f"a lease_duration of {self.lease_duration:g} s is {self.recorded_duration} s in the Lease (it holds "
+                f"whole seconds): too short for a retry_period of {self.retry_period:g} s"
+            )
+
+    @property
+    def recorded_duration(self) -> int:
+        """The duration in the Lease, in whole seconds: other replicas follow it."""
+        return int(self.lease_duration)
+
+    @property
+    def longest_leadership(self) -> float:
+        """Seconds after a renewal when leadership ends in any case: before others may take the lease."""
+        return self.recorded_duration * (1 - _MARGIN)
+
+    @property
+    def try_timeout(self) -> float:
+        """Seconds for one try to acquire or renew the lease."""
+        return max(_TRY_SECONDS, self.renew_deadline * _TRY_SHARE)
 
 
 class Role(Enum):
@@ -87,6 +118,7 @@ class LeaderElectionRules:
         self.role = Role.WAITING
         self._observed: _ObservedLease | None = None
         self._renewed_at = 0.0
+        self._first_try_at: float | None = None
 
     # -------------------------------------------------------------- observations
     def observed(self, lease: Lease, now: float) -> None:
@@ -100,8 +132,14 @@ class LeaderElectionRules:
         """Report that the server accepted our write. Leadership counts from the time of the request."""
         self._observed = _ObservedLease(deep_copy(lease), requested_at)
         self._renewed_at = requested_at
+        self._first_try_at = None
         if self.role is Role.WAITING:
             self.role = Role.LEADING
+
+    def trying(self, now: float) -> None:
+        """Report that a renewal begins. The first one after a success starts `renew_deadline`."""
+        if self._first_try_at is None:
+            self._first_try_at = now
 
     def check(self, now: float) -> Role:
         """Return the role at the time `now`: a leader that could not renew in time has lost."""
@@ -109,9 +147,15 @@ class LeaderElectionRules:
             self.role = Role.LOST
         return self.role
 
+    def is_leading(self, now: float) -> bool:
+        """Whether this replica leads at the time `now`. Changes nothing, so any thread may call it."""
+        return self.role is Role.LEADING and now < self.deadline()
+
     def deadline(self) -> float:
         """Return the time when leadership ends without a renewal."""
-        return self._renewed_at + self.options.renew_deadline
+        latest = self._renewed_at + self.options.longest_leadership
+        first_try_at = self._first_try_at  # read once: `is_leading` runs in other threads
+        return latest if first_try_at is None else min(latest, first_try_at + self.options.renew_deadline)
 
     # -------------------------------------------------------------- writes
     def can_acquire(self, now: float) -> bool:
@@ -147,7 +191,7 @@ class LeaderElectionRules:
             spec.lease_transitions = (spec.lease_transitions or 0) + (1 if self._observed else 0)
             spec.acquire_time = time
         spec.holder_identity = o.identity
-        spec.lease_duration_seconds = int(o.lease_duration)
+        spec.lease_duration_seconds = o.recorded_duration
         spec.renew_time = time
         return lease
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import random
 import socket
-import uuid
+from collections.abc import Callable
 from enum import Enum
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.clock import LOOP_CLOCK, Clock, now_in_threads
+from opsdk.aio.randomness import loop_random, loop_uuid4
+from opsdk.aio.timeout import timeout
 from opsdk.api.coordination.v1 import Lease
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.client.client import Client
@@ -42,18 +43,21 @@ class _Outcome(Enum):
 
 def default_identity() -> str:
     """Return a unique name for this replica: ``<hostname>_<uuid>``."""
-    return f"{os.environ.get('HOSTNAME') or socket.gethostname()}_{uuid.uuid4()}"
+    return f"{os.environ.get('HOSTNAME') or socket.gethostname()}_{loop_uuid4()}"
 
 
 class LeaderElector:
-    """Takes part in an election until it is cancelled or loses the lease.
+    """Takes part in an election until it is cancelled or loses the lease. A `Fence` for what needs the leadership.
 
     Args:
         client: reads and writes the Lease; it must not read from a cache.
         options: the Lease and the times.
         clock: source of time.
         hook: receives `Leadership` records.
-        seed: makes jitter repeatable.
+        explain: returns what the error of a lost lease adds, such as a blocked event loop; empty for nothing.
+
+    Attributes:
+        may_acquire: asked before each try to acquire the lease; False leaves it to other replicas.
     """
 
     def __init__(
@@ -63,20 +67,30 @@ class LeaderElector:
         *,
         clock: Clock = LOOP_CLOCK,
         hook: TelemetryHook | None = None,
-        seed: int | None = None,
+        explain: Callable[[], str] = str,
     ) -> None:
         self.options = options
         self.rules = LeaderElectionRules(options)
         self._client = client
         self._clock = clock
+        self._now = clock.now
+        self._explain = explain
+        self.may_acquire: Callable[[], bool] = lambda: True
         self._hook = hook or TelemetryHook()
-        self._rng = random.Random(seed)  # noqa: S311 - jitter, not a secret
         self._elected = asyncio.Event()
 
     @property
     def is_leader(self) -> bool:
         """Whether this replica leads now, by its own clock."""
-        return self.rules.check(self._clock.now()) is Role.LEADING
+        return self.rules.is_leading(self._now())
+
+    def check(self, action: str) -> None:
+        """See `opsdk.aio.fence.Fence`. Works from any thread while `run` runs, and afterwards."""
+        if not self.is_leader:
+            raise LeaderElectionLostError(
+                f"{action} was not sent: {self.options.identity} does not hold the lease {self._lease_name} "
+                f"(last observed holder: {self.rules.holder or 'none'}); another replica may already lead"
+            )
 
     async def wait_elected(self) -> None:
         """Return when this replica leads."""
@@ -88,6 +102,7 @@ class LeaderElector:
         Raises:
             LeaderElectionLostError: the lease could not be renewed in time.
         """
+        self._now = now_in_threads(self._clock)
         self._record(leading=False)
         try:
             await self._acquire()
@@ -97,6 +112,10 @@ class LeaderElector:
             await self._renew()
         finally:
             self._record(leading=False)
+
+    def abandon(self) -> None:
+        """Stop leading at once without a release: other replicas wait until the lease has expired."""
+        self.rules.role = Role.LOST
 
     async def release(self) -> None:
         """Release the lease if this replica holds it and the options ask for it.
@@ -111,7 +130,7 @@ class LeaderElector:
             if lease is None:
                 return
             try:
-                async with asyncio.timeout(self.options.renew_deadline / 2):
+                async with timeout(self._clock, self.options.try_timeout):
                     if await self._write_released(lease):
                         return
             except (OpsdkError, TimeoutError) as error:
@@ -133,31 +152,46 @@ class LeaderElector:
     async def _acquire(self) -> None:
         last_holder = ""
         while True:
-            if await self._try(self.options.renew_deadline) is _Outcome.OURS:
+            if self.may_acquire() and await self._try(self.options.try_timeout) is _Outcome.OURS:
+                # The response may have come too late, for example because the event loop was blocked.
+                if self.rules.check(self._now()) is Role.LOST:
+                    raise LeaderElectionLostError(self._reason_of_loss())
                 return
             if self.rules.holder and self.rules.holder != last_holder:
                 last_holder = self.rules.holder
                 log.info("waiting for the lease %s, held by %s", self._lease_name, last_holder)
-            await self._clock.sleep(self.options.retry_period * (1 + _JITTER * self._rng.random()))
+            await self._clock.sleep(self.options.retry_period * (1 + _JITTER * loop_random().random()))
 
     async def _renew(self) -> None:
+        await self._sleep_until(self._clock.now() + self.options.retry_period)
         while True:
-            remaining = self.rules.deadline() - self._clock.now()
-            await self._clock.sleep(min(self.options.retry_period, max(remaining, 0.0)))
-            remaining = self.rules.deadline() - self._clock.now()
-            outcome = await self._try(remaining) if remaining > 0 else _Outcome.FAILED
+            began = self._clock.now()
+            self.rules.trying(began)
+            remaining = self.rules.deadline() - began
+            outcome = await self._try(min(remaining, self.options.try_timeout)) if remaining > 0 else _Outcome.FAILED
             if outcome is _Outcome.THEIRS:
                 self.rules.role = Role.LOST
-            if self.rules.check(self._clock.now()) is Role.LOST:
-                raise LeaderElectionLostError(
-                    f"leader election lost: {self.options.identity} could not renew {self._lease_name} "
-                    f"within {self.options.renew_deadline:g} s (holder: {self.rules.holder})"
-                )
+            if self.rules.check(self._now()) is Role.LOST:
+                raise LeaderElectionLostError(self._reason_of_loss())
+            # A try that took longer than a period is followed by the next one at once, as in client-go.
+            await self._sleep_until(began + self.options.retry_period)
+
+    async def _sleep_until(self, at: float) -> None:
+        """Sleep until `at`, but not longer than leadership lasts."""
+        await self._clock.sleep(min(at, self.rules.deadline()) - self._clock.now())
+
+    def _reason_of_loss(self) -> str:
+        reason = (
+            f"leader election lost: {self.options.identity} could not renew {self._lease_name} "
+            f"within {self.options.renew_deadline:g} s (holder: {self.rules.holder})"
+        )
+        explanation = self._explain()
+        return f"{reason}; {explanation}" if explanation else reason
 
     async def _try(self, seconds: float) -> _Outcome:
         """Try to acquire or renew the lease within `seconds`."""
         try:
-            async with asyncio.timeout(seconds):
+            async with timeout(self._clock, seconds):
                 return await self._attempt()
         except (OpsdkError, TimeoutError) as error:
             level = logging.WARNING if isinstance(error, TransportError | TimeoutError) else logging.ERROR

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.fence import Fence
+from opsdk.aio.timeout import timeout
 from opsdk.aio.waiting import wait_ended
 from opsdk.errors import LeaderElectionLostError, ShutdownTimeoutError, UsageError
 from opsdk.http.server.request import HttpRequest
@@ -20,19 +22,23 @@ from opsdk.http.server.response import HttpResponse
 from opsdk.manager.health import Check, Checks
 from opsdk.manager.http import Endpoint, HttpServer, is_enabled
 from opsdk.manager.runnable_group import RunnableGroup
-from opsdk.runnable import NeedsLeaderElection, Runnable
+from opsdk.runnable import NeedsLeaderElection, Runnable, Warmup
 from opsdk.telemetry.prometheus import PrometheusHook
 from opsdk.telemetry.records import Hooks, TelemetryHook
 
 log = logging.getLogger(__name__)
 
-# Seconds for a cancelled election to end, and for the release of its lease.
-_CANCEL_GRACE = 5.0
-_RELEASE_SECONDS = 15.0
+# Seconds for cancelled tasks of the manager's own to end, for a cancelled election, and for the release of its lease.
+_CANCEL_GRACE = 1.0
+_ELECTION_GRACE = 5.0
+_RELEASE_SECONDS = 5.0
 
 
 class Election(Protocol):
-    """Leader election as the manager uses it; see `opsdk.leader_election.leader_elector.LeaderElector`."""
+    """Leader election as the manager uses it; see `opsdk.leader_election.leader_elector.LeaderElector`.
+
+    An election that is also a `Fence` ends writes by its own clock. Otherwise they end when the manager stops leading.
+    """
 
     async def run(self) -> None:
         """Take part in the election. Raises `LeaderElectionLostError` when leadership is lost."""
@@ -45,6 +51,38 @@ class Election(Protocol):
     async def release(self) -> None:
         """Release the lease."""
         ...
+
+
+class _LeaderFence:
+    """Allows writes while the manager leads and the election agrees."""
+
+    def __init__(self, election: Election) -> None:
+        self.leading = False
+        self._inner: Fence | None = election if isinstance(election, Fence) else None
+
+    def check(self, action: str) -> None:
+        """See `Fence`."""
+        if self._inner is not None:
+            self._inner.check(action)
+        if not self.leading:
+            raise LeaderElectionLostError(f"{action} was not sent: this replica does not lead")
+
+    def __repr__(self) -> str:
+        return f"<_LeaderFence {'leading' if self.leading else 'closed'}>"
+
+
+class _WarmupRunnable:
+    """The warm-up of a runnable, as a runnable."""
+
+    def __init__(self, target: Warmup) -> None:
+        self._target = target
+
+    async def start(self) -> None:
+        """Run the warm-up."""
+        await self._target.warmup()
+
+    def __repr__(self) -> str:
+        return f"<warm-up of {self._target!r}>"
 
 
 class Phase(Enum):
@@ -110,22 +148,29 @@ class Manager:
         self.healthz = Checks("/healthz")
         self.readyz = Checks("/readyz")
         self._clock = clock
-        self._election = election
-        self._groups = {phase: RunnableGroup(phase.value, on_error=self._on_error) for phase in Phase}
+        self._election: Election | None = None
+        self._fence: _LeaderFence | None = None
+        self._groups = {phase: RunnableGroup(phase.value, on_error=self._on_error, clock=clock) for phase in Phase}
+        self._warmups = RunnableGroup("warm-up", on_error=self._on_error, clock=clock)
         self._failed: list[BaseException] = []
         self._not_stopped: list[str] = []
         self._names: set[str] = set()
         self._ending = asyncio.Event()
         self._elected = asyncio.Event()
+        self._on_stop: list[Callable[[], None]] = []
         self._started = False
         self._stopping = False
         self._ready = asyncio.Event()
         self._add_servers()
+        if election is not None:
+            self.use_election(election)
 
     def use_election(self, election: Election) -> None:
         """Set the election. Raises `UsageError` after the start."""
         self._check_new("an election")
         self._election = election
+        # A warm-up starts tasks that go on while this replica leads, so it has the leader's fence.
+        self._fence = self._groups[Phase.LEADER].fence = self._warmups.fence = _LeaderFence(election)
 
     def _add_servers(self) -> None:
         if is_enabled(self.options.health_probe_bind_address):
@@ -143,7 +188,8 @@ class Manager:
     def add(self, runnable: Runnable, *, phase: Phase | None = None) -> None:
         """Add a runnable, before or after the start.
 
-        Without `phase`, it runs in the LEADER group, or in OTHERS if its ``needs_leader_election`` returns False.
+        Without `phase`, it runs in the LEADER group, or in OTHERS if its ``needs_leader_election`` returns False. A
+        runnable of the LEADER group with `opsdk.runnable.Warmup` is warmed up while this replica waits for the lease.
 
         Raises:
             UsageError: the manager is stopping.
@@ -154,6 +200,8 @@ class Manager:
             anywhere = isinstance(runnable, NeedsLeaderElection) and not runnable.needs_leader_election()
             phase = Phase.OTHERS if anywhere else Phase.LEADER
         self._groups[phase].add(runnable)
+        if phase is Phase.LEADER and isinstance(runnable, Warmup) and not self._elected.is_set():
+            self._warmups.add(_WarmupRunnable(runnable))
 
     def add_healthz_check(self, name: str, check: Check) -> None:
         """Add a liveness check. Raises `UsageError` after the start."""
@@ -180,20 +228,32 @@ class Manager:
     # -------------------------------------------------------------- life cycle
     @property
     def is_elected(self) -> bool:
-        """Whether the LEADER group runs on this replica."""
+        """Whether this replica leads: its LEADER group runs, and it has not lost the lease by its own clock."""
+        try:
+            if self._fence is not None:
+                self._fence.check("")
+        except LeaderElectionLostError:
+            return False
         return self._elected.is_set()
 
     async def wait_elected(self) -> None:
-        """Return when this replica leads; without an election, when the other groups are ready."""
+        """Return when this replica leads; without an election, when HTTP servers, webhooks and caches are ready."""
         await self._elected.wait()
 
     async def wait_ready(self) -> None:
         """Return when everything that runs on every replica is ready."""
         await self._ready.wait()
 
+    def on_stop(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once when the stop begins, whatever its reason. It must not raise."""
+        self._on_stop.append(callback)
+
     def stop(self) -> None:
         """Begin to stop. `start` returns when everything has ended. Idempotent."""
         self._ending.set()
+        callbacks, self._on_stop = self._on_stop, []
+        for callback in callbacks:
+            callback()
 
     async def start(self) -> None:
         """Run until `stop` is called, the task is cancelled, or a runnable fails.
@@ -210,31 +270,40 @@ class Manager:
             raise UsageError("the manager was started already: make a new one")
         self._started = True
         election: asyncio.Task[None] | None = None
+        others: asyncio.Task[None] | None = None
         try:
-            if await self._start_groups(Phase.HTTP, Phase.WEBHOOKS, Phase.CACHES, Phase.OTHERS):
-                self._ready.set()
+            if await self._start_groups(Phase.HTTP, Phase.WEBHOOKS, Phase.CACHES):
+                self._groups[Phase.OTHERS].start()
+                # What runs on every replica and is not ready does not keep this replica from leading.
+                others = asyncio.get_running_loop().create_task(self._wait_others(), name="manager/others ready")
                 if self._election is None:
                     self._elected.set()
                     self._groups[Phase.LEADER].start()
                 else:
+                    self._warmups.start()
                     loop = asyncio.get_running_loop()
                     election = loop.create_task(self._lead(self._election), name="leader election")
                 await self._ending.wait()
         finally:
-            await self._stop_completely(election)
+            await self._stop_completely(election, others)
         if self._failed:
             raise self._failed[0]
 
-    async def _stop_completely(self, election: asyncio.Task[None] | None) -> None:
+    async def _wait_others(self) -> None:
+        await self._groups[Phase.OTHERS].wait_ready()
+        self._ready.set()
+
+    async def _stop_completely(self, *helpers: asyncio.Task[None] | None) -> None:
         """Stop to the end, even if the task that called `start` is cancelled."""
-        stopping = asyncio.get_running_loop().create_task(self._stop(election), name="manager/stop")
+        tasks = [task for task in helpers if task is not None]
+        stopping = asyncio.get_running_loop().create_task(self._stop(tasks), name="manager/stop")
         interrupted: asyncio.CancelledError | None = None
         while not stopping.done():
             try:
                 await asyncio.wait([stopping])
             except asyncio.CancelledError as error:
                 interrupted = error
-                for group in self._groups.values():
+                for group in self._all_groups():
                     group.cancel_grace()
         stopping.result()
         if interrupted is not None:
@@ -261,7 +330,7 @@ class Manager:
         finally:
             for task in (ready, ending):
                 task.cancel()
-            await wait_ended((ready, ending), None)
+            await wait_ended((ready, ending), _CANCEL_GRACE, self._clock)
 
     async def _lead(self, election: Election) -> None:
         running = asyncio.get_running_loop().create_task(election.run(), name="elector")
@@ -270,17 +339,28 @@ class Manager:
             await asyncio.wait((running, elected), return_when=asyncio.FIRST_COMPLETED)
             # An election that has already ended must not start the LEADER group.
             if not running.done() and not elected.cancelled() and elected.exception() is None:
-                if not self._stopping:
+                if not self._stopping and self._fence is not None:
+                    self._fence.leading = True
                     self._elected.set()
                     self._groups[Phase.LEADER].start()
                 await asyncio.wait((running,))
+            self._end_leadership()
             errors = (task.exception() for task in (running, elected) if task.done() and not task.cancelled())
             failure = next((error for error in errors if error is not None), None)
             self._on_error(None, failure or LeaderElectionLostError("the election ended: the leader is unknown"))
         finally:
             for task in (running, elected):
                 task.cancel()
-            await wait_ended((running, elected), None)
+            await wait_ended((running, elected), _ELECTION_GRACE, self._clock)
+
+    def _all_groups(self) -> Sequence[RunnableGroup]:
+        return (*self._groups.values(), self._warmups)
+
+    def _end_leadership(self) -> None:
+        """Refuse the writes of everything that needs the leadership, also of what survives its cancellation."""
+        self._elected.clear()
+        if self._fence is not None:
+            self._fence.leading = False
 
     def _on_error(self, runnable: Runnable | None, error: BaseException) -> None:
         if self._stopping:
@@ -289,16 +369,17 @@ class Manager:
                 self._not_stopped.append(str(error))
             if isinstance(error, LeaderElectionLostError):
                 # Another replica may already lead: stop without delay.
-                for group in self._groups.values():
+                for group in self._all_groups():
                     group.cancel_grace()
             return
         log.error("%s; stopping", error if runnable is None else f"{runnable!r} failed: {error!r}")
         self._failed.append(error)
-        self._ending.set()
+        self.stop()
 
     # -------------------------------------------------------------- stop
-    async def _stop(self, election: asyncio.Task[None] | None) -> None:
+    async def _stop(self, helpers: Sequence[asyncio.Task[None]]) -> None:
         """Stop OTHERS, LEADER, CACHES, WEBHOOKS, HTTP. The lease is renewed meanwhile, and released last."""
+        self.stop()
         self._stopping = True
         lost = any(isinstance(e, LeaderElectionLostError) for e in self._failed)
         # After losing the lease, stop without delay: another replica may already lead.
@@ -308,12 +389,18 @@ class Manager:
         late: list[str] = []
         for phase in (*first, Phase.CACHES, Phase.WEBHOOKS, Phase.HTTP):
             remaining = None if deadline is None else max(deadline - self._clock.now(), 0.0)
-            late += await self._groups[phase].stop(remaining)
-        if election is not None:
-            election.cancel()
-            await wait_ended((election,), _CANCEL_GRACE)
+            groups = [self._groups[phase]]
+            if phase is Phase.OTHERS:
+                groups.append(self._warmups)
+            stopped = await asyncio.gather(*(group.stop(remaining) for group in groups))
+            late += [name for names in stopped for name in names]
+        for helper in helpers:
+            helper.cancel()
+        await wait_ended(helpers, _ELECTION_GRACE, self._clock)
         late += self._not_stopped
-        if not lost:
+        elected = self.is_elected
+        self._end_leadership()
+        if elected and not lost:
             await self._release()
         if late and budget != 0:
             within = "" if budget is None else f" within grace period of {budget:g} s"
@@ -327,13 +414,13 @@ class Manager:
             log.warning("cancelled without shutdown timeout: %s", ", ".join(late))
 
     async def _release(self) -> None:
-        if self._election is None or not self._elected.is_set():
+        if self._election is None:
             return
-        if running := [*self._not_stopped, *(name for group in self._groups.values() for name in group.running())]:
+        if running := [*self._not_stopped, *(name for group in self._all_groups() for name in group.running())]:
             log.warning("the lease is kept until it expires: still running are %s", ", ".join(running))
             return
         try:
-            async with asyncio.timeout(_RELEASE_SECONDS):
+            async with timeout(self._clock, _RELEASE_SECONDS):
                 await self._election.release()
         except Exception:
             # The lease expires by itself; the exit of the program must not depend on its release.

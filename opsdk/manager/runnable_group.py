@@ -8,8 +8,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextvars import copy_context
 from enum import Enum
+from typing import Any
 
+from opsdk.aio.alarm import Alarm
+from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.fence import FENCE, Fence
+from opsdk.aio.waiting import wait_ended
 from opsdk.errors import UsageError
 from opsdk.runnable import Ready, Runnable
 
@@ -35,12 +41,20 @@ class RunnableGroup:
     Args:
         name: for logs.
         on_error: called with the first error of each runnable; cancellation is not an error.
+        clock: source of time.
+
+    Attributes:
+        fence: checks the writes of the runnables, and of all tasks that they start.
     """
 
-    def __init__(self, name: str, *, on_error: Callable[[Runnable, BaseException], None]) -> None:
+    def __init__(
+        self, name: str, *, on_error: Callable[[Runnable, BaseException], None], clock: Clock = LOOP_CLOCK
+    ) -> None:
         self.name = name
         self.state = GroupState.WAITING
+        self.fence: Fence | None = None
         self._on_error = on_error
+        self._clock = clock
         self._runnables: list[Runnable] = []
         self._tasks: dict[asyncio.Task[None], Runnable] = {}
         self._grace_cancelled = asyncio.Event()
@@ -62,7 +76,11 @@ class RunnableGroup:
             self._start(runnable)
 
     def _start(self, runnable: Runnable) -> None:
-        task = asyncio.get_running_loop().create_task(self._run(runnable), name=f"{self.name}/{runnable!r}")
+        # The caller may be a task of another group, whose fence must not be inherited.
+        context = copy_context()
+        context.run(FENCE.set, self.fence)
+        name = f"{self.name}/{runnable!r}"
+        task = asyncio.get_running_loop().create_task(self._run(runnable), name=name, context=context)
         self._tasks[task] = runnable
         task.add_done_callback(self._tasks.pop)
 
@@ -91,17 +109,19 @@ class RunnableGroup:
 
     async def _wait_one(self, runnable: Runnable) -> None:
         assert isinstance(runnable, Ready)
-        ready: asyncio.Future[None] = asyncio.ensure_future(runnable.wait_ready())
         running = [task for task, owner in self._tasks.items() if owner is runnable]
+        if not running:
+            return  # It has ended, so it may never become ready. `_run` has reported its error.
+        ready: asyncio.Task[None] = asyncio.create_task(_wait_ready(runnable), name=f"{runnable!r}/ready")
         try:
-            # A runnable that has ended never becomes ready; `_run` reports its error.
             await asyncio.wait([ready, *running], return_when=asyncio.FIRST_COMPLETED)
             if ready.done() and not ready.cancelled() and (error := ready.exception()) is not None:
                 self._on_error(runnable, error)
                 await asyncio.get_running_loop().create_future()
         finally:
             ready.cancel()
-            await asyncio.wait([ready])
+            if await wait_ended((ready,), _CANCEL_GRACE, self._clock):
+                log.error("%r: wait_ready ignores its cancellation", runnable)
 
     async def stop(self, seconds: float | None) -> list[str]:
         """Cancel every runnable and wait. After `seconds` (None: no limit) or `cancel_grace`, cancel again.
@@ -117,19 +137,21 @@ class RunnableGroup:
         for task in late:
             task.cancel()
         if late:
-            await asyncio.wait(late, timeout=_CANCEL_GRACE)
+            await wait_ended(late, _CANCEL_GRACE, self._clock)
         return names
 
     async def _wait_for_end(self, tasks: set[asyncio.Task[None]], seconds: float | None) -> set[asyncio.Task[None]]:
-        grace_cancelled = asyncio.ensure_future(self._grace_cancelled.wait())
+        ends: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._grace_cancelled.wait())]
+        alarm = None if seconds is None else Alarm(self._clock, self._clock.now() + seconds)
+        if alarm is not None:
+            ends.append(alarm.future)
         try:
-            async with asyncio.timeout(seconds):
-                while (pending := {t for t in tasks if not t.done()}) and not grace_cancelled.done():
-                    await asyncio.wait({*pending, grace_cancelled}, return_when=asyncio.FIRST_COMPLETED)
-        except TimeoutError:
-            pass
+            while (pending := {t for t in tasks if not t.done()}) and not any(end.done() for end in ends):
+                await asyncio.wait({*pending, *ends}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            grace_cancelled.cancel()
+            ends[0].cancel()
+            if alarm is not None:
+                alarm.cancel()
         return {t for t in tasks if not t.done()}
 
     def cancel_grace(self) -> None:
@@ -142,3 +164,7 @@ class RunnableGroup:
 
     def __repr__(self) -> str:
         return f"<RunnableGroup {self.name} {self.state.value}: {len(self._tasks)} of {len(self._runnables)} run>"
+
+
+async def _wait_ready(runnable: Ready) -> None:
+    await runnable.wait_ready()

@@ -11,35 +11,44 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 
 log = logging.getLogger(__name__)
 
 
 @contextmanager
-def stop_on_signals(stop: Callable[[], None]) -> Iterator[None]:
+def stop_on_signals(stop: Callable[[], None], *, on_signal: Callable[[], None] | None = None) -> Iterator[None]:
     """Inside the block, the first SIGTERM or SIGINT calls `stop`; a second one exits the process with status 1.
 
     Call it from the main thread, inside the running event loop.
+
+    Args:
+        stop: called in the event loop.
+        on_signal: called at once at the first signal, also while the event loop is blocked by Python code.
     """
     loop = asyncio.get_running_loop()
     received: list[int] = []
 
-    def on_signal(number: int) -> None:
+    def begin(name: str) -> None:
+        log.info("%s: stopping; a second signal ends the process at once", name)
+        stop()
+
+    def handle(number: int, _: FrameType | None) -> None:
         received.append(number)
         name = signal.Signals(number).name
-        if len(received) == 1:
-            log.info("%s: stopping; a second signal ends the process at once", name)
-            stop()
-        else:
-            log.error("%s again: exiting at once", name)
-            # Not sys.exit: handlers and tasks that ignore cancellation must not delay the exit.
+        if len(received) > 1:
+            # No log: the interrupted code may hold its lock. Not sys.exit: user code must not delay the exit.
+            os.write(2, f"{name} again: exiting at once\n".encode())
             os._exit(1)
+        if on_signal is not None:
+            on_signal()
+        # Not add_signal_handler: its handlers wait for the event loop, which may be blocked.
+        loop.call_soon_threadsafe(begin, name)
 
     numbers = (signal.SIGTERM, signal.SIGINT)
-    for number in numbers:
-        loop.add_signal_handler(number, on_signal, number)
+    previous = [signal.signal(number, handle) for number in numbers]
     try:
         yield
     finally:
-        for number in numbers:
-            loop.remove_signal_handler(number)
+        for number, handler in zip(numbers, previous, strict=True):
+            signal.signal(number, handler)

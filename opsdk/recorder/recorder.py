@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from opsdk.aio.backoff import Backoff
 from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.fence import FENCE, Fence
 from opsdk.aio.tasks import TaskOwner
+from opsdk.aio.timeout import timeout
 from opsdk.api.core.v1 import ObjectReference
 from opsdk.api.events.v1 import Event
 from opsdk.apimachinery.model import to_builtins
@@ -36,26 +38,38 @@ _SHARDS = 8
 _NOTE_BYTES = 1024
 
 
+class _Queued(NamedTuple):
+    """An Event to write, and the fence of the task that recorded it."""
+
+    write: Write
+    key: EventKey
+    event: Event
+    fence: Fence | None
+
+
 class EventRecorder:
     """Writes Events (``events.k8s.io/v1``) about objects, in the background.
 
     Recording never waits and never raises. A failed write is retried, then logged and counted in `dropped`. Writing
-    starts with `open`.
+    starts with `open`. Events of a task that needs leadership are dropped when this replica no longer leads.
 
     Args:
         client: writes the Events.
         controller: the reporting controller, such as ``website-operator``.
         clock: source of time.
+        dry_run: write nothing.
     """
 
-    def __init__(self, client: Client, controller: str, *, clock: Clock = LOOP_CLOCK) -> None:
+    def __init__(self, client: Client, controller: str, *, clock: Clock = LOOP_CLOCK, dry_run: bool = False) -> None:
+        self.dry_run = dry_run
         self.controller = controller
         self.dropped = 0
         self._client = client
         self._clock = clock
         self._correlator = EventCorrelator(controller=controller, instance=f"{controller}-{socket.gethostname()}")
         # Writes of one Event must stay in order, so they use the same shard.
-        self._shards: list[asyncio.Queue[tuple[Write, EventKey, Event]]] = [asyncio.Queue() for _ in range(_SHARDS)]
+        self._shards: list[asyncio.Queue[_Queued]] = [asyncio.Queue() for _ in range(_SHARDS)]
+        self._fence: Fence | None = None
         self._waiting = 0
         self._idle = asyncio.Event()
         self._idle.set()
@@ -94,17 +108,18 @@ class EventRecorder:
         except Exception as error:  # noqa: BLE001 - a failed Event must not stop the reconcile
             self._drop(repr(error))
             return
-        if write is not Write.NOTHING:
-            self._put(write, key, event)
+        self._fence = FENCE.get() or self._fence
+        if write is not Write.NOTHING and not self.dry_run:
+            self._put(write, key, event, FENCE.get())
 
-    def _put(self, write: Write, key: EventKey, event: Event) -> None:
+    def _put(self, write: Write, key: EventKey, event: Event, fence: Fence | None) -> None:
         if self._waiting >= _QUEUE_SIZE:
             self._drop(f"more than {_QUEUE_SIZE} events are waiting")
             self._correlator.forget(key)
             return
         self._waiting += 1
         self._idle.clear()
-        self._shards[hash(event.metadata.name) % _SHARDS].put_nowait((write, key, deep_copy(event)))
+        self._shards[hash(event.metadata.name) % _SHARDS].put_nowait(_Queued(write, key, deep_copy(event), fence))
 
     # -------------------------------------------------------------- writing
     def needs_leader_election(self) -> bool:
@@ -129,7 +144,7 @@ class EventRecorder:
             self._put_unsent()
         try:
             if self._started:
-                async with asyncio.timeout(shutdown_timeout):
+                async with timeout(self._clock, shutdown_timeout):
                     await self._idle.wait()
         except TimeoutError:
             log.warning("%d events of %s were not written before the end", self._waiting, self.controller)
@@ -139,14 +154,16 @@ class EventRecorder:
             self._waiting = 0
             self._idle.set()
 
-    async def _run(self, shard: asyncio.Queue[tuple[Write, EventKey, Event]]) -> None:
+    async def _run(self, shard: asyncio.Queue[_Queued]) -> None:
         while True:
-            write, key, event = await shard.get()
+            queued = await shard.get()
+            token = FENCE.set(queued.fence)
             try:
-                await self._write(write, key, event)
+                await self._write(queued.write, queued.key, queued.event)
             except Exception as error:
                 log.exception("an event could not be written: a bug")
                 self._drop(repr(error))
+            FENCE.reset(token)
             # Not in a `finally`: after a cancellation, `aclose` counts the Event as dropped.
             self._waiting -= 1
             if not self._waiting:
@@ -159,8 +176,10 @@ class EventRecorder:
             self._put_unsent()
 
     def _put_unsent(self) -> None:
+        """Write the counts. If any Event was recorded behind a fence, the counts are too."""
         for key, event in self._correlator.unsent():
-            self._put(Write.SERIES, key, event)
+            if not self.dry_run:
+                self._put(Write.SERIES, key, event, self._fence)
 
     async def _write(self, write: Write, key: EventKey, event: Event) -> None:
         waits = Backoff(base=0.5, factor=2.0, cap=10.0, jitter=0.25).start()

@@ -14,6 +14,8 @@ from itertools import count
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.closing import Closing
+from opsdk.aio.fence import check_fence
+from opsdk.aio.timeout import timeout as clock_timeout
 from opsdk.aio.token_bucket import TokenBucket
 from opsdk.errors import DeadlineError, TlsError, TransportError
 from opsdk.http.client.decompression import decoder_for
@@ -29,6 +31,8 @@ from opsdk.rest.request import RestRequest
 from opsdk.rest.response import RestResponse, raise_for_status
 from opsdk.rest.retry import retry_delay
 from opsdk.rest.tls import TlsContexts
+
+_READS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,12 +57,15 @@ class RequestAttempt:
 class Stream:
     """A response whose body is still arriving. Iterate over it to get the bytes."""
 
-    def __init__(self, exchange: ResponseStream, request: RestRequest, *, idle_timeout: float | None) -> None:
+    def __init__(
+        self, exchange: ResponseStream, request: RestRequest, *, idle_timeout: float | None, clock: Clock = LOOP_CLOCK
+    ) -> None:
         self.status = exchange.status
         self.headers = exchange.headers
         self._exchange = exchange
         self._request = request
         self._idle_timeout = idle_timeout
+        self._clock = clock
         self._decoder = decoder_for(exchange.headers)
 
     def __aiter__(self) -> AsyncIterator[bytes]:
@@ -85,7 +92,7 @@ class Stream:
         if self._idle_timeout is None:
             return await self._exchange.read()
         try:
-            async with asyncio.timeout(self._idle_timeout):
+            async with clock_timeout(self._clock, self._idle_timeout):
                 return await self._exchange.read()
         except TimeoutError as error:
             raise DeadlineError(f"{self._request.described}: no byte within {self._idle_timeout:g} s") from error
@@ -100,6 +107,9 @@ class Transport(Closing):
     >>> async def main(app):
     ...     async with Transport(Config(app=app)) as transport:
     ...         return (await transport.send(RestRequest("GET", "/version"))).status
+
+    A write of a task that needs leadership is refused with `LeaderElectionLostError` when this replica no longer leads
+    (see `opsdk.aio.fence`). The check comes last: after throttling, retries, credentials and connecting.
 
     Cancelling a call closes its connection and leaves no task behind. `observe` is called after each attempt, retries
     included; it must not block.
@@ -124,7 +134,7 @@ class Transport(Closing):
 
     def _make_backend(self) -> ConnectionBackend:
         if self.config.app is not None:
-            return AsgiBackend(self.config.app, self.endpoint)
+            return AsgiBackend(self.config.app, self.endpoint, before_send=_check_fence)
         tls = TlsContexts(
             self.config,
             clock=self._clock,
@@ -137,7 +147,7 @@ class Transport(Closing):
         if dialer.absolute_targets:
             self._prefix = str(self.endpoint)
             self._headers += dialer.extra_headers
-        return ConnectionPool(dialer.dial, clock=self._clock)
+        return ConnectionPool(dialer.dial, clock=self._clock, before_send=_check_fence)
 
     # -- calls
     async def send(self, request: RestRequest, *, timeout: float | None = None, retry: bool = True) -> RestResponse:  # noqa: ASYNC109 - the deadline includes retries
@@ -182,13 +192,13 @@ class Transport(Closing):
             raise_for_status(result, request, now=self._clock.wall())
             raise TransportError(f"{request.described}: HTTP {result.status} has no stream")
         try:
-            yield Stream(result, request, idle_timeout=idle_timeout)
+            yield Stream(result, request, idle_timeout=idle_timeout, clock=self._clock)
         finally:
             await result.aclose()
 
     async def _with_timeout(
         self,
-        timeout: float | None,  # noqa: ASYNC109 - turned into asyncio.timeout here
+        timeout: float | None,  # noqa: ASYNC109 - turned into a timeout on the clock here
         request: RestRequest,
         *,
         whole: bool,
@@ -200,7 +210,7 @@ class Transport(Closing):
             return await self._perform(request, whole=whole, retry=retry, until=None)
         until = self._clock.now() + seconds
         try:
-            async with asyncio.timeout(seconds):
+            async with clock_timeout(self._clock, seconds):
                 return await self._perform(request, whole=whole, retry=retry, until=until)
         except TimeoutError as error:
             raise DeadlineError(f"{request.described}: no answer within {seconds:g} s") from error
@@ -296,3 +306,8 @@ class Transport(Closing):
 
     def __repr__(self) -> str:
         return f"<Transport to {self.endpoint}: {self._backend!r}>"
+
+
+def _check_fence(method: str, target: str) -> None:
+    if method.upper() not in _READS:
+        check_fence(f"{method} {target.partition('?')[0]}")

@@ -22,6 +22,7 @@ from prometheus_client.metrics_core import Metric
 
 from opsdk.telemetry.records import (
     Leadership,
+    LoopStalled,
     Queued,
     Reconciled,
     ReconcileOutcome,
@@ -68,6 +69,14 @@ class PrometheusHook(TelemetryHook):
         )
         self._leader = Gauge(
             "leader_election_master_status", "1 while this replica leads.", ["name"], registry=self.registry
+        )
+
+        self._longest_stall = 0.0
+        self._stalls = Counter(
+            "opsdk_event_loop_stall_seconds", "How long the event loop was blocked in all.", registry=self.registry
+        )
+        self._stall = Gauge(
+            "opsdk_event_loop_longest_stall_seconds", "The longest time the loop was blocked.", registry=self.registry
         )
 
     def _create_reconcile_metrics(self) -> None:
@@ -126,6 +135,10 @@ class PrometheusHook(TelemetryHook):
                 self._requests.labels(code, record.method, record.host).inc()
             case Queued():
                 self._record_queue(record)
+            case LoopStalled():
+                self._stalls.inc(record.seconds)
+                self._longest_stall = max(self._longest_stall, record.seconds)
+                self._stall.set(self._longest_stall)
             case Leadership():
                 self._leader.labels(record.name).set(1 if record.leading else 0)
 

@@ -90,7 +90,20 @@ class Requested:
     seconds: float
 
 
-Record = Reconciled | Workers | Queued | Leadership | Requested
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopStalled:
+    """The event loop was blocked for a while, see `opsdk.aio.watchdog`.
+
+    Attributes:
+        seconds: how long, at least.
+        where: task, file, line and function, while it was blocked.
+    """
+
+    seconds: float
+    where: str
+
+
+Record = Reconciled | Workers | Queued | Leadership | Requested | LoopStalled
 
 
 class TelemetryHook:

@@ -28,3 +28,38 @@ async def test_close_leaves_a_task_that_ignores_its_cancellation(caplog: pytest.
     assert "owner/stubborn" in caplog.text
     release.set()
     await task
+
+
+async def test_close_does_not_spin_on_a_task_that_has_just_ended() -> None:
+    """A task whose callback has not run yet is waited for through the event loop; its error is raised."""
+
+    async def fails() -> None:
+        raise ValueError("mine")
+
+    owner = TaskOwner("owner")
+    task = owner.start(fails(), name="fails")
+    while not task.done():
+        await asyncio.sleep(0)
+    assert len(owner) == 1  # the callback runs in the next iteration
+    with pytest.raises(ValueError, match="mine"):
+        await owner.aclose()
+
+
+async def test_close_from_the_iteration_in_which_a_task_ends() -> None:
+    """A waiter that the task wakes before its callback may close the owner at once."""
+    owner = TaskOwner("owner")
+    ended = asyncio.Event()
+    closed = asyncio.create_task(_close_after(owner, ended))
+    await asyncio.sleep(0)
+
+    async def ends() -> None:
+        ended.set()
+
+    owner.start(ends(), name="ends")
+    await closed
+    assert len(owner) == 0
+
+
+async def _close_after(owner: TaskOwner, ended: asyncio.Event) -> None:
+    await ended.wait()
+    await owner.aclose()

@@ -1,14 +1,20 @@
-"""Every benchmark, one after the other: ``make bench``. Trust the ratios; absolute times are this machine's."""
+"""Every benchmark, one after the other: ``make bench``. Trust the ratios; absolute times are this machine's.
+
+``python -m tests.bench failover [ROUNDS]`` plays failovers with real processes instead, about 15 s a round.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import sys
 
-from tests.bench import decode, load, starts, websites
+from tests.bench import decode, failover, load, starts, websites
 
 if __name__ == "__main__":
-    decode.run()
-    asyncio.run(websites.run(int(sys.argv[1]) if len(sys.argv) > 1 else 500, 8))
-    asyncio.run(starts.run())
-    asyncio.run(load.run())
+    if sys.argv[1:2] == ["failover"]:
+        asyncio.run(failover.run(int(sys.argv[2]) if len(sys.argv) > 2 else 20))
+    else:
+        decode.run()
+        asyncio.run(websites.run(int(sys.argv[1]) if len(sys.argv) > 1 else 500, 8))
+        asyncio.run(starts.run())
+        asyncio.run(load.run())

@@ -17,11 +17,15 @@ from opsdk.builder.operator import Operator, OperatorOptions
 from opsdk.controller.controller import ControllerOptions
 from opsdk.errors import LeaderElectionLostError, OpsdkError
 from opsdk.event.request import Request
+from opsdk.http.asgi_types import CUT
 from opsdk.manager.manager import ManagerOptions
+
+# As the client's TCP_USER_TIMEOUT on a real network.
+_TCP_SECONDS = 45.0
 
 
 class Line:
-    """The way from one replica to the server; cut, requests hang and answers never come."""
+    """The way from one replica to the server; cut, requests hang, and their connections break after a while."""
 
     def __init__(self, app: Any) -> None:
         self._app = app
@@ -30,11 +34,14 @@ class Line:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         async def later(message: Any) -> None:
             if self.cut:
-                await asyncio.Event().wait()
+                await asyncio.sleep(_TCP_SECONDS)
+                raise ConnectionError("cut")
             await send(message)
 
         if self.cut:
-            await asyncio.Event().wait()
+            await asyncio.sleep(_TCP_SECONDS)
+            scope["extensions"][CUT]()
+            return
         await self._app(scope, receive, later)
 
 

@@ -360,3 +360,22 @@ async def test_events_are_taken_by_the_server() -> None:
         assert events["Odd"].metadata.namespace == "default"
         assert events["Seen"].series is not None
         assert cluster.recorder.dropped == 0
+
+
+async def test_a_second_start_leaves_the_first_alone() -> None:
+    """It is refused; the cache of the running cluster still serves reads and follows changes, also of Events."""
+    async with world() as (cluster, _):
+        running = asyncio.create_task(cluster.start())
+        await cluster.wait_ready()
+        await cluster.client.list(ConfigMap)
+        with pytest.raises(UsageError, match="started already"):
+            await cluster.start()
+        made = await cluster.client.create(ConfigMap(metadata=ObjectMeta(name="a", namespace="default")))
+        cluster.recorder.event(made, "Normal", "Made", "a note")
+        await asyncio.sleep(1)
+        assert await cluster.client.get(ConfigMap, "default/a") == made
+        assert [e.reason for e in await cluster.uncached.list(Event, namespace="default")] == ["Made"]
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        with pytest.raises(UsageError, match="started already"):
+            await cluster.start()

@@ -113,15 +113,19 @@ async def run_for(manager: Manager, seconds: float) -> None:
 
 # ------------------------------------------------------------------ order
 async def test_groups_start_in_order_each_when_the_one_before_is_ready_and_stop_in_reverse() -> None:
-    """HTTP, webhooks, caches, others, leader; then others, leader, caches, webhooks, HTTP."""
+    """HTTP, webhooks, caches, others, leader; then others, leader, caches, webhooks, HTTP.
+
+    Others and leader need not wait for each other.
+    """
     log: list[str] = []
     manager = Manager()
     for phase in reversed(GROUPS):
         manager.add(Part(phase.name, log, ready=None if phase is Phase.LEADER else 5, stop=1), phase=phase)
     await run_for(manager, 60)
-    starts = [text for phase in GROUPS[:-1] for text in (f"{phase.name} starts", f"{phase.name} ready")]
+    starts = [text for phase in GROUPS[:-2] for text in (f"{phase.name} starts", f"{phase.name} ready")]
+    starts += ["OTHERS starts"]
     stops = [f"{p.name} stops" for p in (Phase.OTHERS, Phase.LEADER, Phase.CACHES, Phase.WEBHOOKS, Phase.HTTP)]
-    assert log == [*starts, "LEADER starts", *stops]
+    assert log == [*starts, "LEADER starts", "OTHERS ready", *stops]
 
 
 async def test_a_group_stops_as_one() -> None:
@@ -614,3 +618,58 @@ async def test_parts_are_runnables() -> None:
     assert isinstance(Part("x"), Runnable)
     made: Awaitable[None] = Part("x", ends_at=0).start()
     await made
+
+
+# ------------------------------------------------------------------ user code that does not cooperate
+async def test_one_that_returns_at_once_does_not_hang_the_start() -> None:
+    """Its `start` ended before anybody could wait for its readiness."""
+    log: list[str] = []
+
+    class Quick(Part):
+        async def start(self) -> None:
+            self.log.append("quick ends")
+
+    manager = Manager()
+    manager.add(Quick("quick", log, ready=10**6), phase=Phase.CACHES)
+    manager.add(Part("next", log))
+    await run_for(manager, 60)
+    assert log == ["quick ends", "next starts", "next stops"]
+
+
+async def test_a_readiness_that_ignores_cancellation_does_not_hold_up_the_stop() -> None:
+    """`start` returns within a small grace, and the log names the runnable."""
+    free = asyncio.Event()
+
+    class Deaf(Part):
+        async def wait_ready(self) -> None:
+            while not free.is_set():
+                try:
+                    await free.wait()
+                except asyncio.CancelledError:
+                    continue
+
+    manager = Manager(ManagerOptions(shutdown_timeout=2))
+    manager.add(Deaf("deaf"), phase=Phase.CACHES)
+    await run_for(manager, 5)
+    assert now() < 5 + 2 + 3
+    free.set()
+    await asyncio.sleep(1)
+
+
+async def test_the_stop_is_announced_once() -> None:
+    """Whatever ends the manager: `stop`, a cancellation, or an error."""
+    for how in ("stop", "cancel", "error"):
+        calls: list[str] = []
+        manager = Manager()
+        manager.on_stop(lambda calls=calls: calls.append("stops"))  # type: ignore[misc]
+        running = asyncio.create_task(manager.start())
+        await asyncio.sleep(1)
+        if how == "error":
+            manager.add(Part("bad", fail=ValueError("mine")))
+        elif how == "cancel":
+            running.cancel()
+        else:
+            manager.stop()
+            manager.stop()
+        await asyncio.gather(running, return_exceptions=True)
+        assert calls == ["stops"], how

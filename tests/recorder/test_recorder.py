@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from clientkit import FakePerformer, site
 
+from opsdk.aio.fence import FENCE, check_fence
 from opsdk.api.core.v1 import Node
 from opsdk.api.events.v1 import Event
 from opsdk.apimachinery.meta import ObjectMeta
@@ -18,6 +19,7 @@ from opsdk.errors import (
     AlreadyExistsError,
     ConnectError,
     ForbiddenError,
+    LeaderElectionLostError,
     NoMatchError,
     NotFoundError,
     OpsdkError,
@@ -308,3 +310,66 @@ async def test_cancelling_the_end_leaves_nothing(step: int) -> None:
     await asyncio.gather(task, return_exceptions=True)
     assert len(server.events) + recorder.dropped in (0, 20)
     await recorder.aclose()
+
+
+class Gate:
+    """A fence that the test closes."""
+
+    open = True
+
+    def check(self, action: str) -> None:
+        if not self.open:
+            raise LeaderElectionLostError(action)
+
+
+class FencedServer(Server):
+    """Checks the fence as the transport does."""
+
+    async def execute(self, operation: Any) -> Any:
+        check_fence("an event")
+        return await super().execute(operation)
+
+
+async def test_the_fence_of_the_task_that_recorded_decides() -> None:
+    """The Event waits for the server; meanwhile the leadership ends, so the Event is dropped. Others are written."""
+    server, gate = FencedServer(ConnectError("down")), Gate()
+    recorder = server.recorder()
+    recorder.open()
+    token = FENCE.set(gate)
+    tell(recorder, "Fenced")
+    FENCE.reset(token)
+    await asyncio.sleep(0.01)
+    gate.open = False
+    tell(recorder, "Unfenced")
+    await asyncio.sleep(60)
+    assert [event.reason for event in server.events.values()] == ["Unfenced"]
+    assert recorder.dropped == 1
+    await recorder.aclose()
+
+
+async def test_the_counts_of_fenced_series_are_fenced() -> None:
+    """The end of the recorder writes no counts of a former leader."""
+    server, gate = FencedServer(), Gate()
+    recorder = server.recorder()
+    recorder.open()
+    FENCE.set(gate)
+    for _ in range(5):
+        tell(recorder)
+        await asyncio.sleep(1)
+    gate.open = False
+    before = len(server.tries)
+    await recorder.aclose()
+    assert len(server.tries) == before
+
+
+async def test_a_dry_run_writes_nothing() -> None:
+    """Neither Events nor the counts of a series."""
+    server = Server()
+    recorder = server.recorder()
+    recorder.dry_run = True
+    recorder.open()
+    for _ in range(5):
+        tell(recorder)
+    await asyncio.sleep(1000)
+    await recorder.aclose()
+    assert not server.tries

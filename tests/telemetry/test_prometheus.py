@@ -11,6 +11,7 @@ from opsdk.telemetry.prometheus import PrometheusHook
 from opsdk.telemetry.records import (
     Hooks,
     Leadership,
+    LoopStalled,
     Queued,
     Reconciled,
     ReconcileOutcome,
@@ -21,6 +22,8 @@ from opsdk.telemetry.records import (
 )
 
 NAMES = {
+    "opsdk_event_loop_stall_seconds_total": set(),
+    "opsdk_event_loop_longest_stall_seconds": set(),
     "controller_runtime_reconcile_total": {"controller", "result"},
     "controller_runtime_reconcile_errors_total": {"controller"},
     "controller_runtime_terminal_reconcile_errors_total": {"controller"},
@@ -60,6 +63,8 @@ def full(hook: PrometheusHook) -> None:
         )
     )
     hook.record(Leadership(name="lease", leading=True))
+    hook.record(LoopStalled(seconds=3, where="here"))
+    hook.record(LoopStalled(seconds=2, where="there"))
     hook.record(Requested(method="GET", host="h:6443", status=200, seconds=0.1))
     hook.record(Requested(method="GET", host="h:6443", status=0, seconds=0.1))
 
@@ -90,6 +95,8 @@ def test_values() -> None:
     assert page['workqueue_longest_running_processor_seconds{controller="c",name="c"}'] == 10
     assert page['leader_election_master_status{name="lease"}'] == 1
     assert page['rest_client_requests_total{code="<error>",host="h:6443",method="GET"}'] == 1
+    assert page["opsdk_event_loop_stall_seconds_total"] == 5
+    assert page["opsdk_event_loop_longest_stall_seconds"] == 3
     hook.record(Queued(controller="c", event="finished"))
     hook.record(Leadership(name="lease", leading=False))
     page = shown(hook)

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 from opsdk.aio.tasks import TaskOwner
 from opsdk.errors import ConnectionLostError, UsageError
 from opsdk.http.asgi_types import CUT, App, Message
-from opsdk.http.client.request import Pairs, encode_request
+from opsdk.http.client.request import Pairs, SendCheck, allow_all, encode_request
 from opsdk.structured_merge.value import JsonObject
 
 _log = logging.getLogger("opsdk.http.client")
@@ -49,10 +49,19 @@ class AsgiBackend:
         app: the ASGI application.
         endpoint: scheme, host and port of the scope.
         extensions: added to ``scope["extensions"]``, for example a client certificate.
+        before_send: checks each request before the application gets it.
     """
 
-    def __init__(self, app: App, endpoint: Origin, *, extensions: Mapping[str, object] | None = None) -> None:
+    def __init__(
+        self,
+        app: App,
+        endpoint: Origin,
+        *,
+        extensions: Mapping[str, object] | None = None,
+        before_send: SendCheck = allow_all,
+    ) -> None:
         self._app = app
+        self._before_send = before_send
         self._extensions = dict(extensions or {})
         self._endpoint = endpoint
         self._tasks = TaskOwner("asgi")
@@ -64,6 +73,7 @@ class AsgiBackend:
         if self._closed:
             raise UsageError("this transport is closed; make a new one")
         encode_request(method, target, headers, b"")  # rejects the same requests as a socket
+        self._before_send(method, target)
         exchange = AsgiExchange(body, self._open.discard)
         self._open.add(exchange)
         scope = self._scope(method, target, headers, body)

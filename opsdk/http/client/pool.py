@@ -12,7 +12,7 @@ from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.errors import ConnectionLostError, UsageError
 from opsdk.http.client.connection import ClientConnection
 from opsdk.http.client.errors import TRANSPORT_ERRORS, translate
-from opsdk.http.client.request import Pairs, encode_request
+from opsdk.http.client.request import Pairs, SendCheck, allow_all, encode_request
 
 # The values of k8s.io/apimachinery/pkg/util/net/http.go and net/http.DefaultTransport.
 MAX_IDLE = 25
@@ -56,6 +56,7 @@ class ConnectionPool:
         clock: measures idle times.
         max_idle: idle connections to keep.
         idle_timeout: seconds before an idle connection is closed.
+        before_send: checks each request when its connection is open.
     """
 
     def __init__(
@@ -65,7 +66,9 @@ class ConnectionPool:
         clock: Clock = LOOP_CLOCK,
         max_idle: int = MAX_IDLE,
         idle_timeout: float = IDLE_TIMEOUT,
+        before_send: SendCheck = allow_all,
     ) -> None:
+        self._before_send = before_send
         self._dial = dial
         self._clock = clock
         self._max_idle = max_idle
@@ -83,6 +86,11 @@ class ConnectionPool:
         """Send one request and return when the response head has arrived. Cancellation closes the connection."""
         payload = encode_request(method, target, headers, body)
         connection = self._take() or await self._connect()
+        try:
+            self._before_send(method, target)
+        except BaseException:
+            await self.release(connection)
+            raise
         try:
             connection.send(method, payload)
             await connection.head()

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from opsdk.errors import UsageError
 
 Pairs = Sequence[tuple[str, str]]
+SendCheck = Callable[[str, str], None]
+"""Called with method and target right before a request is sent. It raises to refuse the request."""
+
+
+def allow_all(method: str, target: str) -> None:
+    """The `SendCheck` that refuses nothing."""
 
 
 class ResponseStream(Protocol):

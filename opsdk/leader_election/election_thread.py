@@ -1,0 +1,235 @@
+"""Runs a `LeaderElector` in a thread, so that blocking code in the operator's event loop does not cost the lease.
+
+Upstream: client-go renews in a goroutine of its own (k8s.io/client-go/tools/leaderelection/leaderelection.go, v1.36).
+Deviates: renewals stop when the operator's event loop is blocked for too long, so that a stuck leader is replaced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from typing import Any
+
+from opsdk.aio.closing import Closing
+from opsdk.aio.watchdog import place, stack
+from opsdk.errors import LeaderElectionLostError, UsageError
+from opsdk.leader_election.leader_elector import LeaderElector
+from opsdk.telemetry.records import Record, TelemetryHook
+
+log = logging.getLogger(__name__)
+
+MakeElector = Callable[[TelemetryHook], AbstractAsyncContextManager[LeaderElector]]
+"""Makes the elector inside the thread's event loop, with connections of its own. Leaving the block closes them."""
+
+# Seconds for the elector to end after a cancellation, and for the thread to end.
+_END_SECONDS = 3.0
+
+
+class ElectionThread(Closing):
+    """An election in a thread with its own event loop. A `Fence` for what needs the leadership.
+
+    Call `run` once. `aclose` ends the thread; it never waits longer than a few seconds, and the thread never keeps the
+    process from exiting.
+
+    Args:
+        make: see `MakeElector`.
+        hook: receives the elector's records, in the event loop of `run`.
+        max_stall: seconds; a longer blockade of the event loop of `run` ends the leadership. None for no limit.
+    """
+
+    def __init__(self, make: MakeElector, *, hook: TelemetryHook | None = None, max_stall: float | None = 60.0) -> None:
+        self.max_stall = max_stall
+        self._make = make
+        self._hook = hook or TelemetryHook()
+        self._elector: LeaderElector | None = None
+        self._elected = asyncio.Event()
+        self._thread: threading.Thread | None = None
+        self._beat_at = 0.0
+        # Of the thread's loop.
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._cancelled = asyncio.Event()
+        self._quit = asyncio.Event()
+
+    # -------------------------------------------------------------- election and fence
+    async def run(self) -> None:
+        """Start the thread and take part in the election until cancelled. See `LeaderElector.run`.
+
+        Raises:
+            LeaderElectionLostError: the lease could not be renewed in time, or this event loop was blocked too long.
+            UsageError: it was called before.
+        """
+        if self._thread is not None:
+            raise UsageError("an ElectionThread runs once: make a new one")
+        self._main = asyncio.get_running_loop()
+        self._main_thread = threading.get_ident()
+        self._result: asyncio.Future[None] = self._main.create_future()
+        # After a cancellation nobody reads the result.
+        self._result.add_done_callback(lambda result: result.exception())
+        self._ended: asyncio.Future[None] = self._main.create_future()
+        self._loop = asyncio.SelectorEventLoop()
+        self._thread = threading.Thread(target=self._run_thread, name="leader election", daemon=True)
+        self._beat()
+        try:
+            self._start_thread(self._loop)
+            await asyncio.wait([self._result])
+            self._result.result()
+        except asyncio.CancelledError:
+            self._in_thread(self._cancelled.set)
+            await asyncio.wait([self._result], timeout=_END_SECONDS)
+            raise
+        finally:
+            self._heart.cancel()
+
+    def _start_thread(self, loop: asyncio.AbstractEventLoop) -> None:
+        assert self._thread is not None
+        try:
+            self._thread.start()
+        except RuntimeError:  # the system has no more threads
+            loop.close()
+            self._ended.set_result(None)
+            raise
+
+    async def wait_elected(self) -> None:
+        """Return when this replica leads."""
+        await self._elected.wait()
+
+    async def release(self) -> None:
+        """See `LeaderElector.release`."""
+        if self._elector is None or self._loop is None or self._ended.done():
+            return
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._elector.release(), self._loop))
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this replica leads now, by its own clock. Works from any thread."""
+        return self._elector is not None and self._elector.is_leader
+
+    def check(self, action: str) -> None:
+        """See `opsdk.aio.fence.Fence`."""
+        if self._elector is None:
+            raise LeaderElectionLostError(f"{action} was not sent: the election has not begun")
+        self._elector.check(action)
+
+    async def aclose(self) -> None:
+        """End the thread and close its connections. A lease that was not released expires. Idempotent."""
+        if self._thread is None:
+            return
+        self._in_thread(self._cancelled.set)
+        self._in_thread(self._quit.set)
+        await asyncio.wait([self._ended], timeout=_END_SECONDS)
+        if not self._ended.done():
+            log.error("the thread of the leader election is still in %s", place(self._thread.ident or 0))
+
+    def __repr__(self) -> str:
+        return f"<ElectionThread {self._elector or 'not started'}>"
+
+    # -------------------------------------------------------------- between the loops
+    def _beat(self) -> None:
+        """Tell the thread that this event loop runs, as long as `run` does."""
+        self._beat_at = time.monotonic()
+        self._heart = self._main.call_later(self._interval, self._beat)
+
+    @property
+    def _interval(self) -> float:
+        return 1.0 if self.max_stall is None else min(self.max_stall / 4, 1.0)
+
+    def _in_thread(self, function: Callable[[], object]) -> None:
+        try:
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(function)
+        except RuntimeError:
+            log.debug("the thread of the leader election has ended")
+
+    def _in_main(self, function: Callable[[], object]) -> None:
+        try:
+            self._main.call_soon_threadsafe(function)
+        except RuntimeError:
+            log.debug("the event loop of the operator has ended")
+
+    def _set_result(self, error: BaseException | None) -> None:
+        if self._result.done():
+            return
+        if error is None:
+            self._result.set_result(None)
+        else:
+            self._result.set_exception(error)
+
+    # -------------------------------------------------------------- in the thread
+    def _run_thread(self) -> None:
+        assert self._loop is not None
+        error: BaseException | None = None
+        try:
+            self._loop.run_until_complete(self._serve())
+        except BaseException as caught:  # noqa: BLE001 - handed to the event loop of `run`
+            error = caught
+        finally:
+            # Does not wait for threads that resolve names: they must not delay the end.
+            self._loop.close()
+            self._in_main(partial(self._set_result, error))
+            self._in_main(lambda: None if self._ended.done() else self._ended.set_result(None))
+
+    async def _serve(self) -> None:
+        async with self._make(_MainHook(self._hook, self._in_main)) as elector:
+            # A replica whose event loop is blocked could not do the work of a leader.
+            elector.may_acquire = self._is_main_alive
+            self._elector = elector
+            error = await self._take_part(elector)
+            self._in_main(partial(self._set_result, error))
+            # The lease may still have to be released over this connection.
+            await self._quit.wait()
+
+    async def _take_part(self, elector: LeaderElector) -> BaseException | None:
+        """Run the elector until it ends, it is cancelled, or the other event loop is stuck. Returns the error."""
+        running = asyncio.create_task(elector.run())
+        elected = asyncio.create_task(elector.wait_elected())
+        elected.add_done_callback(lambda task: None if task.cancelled() else self._in_main(self._elected.set))
+        stuck = asyncio.create_task(self._until_stuck())
+        cancelled = asyncio.create_task(self._cancelled.wait())
+        tasks: list[asyncio.Task[Any]] = [running, elected, stuck, cancelled]
+        await asyncio.wait([running, stuck, cancelled], return_when=asyncio.FIRST_COMPLETED)
+        error = stuck.result() if stuck.done() else None
+        if error is not None:
+            elector.abandon()
+        for task in tasks:
+            task.cancel()
+        _, left = await asyncio.wait(tasks, timeout=_END_SECONDS)
+        for task in left:
+            log.error("a request for the lease ignores its cancellation: it is left behind")
+            task._log_destroy_pending = False  # type: ignore[attr-defined] # noqa: SLF001 - logged here
+        if error is None and running.done() and not running.cancelled():
+            error = running.exception()
+        return error
+
+    def _is_main_alive(self) -> bool:
+        return time.monotonic() - self._beat_at < 3 * self._interval
+
+    async def _until_stuck(self) -> BaseException:
+        """Return the error when the event loop of `run` was blocked for `max_stall`."""
+        while True:
+            began = time.monotonic()
+            await asyncio.sleep(self._interval)
+            if self.max_stall is None or time.monotonic() - began > 2 * self._interval + 1:
+                continue  # this thread did not run either, for example after SIGSTOP
+            stalled = time.monotonic() - self._beat_at
+            if stalled > self.max_stall:
+                where = place(self._main_thread)
+                text = f"the event loop was blocked for {stalled:.0f} s in {where}, so renewals of the lease ended"
+                log.critical("%s; another replica will take over\n%s", text, stack(self._main_thread))
+                return LeaderElectionLostError(f"leader election lost: {text}")
+
+
+class _MainHook(TelemetryHook):
+    """Passes records on in the event loop of `ElectionThread.run`."""
+
+    def __init__(self, hook: TelemetryHook, in_main: Callable[[Callable[[], object]], None]) -> None:
+        self._hook = hook
+        self._in_main = in_main
+
+    def record(self, record: Record) -> None:
+        """See `TelemetryHook`."""
+        self._in_main(partial(self._hook.record, record))
