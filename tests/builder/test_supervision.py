@@ -25,6 +25,7 @@ from opsdk.errors import ForbiddenError, TerminalError, UsageError
 from opsdk.event.request import Request
 from opsdk.http.server.request import HttpRequest, Query
 from opsdk.queue.rate_limiters import ItemExponentialFailureRateLimiter
+from opsdk.structured_merge.value import JsonObject
 from opsdk.testing.clock import ManualClock
 
 environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
@@ -59,8 +60,8 @@ async def readiness(operator: Operator, name: str = "") -> tuple[int, str]:
     return answer.status, answer.body.decode()
 
 
-async def _no_body() -> bytes:
-    return b""
+async def _no_body() -> JsonObject:
+    return {"type": "http.request", "body": b"", "more_body": False}
 
 
 def config(name: str) -> ConfigMap:
@@ -332,7 +333,11 @@ def mistake_nothing(operator: Operator) -> None:
 async def test_mistakes_that_would_run_silently_are_refused(mistake: Callable[[Operator], None], advice: str) -> None:
     """Declared wrongly, an operator does not start; the error says what to do."""
     async with environment.Environment() as env:
-        operator = Operator("o")
-        with pytest.raises(UsageError, match=advice):
+
+        async def declare_and_start() -> None:
+            operator = Operator("o")
             mistake(operator)
             await operator.start(env.config)
+
+        with pytest.raises(UsageError, match=advice):
+            await declare_and_start()
