@@ -62,6 +62,8 @@ class ControllerOptions:
         reconciliation_timeout: time for one reconcile before it is cancelled and counts as failed; 0 for no limit.
         shutdown_timeout: time for running reconciles to finish at stop, before they are cancelled.
         needs_leader_election: run only on the elected replica.
+        enable_warmup: start the sources before this replica leads, so that its caches and its queue are full when it
+            does. Reconciles start with leadership only.
         rate_limiter: delays after failures; default: per key from 5 ms to 1000 s. Each controller gets a copy of its
             own, so that options may be shared.
     """
@@ -72,6 +74,7 @@ class ControllerOptions:
     reconciliation_timeout: float = 0.0
     shutdown_timeout: float = 20.0
     needs_leader_election: bool = True
+    enable_warmup: bool = True
     rate_limiter: RateLimiter[Request] | None = None
 
     def __post_init__(self) -> None:
@@ -190,7 +193,7 @@ class Controller:
 
         Runs until `start` takes over. Cancelled before that, it closes the sources. Errors as `start`.
         """
-        if self.state is not ControllerState.NEW:
+        if self.state is not ControllerState.NEW or not self.options.enable_warmup:
             return
         try:
             with log_context(controller=self.name):
@@ -266,7 +269,7 @@ class Controller:
                 if self._sync_policy is SyncPolicy.DEGRADE:
                     self._tasks.start(self._sync_late(source), name=f"sync {source!r}")
                     return
-        del self._unsynced[id(source)]
+        self._unsynced.pop(id(source), None)
 
     async def _wait_synced(self, source: EventSource) -> None:
         """Wait for a source. Raises `CacheSyncError` after ``cache_sync_timeout``."""

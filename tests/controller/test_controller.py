@@ -8,6 +8,7 @@ import logging
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import Any, Self
 
 import pytest
@@ -683,3 +684,76 @@ def test_mistakes_are_refused_where_they_are_made() -> None:
     with pytest.raises(UsageError, match="is not a reconciler"):
         as_reconciler(5)  # type: ignore[arg-type]
     assert isinstance(as_reconciler(Reconciler()), Reconciler)
+
+
+async def test_a_standby_warms_its_queue_and_reconciles_nothing() -> None:
+    """Sources run before the start; with the start each source is started once and the workers take over."""
+    seen: list[str] = []
+    gate = Gate(start=1, sync=5)
+    channel = ChannelSource("test")
+    channel.send(Request("ns", "a"))
+
+    async def reconcile(request: Request) -> None:
+        seen.append(request.name)
+
+    controller = Controller("c", reconcile, sources=[gate, channel])
+    warming = asyncio.create_task(controller.warmup())
+    await asyncio.sleep(10)
+    assert (gate.started, seen, len(controller.queue)) == (1, [], 1)
+    running = asyncio.create_task(controller.start())
+    await asyncio.sleep(10)
+    assert (gate.started, gate.closed, seen) == (1, 0, ["a"])
+    assert warming.done()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert gate.closed == 1
+
+
+async def test_a_standby_that_never_leads_closes_its_sources() -> None:
+    """Cancelled during the warm-up or after it, the sources are closed and nothing was reconciled."""
+    for seconds in (1, 100):
+        gate = Gate(sync=5)
+        controller = Controller("c", _nothing, sources=[gate])
+        warming = asyncio.create_task(controller.warmup())
+        await asyncio.sleep(seconds)
+        warming.cancel()
+        await asyncio.gather(warming, return_exceptions=True)
+        assert gate.closed == 1
+        assert controller.state is ControllerState.STOPPED
+
+
+async def test_warm_up_can_be_switched_off() -> None:
+    """Without it, sources start with the controller."""
+    gate = Gate()
+    controller = Controller("c", _nothing, sources=[gate], options=ControllerOptions(enable_warmup=False))
+    await controller.warmup()
+    assert gate.started == 0
+
+
+async def test_the_first_failing_source_is_reported_at_once() -> None:
+    """The error does not wait for a source that needs two minutes."""
+    slow, broken = Gate(sync=115), Gate(error=UsageError("wrong"))
+    controller = Controller("c", _nothing, sources=[slow, broken])
+    with pytest.raises(UsageError):
+        await controller.start()
+    assert asyncio.get_running_loop().time() < 1
+    assert slow.closed == broken.closed == 1
+
+
+async def test_a_reconcile_that_hangs_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    """After a minute the log says which key holds a worker, and what limits it."""
+
+    async def forever(request: Request) -> None:
+        await asyncio.sleep(10_000)
+
+    async with Running(forever, shutdown_timeout=0) as running:
+        running.channel.send(Request("ns", "stuck"))
+        await asyncio.sleep(61)
+        assert "ns/stuck runs for 60 s" in caplog.text
+
+
+async def test_requeue_after_takes_a_timedelta() -> None:
+    """Seconds and timedelta mean the same."""
+    assert Result(requeue_after=timedelta(minutes=1)).requeue_seconds == Result(requeue_after=60).requeue_seconds
+    with pytest.raises(UsageError, match="at least 0"):
+        Result(requeue_after=timedelta(seconds=-1))

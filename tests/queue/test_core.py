@@ -123,3 +123,21 @@ def test_shutdown(*, drain: bool) -> None:
     assert (taken is not None) == drain
     assert q.take(100) is None
     assert q.state is (QueueState.DRAINING if drain else QueueState.CLOSED)
+
+
+def test_outdated_places_do_not_pile_up() -> None:
+    """A thousand keys with a delay of ten hours, ten of them hot: the heaps stay as large as the keys."""
+    core: QueueCore[int] = QueueCore()
+    for key in range(1000):
+        core.add(key, now=0.0, after=36_000)
+    for step in range(6000):
+        now = step / 10
+        for key in range(10):
+            core.add(key, now=now)
+            item = core.take(now)
+            assert item is not None
+            core.done(item.item, now=now)
+            core.add(item.item, now=now, after=36_000)
+    assert len(core._delayed) <= 2 * 1000 + 64
+    assert len(list(core.queued())) == 1000
+    assert [core.take(40_000.0) is not None for _ in range(1001)] == [True] * 1000 + [False]
