@@ -24,7 +24,7 @@ _HIDDEN = {
 }
 
 
-class Model(msgspec.Struct, rename="camel", omit_defaults=True):
+class Model(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
     """Base class for the parts of your own kinds.
 
     JSON names are the attribute names in camelCase; override one with ``msgspec.field(name="clusterIP")``. An attribute

@@ -33,7 +33,7 @@ class KubeObject(Protocol):
     metadata: ObjectMeta
 
 
-class TypedObject(Model, dict=True, kw_only=True):
+class TypedObject(Model, dict=True, kw_only=True, gc=True):
     """Base class of every typed kind. Kinds with spec and status derive from `Object`."""
 
     gvk: ClassVar[GroupVersionKind] = GroupVersionKind("", "", "")

@@ -20,9 +20,10 @@ from opsdk.apimachinery.rest_mapper import RestMapper, RestMapping
 from opsdk.apimachinery.scheme import Scheme
 from opsdk.cache.entry import Indexer, StoreEntry
 from opsdk.cache.health import InformerHealth
-from opsdk.cache.informer import Handler, HandlerRegistration, Informer, InformerOptions
+from opsdk.cache.informer import Informer, InformerOptions
 from opsdk.cache.list_watch import ListerWatcher
 from opsdk.cache.options import ALL_NAMESPACES, CacheOptions, CacheScope, scopes
+from opsdk.cache.registration import Handler, HandlerRegistration
 from opsdk.errors import CacheError, CacheNotStartedError, NotCachedError, UnknownNamespaceError, UsageError
 from opsdk.structured_merge.value import JsonObject
 

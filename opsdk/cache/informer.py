@@ -9,9 +9,10 @@ Upstream: k8s.io/client-go/tools/cache/shared_informer.go (v1.36)
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -29,6 +30,7 @@ from opsdk.cache.entry import Indexer, Problem, Transform
 from opsdk.cache.health import InformerHealth, InformerState
 from opsdk.cache.list_watch import ListerWatcher, RawEvent
 from opsdk.cache.reflector import Action, ListPage, Reflector, ReflectorState, ReflectorStep, Wait, WatchFrom
+from opsdk.cache.registration import SLICE_BYTES, SLICE_OBJECT, Handler, HandlerRegistration
 from opsdk.cache.store import Delta, DeltaType, InformerStore
 from opsdk.errors import (
     CacheError,
@@ -44,96 +46,12 @@ from opsdk.telemetry.failures import FunctionFailures
 
 log = logging.getLogger(__name__)
 
-Handler = Callable[[Delta], None]
-"""Called for every delta, in order, from the event loop. It must not block."""
-
-# Bytes of objects after which a loop over many objects lets other tasks run: 5 to 10 ms of decoding and user functions.
-_SLICE_BYTES = 128 * 1024
-# What an object costs besides its bytes.
-_SLICE_OBJECT = 512
+# Objects of a list whose differences are computed and delivered before other tasks run.
+_SLICE_DELTAS = 500
 # Seconds without progress after which a streaming list is given up.
 _WATCH_LIST_PATIENCE = 10.0
 # Errors that only an administrator can end: readers hear of them at once.
 _DENIALS = (ForbiddenError, UnauthorizedError, NotFoundError, MethodNotAllowedError)
-
-
-class HandlerRegistration:
-    """The registration of a handler at an informer.
-
-    Deltas are delivered in order. Many at once are delivered in slices, between which other tasks run.
-    """
-
-    def __init__(self, informer: Informer, handler: Handler, *, resync: bool) -> None:
-        self._informer = informer
-        self.handler = handler
-        self.resync = resync
-        self._backlog: deque[Delta] = deque()
-        self._removed = False
-        self._initial = True
-        self._initial_left: int | None = None
-        self._synced: asyncio.Future[None] | None = None
-
-    @property
-    def has_synced(self) -> bool:
-        """Whether the handler has received every object of the initial list."""
-        return not self._initial
-
-    async def wait_synced(self) -> None:
-        """Return when the handler has received every object of the initial list, or is removed."""
-        while self._initial and not self._removed:
-            if self._synced is None:
-                self._synced = asyncio.get_running_loop().create_future()
-            await asyncio.wait([self._synced])
-
-    def deliver(self, deltas: Iterable[Delta]) -> None:
-        """Call the handler for each delta, after those that still wait."""
-        waiting = bool(self._backlog)
-        self._backlog.extend(deltas)
-        if not waiting and self._deliver_slice():
-            self._informer.start_task(self._drain(), name="deliver")
-
-    def complete_initial(self) -> None:
-        """All deltas of the initial list were passed to `deliver`."""
-        self._initial_left = len(self._backlog)
-        if not self._backlog:
-            self._finish_initial()
-
-    def remove(self) -> None:
-        """Remove the handler. Idempotent."""
-        self._removed = True
-        self._backlog.clear()
-        self._wake()
-        self._informer.remove_handler(self)
-
-    async def _drain(self) -> None:
-        while self._backlog:
-            await asyncio.sleep(0)
-            self._deliver_slice()
-
-    def _deliver_slice(self) -> bool:
-        """Deliver one slice. Returns whether deltas are left."""
-        cost = 0
-        while self._backlog and cost < _SLICE_BYTES:
-            delta = self._backlog[0]
-            cost += len(delta.entry.data) + _SLICE_OBJECT
-            self._informer.call_handler(self.handler, delta)
-            if not self._backlog:  # the handler removed itself
-                break
-            self._backlog.popleft()
-            if self._initial_left is not None:
-                self._initial_left -= 1
-                if not self._initial_left:
-                    self._initial_left = None
-                    self._finish_initial()
-        return bool(self._backlog)
-
-    def _finish_initial(self) -> None:
-        self._initial = False
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._synced is not None and not self._synced.done():
-            self._synced.set_result(None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,36 +222,37 @@ class Informer(Closing):
         Many existing objects are delivered in slices, before any later delta; `HandlerRegistration.has_synced` tells
         when all are.
         """
-        registration = HandlerRegistration(self, handler, resync=resync)
+        registration = HandlerRegistration(
+            functools.partial(self._call_handler, handler),
+            resync=resync,
+            start_task=lambda coro: self._tasks.start(coro, name="deliver"),
+            on_remove=self.remove_handler,
+        )
         self._registrations.append(registration)
-        if not self._synced:
-            return registration
-        entries = self.store.entries(own_writes=False)
-        registration.deliver(Delta(change=DeltaType.ADDED, new=entry, initial=True) for entry in entries)
-        registration.complete_initial()
+        if self._synced:
+            entries = self.store.entries(own_writes=False)
+            registration.deliver(Delta(change=DeltaType.ADDED, new=entry, initial=True) for entry in entries)
+            registration.complete_initial()
         return registration
 
     def remove_handler(self, registration: HandlerRegistration) -> None:
         """Remove a handler. Does nothing if it is not registered."""
         if registration in self._registrations:
             self._registrations.remove(registration)
+            registration.remove()
 
     @property
     def handlers(self) -> int:
         """The number of registered handlers."""
         return len(self._registrations)
 
-    def call_handler(self, handler: Handler, delta: Delta) -> None:
+    def _call_handler(self, handler: Handler, delta: Delta) -> None:
         """Call a handler. An error is counted and logged, and stops neither other handlers nor the watch."""
         try:
             handler(delta)
         except Exception as error:  # noqa: BLE001 - a handler may raise anything
             self.counts["handler_error"] += 1
             self._failures.failed(f"the handler {handler!r} of {delta.change.value}", delta.entry.key, error)
-
-    def start_task(self, coro: Coroutine[object, None, None], *, name: str) -> None:
-        """Run `coro` until the informer is closed."""
-        self._tasks.start(coro, name=name)
 
     # -------------------------------------------------------------- indices
     def add_index(self, name: str, indexer: Indexer) -> None:
@@ -348,8 +267,8 @@ class Informer(Closing):
     def _index_slice(self, name: str, keys: deque[ObjectKey]) -> bool:
         """Index some objects. Returns whether keys are left."""
         cost = 0
-        while keys and cost < _SLICE_BYTES:
-            cost += self.store.index_entry(keys.popleft(), name) + _SLICE_OBJECT
+        while keys and cost < SLICE_BYTES:
+            cost += self.store.index_entry(keys.popleft(), name) + SLICE_OBJECT
         self._report(self.store.take_problems())
         return bool(keys)
 
@@ -439,7 +358,7 @@ class Informer(Closing):
             except Exception as error:
                 # A defect. Whatever it is, the informer must not end: nobody would notice.
                 log.exception("the informer for %s goes on after an unexpected error", self.name)
-                action = self._next(self.reflector.on_unexpected_error(error, now=self._clock.now()))
+                action = await self._next(self.reflector.on_unexpected_error(error, now=self._clock.now()))
 
     async def _list(self, page: ListPage) -> Action:
         self.counts["list"] += 1
@@ -447,16 +366,16 @@ class Informer(Closing):
             items, meta = await self._source.list_page(continue_token=page.continue_token, limit=page.limit)
         except OpsdkError as error:
             self._failed("list", error)
-            return self._next(self.reflector.on_list_error(error, page=page, now=self._clock.now()))
+            return await self._next(self.reflector.on_list_error(error, page=page, now=self._clock.now()))
         begin, cost = 0, 0
         for number, item in enumerate(items):
-            cost += len(item) + _SLICE_OBJECT
-            if cost >= _SLICE_BYTES:
+            cost += len(item) + SLICE_OBJECT
+            if cost >= SLICE_BYTES:
                 self.reflector.on_items(items[begin : number + 1])
                 begin, cost = number + 1, 0
                 await asyncio.sleep(0)
         self.reflector.on_items(items[begin:])
-        return self._next(self.reflector.on_page(meta))
+        return await self._next(self.reflector.on_page(meta))
 
     async def _watch(self, start: WatchFrom) -> Action:
         self.counts["list" if start.initial_events else "watch"] += 1
@@ -473,13 +392,13 @@ class Informer(Closing):
                 if (action := await self._read(events, running)) is not None:
                     return action
         except ClockTimeoutError:
-            return self._next(self.reflector.on_list_timeout(now=self._clock.now()))
+            return await self._next(self.reflector.on_list_timeout(now=self._clock.now()))
         except OpsdkError as error:
             self._watch_ends()
             self._failed("watch", error)
-            return self._next(self.reflector.on_watch_error(error, now=self._clock.now()))
+            return await self._next(self.reflector.on_watch_error(error, now=self._clock.now()))
         self._watch_ends()
-        return self._next(self.reflector.on_watch_closed(now=self._clock.now()))
+        return await self._next(self.reflector.on_watch_closed(now=self._clock.now()))
 
     def _watch_ends(self) -> None:
         now = self._clock.now()
@@ -500,31 +419,50 @@ class Informer(Closing):
                 running.restart(None if step.synced else _WATCH_LIST_PATIENCE)
             if step.next is not None:
                 self._failed("watch", self.reflector.last_error)
-                return self._next(step)
-            self._take(step)
+                return await self._next(step)
+            await self._take(step)
             # One chunk of the stream may hold thousands of events.
-            cost += len(event.data) + _SLICE_OBJECT
-            if cost >= _SLICE_BYTES:
+            cost += len(event.data) + SLICE_OBJECT
+            if cost >= SLICE_BYTES:
                 cost = 0
                 await asyncio.sleep(0)
         return None
 
-    def _next(self, step: ReflectorStep) -> Action:
-        self._take(step)
+    async def _next(self, step: ReflectorStep) -> Action:
+        await self._take(step)
         assert step.next is not None
         return step.next
 
-    def _take(self, step: ReflectorStep) -> None:
+    async def _take(self, step: ReflectorStep) -> None:
         self._report(step.problems)
-        for registration in tuple(self._registrations):
+        registrations = tuple(self._registrations)
+        for registration in registrations:
             registration.deliver(step.deltas)
-        if step.synced:
-            self._contact_at = self._clock.now()
-            if not self._synced:
-                self._synced = True
-                for registration in self._registrations:
-                    registration.complete_initial()
-            self._notify()
+        if not step.synced:
+            return
+        self._contact_at = self._clock.now()
+        first, self._synced = not self._synced, True
+        self._notify()
+        if step.replaced is not None:
+            await self._deliver_replaced(step.replaced, registrations)
+        if first:
+            for registration in registrations:
+                registration.complete_initial()
+
+    async def _deliver_replaced(
+        self, replaced: Iterator[tuple[Delta, ...]], registrations: Sequence[HandlerRegistration]
+    ) -> None:
+        """Deliver the differences of a list in slices. A handler that is added meanwhile got the whole list itself."""
+        deltas: list[Delta] = []
+        for number, more in enumerate(replaced, 1):
+            deltas += more
+            if number % _SLICE_DELTAS == 0:
+                for registration in registrations:
+                    registration.deliver(deltas)
+                deltas = []
+                await asyncio.sleep(0)
+        for registration in registrations:
+            registration.deliver(deltas)
 
     async def _resync_handlers(self) -> None:
         period = self.options.resync * loop_random().uniform(0.9, 1.1)

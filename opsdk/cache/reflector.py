@@ -17,7 +17,7 @@ Upstream: k8s.io/client-go/tools/cache/reflector.go (v1.36)
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeVar
@@ -26,9 +26,9 @@ import msgspec
 
 from opsdk.aio.backoff import Backoff, BackoffState
 from opsdk.apimachinery.codec import peek_key
-from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
+from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.meta import ListMeta
-from opsdk.cache.entry import Problem, StoreEntry
+from opsdk.cache.entry import Problem
 from opsdk.cache.store import Delta, InformerStore
 from opsdk.errors import (
     ApiError,
@@ -99,9 +99,17 @@ Action = ListPage | WatchFrom | Wait
 
 @dataclass(slots=True)
 class ReflectorStep:
-    """The effects of an input: deltas, failures of objects, and the next action (None: continue to read)."""
+    """The effects of an input: deltas, failures of objects, and the next action (None: continue to read).
+
+    Attributes:
+        deltas: of a watch event.
+        replaced: of a list, computed while the caller iterates; see `InformerStore.replace`.
+        problems: objects that do not decode, and functions that failed.
+        next: the next action.
+    """
 
     deltas: Sequence[Delta] = ()
+    replaced: Iterator[tuple[Delta, ...]] | None = None
     problems: list[Problem] = field(default_factory=list)
     next: Action | None = None
     synced: bool = False
@@ -138,8 +146,7 @@ class Reflector:
         self._watch_list = watch_list
         self._expected = expected
         self._backoff: BackoffState = (backoff or Backoff()).start()
-        self._listed: dict[ObjectKey, StoreEntry] = {}
-        self._unreadable: list[ObjectKey] = []
+        self._listed = store.replacement()
         self._problems: list[Problem] = []
         self._short_watches = 0
         self._watch_began: float | None = None
@@ -154,7 +161,7 @@ class Reflector:
 
     def _begin_list(self, *, limit: int | None = None, watch_list: bool = True) -> ListPage | WatchFrom:
         self.state = ReflectorState.LISTING
-        self._listed, self._unreadable = {}, []
+        self._listed = self.store.replacement()
         self.store.own.list_started()
         if self._watch_list and watch_list:
             return WatchFrom(initial_events=True)
@@ -164,11 +171,10 @@ class Reflector:
         """Objects of a list have arrived."""
         for data in items:
             try:
-                entry = self.store.make_entry(data)
-                self._listed[entry.key] = entry
+                self._listed.add(self.store.make_entry(data))
             except DecodeError as error:
                 key = peek_key(data)
-                self._unreadable.append(key)
+                self._listed.unreadable[key] = None
                 self._problems.append(Problem(key, error))
 
     def on_page(self, meta: ListMeta) -> ReflectorStep:
@@ -181,17 +187,17 @@ class Reflector:
 
     def _on_listed(self, resource_version: str) -> ReflectorStep:
         first, self.synced = not self.synced, True
-        deltas = self.store.replace(
-            self._listed.values(), resource_version=resource_version, unreadable=self._unreadable, initial=first
-        )
-        self._listed, self._unreadable = {}, []
+        deltas = self.store.replace(self._listed, resource_version=resource_version, initial=first)
+        self._listed = self.store.replacement()
         self.resource_version = resource_version
         self._short_watches = 0
-        return self._step(deltas, synced=True)
+        step = self._step(synced=True)
+        step.replaced = deltas
+        return step
 
     def _step(self, deltas: Sequence[Delta] = (), *, synced: bool = False) -> ReflectorStep:
         problems, self._problems = [*self._problems, *self.store.take_problems()], []
-        return ReflectorStep(deltas, problems, synced=synced)
+        return ReflectorStep(deltas=deltas, problems=problems, synced=synced)
 
     def on_list_error(self, error: OpsdkError, *, page: ListPage, now: float) -> ReflectorStep:
         """A page request failed."""
@@ -242,7 +248,7 @@ class Reflector:
         if self.state is ReflectorState.LISTING:
             # Changes during a streaming list come between its objects.
             if kind == "DELETED":
-                self._listed.pop(peek_key(data), None)
+                self._listed.discard(peek_key(data))
             else:
                 self.on_items((data,))
             return ReflectorStep()

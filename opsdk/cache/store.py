@@ -54,6 +54,61 @@ class Delta:
         return entry
 
 
+class _Tables:
+    """Entries by key, with their namespaces, index values and failing functions."""
+
+    def __init__(self, indices: Iterable[str]) -> None:
+        self.entries: dict[ObjectKey, StoreEntry] = {}
+        self.namespaces: dict[str, dict[ObjectKey, None]] = {}
+        self.indices: dict[str, dict[str, dict[ObjectKey, None]]] = {name: {} for name in indices}
+        self.failing: dict[str, dict[ObjectKey, None]] = {}
+
+    def put(self, entry: StoreEntry) -> None:
+        """Add or replace an entry."""
+        self.discard(entry.key)
+        self.entries[entry.key] = entry
+        self.namespaces.setdefault(entry.key.namespace, {})[entry.key] = None
+        for name, values in entry.indexed.items():
+            index = self.indices[name]
+            for value in values:
+                index.setdefault(value, {})[entry.key] = None
+        for function in entry.failed:
+            self.failing.setdefault(function, {})[entry.key] = None
+
+    def discard(self, key: ObjectKey) -> StoreEntry | None:
+        """Remove the entry of a key, if there is one, and return it."""
+        entry = self.entries.pop(key, None)
+        if entry is None:
+            return None
+        _discard(self.namespaces, key.namespace, key)
+        for name, values in entry.indexed.items():
+            for value in values:
+                _discard(self.indices[name], value, key)
+        for function in entry.failed:
+            _discard(self.failing, function, key)
+        return entry
+
+
+class Replacement:
+    """The content of a list that is still being read. `InformerStore.replace` puts it in place at once.
+
+    It is filled in slices, between which other tasks read the store's old content.
+    """
+
+    def __init__(self, indices: Iterable[str]) -> None:
+        self.tables = _Tables(indices)
+        self.unreadable: dict[ObjectKey, None] = {}
+        """Objects of the list that do not decode: they keep their last readable state."""
+
+    def add(self, entry: StoreEntry) -> None:
+        """Add an object; a later state of the same object replaces it."""
+        self.tables.put(entry)
+
+    def discard(self, key: ObjectKey) -> None:
+        """Remove an object that was deleted while the list was read."""
+        self.tables.discard(key)
+
+
 class InformerStore:
     """Entries by key, by namespace and by index value.
 
@@ -74,10 +129,7 @@ class InformerStore:
         """What failed since the last `take_problems`."""
         self._transform = transform
         self._selector = selector or Selector()
-        self._entries: dict[ObjectKey, StoreEntry] = {}
-        self._namespaces: dict[str, dict[ObjectKey, None]] = {}
-        self._indices: dict[str, dict[str, dict[ObjectKey, None]]] = {}
-        self._failing: dict[str, dict[ObjectKey, None]] = {}
+        self._tables = _Tables(())
 
     # -------------------------------------------------------------- writing
     def make_entry(self, data: bytes) -> StoreEntry:
@@ -101,65 +153,87 @@ class InformerStore:
             initial: part of the initial list.
             watched: from a watch, which shows every single change; a list may combine several.
         """
-        old = self._entries.get(entry.key)
+        old = self._tables.entries.get(entry.key)
+        self._tables.put(entry)
+        return self._deltas(old, entry, initial=initial, watched=watched)
+
+    def _deltas(
+        self, old: StoreEntry | None, entry: StoreEntry, *, initial: bool = False, watched: bool = False
+    ) -> tuple[Delta, ...]:
+        """Return the differences between an old and a new entry of the same key, and settle own writes."""
         if old is not None and old.uid != entry.uid:
-            removed = self.remove(entry.key, final_state_unknown=True)
-            return (*removed, *self.put(entry, initial=initial, watched=watched))
+            last = self.own.removed(entry.key, old.uid) or old
+            missed = Delta(change=DeltaType.DELETED, old=last, final_state_unknown=True)
+            return (missed, *self._deltas(None, entry, initial=initial, watched=watched))
         lost = self.own.shown(entry)
         own = self.own.is_echo(entry) and (watched or old is None)
         if old is not None and old.resource_version == entry.resource_version:
             return ()
-        self._insert(entry, old)
         if old is not None:
             return (Delta(change=DeltaType.UPDATED, old=old, new=entry, own=own),)
-        missed = (Delta(change=DeltaType.DELETED, old=lost, final_state_unknown=True),) if lost is not None else ()
-        return (*missed, Delta(change=DeltaType.ADDED, new=entry, initial=initial, own=own))
+        added = Delta(change=DeltaType.ADDED, new=entry, initial=initial, own=own)
+        if lost is None:
+            return (added,)
+        return (Delta(change=DeltaType.DELETED, old=lost, final_state_unknown=True), added)
 
     def remove(
         self, key: ObjectKey, last: StoreEntry | None = None, *, final_state_unknown: bool = False
     ) -> tuple[Delta, ...]:
         """Remove an entry. `last` is the final state, if the server sent it. Returns no delta if there is no entry."""
-        old = self._entries.get(key)
-        if old is not None:
-            del self._entries[key]
-            self._unindex(old)
+        old = self._tables.discard(key)
         uid = last.uid if last is not None else old.uid if old is not None else ""
         last = last or self.own.removed(key, uid) or old
         if old is None:
             return ()
         return (Delta(change=DeltaType.DELETED, old=last, final_state_unknown=final_state_unknown),)
 
-    def replace(
-        self,
-        entries: Iterable[StoreEntry],
-        *,
-        resource_version: str = "",
-        unreadable: Collection[ObjectKey] = (),
-        initial: bool = False,
-    ) -> list[Delta]:
-        """Replace the content of the store by a list. Returns the deltas, deletions last.
+    def replacement(self) -> Replacement:
+        """Return an empty replacement, to be filled and passed to `replace`."""
+        return Replacement(self.indexers)
 
-        All changes are made before it returns: readers never see half of a list. An own write that the list should hold
-        and does not is a deletion, also if the watch never showed the object.
+    def replace(
+        self, new: Replacement, *, resource_version: str = "", initial: bool = False
+    ) -> Iterator[tuple[Delta, ...]]:
+        """Replace the content of the store by a list, and iterate over the deltas of each object, deletions last.
+
+        The content is replaced before it returns: readers never see half of a list. The deltas are computed while the
+        caller iterates; the caller must finish that before any other write. An own write that the list should hold and
+        does not is a deletion, also if the watch never showed the object.
 
         Args:
-            entries: the objects of the list.
+            new: the objects of the list.
             resource_version: of the list.
-            unreadable: objects of the list that do not decode: they keep their last readable state.
             initial: the list is the first.
         """
-        deltas: list[Delta] = []
-        keys: set[ObjectKey] = set(unreadable)
-        for entry in entries:
-            keys.add(entry.key)
-            deltas += self.put(entry, initial=initial)
-        for key in [k for k in self._entries if k not in keys]:
-            deltas += self.remove(key, final_state_unknown=True)
+        old, tables = self._tables.entries, new.tables
+        for key in new.unreadable:
+            if key in old and key not in tables.entries:
+                tables.put(old[key])
+        for name in self.indexers.keys() - tables.indices.keys():
+            tables.indices[name] = {}  # added meanwhile: `index_entry` fills it
+        self._tables = tables
         revision = revision_of(resource_version)
-        missed = self.own.listed(keys, revision)
-        deltas += [Delta(change=DeltaType.DELETED, old=entry, final_state_unknown=True) for entry in missed]
         self.revision = revision or 0
-        return deltas
+        return self._replaced(old, tables.entries, new.unreadable, revision, initial=initial)
+
+    def _replaced(
+        self,
+        old: dict[ObjectKey, StoreEntry],
+        listed: dict[ObjectKey, StoreEntry],
+        unreadable: Mapping[ObjectKey, None],
+        revision: int | None,
+        *,
+        initial: bool,
+    ) -> Iterator[tuple[Delta, ...]]:
+        keys = dict.fromkeys(listed)
+        for key in keys:
+            yield self._deltas(old.get(key), listed[key], initial=initial)
+        for key, entry in old.items():
+            if key not in keys:
+                last = self.own.removed(key, entry.uid) or entry
+                yield (Delta(change=DeltaType.DELETED, old=last, final_state_unknown=True),)
+        missed = self.own.listed(keys | dict.fromkeys(unreadable), revision)
+        yield tuple(Delta(change=DeltaType.DELETED, old=entry, final_state_unknown=True) for entry in missed)
 
     def advance(self, resource_version: str) -> None:
         """The watch has shown everything up to `resource_version`."""
@@ -174,59 +248,39 @@ class InformerStore:
 
     def write_deleted(self, key: ObjectKey, uid: str) -> None:
         """Record that an own write deleted an object."""
-        self.own.record_deleted(key, uid, self._entries.get(key))
+        self.own.record_deleted(key, uid, self._tables.entries.get(key))
 
     def add_index(self, name: str, indexer: Indexer) -> None:
         """Add an index for future entries. `index_entry` adds existing ones. Raises `UsageError` if it exists."""
         if name in self.indexers:
             raise UsageError(f"there is an index {name!r} already: use it, or choose another name")
         self.indexers[name] = indexer
-        self._indices[name] = {}
+        self._tables.indices[name] = {}
 
     def index_entry(self, key: ObjectKey, name: str) -> int:
         """Compute the values of a new index for the entry of `key`, if it has none. Returns the object's bytes."""
-        old = self._entries.get(key)
+        old = self._tables.entries.get(key)
         if old is None or name in old.indexed or index_function(name) in old.failed:
             return 0
         entry, problems = with_index(old, name, self.indexers[name])
         self.problems += problems
-        self._insert(entry, old)
+        self._tables.put(entry)
         return len(entry.data)
-
-    def _insert(self, entry: StoreEntry, old: StoreEntry | None) -> None:
-        if old is not None:
-            self._unindex(old)
-        self._entries[entry.key] = entry
-        self._namespaces.setdefault(entry.key.namespace, {})[entry.key] = None
-        for name, values in entry.indexed.items():
-            index = self._indices[name]
-            for value in values:
-                index.setdefault(value, {})[entry.key] = None
-        for function in entry.failed:
-            self._failing.setdefault(function, {})[entry.key] = None
-
-    def _unindex(self, entry: StoreEntry) -> None:
-        _discard(self._namespaces, entry.key.namespace, entry.key)
-        for name, values in entry.indexed.items():
-            for value in values:
-                _discard(self._indices[name], value, entry.key)
-        for function in entry.failed:
-            _discard(self._failing, function, entry.key)
 
     # -------------------------------------------------------------- reading
     def keys(self) -> list[ObjectKey]:
         """Return the keys of the watched objects."""
-        return list(self._entries)
+        return list(self._tables.entries)
 
     def get(self, key: ObjectKey, *, own_writes: bool = True) -> StoreEntry | None:
         """Return the entry of a key, or None. Without `own_writes`, as the watch has shown it."""
-        entry = self._entries.get(key)
+        entry = self._tables.entries.get(key)
         return self.own.visible(key, entry) if own_writes and self.own else entry
 
     def entries(self, namespace: str = "", *, own_writes: bool = True) -> Iterator[StoreEntry]:
         """Iterate over all entries, or those of one namespace. A snapshot: the store may change meanwhile."""
-        keys = self._entries if not namespace else self._namespaces.get(namespace, ())
-        watched = [self._entries[key] for key in keys]
+        keys = self._tables.entries if not namespace else self._tables.namespaces.get(namespace, ())
+        watched = [self._tables.entries[key] for key in keys]
         if not own_writes or not self.own:
             return iter(watched)
         written = [e for e in self.own.entries() if not namespace or e.key.namespace == namespace]
@@ -234,10 +288,10 @@ class InformerStore:
 
     def by_index(self, name: str, value: str, namespace: str = "", *, own_writes: bool = True) -> Iterator[StoreEntry]:
         """Iterate over the entries with an index value. Raises `UsageError` if there is no such index."""
-        if name not in self._indices:
+        if name not in self._tables.indices:
             raise UsageError(f"there is no index {name!r}: add it with index_field before listing by it")
-        keys = self._indices[name].get(value, ())
-        watched = [self._entries[k] for k in keys if not namespace or k.namespace == namespace]
+        keys = self._tables.indices[name].get(value, ())
+        watched = [self._tables.entries[k] for k in keys if not namespace or k.namespace == namespace]
         if not own_writes or not self.own:
             return iter(watched)
         written = [e for e in self.own.entries() if not namespace or e.key.namespace == namespace]
@@ -246,25 +300,25 @@ class InformerStore:
     def _merged(self, watched: list[StoreEntry], written: list[StoreEntry]) -> Iterator[StoreEntry]:
         """Return the newer of the watched and the written entry of each key."""
         keys = {entry.key: None for entry in (*watched, *written)}
-        visible = (self.own.visible(key, self._entries.get(key)) for key in keys)
+        visible = (self.own.visible(key, self._tables.entries.get(key)) for key in keys)
         return iter([entry for entry in visible if entry is not None])
 
     def failing(self) -> Mapping[str, Collection[ObjectKey]]:
         """Return the user functions that fail now, with the objects they fail on."""
-        return self._failing
+        return self._tables.failing
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._tables.entries)
 
     def __contains__(self, key: object) -> bool:
-        return key in self._entries
+        return key in self._tables.entries
 
     def size(self) -> int:
         """Return the number of bytes of all objects."""
-        return sum(len(entry.data) for entry in self._entries.values())
+        return sum(len(entry.data) for entry in self._tables.entries.values())
 
     def __repr__(self) -> str:
-        return f"<InformerStore of {len(self)} objects, indices {sorted(self._indices) or 'none'}>"
+        return f"<InformerStore of {len(self)} objects, indices {sorted(self._tables.indices) or 'none'}>"
 
 
 def _discard(index: dict[str, dict[ObjectKey, None]], value: str, key: ObjectKey) -> None:

@@ -1,0 +1,110 @@
+"""A handler of an informer, and the deltas that wait for it.
+
+Upstream: k8s.io/client-go/tools/cache/shared_informer.go (processorListener, v1.36)
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+
+from opsdk.cache.store import Delta
+
+Handler = Callable[[Delta], None]
+"""Called for every delta, in order, from the event loop. It must not block."""
+
+# Bytes of objects after which a loop over many objects lets other tasks run: 5 to 10 ms of decoding and user functions.
+SLICE_BYTES = 128 * 1024
+# What an object costs besides its bytes.
+SLICE_OBJECT = 512
+
+
+class HandlerRegistration:
+    """The registration of a handler at an informer.
+
+    Deltas are delivered in order. Many at once are delivered in slices, between which other tasks run.
+
+    Args:
+        handler: gets the deltas; its errors are the informer's to handle.
+        resync: whether the handler asked for resyncs.
+        start_task: runs a coroutine as long as the informer.
+        on_remove: called once by `remove`.
+    """
+
+    def __init__(
+        self,
+        handler: Handler,
+        *,
+        resync: bool,
+        start_task: Callable[[Coroutine[object, None, None]], object],
+        on_remove: Callable[[HandlerRegistration], None],
+    ) -> None:
+        self.resync = resync
+        self._handler = handler
+        self._start_task = start_task
+        self._on_remove = on_remove
+        # Iterators, so that the deltas of ten thousand objects are made slice by slice. None ends the initial list.
+        self._backlog: deque[Iterator[Delta] | None] = deque()
+        self._removed = False
+        self._initial = True
+        self._synced: asyncio.Future[None] | None = None
+
+    @property
+    def has_synced(self) -> bool:
+        """Whether the handler has received every object of the initial list."""
+        return not self._initial
+
+    async def wait_synced(self) -> None:
+        """Return when the handler has received every object of the initial list, or is removed."""
+        while self._initial and not self._removed:
+            if self._synced is None:
+                self._synced = asyncio.get_running_loop().create_future()
+            await asyncio.wait([self._synced])
+
+    def deliver(self, deltas: Iterable[Delta]) -> None:
+        """Call the handler for each delta, after those that still wait."""
+        self._append(iter(deltas))
+
+    def complete_initial(self) -> None:
+        """All deltas of the initial list were passed to `deliver`."""
+        self._append(None)
+
+    def _append(self, more: Iterator[Delta] | None) -> None:
+        if self._removed:
+            return
+        self._backlog.append(more)
+        if len(self._backlog) == 1 and self._deliver_slice():
+            self._start_task(self._drain())
+
+    async def _drain(self) -> None:
+        while self._backlog:
+            await asyncio.sleep(0)
+            self._deliver_slice()
+
+    def _deliver_slice(self) -> bool:
+        """Deliver one slice. Returns whether deltas are left."""
+        cost = 0
+        while self._backlog and cost < SLICE_BYTES:
+            deltas = self._backlog[0]
+            delta = next(deltas, None) if deltas is not None else None
+            if delta is not None:
+                cost += len(delta.entry.data) + SLICE_OBJECT
+                self._handler(delta)
+                continue
+            self._backlog.popleft()
+            if deltas is None:
+                self._initial = False
+                self._wake()
+        return bool(self._backlog)
+
+    def remove(self) -> None:
+        """Remove the handler. Idempotent."""
+        self._removed = True
+        self._backlog.clear()
+        self._wake()
+        self._on_remove(self)
+
+    def _wake(self) -> None:
+        if self._synced is not None and not self._synced.done():
+            self._synced.set_result(None)

@@ -1,0 +1,247 @@
+"""The longest stalls of the event loop while a cache works with 10,000 Pods of 5 kB."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from opsdk.aio.clock import LOOP_CLOCK
+from opsdk.aio.garbage import tune_garbage_collector
+from opsdk.api.core.v1 import Pod
+from opsdk.apimachinery.codec import split_list
+from opsdk.apimachinery.gvk import GroupVersionResource, ObjectKey
+from opsdk.apimachinery.kinds import kind_of
+from opsdk.apimachinery.meta import ListMeta
+from opsdk.apimachinery.rest_mapper import DiscoverySource, RestMapper, RestMapping, ServedResource
+from opsdk.apimachinery.scheme import Scheme
+from opsdk.cache.cache import Cache
+from opsdk.cache.list_watch import ListerWatcher, RawEvent
+from opsdk.cache.options import CacheOptions, CacheScope
+from opsdk.cache.reader import CachedReader
+from opsdk.client.client import Client
+from opsdk.dispatcher import EventDispatcher
+from opsdk.event.event import AnyEvent, event_of
+from opsdk.event.request import Request
+from opsdk.handlers import EnqueueRequestsFromMapFunc
+from opsdk.queue.work_queue import WorkQueue
+
+PODS = 10_000
+
+
+def pod(number: int, version: int = 1) -> bytes:
+    """A Pod of about 5 kB, as a kubelet reports it."""
+    env = [{"name": f"VARIABLE_{n}", "value": f"value-{n}-{number}"} for n in range(20)]
+    container = {
+        "name": "main",
+        "image": "registry.example/team/app:1.2.3",
+        "env": env,
+        "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "256Mi"}},
+        "volumeMounts": [{"name": f"v{n}", "mountPath": f"/data/{n}"} for n in range(6)],
+        "ports": [{"containerPort": 8080, "protocol": "TCP"}],
+    }
+    status = {
+        "phase": "Running",
+        "conditions": [{"type": kind, "status": "True"} for kind in ("Initialized", "Ready", "PodScheduled")],
+        "containerStatuses": [{"name": "main", "ready": True, "restartCount": 0, "image": "i", "imageID": "x" * 80}],
+        "podIP": "10.1.2.3",
+        "message": "m" * 900,
+    }
+    tree = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": f"pod-{number}",
+            "namespace": f"ns-{number % 50}",
+            "uid": f"00000000-0000-0000-0000-{number:012}",
+            "resourceVersion": str(number + version * PODS),
+            "labels": {"app": f"app-{number % 100}", "pod-template-hash": "5d4f8c7b9"},
+            "annotations": {"note": "n" * 1200},
+            "managedFields": [
+                {"manager": "kubelet", "operation": "Update", "fieldsV1": {f"f:{n}": {} for n in range(60)}}
+            ],
+        },
+        "spec": {"nodeName": f"node-{number % 200}", "containers": [container], "tolerations": [{"key": "k"}] * 4},
+        "status": status,
+    }
+    return msgspec.json.encode(tree)
+
+
+class Server:
+    """Serves the pods in pages or as a streaming list, and ends the watch when told to."""
+
+    def __init__(self) -> None:
+        self.pods = [pod(number) for number in range(PODS)]
+        self.version = 1
+        self.ended = asyncio.Event()
+
+    def change(self) -> None:
+        """Change every pod."""
+        self.version += 1
+        self.pods = [pod(number, self.version) for number in range(PODS)]
+
+    async def list_page(self, *, continue_token: str, limit: int) -> tuple[list[bytes], ListMeta]:
+        """Return a page, out of one body as a transport has it."""
+        start = int(continue_token or 0)
+        page = self.pods[start : start + limit]
+        more = str(start + limit) if start + limit < PODS else ""
+        meta = msgspec.json.encode({"resourceVersion": str(PODS * (self.version + 1)), "continue": more})
+        body = b'{"kind":"PodList","apiVersion":"v1","metadata":' + meta + b',"items":[' + b",".join(page) + b"]}"
+        await asyncio.sleep(0)
+        return split_list(body)
+
+    @asynccontextmanager
+    async def watch(
+        self, *, resource_version: str, initial_events: bool = False
+    ) -> AsyncIterator[AsyncIterator[RawEvent]]:
+        """Stream the pods, if asked for; then nothing until `ended`."""
+        yield self._events(initial_events=initial_events)
+
+    async def _events(self, *, initial_events: bool) -> AsyncIterator[RawEvent]:
+        if initial_events:
+            for data in self.pods:
+                yield RawEvent("ADDED", data)
+            end = {
+                "resourceVersion": str(PODS * (self.version + 1)),
+                "annotations": {"k8s.io/initial-events-end": "true"},
+            }
+            yield RawEvent("BOOKMARK", msgspec.json.encode({"kind": "Pod", "metadata": end}))
+        await self.ended.wait()
+        self.ended.clear()
+        yield RawEvent("ERROR", b'{"kind":"Status","code":410,"reason":"Expired","message":"too old"}')
+
+    async def get(self, key: ObjectKey) -> bytes:
+        """Not asked for here."""
+        raise NotImplementedError(key)
+
+    def describe(self) -> str:
+        """Return the resource."""
+        return "pods"
+
+
+class Mapper(DiscoverySource):
+    """Serves one kind."""
+
+    async def fetch(self) -> ServedResource:
+        """Return it."""
+        resource = GroupVersionResource("", "v1", "pods")
+        return ServedResource(mappings=[RestMapping(gvk=Pod.gvk, resource=resource, namespaced=True)])
+
+
+class Heartbeat:
+    """Measures the longest time between two turns of the loop, and its CPU time.
+
+    On a busy machine the first holds other processes' turns as well.
+    """
+
+    def __init__(self) -> None:
+        self.longest = self.busiest = 0.0
+        self._last = time.perf_counter()
+        self._last_cpu = time.thread_time()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Begin a new measurement."""
+        self.longest = self.busiest = 0.0
+        self._last, self._last_cpu = time.perf_counter(), time.thread_time()
+        self._beat()
+
+    def _beat(self) -> None:
+        self._note()
+        self._timer = asyncio.get_running_loop().call_later(0.0005, self._beat)
+
+    def _note(self) -> None:
+        now, cpu = time.perf_counter(), time.thread_time()
+        self.longest = max(self.longest, now - self._last)
+        self.busiest = max(self.busiest, cpu - self._last_cpu)
+        self._last, self._last_cpu = now, cpu
+
+    def stop(self) -> None:
+        """End the measurement."""
+        self._note()
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+async def _measure(name: str, work: Awaitable[object]) -> None:
+    beat = Heartbeat()
+    beat.start()
+    began = time.perf_counter()
+    result = await work
+    seconds = time.perf_counter() - began
+    beat.stop()
+    del result  # frees the objects of a list, outside the measurement
+    print(
+        f"  {name:<34} longest stall {beat.longest * 1000:6.1f} ms, of it CPU {beat.busiest * 1000:6.1f} ms   "
+        f"total {seconds * 1000:7.0f} ms"
+    )
+
+
+async def stalls(*, watch_list: bool) -> None:
+    """Print the longest stall of each kind of work."""
+    print(f"{PODS} Pods of {len(pod(1))} bytes, {'streaming list' if watch_list else 'pages of 500'}:")
+    server = Server()
+
+    def source(_: RestMapping, scope: CacheScope) -> ListerWatcher:
+        return server
+
+    options = CacheOptions(watch_list=watch_list)
+    cache = Cache(source, scheme=Scheme(), mapper=RestMapper(Mapper()), options=options)
+    running = asyncio.create_task(cache.start())
+    await asyncio.sleep(0)
+    client = Client(CachedReader(cache))
+    await _measure("sync", _sync(cache))
+    await _measure("typed list of all", client.list(Pod))
+    await _measure("typed list of all, again", client.list(Pod))
+    cached = await cache.informer_for(Pod)
+    cache.index_field(Pod, "spec.nodeName", lambda p: [p.spec.node_name or ""])
+    await _measure("late index", client.list(Pod, field_selector={"spec.nodeName": "node-1"}))
+    await _measure("late source with a map function", _late_source(cached))
+    server.change()
+    await _measure("relist after 410, all changed", _relist(server, cached))
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def _sync(cache: Cache) -> None:
+    await (await cache.informer_for(Pod)).wait_synced()
+
+
+async def _late_source(cached: object) -> None:
+    queue: WorkQueue[Request] = WorkQueue()
+    handler = EnqueueRequestsFromMapFunc[Pod](lambda p: [Request(p.metadata.namespace, p.spec.node_name or "")])
+    dispatcher = EventDispatcher("bench", handler, (), LOOP_CLOCK)
+    dispatcher.bind(queue)
+
+    def dispatch(delta: object) -> None:
+        event: AnyEvent = event_of(delta, kind_of(Pod))  # type: ignore[arg-type]
+        dispatcher.dispatch(event)
+
+    registration = cached.add_handler(dispatch)  # type: ignore[attr-defined]
+    await registration.wait_synced()
+    queue.shut_down()
+    registration.remove()
+    await dispatcher.aclose()
+
+
+async def _relist(server: Server, cached: object) -> None:
+    [informer] = cached.informers.values()  # type: ignore[attr-defined]
+    lists = informer.counts["list"]
+    server.ended.set()
+    expected = str(server.version * PODS)
+    while informer.counts["list"] == lists or min(e.resource_version for e in informer.store.entries()) < expected:
+        await asyncio.sleep(0.05)
+
+
+def main() -> None:
+    """Run both ways to list, with the garbage collector of `Operator.run`."""
+    tune_garbage_collector()
+    for watch_list in (True, False):
+        asyncio.run(stalls(watch_list=watch_list))
+
+
+if __name__ == "__main__":
+    main()
