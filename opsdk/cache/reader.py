@@ -6,7 +6,7 @@ Upstream: sigs.k8s.io/controller-runtime/pkg/cache/internal/cache_reader.go
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -25,6 +25,8 @@ from opsdk.errors import DecodeError, Details, NotFoundError, StaleCacheError, U
 CONTINUE_NOT_SUPPORTED = "continue-not-supported"
 """Continue token of a list that `limit` truncated. A cache has no pages."""
 
+# Entries that are filtered before other tasks run.
+_SLICE_ENTRIES = 2_000
 # Bytes of objects that are decoded before other tasks run: about 5 ms.
 _SLICE_BYTES = 128 * 1024
 
@@ -95,7 +97,7 @@ class CachedReader:
         bad: list[Undecodable] = []
         more = ""
         cost = 0
-        for entry in _select(cached, options):
+        for entry in await _select(cached, options):
             if (cost := cost + len(entry.data)) >= _SLICE_BYTES:
                 cost = 0
                 await asyncio.sleep(0)
@@ -122,34 +124,48 @@ async def _prepare(cached: CachedKind, options: ListOptions) -> None:
             await informer.read_unknown()
 
 
-def _select(cached: CachedKind, options: ListOptions) -> Iterable[StoreEntry]:
-    """Return the entries that `options` select, ordered by namespace and name, as a server does."""
-    namespace = options.namespace if cached.mapping.namespaced else ""
-    exact = {r.field: r.value for r in options.field_selector.requirements}
+async def _select(cached: CachedKind, options: ListOptions) -> list[StoreEntry]:
+    """Return the entries that `options` select, from one snapshot, ordered by namespace and name, as a server does."""
+    candidates = _candidates(cached, options)
+    # Filtered and sorted in slices: ten thousand objects would hold the loop for 30 ms.
+    pinned = options.field_selector.exact("metadata.namespace")
+    name = options.field_selector.exact("metadata.name")
+    selected: list[StoreEntry] = []
+    for start in range(0, len(candidates), _SLICE_ENTRIES):
+        if start:
+            await asyncio.sleep(0)
+        selected += [
+            e
+            for e in candidates[start : start + _SLICE_ENTRIES]
+            if options.label_selector.matches(e.labels)
+            and (name is None or e.key.name == name)
+            and (pinned is None or e.key.namespace == pinned)
+        ]
+    if len(candidates) > _SLICE_ENTRIES:
+        await asyncio.sleep(0)
+    selected.sort(key=lambda e: e.key)
+    return selected
+
+
+def _candidates(cached: CachedKind, options: ListOptions) -> list[StoreEntry]:
+    """Return the entries of the namespace and the index values."""
     if any(r.negated for r in options.field_selector.requirements):
         raise UsageError(
             "non-exact field matches are not supported by the cache: filter the result, or pass uncached=True"
         )
-    name = exact.pop("metadata.name", None)
-    pinned = exact.pop("metadata.namespace", None)
-    entries: list[StoreEntry] = []
+    if options.field_selector.nothing or options.label_selector.nothing:
+        return []
+    exact = {r.field: r.value for r in options.field_selector.requirements if r.field != "metadata.name"}
+    namespace = options.namespace if cached.mapping.namespaced else ""
+    pinned = exact.pop("metadata.namespace", "")
     own_writes = options.read_own_writes
-    for informer in cached.select(namespace or pinned or ""):
+    candidates: list[StoreEntry] = []
+    for informer in cached.select(namespace or pinned):
         store = informer.store
-        chosen: Iterable[StoreEntry] = store.entries(namespace, own_writes=own_writes)
-        for position, (field, value) in enumerate(exact.items()):
-            matching = store.by_index(field, value, namespace, own_writes=own_writes)
-            if position == 0:
-                chosen = matching
-            else:
-                keys = {e.key for e in matching}
-                chosen = [e for e in chosen if e.key in keys]
-        entries += [
-            e
-            for e in chosen
-            if options.label_selector.matches(e.labels)
-            and not options.field_selector.nothing
-            and (name is None or e.key.name == name)
-            and (pinned is None or e.key.namespace == pinned)
-        ]
-    return sorted(entries, key=lambda e: e.key)
+        chosen = None if exact else list(store.entries(namespace, own_writes=own_writes))
+        for field, value in exact.items():
+            matching = list(store.by_index(field, value, namespace, own_writes=own_writes))
+            keys = {entry.key for entry in matching}
+            chosen = matching if chosen is None else [entry for entry in chosen if entry.key in keys]
+        candidates += chosen or ()
+    return candidates
