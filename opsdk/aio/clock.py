@@ -6,6 +6,7 @@ Upstream: k8s.io/utils/clock
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Protocol
@@ -63,10 +64,21 @@ class LoopClock:
         return asyncio.get_running_loop().call_later(seconds, callback)
 
 
+# Seconds by which a loop's time may differ from the system's monotonic clock, and still follow it.
+_SAME_SOURCE = 5.0
+
 LOOP_CLOCK: Clock = LoopClock()
 """The default clock."""
 
 
 def now_in_threads(clock: Clock) -> Callable[[], float]:
-    """Return ``clock.now`` as a function that also works in threads. Call it inside the running event loop."""
-    return asyncio.get_running_loop().time if isinstance(clock, LoopClock) else clock.now
+    """Return ``clock.now`` as a function that works in any thread, and while the event loop is blocked.
+
+    Call it inside the running event loop.
+    """
+    if not isinstance(clock, LoopClock):
+        return clock.now
+    loop = asyncio.get_running_loop()
+    # uvloop's time stands still while a callback runs, so it is replaced by its source. Virtual time has another one.
+    ordinary = not hasattr(loop, "wall") and abs(loop.time() - time.monotonic()) < _SAME_SOURCE
+    return time.monotonic if ordinary else loop.time
