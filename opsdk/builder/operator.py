@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.closing import Closing
+from opsdk.aio.garbage import tune_garbage_collector
 from opsdk.aio.watchdog import Stall, Watchdog
 from opsdk.apimachinery.kinds import KindLike
 from opsdk.apimachinery.object import AnyObject, KubeObject, TypedObject, Unstructured
@@ -284,6 +285,7 @@ class Operator:
         watchdog = self._watchdog = Watchdog(limit=self.options.watchdog_limit, on_stall=self._record_stall)
         manager = self.prepare(config)
         manager.on_stop(guard.arm)
+        tune_garbage_collector()
         async with watchdog if self.options.watchdog_limit > 0 else nullcontext():
             with stop_on_signals(manager.stop, on_signal=guard.arm):
                 await self._until_stopped(manager)

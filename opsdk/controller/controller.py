@@ -354,6 +354,8 @@ class Controller:
                 return
             self._active += 1
             self._record_workers()
+            if (task := asyncio.current_task()) is not None:
+                task.set_name(f"{self.name}/reconcile {queue_item.item}")  # the watchdog names the task that blocks
             try:
                 await self._reconcile(queue_item)
             finally:

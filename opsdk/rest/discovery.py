@@ -18,6 +18,8 @@ from opsdk.rest.response import RestResponse, raise_for_status
 
 _AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
 # Legacy discovery of a cluster with many CRDs takes a hundred requests. This is the number in parallel.
+# Seconds for one request, as client-go's discovery client: a hung one must not keep a controller waiting for ever.
+_TIMEOUT = 32.0
 _CONCURRENCY = 16
 
 
@@ -268,8 +270,8 @@ def join(parts: Iterable[DiscoveredGroups]) -> DiscoveredGroups:
 class DiscoveryTransport(Protocol):
     """What discovery needs of a transport."""
 
-    async def send(self, request: RestRequest) -> RestResponse:
-        """Return the response, whatever its status."""
+    async def send(self, request: RestRequest, *, timeout: float | None = None) -> RestResponse:  # noqa: ASYNC109 - as Transport.send
+        """Return the response, whatever its status. See `opsdk.rest.transport.Transport.send`."""
         ...
 
 
@@ -296,7 +298,7 @@ class Discovery:
     async def _root(self, path: str) -> DiscoveredGroups:
         """Fetch one of the two roots, in either format."""
         request = RestRequest("GET", path, headers={"Accept": _AGGREGATED})
-        response = await self._transport.send(request)
+        response = await self._transport.send(request, timeout=_TIMEOUT)
         if response.status == 404:
             # A server may serve only one of the two roots.
             return DiscoveredGroups()
@@ -324,7 +326,7 @@ class Discovery:
         request = RestRequest("GET", path, headers={"Accept": "application/json"})
         try:
             async with self._slots:
-                response = await self._transport.send(request)
+                response = await self._transport.send(request, timeout=_TIMEOUT)
             raise_for_status(response, request)
             return DiscoveredGroups(resources=from_resource_list(response, group, version))
         except NotFoundError:
