@@ -18,9 +18,9 @@ from opsdk.rest.response import RestResponse, raise_for_status
 
 _AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
 # Legacy discovery of a cluster with many CRDs takes a hundred requests. This is the number in parallel.
+_CONCURRENCY = 16
 # Seconds for one request, as client-go's discovery client: a hung one must not keep a controller waiting for ever.
 _TIMEOUT = 32.0
-_CONCURRENCY = 16
 
 
 # ------------------------------------------------------------------ results
