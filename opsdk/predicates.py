@@ -121,3 +121,13 @@ def matches_labels(selector: str | Mapping[str, str] | LabelSelector | Selector)
     """Drop events of objects that the selector does not match. Raises `UsageError` if the selector is invalid."""
     parsed = as_selector(selector)
     return Predicate(lambda event: parsed.matches(event.view.labels), f"matches {parsed}")
+
+
+def ignore_own_writes() -> Predicate:
+    """Drop events that are exactly one write of this process's own client, and no other change.
+
+    A reconciler that writes the object it reconciles needs no second run for its own write. A change is only dropped
+    when it is surely our own: a create, or an update or patch that named the resource version before it, shown by the
+    watch without a gap. Other writes pass, and so does everything after a reconnection that a list combined.
+    """
+    return Predicate(lambda event: not event.own, "ignore_own_writes")

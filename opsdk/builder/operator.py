@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,11 +14,12 @@ from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.closing import Closing
 from opsdk.aio.garbage import tune_garbage_collector
 from opsdk.aio.watchdog import Stall, Watchdog
-from opsdk.apimachinery.kinds import KindLike
+from opsdk.apimachinery.kinds import KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject, KubeObject, TypedObject, Unstructured
 from opsdk.apimachinery.scheme import Scheme
 from opsdk.builder.controller_builder import ControllerBuilder, WatchSpec
 from opsdk.builder.election import ElectionFactory, can_use_thread
+from opsdk.cache.metrics import InformerCollector
 from opsdk.client.client import Client
 from opsdk.client.scheme import default_scheme
 from opsdk.cluster.cluster import Cluster, ClusterOptions
@@ -53,6 +54,8 @@ class OperatorOptions:
         manager: health and metrics addresses, shutdown timeout.
         cluster: what is cached, and how writes are made.
         controller: for controllers without their own options.
+        max_concurrent_reconciles_by_kind: number of workers of the controllers of a kind (``"Deployment.apps"``,
+            ``"ConfigMap"``) without their own options, as controller-runtime's GroupKindConcurrency.
         leader_election: run controllers on one replica at a time.
         leader_election_id: the name of the Lease; empty for the operator's name.
         leader_election_namespace: the namespace of the Lease; empty for the namespace of this process.
@@ -69,6 +72,7 @@ class OperatorOptions:
     manager: ManagerOptions = ManagerOptions()
     cluster: ClusterOptions = ClusterOptions()
     controller: ControllerOptions = ControllerOptions()
+    max_concurrent_reconciles_by_kind: Mapping[str, int] = field(default_factory=dict)
     leader_election: bool = False
     leader_election_id: str = ""
     leader_election_namespace: str = ""
@@ -168,11 +172,16 @@ class Operator:
         self, kind: KindLike[AnyObject], *, name: str = "", options: ControllerOptions | None = None
     ) -> ControllerBuilder:
         """Return a builder for a controller of `kind`. Call it in a `setup` function, or after `prepare`."""
+        if options is None:
+            options = self.options.controller
+            group_kind = str(kind_of(kind).gvk.group_kind)
+            if (workers := self.options.max_concurrent_reconciles_by_kind.get(group_kind)) is not None:
+                options = replace(options, max_concurrent_reconciles=workers)
         builder = ControllerBuilder(
             self.cluster.cache,
             manager=self.manager,
             name=name,
-            options=options or self.options.controller,
+            options=options,
             hook=self.manager.hook,
             clock=self._clock,
         ).for_(kind)
@@ -218,6 +227,7 @@ class Operator:
         cluster_options = replace(o.cluster, name=self.name, field_owner=o.cluster.field_owner or self.name)
         manager = self._manager = Manager(o.manager, hooks=hooks, clock=clock)
         self._cluster = Cluster(config, cluster_options, scheme=self.scheme, clock=clock, hook=manager.hook)
+        manager.metrics.registry.register(InformerCollector(self._cluster.cache.health))
         self._applier = Applier(self._cluster.client, field_owner=self.name)
         manager.add(self._cluster, phase=Phase.CACHES)
         manager.add_readyz_check("caches-synced", self._check_caches)

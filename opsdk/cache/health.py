@@ -32,6 +32,7 @@ class InformerHealth:
         seconds_without_watch: since the watch was lost; 0 while it is open.
         last_error: the failure that the informer recovers from, or None.
         failing_functions: user functions that raise for some objects, in words.
+        function_failures: how often user functions raised so far.
         objects: number of objects in the store.
     """
 
@@ -41,6 +42,7 @@ class InformerHealth:
     seconds_without_watch: float
     last_error: OpsdkError | None
     failing_functions: tuple[str, ...]
+    function_failures: int
     objects: int
 
     @property

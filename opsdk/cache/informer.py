@@ -160,6 +160,7 @@ class Informer(Closing):
             seconds_without_watch=lost,
             last_error=self.last_error,
             failing_functions=tuple(f"{name} fails for {len(keys)} objects" for name, keys in failing.items() if keys),
+            function_failures=self.counts["function_error"],
             objects=len(self.store),
         )
 

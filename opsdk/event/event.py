@@ -104,6 +104,7 @@ class Event(Generic[T]):
         initial: the object is part of the informer's initial list.
         final_state_unknown: the deletion was not watched; `old` may be outdated.
         resync: nothing changed; the informer sends the object again.
+        own: the change is exactly one write of this process; see `opsdk.predicates.ignore_own_writes`.
     """
 
     type: EventType
@@ -112,6 +113,7 @@ class Event(Generic[T]):
     initial: bool = False
     final_state_unknown: bool = False
     resync: bool = False
+    own: bool = False
 
     @property
     def view(self) -> ObjectView[T]:
@@ -133,6 +135,7 @@ def event_of(delta: Delta, kind: Kind[T]) -> Event[T]:
         initial=delta.initial,
         final_state_unknown=delta.final_state_unknown,
         resync=delta.resync,
+        own=delta.own,
     )
 
 

@@ -89,6 +89,8 @@ async def test_metrics_and_health() -> None:
             'controller_runtime_active_workers{controller="site"} 0.0',
             'workqueue_adds_total{controller="site",name="site"}',
             'rest_client_requests_total{code="200"',
+            'opsdk_informer_ready{informer="sites.demo.opsdk.dev"} 1.0',
+            'opsdk_informer_objects{informer="sites.demo.opsdk.dev"} 1.0',
         ):
             assert line in page
         await operator._check_caches()

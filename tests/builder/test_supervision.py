@@ -24,6 +24,7 @@ from opsdk.controller.reconcile import Result
 from opsdk.errors import ForbiddenError, TerminalError, UsageError
 from opsdk.event.request import Request
 from opsdk.http.server.request import HttpRequest, Query
+from opsdk.predicates import ignore_own_writes
 from opsdk.queue.rate_limiters import ItemExponentialFailureRateLimiter
 from opsdk.structured_merge.value import JsonObject
 from opsdk.testing.clock import ManualClock
@@ -341,3 +342,53 @@ async def test_mistakes_that_would_run_silently_are_refused(mistake: Callable[[O
 
         with pytest.raises(UsageError, match=advice):
             await declare_and_start()
+
+
+async def test_own_writes_can_be_ignored_without_missing_a_foreign_change() -> None:
+    """A reconciler that stamps its object with a lock runs once for each foreign change, and never for its own."""
+    seen: list[str] = []
+    async with environment.Environment() as env, Cluster(env.config) as outside:
+        operator = Operator("o")
+
+        async def stamp(request: Request) -> None:
+            if request.name != "a":
+                return
+            obj = await operator.client.get(ConfigMap, request.key)
+            seen.append(obj.metadata.resource_version)
+            obj.metadata.annotations["runs"] = str(len(seen))
+            await operator.client.update(obj)
+
+        @operator.setup
+        def setup(operator: Operator) -> None:
+            builder = operator.controller_for(ConfigMap, name="stamp").reconciler(stamp)
+            builder.with_event_filter(ignore_own_writes()).complete()
+
+        async with started(operator, env.config):
+            await outside.uncached.create(config("a"))
+            await asyncio.sleep(5)
+            assert len(seen) == 1
+            for count in (2, 3, 4):
+                foreign = await outside.uncached.get(ConfigMap, "default/a")
+                foreign.data["n"] = str(count)
+                await outside.uncached.update(foreign)
+                await asyncio.sleep(5)
+                assert len(seen) == count
+
+
+async def test_workers_by_kind() -> None:
+    """The operator's number for a kind applies to controllers without options of their own."""
+    numbers: dict[str, int] = {}
+    async with environment.Environment() as env:
+        operator = Operator("o", OperatorOptions(max_concurrent_reconciles_by_kind={"ConfigMap": 7}))
+
+        async def nothing(request: Request) -> None: ...
+
+        @operator.setup
+        def setup(operator: Operator) -> None:
+            own = ControllerOptions(max_concurrent_reconciles=2)
+            for name, kind, options in (("a", ConfigMap, None), ("b", ConfigMap, own), ("c", Secret, None)):
+                controller = operator.controller_for(kind, name=name, options=options).reconciler(nothing).complete()
+                numbers[name] = controller.options.max_concurrent_reconciles
+
+        async with started(operator, env.config):
+            assert numbers == {"a": 7, "b": 2, "c": 1}
