@@ -308,6 +308,19 @@ async def test_a_restart_cuts_connections_and_keeps_objects() -> None:
         assert env.faults.rules == []
 
 
+async def test_simulated_controllers_survive_a_restart() -> None:
+    """Controllers list again after a restart: a pod that is created later runs."""
+    async with Environment(controllers="cluster") as env:
+        call = Caller(env)
+        for number in range(2):
+            await env.faults.restart(downtime=5.0 * number)
+            path = "/api/v1/namespaces/default/pods"
+            spec = {"containers": [{"name": "c", "image": "i"}]}
+            await call("POST", path, {"metadata": {"name": f"p{number}"}, "spec": spec})
+            await asyncio.sleep(10)
+            assert (await call("GET", f"{path}/p{number}")).json["status"]["phase"] == "Running"
+
+
 @pytest.mark.realtime
 async def test_a_restart_cuts_sockets() -> None:
     """Streams and idle connections; the next request finds the server again."""
