@@ -28,7 +28,7 @@ from envtest.plane.users import AuthenticatedUser
 from envtest.plane.wait import Question
 from envtest.testing import snapshots
 from envtest.testing.faults import Faults
-from envtest.testing.journal import Budget, Journal
+from envtest.testing.journal import Budget, Journal, StartUp
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.apiserver.auth.authentication import TokenAuthenticator
 from opsdk.apiserver.auth.authorization import Authorizer
@@ -134,6 +134,7 @@ class Environment(Startable):
         self._stack = AsyncExitStack()
         self._authority: CertificateAuthority | None = None
         self._proxies: CertificateAuthority | None = None
+        self._start_up = StartUp()
         self._journal: Journal | None = None
         self._faults: Faults | None = None
         self._webs: list[WebServer] = []
@@ -266,6 +267,7 @@ class Environment(Startable):
         """The journal of all writes; it records from the first use on."""
         if self._journal is None:
             self._journal = Journal(self.server, self.plane.storage)
+            self._journal.start_up = self._start_up
             self._journal.start()
         return self._journal
 
@@ -407,6 +409,10 @@ class Environment(Startable):
             if options is not None and serving is not None:
                 kinds = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
                 await installer.webhooks([*options.objects, *read_objects(options.paths, kinds)], serving)
+        self._start_up = StartUp(self.plane.storage.current_rv, self.plane.keys())
+        if self._journal is not None:
+            self._journal.start_up = self._start_up
+            self._journal.idle.clear()
 
     async def aclose(self) -> None:
         """Stop serving, end every watch; idempotent."""

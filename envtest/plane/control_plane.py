@@ -245,6 +245,10 @@ class ControlPlane:
         self.flows.start()
         self.aggregator.start()
 
+    def keys(self) -> frozenset[str]:
+        """Return the storage keys of all built-in objects."""
+        return frozenset(key for store in self.stores.values() for key, _ in self.storage.list(store.prefix).items)
+
     def end_watches(self) -> None:
         """End every watch; the storage still works."""
         self.storage.end_watches()
