@@ -28,6 +28,7 @@ from envtest.plane.users import AuthenticatedUser
 from envtest.plane.wait import Question
 from envtest.testing import snapshots
 from envtest.testing.faults import Faults
+from envtest.testing.hot_loop_guard import LIMIT, HotLoopGuard
 from envtest.testing.journal import Budget, Journal, StartUp
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.apiserver.auth.authentication import TokenAuthenticator
@@ -80,6 +81,8 @@ class Environment(Startable):
         disable_admission_plugins: built-in plugins that shall not run.
         pki: certificates and keys that others have made; by default the environment makes its own.
         clock: timestamps, timeouts, bookmarks follow it.
+        hot_loop_limit: requests of one user for one object without virtual time passing, after which the test fails
+            with `HotLoopError`; 0 is no limit.
 
     Attributes:
         webhook_serving: where the webhook server has to listen, with which certificate; None without `webhooks`.
@@ -105,6 +108,7 @@ class Environment(Startable):
         disable_admission_plugins: str | Collection[str] = (),
         pki: PKI = PKI(),  # noqa: B008 - frozen
         clock: Clock = LOOP_CLOCK,
+        hot_loop_limit: int = LIMIT,
     ) -> None:
         self._again: JsonObject = {
             "controllers": controllers,
@@ -116,6 +120,7 @@ class Environment(Startable):
             "disable_admission_plugins": disable_admission_plugins,
             "pki": pki,
             "clock": clock,
+            "hot_loop_limit": hot_loop_limit,
         }
         self._pki = pki
         self._crds, self._crd_paths, self._webhooks = crds, crd_paths, webhooks
@@ -130,6 +135,8 @@ class Environment(Startable):
             identity=self._proxy_identity,
             clock=clock,
         )
+        if hot_loop_limit:
+            self.server.hooks.append(HotLoopGuard(clock, limit=hot_loop_limit))
         self._simulated = self._simulate(controllers, stages)
         self._stack = AsyncExitStack()
         self._authority: CertificateAuthority | None = None
