@@ -18,6 +18,7 @@ from envtest.groups.core.rest.responders import Responders
 from envtest.plane import wait
 from envtest.plane.authenticators import AccessOptions
 from envtest.plane.bootstrap import publish_server_address, publish_trust
+from envtest.plane.compaction import INTERVAL
 from envtest.plane.control_plane import ControlPlane
 from envtest.plane.install import CRD, Installer, Webhooks, WebhookServing, prepare, read_objects
 from envtest.plane.kubeconfig import user_kubeconfig
@@ -80,7 +81,9 @@ class Environment(Startable):
             ``ServiceAccount``, ``OwnerReferencesPermissionEnforcement``.
         disable_admission_plugins: built-in plugins that shall not run.
         pki: certificates and keys that others have made; by default the environment makes its own.
-        clock: timestamps, timeouts, bookmarks follow it.
+        compaction_interval: seconds between compactions, after which old revisions and continue tokens expire with 410;
+            0 never compacts.
+        clock: timestamps, timeouts, bookmarks, compaction follow it.
         hot_loop_limit: requests of one user for one object without virtual time passing, after which the test fails
             with `HotLoopError`; 0 is no limit.
 
@@ -107,6 +110,7 @@ class Environment(Startable):
         admission_plugins: str | Collection[str] = (),
         disable_admission_plugins: str | Collection[str] = (),
         pki: PKI = PKI(),  # noqa: B008 - frozen
+        compaction_interval: float = INTERVAL,
         clock: Clock = LOOP_CLOCK,
         hot_loop_limit: int = LIMIT,
     ) -> None:
@@ -119,6 +123,7 @@ class Environment(Startable):
             "admission_plugins": admission_plugins,
             "disable_admission_plugins": disable_admission_plugins,
             "pki": pki,
+            "compaction_interval": compaction_interval,
             "clock": clock,
             "hot_loop_limit": hot_loop_limit,
         }
@@ -133,6 +138,7 @@ class Environment(Startable):
             service_range=_network(service_range),
             choice=PluginSelection.of(admission_plugins, disable_admission_plugins),
             identity=self._proxy_identity,
+            compaction_interval=compaction_interval,
             clock=clock,
         )
         if hot_loop_limit:
