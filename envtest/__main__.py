@@ -13,9 +13,11 @@ from pathlib import Path
 from envtest.environment import Environment
 from envtest.external.fake_binaries.assets import write_assets
 from envtest.external.fake_binaries.program import run
+from envtest.plane.compaction import INTERVAL
 from envtest.plane.kubeconfig import write_private
 from opsdk.apiserver.auth.authentication import read_token_file
 from opsdk.apiserver.auth.authorization import AllowAuthenticated
+from opsdk.apiserver.endpoints.request_deadline import read_duration
 from opsdk.errors import ConfigError
 
 
@@ -39,6 +41,8 @@ def parser() -> argparse.ArgumentParser:
     serve.add_argument("--service-cluster-ip-range", default="10.0.0.0/24", help="where services get addresses from")
     serve.add_argument("--enable-admission-plugins", default="", help="more built-in plugins, with commas between")
     serve.add_argument("--disable-admission-plugins", default="", help="built-in plugins that shall not run")
+    words = "how often old revisions expire, such as 5m0s; 0 never"
+    serve.add_argument("--etcd-compaction-interval", type=read_duration, default=INTERVAL, help=words)
     serve.add_argument("--no-tls", action="store_true", help="plain HTTP")
     return argument_parser
 
@@ -55,6 +59,7 @@ async def serve(options: argparse.Namespace, stack: AsyncExitStack) -> str:
         service_range=options.service_cluster_ip_range,
         admission_plugins=options.enable_admission_plugins,
         disable_admission_plugins=options.disable_admission_plugins,
+        compaction_interval=options.etcd_compaction_interval,
     )
     env = await stack.enter_async_context(environment)
     # Schemas and plans live as long as the process, and trees have no cycles: looking through them all for garbage

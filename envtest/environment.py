@@ -18,6 +18,7 @@ from envtest.groups.core.rest.responders import Responders
 from envtest.plane import wait
 from envtest.plane.authenticators import AccessOptions
 from envtest.plane.bootstrap import publish_server_address, publish_trust
+from envtest.plane.compaction import INTERVAL
 from envtest.plane.control_plane import ControlPlane
 from envtest.plane.install import CRD, Installer, Webhooks, WebhookServing, prepare, read_objects
 from envtest.plane.kubeconfig import user_kubeconfig
@@ -28,7 +29,8 @@ from envtest.plane.users import AuthenticatedUser
 from envtest.plane.wait import Question
 from envtest.testing import snapshots
 from envtest.testing.faults import Faults
-from envtest.testing.journal import Budget, Journal
+from envtest.testing.hot_loop_guard import LIMIT, HotLoopGuard
+from envtest.testing.journal import Budget, Journal, StartUp
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.apiserver.auth.authentication import TokenAuthenticator
 from opsdk.apiserver.auth.authorization import Authorizer
@@ -79,7 +81,11 @@ class Environment(Startable):
             ``ServiceAccount``, ``OwnerReferencesPermissionEnforcement``.
         disable_admission_plugins: built-in plugins that shall not run.
         pki: certificates and keys that others have made; by default the environment makes its own.
-        clock: timestamps, timeouts, bookmarks follow it.
+        compaction_interval: seconds between compactions, after which old revisions and continue tokens expire with 410;
+            0 never compacts.
+        clock: timestamps, timeouts, bookmarks, compaction follow it.
+        hot_loop_limit: requests of one user for one object without virtual time passing, after which the test fails
+            with `HotLoopError`; 0 is no limit.
 
     Attributes:
         webhook_serving: where the webhook server has to listen, with which certificate; None without `webhooks`.
@@ -104,7 +110,9 @@ class Environment(Startable):
         admission_plugins: str | Collection[str] = (),
         disable_admission_plugins: str | Collection[str] = (),
         pki: PKI = PKI(),  # noqa: B008 - frozen
+        compaction_interval: float = INTERVAL,
         clock: Clock = LOOP_CLOCK,
+        hot_loop_limit: int = LIMIT,
     ) -> None:
         self._again: JsonObject = {
             "controllers": controllers,
@@ -115,7 +123,9 @@ class Environment(Startable):
             "admission_plugins": admission_plugins,
             "disable_admission_plugins": disable_admission_plugins,
             "pki": pki,
+            "compaction_interval": compaction_interval,
             "clock": clock,
+            "hot_loop_limit": hot_loop_limit,
         }
         self._pki = pki
         self._crds, self._crd_paths, self._webhooks = crds, crd_paths, webhooks
@@ -128,12 +138,16 @@ class Environment(Startable):
             service_range=_network(service_range),
             choice=PluginSelection.of(admission_plugins, disable_admission_plugins),
             identity=self._proxy_identity,
+            compaction_interval=compaction_interval,
             clock=clock,
         )
+        if hot_loop_limit:
+            self.server.hooks.append(HotLoopGuard(clock, limit=hot_loop_limit))
         self._simulated = self._simulate(controllers, stages)
         self._stack = AsyncExitStack()
         self._authority: CertificateAuthority | None = None
         self._proxies: CertificateAuthority | None = None
+        self._start_up = StartUp()
         self._journal: Journal | None = None
         self._faults: Faults | None = None
         self._webs: list[WebServer] = []
@@ -266,6 +280,7 @@ class Environment(Startable):
         """The journal of all writes; it records from the first use on."""
         if self._journal is None:
             self._journal = Journal(self.server, self.plane.storage)
+            self._journal.start_up = self._start_up
             self._journal.start()
         return self._journal
 
@@ -407,6 +422,10 @@ class Environment(Startable):
             if options is not None and serving is not None:
                 kinds = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
                 await installer.webhooks([*options.objects, *read_objects(options.paths, kinds)], serving)
+        self._start_up = StartUp(self.plane.storage.current_rv, self.plane.keys())
+        if self._journal is not None:
+            self._journal.start_up = self._start_up
+            self._journal.idle.clear()
 
     async def aclose(self) -> None:
         """Stop serving, end every watch; idempotent."""

@@ -35,22 +35,50 @@ def backends(service: JsonObject, pods: Iterable[JsonObject]) -> list[JsonObject
     return sorted(matching, key=lambda p: p["metadata"]["name"])
 
 
-def ports_of(service: JsonObject, pods: Sequence[JsonObject], *, names: bool) -> list[JsonObject]:
-    """Return the endpoint ports of a service; `names` says whether empty names are written."""
+def ports_of(service: JsonObject, pod: JsonObject, *, names: bool) -> list[JsonObject]:
+    """Return the endpoint ports of a pod behind a service; `names` says whether empty names are written."""
     service_ports: list[JsonObject] = []
     for port in service["spec"].get("ports") or ():
-        target = port.get("targetPort", port.get("port"))
-        number: int | None = target if isinstance(target, int) else None
-        if number is None:
-            # A named target port is resolved by the pods' container ports.
-            ports = (q for p in pods for c in p["spec"].get("containers") or () for q in c.get("ports") or ())
-            number = next((int(q["containerPort"]) for q in ports if q.get("name") == target), None)
+        number = _target_port(port, pod)
         if number is not None:
             entry: JsonObject = {"port": number, "protocol": port.get("protocol", "TCP")}
             if names or port.get("name"):
                 entry["name"] = port.get("name", "")
             service_ports.append(entry)
     return service_ports
+
+
+def _target_port(port: JsonObject, pod: JsonObject) -> int | None:
+    """Return the number of a service port on a pod; None if the pod has no container port of that name."""
+    target = port.get("targetPort", port.get("port"))
+    if isinstance(target, int):
+        return target
+    spec, protocol = pod["spec"], port.get("protocol", "TCP")
+    sidecars = [c for c in spec.get("initContainers") or () if c.get("restartPolicy") == "Always"]
+    container_ports = (q for c in (*(spec.get("containers") or ()), *sidecars) for q in c.get("ports") or ())
+    return next(
+        (
+            int(q["containerPort"])
+            for q in container_ports
+            if q.get("name") == target and q.get("protocol", "TCP") == protocol
+        ),
+        None,
+    )
+
+
+def _by_ports(
+    service: JsonObject, pods: Sequence[JsonObject], *, names: bool
+) -> list[tuple[list[JsonObject], list[JsonObject]]]:
+    """Group pods by their endpoint ports: a named target port may mean another number on each pod."""
+    groups: list[tuple[list[JsonObject], list[JsonObject]]] = []
+    for pod in pods:
+        ports = ports_of(service, pod, names=names)
+        group = next((members for known, members in groups if known == ports), None)
+        if group is None:
+            groups.append((ports, [pod]))
+        else:
+            group.append(pod)
+    return groups
 
 
 def _ready(service: JsonObject, pod: JsonObject) -> bool:
@@ -86,18 +114,30 @@ def plan_slices(service: JsonObject, pods: Sequence[JsonObject], slices: Sequenc
     """Return the writes of one sync of a service's EndpointSlices."""
     if not _selects(service) or deleting(service):
         return []
-    endpoints = [_endpoint(service, p) for p in pods]
-    chunks = [endpoints[n : n + _SLICE_SIZE] for n in range(0, len(endpoints), _SLICE_SIZE)] or [[]]
-    ports = ports_of(service, pods, names=True)
+    chunks: list[JsonObject] = []
+    for ports, members in _by_ports(service, pods, names=True):
+        endpoints = [_endpoint(service, p) for p in members]
+        parts = [endpoints[n : n + _SLICE_SIZE] for n in range(0, len(endpoints), _SLICE_SIZE)]
+        chunks.extend({"addressType": "IPv4", "endpoints": part, "ports": ports} for part in parts)
+    if not chunks:
+        # A placeholder: consumers tell a service without pods from one that is not looked at yet.
+        chunks.append({"addressType": "IPv4", "endpoints": [], "ports": []})
     existing = sorted(slices, key=lambda s: s["metadata"]["name"])
+    matched: list[tuple[JsonObject, JsonObject | None]] = []
+    for chunk in chunks:
+        same_ports = next((s for s in existing if (s.get("ports") or []) == chunk["ports"]), None)
+        if same_ports is not None:
+            existing.remove(same_ports)
+        matched.append((chunk, same_ports))
     writes: list[Write] = []
-    for number, chunk in enumerate(chunks):
-        desired = {"addressType": "IPv4", "endpoints": chunk, "ports": ports}
-        if number >= len(existing):
-            writes.append(CreateWrite(SLICES, {**_slice(service), **desired}))
-        elif any((existing[number].get(k) or []) != v for k, v in desired.items()):
-            writes.append(UpdateWrite(SLICES, {**existing[number], **desired}))
-    writes.extend(DeleteWrite(SLICES, s) for s in existing[len(chunks) :])
+    for chunk, same_ports in matched:
+        # Slices with other ports are changed rather than replaced.
+        current = same_ports if same_ports is not None else existing.pop(0) if existing else None
+        if current is None:
+            writes.append(CreateWrite(SLICES, {**_slice(service), **chunk}))
+        elif any((current.get(k) or []) != v for k, v in chunk.items()):
+            writes.append(UpdateWrite(SLICES, {**current, **chunk}))
+    writes.extend(DeleteWrite(SLICES, s) for s in existing)
     return writes
 
 
@@ -137,16 +177,16 @@ def plan_endpoints(service: JsonObject | None, pods: Sequence[JsonObject], exist
 
 
 def _subsets(service: JsonObject, pods: Sequence[JsonObject]) -> list[JsonObject]:
-    ready = sorted((_address(p) for p in pods if _ready(service, p)), key=_ip)
-    others = sorted((_address(p) for p in pods if not _ready(service, p)), key=_ip)
-    if not pods:
-        return []
-    subset: JsonObject = {"ports": ports_of(service, pods, names=False)}
-    if ready:
-        subset["addresses"] = ready
-    if others:
-        subset["notReadyAddresses"] = others
-    return [subset]
+    subsets: list[JsonObject] = []
+    for ports, members in _by_ports(service, pods, names=False):
+        if not ports and service["spec"].get("ports"):
+            continue  # none of the service's ports is on these pods
+        subset: JsonObject = {"ports": ports}
+        for field_name, ready in (("addresses", True), ("notReadyAddresses", False)):
+            if addresses := sorted((_address(p) for p in members if _ready(service, p) is ready), key=_ip):
+                subset[field_name] = addresses
+        subsets.append(subset)
+    return subsets
 
 
 def _address(pod: JsonObject) -> JsonObject:

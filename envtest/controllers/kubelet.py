@@ -244,7 +244,7 @@ class KubeletController(SimulatedController):
 
     async def _live(self, key: str, pod: JsonObject, state: State) -> float | None:
         number = stage_for(pod, state, self.stages, self._used)
-        stage = None if number is None else self.stages[number]
+        stage = None if number is None else self.stages[number].for_pod(pod)
         if stage is None and state is State.CRASHED:
             stage = self._restart(pod)
         wait = self._remaining(key, pod, state, stage.delay if stage else 0.0)

@@ -14,8 +14,11 @@ from envtest.controllers.objects import controller_of, owner_uids
 from envtest.controllers.writes import Resource
 from opsdk.aio.tasks import TaskOwner
 from opsdk.apiserver.storage.ports import CompactedError, Storage, StorageWatch
+from opsdk.http.server.response import CutConnection
 from opsdk.structured_merge.value import JsonObject
 
+_RELIST = (CompactedError, CutConnection)
+"""Errors of a watch after which the reflector lists again: compaction, and a restart of the server."""
 DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions/"
 """The prefix under which the definitions of custom resources are kept."""
 
@@ -82,7 +85,7 @@ class StorageReflector:
         while self._watch is not None and self._watch.progress() is None:
             try:
                 await self._apply_next(self._watch)
-            except CompactedError:
+            except _RELIST:
                 self.sync()
 
     async def _apply_next(self, watch: StorageWatch) -> None:
@@ -99,7 +102,7 @@ class StorageReflector:
             try:
                 while watch is not None and watch is self._watch:
                     await self._apply_next(watch)
-            except (StopAsyncIteration, CompactedError):
+            except (StopAsyncIteration, *_RELIST):
                 if watch is self._watch:
                     self._watch = None
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from envtest.controllers.objects import controller_of
+from envtest.controllers.programs import missing_image, program_of
 from opsdk.structured_merge.value import JsonObject
 
 
@@ -49,6 +50,9 @@ class Stage:
         message: the same.
         exit_code: with which the containers end; None is 0 for ``SUCCEEDED`` and 1 else.
         times: after how many uses, on whichever pods, the rule is used up; None never.
+        by_pod: the rule applies only to pods whose images or commands say something: at ``PENDING`` an image that
+            cannot be pulled, else a program that `envtest.controllers.programs` understands. Then `delay`, `exit_code`
+            and `message` come from the pod.
     """
 
     at: State
@@ -61,14 +65,27 @@ class Stage:
     message: str = ""
     exit_code: int | None = None
     times: int | None = None
+    by_pod: bool = False
 
     def matches(self, pod: JsonObject, state: State) -> bool:
         """Return whether the rule applies to a pod in this state."""
         meta = pod["metadata"]
         if state is not self.at or self.namespace not in ("", meta.get("namespace")):
             return False
+        if self.by_pod and not (missing_image(pod) if state is State.PENDING else program_of(pod)):
+            return False
         owner = (controller_of(pod) or {}).get("kind", "")
         return self.selector.items() <= (meta.get("labels") or {}).items() and self.owner in ("", owner)
+
+    def for_pod(self, pod: JsonObject) -> Stage:
+        """Return the rule with what the pod says, if it is a rule `by_pod`."""
+        if not self.by_pod:
+            return self
+        if self.at is State.PENDING:
+            return replace(self, message=f'Back-off pulling image "{missing_image(pod)}"')
+        program = program_of(pod)
+        assert program is not None
+        return replace(self, delay=program.seconds, exit_code=program.code)
 
     @property
     def code(self) -> int:
@@ -79,11 +96,17 @@ class Stage:
 
 
 DEFAULT_STAGES: Sequence[Stage] = (
+    Stage(at=State.PENDING, to=State.WAITING, reason="ImagePullBackOff", by_pod=True),
     Stage(at=State.PENDING, to=State.READY),
+    Stage(at=State.READY, to=State.CRASHED, by_pod=True),
     Stage(at=State.READY, to=State.SUCCEEDED, owner="Job"),
     Stage(at=State.TERMINATING, to=None),
 )
-"""Pods run and are ready at once, those of jobs succeed, deleted ones go at once. The first match counts."""
+"""Pods run and are ready at once, those of jobs succeed, deleted ones go at once. The first match counts.
+
+``sleep 5``, ``false`` and ``exit 3`` end as they say, ``pause`` stays. Images such as ``webserver:404``,
+``invalid-image`` and ``does-not-exist`` cannot be pulled.
+"""
 
 
 def stage_for(

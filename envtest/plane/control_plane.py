@@ -51,6 +51,7 @@ from envtest.plane.admission_webhooks import ServiceResolver, install
 from envtest.plane.aggregation import aggregate, register
 from envtest.plane.authenticators import AccessOptions, Authenticators
 from envtest.plane.bootstrap import SERVER, bootstrap
+from envtest.plane.compaction import INTERVAL, Compactor
 from envtest.plane.event_expiry import EVENTS, EventExpiry
 from envtest.plane.flow_control import FlowControl
 from envtest.plane.health import CHECKS
@@ -164,6 +165,7 @@ class ControlPlane:
         service_range: IPv4Network = DEFAULT_RANGE,
         choice: plugins.PluginSelection = plugins.PluginSelection(),  # noqa: B008 - frozen
         identity: Callable[[], ClientCertificate] | None = None,
+        compaction_interval: float = INTERVAL,
         clock: Clock = LOOP_CLOCK,
     ) -> None:
         self.clock = clock
@@ -187,6 +189,7 @@ class ControlPlane:
         admission_policies.install(self, hooks, self.access.authorizer)
         plugins.install(self, choice)
         self.expiry = EventExpiry(self.storage, clock)
+        self.compactor = Compactor(self.storage, clock, interval=compaction_interval)
         self.auto_registration = register(self)
         self.aggregator = aggregate(self, identity)
         self.server = Server(
@@ -242,8 +245,13 @@ class ControlPlane:
         self.auto_registration.start((served.info.group, served.info.version) for served in self.core.installed())
         await bootstrap(self)
         self.expiry.start()
+        self.compactor.start()
         self.flows.start()
         self.aggregator.start()
+
+    def keys(self) -> frozenset[str]:
+        """Return the storage keys of all built-in objects."""
+        return frozenset(key for store in self.stores.values() for key, _ in self.storage.list(store.prefix).items)
 
     def end_watches(self) -> None:
         """End every watch; the storage still works."""
@@ -252,6 +260,7 @@ class ControlPlane:
     def close(self) -> None:
         """End every watch and close the files."""
         self.expiry.close()
+        self.compactor.close()
         self.storage.close()
 
     def _well_known(self, server: Server) -> NonResourceRoutes:

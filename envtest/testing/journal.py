@@ -7,13 +7,14 @@ as they are; differences are computed when they are read.
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Self
 
 from envtest.testing.differences import Difference, differences
+from envtest.testing.faults import SIMULATED
 from opsdk.apiserver.endpoints.call import Call, Handler
 from opsdk.apiserver.endpoints.filters import NamedFilter
 from opsdk.apiserver.server import Server
@@ -39,6 +40,8 @@ class Writer:
 
 SERVER = Writer(user="kube-apiserver")
 """Writes that no request asked for."""
+OWN_USERS = SIMULATED | {SERVER.user}
+"""The users as whom an environment itself writes."""
 RESTORE = Writer(user="envtest", verb="restore")
 """The environment went back to a snapshot."""
 _WRITER: ContextVar[Writer] = ContextVar("writer", default=SERVER)
@@ -114,6 +117,23 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
+class StartUp:
+    """The start of an environment, whose writes are no user's fault.
+
+    Attributes:
+        revision: the revision at the end of the start.
+        keys: the storage keys of the objects that existed then.
+    """
+
+    revision: int = 0
+    keys: Collection[str] = frozenset()
+
+    def contains(self, entry: Entry) -> bool:
+        """Return whether a write belongs to the start: simulated controllers complete start-up objects later."""
+        return entry.revision <= self.revision or (entry.writer.user in OWN_USERS and entry.key in self.keys)
+
+
+@dataclass(frozen=True, slots=True)
 class HotLoop:
     """One writer that repeatedly writes one object while no other writer changes anything."""
 
@@ -153,9 +173,11 @@ class Journal:
     Attributes:
         count: how many writes there were in all, those that are forgotten included.
         idle: how often each writer sent a write of an object (by its path) that changed nothing.
+        start_up: the environment's own start, which `hot_loops` and `fights` ignore.
     """
 
     def __init__(self, server: Server, storage: Storage, *, limit: int = 10_000) -> None:
+        self.start_up = StartUp()
         self.idle: Counter[tuple[str, str]] = Counter()
         self._server = server
         self._storage = storage
@@ -242,7 +264,7 @@ class Journal:
                     by_ref[entry.ref].append(entry)
             loops += [HotLoop(run[0].writer, ref, es, 0) for ref, es in by_ref.items() if len(es) >= at_least]
         for (name, path), count in self.idle.items():
-            if count >= at_least:
+            if count >= at_least and name not in OWN_USERS:
                 parts = path.strip("/").split("/")
                 group, rest = ("", parts[2:]) if parts[0] == "api" else (parts[1], parts[3:])
                 namespace = ""
@@ -255,6 +277,8 @@ class Journal:
         """The writes, cut where the writer changes."""
         run: list[Entry] = []
         for entry in self._entries:
+            if self.start_up.contains(entry):
+                continue
             if run and (entry.writer.user, entry.writer.manager) != (run[0].writer.user, run[0].writer.manager):
                 yield run
                 run = []
@@ -266,7 +290,7 @@ class Journal:
         """Fields whose value several writers changed in turns, at least this often."""
         moves: dict[tuple[Ref, str], list[tuple[int, Writer, JsonValue]]] = defaultdict(list)
         for entry in self._entries:
-            if entry.verb == "update":
+            if entry.verb == "update" and not self.start_up.contains(entry):
                 for change in entry.diff:
                     _record_turn(moves[entry.ref, change.path], entry, change)
         return [

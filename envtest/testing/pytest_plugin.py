@@ -23,6 +23,7 @@ from typing import Any
 
 import pytest
 
+_VIRTUAL = "opsdk.testing.plugin"
 _ENTERED = pytest.StashKey[list[AbstractAsyncContextManager[Any]]]()
 _TARGET = pytest.StashKey[Any]()
 _NAMESPACE = pytest.StashKey[str]()
@@ -48,6 +49,12 @@ def pytest_configure(config: pytest.Config) -> None:
 def _enter(request: pytest.FixtureRequest, context: AbstractAsyncContextManager[Any]) -> None:
     """Have `context` around the test, inside its loop, after those before."""
     node = request.node
+    if request.config.pluginmanager.hasplugin(_VIRTUAL) and inspect.iscoroutinefunction(node.obj):
+        from opsdk.testing.plugin import loop_of  # noqa: PLC0415 - another plugin may run the tests
+
+        # At once, so that async fixtures can use it.
+        loop_of(node).enter(request, context)
+        return
     entered = node.stash.get(_ENTERED, None)
     if entered is None:
         function = node.obj

@@ -217,3 +217,8 @@ class InstalledResource:
         """Whether it belongs to custom resources, also where its type is built in, as that of scales."""
         strategy = getattr(self.storage, "strategy", None)
         return bool(getattr(strategy, "custom", False))
+
+    @property
+    def convertible_to_table(self) -> bool:
+        """Whether there is a table form: storages that only create, such as access reviews, have none."""
+        return not hasattr(self.storage, "create") or hasattr(self.storage, "update") or hasattr(self.storage, "list")

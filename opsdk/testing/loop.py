@@ -26,6 +26,10 @@ class DeadlockError(AssertionError):
     """Every task waits and no timer is set."""
 
 
+class HotLoopError(AssertionError):
+    """Work goes on without end, so virtual time cannot move."""
+
+
 class _JumpingSelector(selectors.BaseSelector):
     """A selector that does not sleep for timers."""
 
@@ -34,6 +38,7 @@ class _JumpingSelector(selectors.BaseSelector):
         self.skipped = 0.0
         self.busy_threads = 0
         self.deadlocked: Callable[[], str] = str
+        self.failure: BaseException | None = None
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
         return self._real.register(fileobj, events, data)
@@ -51,6 +56,9 @@ class _JumpingSelector(selectors.BaseSelector):
         self._real.close()
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if self.failure is not None:
+            failure, self.failure = self.failure, None
+            raise failure
         # One descriptor is the loop's wake-up pipe.
         has_sockets = len(self._real.get_map() or ()) > 1
         ready = self._real.select(0 if timeout == 0 or not has_sockets else _SOCKET_GRACE)
@@ -108,6 +116,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def wall(self) -> datetime:
         """Return the virtual UTC time."""
         return _EPOCH + timedelta(seconds=self._jumping.skipped)
+
+    def fail(self, error: BaseException) -> None:
+        """Raise `error` from the loop's next iteration: the running test fails and its tasks are cancelled."""
+        self._jumping.failure = error
 
     def run_in_executor(self, executor: Executor | None, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
         """See `asyncio.loop.run_in_executor`. Virtual time stands still while the thread runs."""

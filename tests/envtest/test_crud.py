@@ -63,6 +63,20 @@ async def test_a_dry_run_changes_nothing() -> None:
         assert env.plane.storage.current_rv == before
 
 
+async def test_a_dry_run_does_not_reach_the_check_of_versions() -> None:
+    """Only a create that is stored refuses a resourceVersion; a dry run returns it."""
+    async with Environment() as env:
+        call = Caller(env)
+        body = {"metadata": {"name": "a", "resourceVersion": "7"}}
+        refused = await call("POST", CM, body)
+        assert (refused.status, refused.json["message"]) == (
+            500,
+            "resourceVersion should not be set on objects to be created",
+        )
+        accepted = await call("POST", f"{CM}?dryRun=All", body)
+        assert (accepted.status, accepted.json["metadata"]["resourceVersion"]) == (201, "7")
+
+
 async def test_finalizers_hold_a_deleted_object() -> None:
     """DELETE marks; dropping the last finalizer removes; no new finalizer is taken meanwhile."""
     async with Environment() as env:

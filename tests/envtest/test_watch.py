@@ -80,7 +80,7 @@ async def test_the_end_of_initial_events_is_told() -> None:
 
 
 async def test_a_watch_ends_at_its_deadline() -> None:
-    """TimeoutSeconds ends the stream cleanly; bookmarks come each minute and just before the end, if there is news."""
+    """TimeoutSeconds ends the stream cleanly; bookmarks come each minute and just before the end."""
     async with Environment() as env:
         call = Caller(env)
         start = LOOP_CLOCK.now()
@@ -89,11 +89,33 @@ async def test_a_watch_ends_at_its_deadline() -> None:
             assert first["type"] == "BOOKMARK"
             assert first["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
             await make(call, "a")
-            found = [await events.get() for _ in range(4)]
-        assert [e and e["type"] for e in found] == ["ADDED", "BOOKMARK", "BOOKMARK", None]
+            seen = [await events.get() for _ in range(4)]
+        assert [e and e["type"] for e in seen] == ["ADDED", "BOOKMARK", "BOOKMARK", None]
         assert LOOP_CLOCK.now() - start == 100
-        revision = found[1]["object"]["metadata"]["resourceVersion"]
-        query = f"watch=1&timeoutSeconds=100&allowWatchBookmarks=true&resourceVersion={revision}"
+
+
+async def test_an_idle_watch_gets_bookmarks() -> None:
+    """An idle server sends a bookmark of its revision about once a minute, and just before the timeout."""
+    async with Environment() as env:
+        call = Caller(env)
+        revision = (await make(call, "a"))["metadata"]["resourceVersion"]  # type: ignore[index]
+        query = f"watch=1&timeoutSeconds=200&allowWatchBookmarks=true&resourceVersion={revision}"
+        start = LOOP_CLOCK.now()
+        times: list[float] = []
+        async with call.watch(f"{CM}?{query}") as events:
+            while (event := await events.get()) is not None:
+                assert (event["type"], event["object"]["metadata"]["resourceVersion"]) == ("BOOKMARK", revision)
+                times.append(LOOP_CLOCK.now() - start)
+        assert len(times) == 4
+        assert all(60 * n <= at <= 61.25 * n for n, at in enumerate(times[:3], 1))
+        assert times[3] == 198
+
+
+async def test_a_watch_from_the_future_gets_no_bookmark_of_the_past() -> None:
+    """No bookmark is older than the revision that the watch started from."""
+    async with Environment() as env:
+        call = Caller(env)
+        query = "watch=1&timeoutSeconds=200&allowWatchBookmarks=true&resourceVersion=99999"
         async with call.watch(f"{CM}?{query}") as events:
             assert await events.get() is None
 

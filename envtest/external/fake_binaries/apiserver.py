@@ -17,12 +17,14 @@ from envtest.external.fake_binaries.etcd import KEEP
 from envtest.external.fake_binaries.flags import Flags
 from envtest.external.fake_binaries.program import FakeProgram
 from envtest.plane.certificates import Authority
+from envtest.plane.compaction import INTERVAL
 from envtest.plane.control_plane import VERSION
 from envtest.plane.pki import PKI, read_authority
 from opsdk.apiserver.auth.authentication import read_token_file
 from opsdk.apiserver.auth.authorization import AllowAuthenticated
 from opsdk.apiserver.auth.front_proxy import HeaderNames
 from opsdk.apiserver.auth.service_accounts import ISSUER, TokenSubject
+from opsdk.apiserver.endpoints.request_deadline import read_duration
 from opsdk.apiserver.webhook_client.connection_pools import ClientCertificate
 from opsdk.errors import ConfigError, OpsdkError
 from opsdk.rest.config import Config
@@ -36,7 +38,8 @@ _SWITCHES = frozenset({
 })  # fmt: skip
 _HEEDED = frozenset({
     "advertise-address", "anonymous-auth", "api-audiences", "authorization-mode", "bind-address", "cert-dir",
-    "client-ca-file", "disable-admission-plugins", "enable-admission-plugins", "etcd-servers",
+    "client-ca-file", "disable-admission-plugins", "enable-admission-plugins", "etcd-compaction-interval",
+    "etcd-servers",
     "proxy-client-cert-file", "proxy-client-key-file", "requestheader-allowed-names",
     "requestheader-client-ca-file", "requestheader-extra-headers-prefix", "requestheader-group-headers",
     "requestheader-uid-headers", "requestheader-username-headers", "secure-port", "service-account-issuer",
@@ -47,6 +50,14 @@ _SILENT = frozenset({"v", "vmodule", "logtostderr", "alsologtostderr", "allow-pr
 """Nobody misses what these do."""
 _MODES = frozenset({"AlwaysAllow", "Node", "RBAC"})
 _ACCOUNTS = "ServiceAccount"
+
+
+def _duration(flags: Flags, name: str, default: float) -> float:
+    text = flags.text(name)
+    try:
+        return read_duration(text) if text else default
+    except ValueError as error:
+        raise ConfigError(f"--{name}: {error}") from error
 
 
 async def serve(flags: Flags, stack: AsyncExitStack) -> str:
@@ -70,6 +81,7 @@ async def serve(flags: Flags, stack: AsyncExitStack) -> str:
         admission_plugins=on | {_ACCOUNTS} - off,
         disable_admission_plugins=off,
         pki=pki_of(flags),
+        compaction_interval=_duration(flags, "etcd-compaction-interval", INTERVAL),
     )
     env = await stack.enter_async_context(environment)
     gc.freeze()

@@ -130,12 +130,15 @@ def _preferred(call: Call, binary: frozenset[str], kinds: Kinds | None = None) -
     return replace(accepted, write=call.protobuf) if accepted.media == PROTOBUF else accepted
 
 
+_WITHOUT_TABLE = {kind: versions for kind, versions in OBJECT_KINDS.items() if kind != "Table"}
+
+
 def accepted_for(call: Call, served: InstalledResource) -> AcceptedMediaType:
     """Negotiate the response's encoding; raises before the request has an effect."""
     typed = served.model.typed
     binary = NOTHING if call.protobuf is None else TYPED if typed and not served.custom else METADATA
     try:
-        accepted = _preferred(call, binary, OBJECT_KINDS)
+        accepted = _preferred(call, binary, OBJECT_KINDS if served.convertible_to_table else _WITHOUT_TABLE)
     except NotAcceptableError:
         if not served.custom:
             raise

@@ -257,10 +257,12 @@ class GenericStore:
 
     async def _insert(self, context: Context, obj: JsonObject) -> JsonObject:
         meta = obj["metadata"]
-        version = meta.get("resourceVersion") or "0"
-        if version.isdecimal() and int(version):
-            raise api_errors.plain("resourceVersion should not be set on objects to be created")
-        meta.pop("resourceVersion", None)
+        if not context.dry_run:
+            # Upstream: etcd3/store.go checks it, which DryRunnableStorage.Create does not reach.
+            version = meta.get("resourceVersion") or "0"
+            if version.isdecimal() and int(version):
+                raise api_errors.plain("resourceVersion should not be set on objects to be created")
+            meta.pop("resourceVersion", None)
         key = self.key(context.namespace, meta["name"])
         try:
             self.storage.get(key)

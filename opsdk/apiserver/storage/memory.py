@@ -107,6 +107,7 @@ class MemoryStorage:
         self.watch_limit = watch_limit
         self._revision = revision
         self._floor = 0
+        self._compacted = 0
         self._journal = journal
         self._buckets: dict[str, _Bucket] = {}
         self._listeners: list[Callable[[StorageChange], None]] = []
@@ -148,6 +149,8 @@ class MemoryStorage:
         """See `Storage.list`."""
         bucket = self._bucket(prefix)
         revision_read = self._revision if revision is None else revision
+        if revision_read < self._compacted:
+            raise CompactedError(revision_read, self._compacted)
         bucket.history.check(revision_read, self._revision)
         objects, keys = bucket.objects, bucket.keys
         if any(True for _ in bucket.history.since(revision_read)):
@@ -246,10 +249,13 @@ class MemoryStorage:
         for watch in tuple(bucket.watches):
             watch.close()
 
-    def compact(self, revision: int) -> None:
+    def compact(self, revision: int, *, watches: bool = True) -> None:
         """See `Storage.compact`."""
         if revision > self._revision:
             raise FutureRevisionError(revision, self._revision)
+        self._compacted = max(self._compacted, revision)
+        if not watches:
+            return
         self._floor = max(self._floor, revision)
         for bucket in self._buckets.values():
             bucket.history.compact(revision)
@@ -278,7 +284,7 @@ class MemoryStorage:
         changes = [change for name in names for change in self._difference(name, snapshot, revision)]
         if self._journal is not None:
             self._journal(changes, revision)
-        self._revision = self._floor = revision
+        self._revision = self._floor = self._compacted = revision
         for name in names:
             bucket = self._bucket(f"{name}/")
             bucket.replace_all(snapshot.buckets.get(name, NOTHING), floor=revision, limit=self.history_limit)

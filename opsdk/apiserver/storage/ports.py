@@ -200,8 +200,12 @@ class Storage(Protocol):
         """Forget the history of the bucket that `prefix` lies in, and end its watches: readers list again."""
         ...
 
-    def compact(self, revision: int) -> None:
-        """Drop the history up to and including `revision`; the current state stays."""
+    def compact(self, revision: int, *, watches: bool = True) -> None:
+        """Drop the history up to and including `revision`; the current state stays.
+
+        Lists at older revisions raise `CompactedError`. With `watches` off, watches may still start there, as on the
+        watch cache of kube-apiserver.
+        """
         ...
 
     def subscribe(self, listener: Callable[[StorageChange], None]) -> None:

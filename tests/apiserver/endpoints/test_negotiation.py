@@ -116,3 +116,18 @@ async def test_pages_that_have_one_form() -> None:
         assert b"Available representations: application/json\n" in refused.raw
         assert (await call("GET", "/version", accept="text/html, */*;q=0.1")).status == 200
         assert (await call("GET", "/healthz")).headers["x-content-type-options"] == "nosniff"
+
+
+async def test_reviews_have_no_table() -> None:
+    """Kinds that are only created have no table form: alone it is a 406, with a second choice the object comes."""
+    async with Environment() as env:
+        call = Caller(env)
+        path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+        body = {"spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}}
+        refused = await call("POST", path, body, accept=TABLE)
+        assert (refused.status, refused.json["reason"]) == (406, "NotAcceptable")
+        review = await call("POST", path, body, accept=f"{TABLE},application/json")
+        assert (review.status, review.json["kind"]) == (201, "SelfSubjectAccessReview")
+        maps = "/api/v1/namespaces/default/configmaps"
+        stored = await call("POST", maps, {"metadata": {"name": "a"}}, accept=TABLE)
+        assert (stored.status, stored.json["kind"]) == (201, "Table")

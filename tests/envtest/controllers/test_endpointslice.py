@@ -57,6 +57,38 @@ async def test_follows_pods() -> None:
         assert not found.get("endpoints")
 
 
+async def test_one_slice_for_each_set_of_ports() -> None:
+    """A named port with another number on each pod: slices and subsets list each pod with its own number."""
+    async with Environment(controllers="cluster") as env:
+        api = Kubectl(env)
+        await api.create(f"{CORE}/services", service("web"))
+        await settle()
+        [placeholder] = await slices(api)
+        assert (placeholder.get("endpoints") or [], placeholder.get("ports") or []) == ([], [])
+        numbers = {"a": 8080, "b": 9090, "c": 8080, "d": 0}
+        for name, number in numbers.items():
+            ports = [{"name": "web", "containerPort": number}] if number else []
+            spec = {"containers": [{"name": "c", "image": "i", "ports": ports}]}
+            meta = {"name": name, "labels": {"app": "web"}}
+            await api.create(f"{CORE}/pods", {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+        await settle()
+        seen = {
+            tuple(p["port"] for p in s.get("ports") or ()): [e["targetRef"]["name"] for e in s["endpoints"]]
+            for s in await slices(api)
+        }
+        assert seen == {(8080,): ["a", "c"], (9090,): ["b"], (): ["d"]}
+        subsets = (await api.get(f"{CORE}/endpoints/web"))["subsets"]
+        assert {s["ports"][0]["port"]: [a["targetRef"]["name"] for a in s["addresses"]] for s in subsets} == {
+            8080: ["a", "c"],
+            9090: ["b"],
+        }
+        for name in numbers:
+            await api.delete(f"{CORE}/pods/{name}")
+        await settle()
+        [left] = await slices(api)
+        assert not left.get("endpoints")
+
+
 async def test_goes_with_the_service() -> None:
     """Slices and endpoints go with their service."""
     async with Environment(controllers="cluster") as env:

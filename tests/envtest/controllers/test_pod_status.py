@@ -176,9 +176,9 @@ def test_rules_are_used_up() -> None:
     """The first rule that matches and is not used up counts."""
     rules = (Stage(at=State.PENDING, to=State.FAILED, times=2, selector={"app": "x"}), *DEFAULT_STAGES)
     obj = pod()
-    assert stage_for(obj, State.PENDING, rules) == 1
+    assert stage_for(obj, State.PENDING, rules) == 2
     obj["metadata"]["labels"] = {"app": "x"}
     assert stage_for(obj, State.PENDING, rules, {0: 1}) == 0
-    assert stage_for(obj, State.PENDING, rules, {0: 2}) == 1
+    assert stage_for(obj, State.PENDING, rules, {0: 2}) == 2
     elsewhere = Stage(at=State.PENDING, to=None, namespace="other")
     assert not elsewhere.matches(obj, State.PENDING)

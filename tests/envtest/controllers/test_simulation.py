@@ -87,7 +87,7 @@ def test_nothing_is_loaded_that_is_not_wanted() -> None:
     """A bare server does not even load the code of controllers."""
     program = "import sys, envtest.environment; print(*(m for m in sys.modules if 'envtest.controllers.' in m))"
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-    few = {"objects", "ports", "stages"}
+    few = {"objects", "ports", "programs", "stages"}
     assert {name.rpartition(".")[2] for name in loaded.split()} <= few
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
-from server_client import Caller
+from server_client import MERGE, Caller
 
 from envtest.environment import Environment
 from envtest.testing.differences import differences
@@ -102,6 +103,26 @@ async def test_a_hot_loop_is_found() -> None:
             journal.assert_calm()
         assert journal.hot_loops(at_least=4) == []
         assert journal.hot_loops(user="admin") == []
+
+
+@pytest.mark.parametrize("early", [True, False])
+async def test_the_environments_start_is_calm(early: bool) -> None:
+    """Writes of the start, and simulated controllers that complete its objects, are not reported; other loops are."""
+    env = Environment(controllers="cluster")
+    if early:
+        assert len(env.journal) == 0
+    async with env:
+        journal = env.journal
+        await asyncio.sleep(60)
+        assert len(journal) > 0
+        journal.assert_calm()
+        call = Caller(env)
+        for number in range(3):
+            await call(
+                "PATCH", "/api/v1/nodes/node-1", {"metadata": {"labels": {"x": str(number)}}}, content_type=MERGE
+            )
+        with pytest.raises(AssertionError, match=r"admin .*wrote nodes node-1 3 times"):
+            journal.assert_calm()
 
 
 async def test_reacting_to_others_is_no_loop() -> None:

@@ -6,12 +6,12 @@ Upstream: k8s.io/apiserver/pkg/endpoints/handlers/watch.go (v1.36).
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from opsdk.aio.alarm import Alarm
+from opsdk.aio.randomness import loop_random
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.endpoints.call import Call
 from opsdk.apiserver.endpoints.handlers.get import wait_for_revision
@@ -32,7 +32,9 @@ from opsdk.structured_merge.identity_cache import IdentityCache
 from opsdk.structured_merge.value import JsonObject
 
 BOOKMARK_INTERVAL = 60.0
-"""Seconds between bookmarks where nothing happens."""
+"""Seconds between bookmarks, also while nothing happens."""
+_BOOKMARK_JITTER = 1.25
+"""Seconds by which a bookmark may be late: kube-apiserver collects due watches about once a second."""
 _AT_ONCE = 64
 _BEFORE_END = 2.0
 _AGAIN = 1.0
@@ -141,7 +143,7 @@ class _Stream:
         self._headless = False
         self._since = start_revision
         self._clock = call.clock
-        seconds = options.timeout or random.uniform(1800, 3600)  # noqa: S311 - spreads reconnects, no secret
+        seconds = options.timeout or loop_random().uniform(1800, 3600)
         self._end = self._clock.now() + seconds
 
     async def chunks(self, initial: list[WatchStreamEvent], watch: StorageWatch | None) -> AsyncGenerator[bytes, None]:
@@ -206,13 +208,15 @@ class _Stream:
     def _next_bookmark(self) -> float:
         now = self._clock.now()
         last = self._end - _BEFORE_END
-        return min(now + BOOKMARK_INTERVAL, last) if now < last else self._end + 1
+        due = now + BOOKMARK_INTERVAL + loop_random().uniform(0, _BOOKMARK_JITTER)
+        return min(due, last) if now < last else self._end + 1
 
     def _bookmark(self, watch: StorageWatch) -> bytes:
+        """Return a bookmark of the current revision; nothing while changes wait or the start lies in the future."""
         revision = watch.progress()
         return (
             b""
-            if revision is None or revision <= self._since
+            if revision is None or revision < self._since
             else self._line(WatchStreamEvent("BOOKMARK", {"metadata": {"resourceVersion": str(revision)}}))
         )
 

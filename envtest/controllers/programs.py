@@ -1,0 +1,111 @@
+"""What a pod's commands and images say about its life, for kubelets that run no containers. Pure.
+
+Only a few programs are understood: ``sleep``, ``true``, ``false``, ``exit`` in a shell, the pause image.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+from typing import NamedTuple
+
+from envtest.controllers.objects import controller_of
+from opsdk.structured_merge.value import JsonObject
+
+_SHELLS = frozenset({"sh", "bash", "ash", "dash"})
+_INSTANT = frozenset({"echo", "printf", "date", "true", ":", "touch", "mkdir", "cat", "test", "ls", "hostname", "set"})
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+_CONTROL = re.compile(r"[|&`$(){}<>]|\b(while|until|for|if|case|trap|exec|wait)\b")
+_MISSING = re.compile(r"(^|[/:._-])invalid|does-?not-?exist|non-?existent|:404$")
+
+
+class Program(NamedTuple):
+    """How long a program runs, and its exit code."""
+
+    seconds: float
+    code: int = 0
+
+
+def missing_image(pod: JsonObject) -> str:
+    """Return the first image of a pod whose name says that it cannot be pulled; empty if all can."""
+    spec = pod["spec"]
+    containers = (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
+    return next((image for c in containers if _MISSING.search(image := str(c.get("image") or ""))), "")
+
+
+def program_of(pod: JsonObject) -> Program | None:
+    """Return the program of a pod: it ends with its last container; None if nothing is known.
+
+    Containers whose program is not understood end at once in pods of jobs, and run on in others.
+    """
+    programs = [_program(c) for c in pod["spec"].get("containers") or ()]
+    if not any(programs):
+        return None
+    finite = (controller_of(pod) or {}).get("kind") == "Job"
+    default = Program(0.0) if finite else Program(math.inf)
+    ends = [p or default for p in programs]
+    return Program(max(p.seconds for p in ends), next((p.code for p in ends if p.code), 0))
+
+
+def _program(container: JsonObject) -> Program | None:
+    words = [*map(str, container.get("command") or ()), *map(str, container.get("args") or ())]
+    if not words:
+        name = str(container.get("image") or "").rpartition("/")[2]
+        return Program(math.inf) if re.match(r"pause\b", name) else None
+    program = words[0].rpartition("/")[2]
+    if program in _SHELLS:
+        return _script(words[2]) if len(words) > 2 and re.fullmatch("-[a-z]*c", words[1]) else None
+    return _statement([program, *words[1:]]) if program not in _INSTANT or program == "true" else None
+
+
+def _script(text: str) -> Program | None:
+    """Return the program of a shell script; None if it has other than plain commands."""
+    seconds, code, known = 0.0, 0, False
+    for line in re.split(r"(;|\n|&&)", text):
+        if line == "&&" and code:
+            break
+        if not line.strip() or line in (";", "\n", "&&"):
+            continue
+        try:
+            words = shlex.split(line, comments=True)
+        except ValueError:
+            return None
+        if _CONTROL.search(re.sub(r"'[^']*'|\"[^\"]*\"", "", line)):
+            return None
+        if not words:
+            continue
+        step = _statement(words)
+        if step is None and words[0] not in _INSTANT:
+            return None
+        known = known or step is not None
+        step = step or Program(0.0)
+        seconds, code = seconds + step.seconds, step.code
+        if words[0] == "exit":
+            break
+    return Program(seconds, code) if known else None
+
+
+def _statement(words: list[str]) -> Program | None:
+    match words:
+        case ["true"]:
+            return Program(0.0)
+        case ["false"]:
+            return Program(0.0, 1)
+        case ["exit"]:
+            return Program(0.0)
+        case ["exit", code] if code.isdecimal():
+            return Program(0.0, int(code) & 255)
+        case ["sleep", first, *more]:
+            times = [_seconds(text) for text in (first, *more)]
+            known = [t for t in times if t is not None]
+            return Program(sum(known)) if len(known) == len(times) else Program(0.0, 1)
+        case _:
+            return None
+
+
+def _seconds(text: str) -> float | None:
+    if text in ("infinity", "inf"):
+        return math.inf
+    match = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)([smhd]?)", text)
+    return None if match is None else float(match[1]) * _UNITS[match[2] or "s"]

@@ -1,0 +1,132 @@
+"""Runs an operator around a block of a test."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Protocol
+
+from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.timeout import ClockTimeoutError, timeout
+from opsdk.builder.operator import Operator
+from opsdk.http.asgi_types import Message
+from opsdk.http.server.request import HttpRequest, Query
+from opsdk.rest.config import Config
+
+_FIRST_POLL = 0.01
+_LAST_POLL = 1.0
+"""Seconds between looks at the readiness checks: the pause doubles from the first to the last value."""
+
+
+class HasConfig(Protocol):
+    """Anything with a client configuration, such as `envtest.environment.Environment`."""
+
+    @property
+    def config(self) -> Config:
+        """The configuration of clients."""
+        ...
+
+
+class OperatorTimeoutError(AssertionError):
+    """The operator was not ready in time, or did not stop in time."""
+
+
+@asynccontextmanager
+async def running(
+    operator: Operator,
+    cluster: Config | HasConfig,
+    *,
+    ready_within: float = 60.0,
+    stop_within: float = 60.0,
+    clock: Clock = LOOP_CLOCK,
+) -> AsyncIterator[Operator]:
+    """Run an operator while the block runs. The block begins when the readiness checks pass: the caches are synced.
+
+    Without leader election the controllers run by then. With it, the operator may still be a standby replica.
+
+    An error that ends the operator cancels the block and is raised from it. At the end the operator is stopped, as by
+    SIGTERM.
+
+    Args:
+        operator: a new operator; an operator starts once.
+        cluster: the configuration of clients, or something with a ``config``.
+        ready_within: seconds until the operator must be ready.
+        stop_within: seconds until the operator must have ended after the block.
+        clock: measures all times, also the operator's.
+
+    Raises:
+        OperatorTimeoutError: one of the two times has passed.
+    """
+    config = cluster if isinstance(cluster, Config) else cluster.config
+    block = asyncio.current_task()
+    assert block is not None
+    work = asyncio.get_running_loop().create_task(operator.start(config, clock=clock), name=f"operator {operator.name}")
+    interrupted = False
+
+    def interrupt(ended: asyncio.Task[None]) -> None:
+        nonlocal interrupted
+        if not ended.cancelled() and ended.exception() is not None:
+            interrupted = True
+            block.cancel()
+
+    work.add_done_callback(interrupt)
+    try:
+        await _wait_ready(operator, work, ready_within, clock)
+        yield operator
+    except asyncio.CancelledError:
+        if not interrupted or block.uncancel() > 0:
+            raise
+    except BaseException as error:
+        if work.done() and not work.cancelled() and (failure := work.exception()) is not None:
+            error.add_note(f"{operator!r} had failed: {failure!r}")
+        raise
+    finally:
+        work.remove_done_callback(interrupt)
+        await _stop(operator, work, stop_within, clock)
+    # Only a failed operator cancels the block without leaving it by an exception.
+    work.result()
+
+
+async def _wait_ready(operator: Operator, work: asyncio.Task[None], seconds: float, clock: Clock) -> None:
+    await asyncio.sleep(0)  # the operator makes its manager
+    reason = "the caches are not started"
+    try:
+        async with timeout(clock, seconds):
+            if work.done():
+                await asyncio.sleep(0)  # its error cancels this task
+            await operator.manager.wait_ready()
+            if not operator.options.leader_election:
+                await operator.manager.wait_elected()
+            pause = _FIRST_POLL
+            while True:
+                await clock.sleep(pause)
+                reason = await _unready(operator)
+                if not reason:
+                    return
+                pause = min(2 * pause, _LAST_POLL)
+    except ClockTimeoutError as error:
+        raise OperatorTimeoutError(f"{operator!r} is not ready after {seconds:g} s: {reason}") from error
+
+
+async def _unready(operator: Operator) -> str:
+    """Return the failed readiness checks; empty if all pass."""
+    readyz = operator.manager.readyz
+    response = await readyz.handle(HttpRequest("GET", readyz.path, Query(), {}, _no_body))
+    assert response is not None
+    return "" if response.status == 200 else response.body.decode()
+
+
+async def _no_body() -> Message:
+    return {"type": "http.request", "body": b"", "more_body": False}
+
+
+async def _stop(operator: Operator, work: asyncio.Task[None], seconds: float, clock: Clock) -> None:
+    if not work.done():
+        operator.manager.stop()
+    try:
+        async with timeout(clock, seconds):
+            await asyncio.wait([work])
+    except ClockTimeoutError as error:
+        work.cancel()
+        raise OperatorTimeoutError(f"{operator!r} has not stopped after {seconds:g} s") from error
