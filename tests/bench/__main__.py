@@ -1,6 +1,7 @@
 """Every benchmark, one after the other: ``make bench``. Trust the ratios; absolute times are this machine's.
 
-``python -m tests.bench failover [ROUNDS]`` plays failovers with real processes instead, about 15 s a round.
+``python -m tests.bench failover [ROUNDS]`` plays failovers with real processes instead, about 15 s a round;
+``churn [SECONDS]`` lets an operator follow a server that changes and breaks; ``stalls`` measures the event loop.
 """
 
 from __future__ import annotations
@@ -8,11 +9,15 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from tests.bench import decode, failover, load, starts, websites
+from tests.bench import churn, decode, failover, load, stalls, starts, websites
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["failover"]:
         asyncio.run(failover.run(int(sys.argv[2]) if len(sys.argv) > 2 else 20))
+    elif sys.argv[1:2] == ["churn"]:
+        asyncio.run(churn.run(float(sys.argv[2]) if len(sys.argv) > 2 else 3600.0))
+    elif sys.argv[1:2] == ["stalls"]:
+        stalls.main()
     else:
         decode.run()
         asyncio.run(websites.run(int(sys.argv[1]) if len(sys.argv) > 1 else 500, 8))
