@@ -8,65 +8,82 @@ object's last state must have been reconciled. Prints memory and counts for each
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 from envtest.environment import Environment
 from envtest.testing.effects import Fail
-from opsdk import Cluster, ObjectMeta, Operator, Request, load_config
+from opsdk import Client, Cluster, ObjectMeta, Operator, Request, load_config
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.errors import OpsdkError
 
 RATE = 200
 OBJECTS = 500
 PAUSE_EVERY = 60.0
-NAMESPACE = "churn"
 
 
-async def serve(kubeconfig: str, seconds: float) -> None:
-    """Serve, churn and break, until `seconds` have passed. The file ``<kubeconfig>.pause`` stops the churn."""
+async def serve(seconds: float) -> None:
+    """Serve, churn and break until `seconds` have passed.
+
+    Writes a kubeconfig to stdout as one line of JSON. A line on stdin pauses the churn, the next one resumes it; both
+    are answered by a line.
+    """
     async with Environment() as env, Cluster(env.config) as cluster:
-        client = cluster.uncached
         web = await env.serve()
         user = env.add_user("operator", groups=["system:masters"])
-        Path(kubeconfig).write_text(user.kubeconfig(web))
-        pause, paused = Path(f"{kubeconfig}.pause"), Path(f"{kubeconfig}.paused")
+        print(json.dumps(user.kubeconfig(web)), flush=True)
         env.faults.seed(1)
         # The churn's own requests come from inside; only the operator's fail.
         env.faults.add(Fail(503), user="operator", probability=0.05)
-        began = time.monotonic()
-        number = 0
-        objects: dict[int, ConfigMap] = {}
+        running = asyncio.Event()
+        running.set()
         async with asyncio.TaskGroup() as group:
-            breaking = group.create_task(_break(env))
-            while time.monotonic() - began < seconds or pause.exists():
-                if pause.exists():
-                    paused.touch()
-                    await asyncio.sleep(0.1)
-                    continue
-                paused.unlink(missing_ok=True)
-                for _ in range(RATE // 10):
-                    number += 1
-                    slot = number * 7919 % OBJECTS
-                    await _change(client, objects, slot, number)
-                due = began + number / RATE
-                await asyncio.sleep(max(0.0, min(due - time.monotonic(), 0.1)))
-            breaking.cancel()
+            helpers = [group.create_task(_break(env)), group.create_task(_obey(running))]
+            await _churn(cluster.uncached, running, seconds)
+            for task in helpers:
+                task.cancel()
 
 
-async def _change(client: object, objects: dict[int, ConfigMap], slot: int, number: int) -> None:
+async def _obey(running: asyncio.Event) -> None:
+    reader = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    while await reader.readline():
+        if running.is_set():
+            running.clear()
+        else:
+            running.set()
+        await asyncio.sleep(0.2)  # a change that has begun ends
+        print("done", flush=True)
+
+
+async def _churn(client: Client, running: asyncio.Event, seconds: float) -> None:
+    began = time.monotonic()
+    objects: dict[int, ConfigMap] = {}
+    number = 0
+    while time.monotonic() - began < seconds:
+        await running.wait()
+        tick = time.monotonic()
+        for _ in range(RATE // 10):
+            number += 1
+            await _change(client, objects, number * 7919 % OBJECTS, number)
+        await asyncio.sleep(max(0.0, tick + 0.1 - time.monotonic()))
+
+
+async def _change(client: Client, objects: dict[int, ConfigMap], slot: int, number: int) -> None:
     known = objects.get(slot)
     if known is None:
         meta = ObjectMeta(name=f"o{slot}", namespace="default", labels={"churn": "yes"})
-        objects[slot] = await client.create(ConfigMap(metadata=meta, data={"n": str(number)}))  # type: ignore[attr-defined]
+        objects[slot] = await client.create(ConfigMap(metadata=meta, data={"n": str(number)}))
     elif number % 13 == 0:
         del objects[slot]
-        await client.delete(known)  # type: ignore[attr-defined]
+        await client.delete(known)
     else:
         known.data["n"] = str(number)
-        await client.update(known)  # type: ignore[attr-defined]
+        await client.update(known)
 
 
 async def _break(env: Environment) -> None:
@@ -90,51 +107,49 @@ def resident() -> float:
 
 async def run(seconds: float = 3600.0) -> None:
     """Run the operator against the churning server."""
-    kubeconfig = Path("/tmp") / f"churn-{time.time_ns()}"
-    server = await asyncio.create_subprocess_exec(sys.executable, "-m", __spec__.name, str(kubeconfig), str(seconds))
-    while not kubeconfig.exists() or not kubeconfig.read_text():
-        await asyncio.sleep(0.1)
+    pipe = asyncio.subprocess.PIPE
+    server = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.bench.churn", str(seconds + 120), stdin=pipe, stdout=pipe
+    )
+    assert server.stdin is not None
+    assert server.stdout is not None
+    with tempfile.NamedTemporaryFile("w", suffix=".kubeconfig") as kubeconfig:
+        kubeconfig.write(json.loads(await server.stdout.readline()))
+        kubeconfig.flush()
+        config = load_config(kubeconfig=kubeconfig.name)
     reconciled: dict[str, str] = {}
-    runs = 0
     operator = Operator("churn")
 
     @operator.reconciler(ConfigMap)
     async def reconcile(request: Request) -> None:
-        nonlocal runs
-        runs += 1
         found = await operator.client.get_or_none(ConfigMap, request.key)
         if found is None:
             reconciled.pop(str(request), None)
             return
         reconciled[str(request)] = found.metadata.resource_version
-        if runs % 100 == 0:
-            # A write now and then, so that failing writes are part of it.
+        if found.data.get("n", "").endswith("00"):
+            # A request now and then, so that failing ones are part of it.
             await operator.client.get(ConfigMap, request.key, uncached=True)
 
-    config = load_config(kubeconfig=kubeconfig)
     task = asyncio.create_task(operator.start(config))
-    pause, paused = Path(f"{kubeconfig}.pause"), Path(f"{kubeconfig}.paused")
     began = time.monotonic()
-    print("  minute   objects  reconciles   lists  watches   RSS MB")
+    print("  minute   objects   lists  watches   RSS MB")
     try:
         while time.monotonic() - began < seconds:
             await asyncio.sleep(PAUSE_EVERY)
-            pause.touch()
-            while not paused.exists():
-                await asyncio.sleep(0.1)
-            await _check(operator, reconciled, runs, (time.monotonic() - began) / 60)
-            pause.unlink()
+            for action in ("pause", "resume"):
+                server.stdin.write(b"\n")
+                await server.stdout.readline()
+                if action == "pause":
+                    await _check(operator, reconciled, (time.monotonic() - began) / 60)
     finally:
-        pause.unlink(missing_ok=True)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         server.terminate()
         await server.wait()
-        for path in (kubeconfig, paused):
-            path.unlink(missing_ok=True)
 
 
-async def _check(operator: Operator, reconciled: dict[str, str], runs: int, minute: float) -> None:
+async def _check(operator: Operator, reconciled: dict[str, str], minute: float) -> None:
     """Wait until the operator has caught up; fail if it does not within a minute."""
     difference: set[tuple[str, str]] = set()
     for _ in range(60):
@@ -154,11 +169,8 @@ async def _check(operator: Operator, reconciled: dict[str, str], runs: int, minu
         raise AssertionError(f"the operator is behind: {sorted(difference)[:5]}")
     [informer] = [i for kind in operator.cluster.cache.kinds() for i in kind.informers.values()]
     counts = informer.counts
-    print(
-        f"  {minute:6.1f}  {len(store):8} {runs:11} {counts['list']:7} {counts['watch']:8} {resident():8.1f}",
-        flush=True,
-    )
+    print(f"  {minute:6.1f}  {len(store):8} {counts['list']:7} {counts['watch']:8} {resident():8.1f}", flush=True)
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(sys.argv[1], float(sys.argv[2])))
+    asyncio.run(serve(float(sys.argv[1])))
