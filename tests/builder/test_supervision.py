@@ -26,9 +26,11 @@ from opsdk.event.request import Request
 from opsdk.http.server.request import HttpRequest, Query
 from opsdk.predicates import ignore_own_writes
 from opsdk.queue.rate_limiters import ItemExponentialFailureRateLimiter
+from opsdk.recipes.owner_references import set_controller_reference
 from opsdk.structured_merge.value import JsonObject
 from opsdk.testing.clock import ManualClock
 
+effects = pytest.importorskip("envtest.testing.effects", reason="needs the envtest extra: pip install opsdk[envtest]")
 environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
 
 
@@ -392,3 +394,34 @@ async def test_workers_by_kind() -> None:
 
         async with started(operator, env.config):
             assert numbers == {"a": 7, "b": 2, "c": 1}
+
+
+async def test_a_child_deleted_in_a_gap_of_its_watch_is_made_again() -> None:
+    """The reconcile made it, somebody deleted it, and no list or watch ever showed it."""
+    async with environment.Environment() as env, Cluster(env.config) as outside:
+        await outside.uncached.create(Unstructured.from_tree(crd_for(Site)))
+        operator = Operator("o")
+
+        @operator.reconciler(Site, owns=[ConfigMap])
+        async def reconcile(request: Request) -> None:
+            owner = await operator.client.get_or_none(Site, request.key)
+            child = await operator.client.get_or_none(ConfigMap, request.key)
+            if owner is not None and child is None:
+                child = config(request.name)
+                set_controller_reference(owner, child)
+                await operator.client.create(child)
+
+        user = env.add_user("operator", groups=["system:masters"])
+        async with started(operator, user.config):
+            match = {"resource": "configmaps", "user": "operator"}
+            broken = [env.faults.add(effects.Fail(503), verb=verb, **match) for verb in ("list", "watch")]
+            env.faults.drop_watches()
+            await asyncio.sleep(5)
+            await outside.uncached.create(site(namespace="default"))
+            await asyncio.sleep(5)
+            await outside.uncached.delete(await outside.uncached.get(ConfigMap, "default/a"))
+            env.faults.compact()
+            for rule in broken:
+                rule.remove()
+            await asyncio.sleep(90)
+            assert await outside.uncached.get_or_none(ConfigMap, "default/a") is not None
