@@ -69,7 +69,15 @@ async def _churn(client: Client, running: asyncio.Event, seconds: float) -> None
         tick = time.monotonic()
         for _ in range(RATE // 10):
             number += 1
-            await _change(client, objects, number * 7919 % OBJECTS, number)
+            slot = number * 7919 % OBJECTS
+            try:
+                await _change(client, objects, slot, number)
+            except OpsdkError:
+                # A restart also cuts these requests: nobody knows whether they were carried out.
+                objects.pop(slot, None)
+                await asyncio.sleep(3)
+                if (found := await client.get_or_none(ConfigMap, f"default/o{slot}")) is not None:
+                    objects[slot] = found
         await asyncio.sleep(max(0.0, tick + 0.1 - time.monotonic()))
 
 
