@@ -17,7 +17,8 @@ from opsdk.aio.tasks import TaskOwner
 from opsdk.aio.timeout import timeout as clock_timeout
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject
-from opsdk.cache.cache import Cache, CachedKind, KindRegistration
+from opsdk.cache.cache import Cache
+from opsdk.cache.cached_kind import CachedKind, KindRegistration
 from opsdk.dispatcher import EventDispatcher
 from opsdk.errors import CacheSyncError, NoMatchError, OpsdkError, UsageError
 from opsdk.event.event import event_of

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TypeVar
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
@@ -18,13 +19,13 @@ from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata
 from opsdk.apimachinery.rest_mapper import RestMapper, RestMapping
 from opsdk.apimachinery.scheme import Scheme
-from opsdk.cache.entry import Indexer, StoreEntry
+from opsdk.cache.cached_kind import CachedKind
+from opsdk.cache.entry import Indexer
 from opsdk.cache.health import InformerHealth
 from opsdk.cache.informer import Informer, InformerOptions
 from opsdk.cache.list_watch import ListerWatcher
-from opsdk.cache.options import ALL_NAMESPACES, CacheOptions, CacheScope, scopes
-from opsdk.cache.registration import Handler, HandlerRegistration
-from opsdk.errors import CacheError, CacheNotStartedError, NotCachedError, UnknownNamespaceError, UsageError
+from opsdk.cache.options import ByObject, CacheOptions, CacheScope, scopes
+from opsdk.errors import CacheError, CacheNotStartedError, NotCachedError, UsageError
 from opsdk.structured_merge.value import JsonObject
 
 log = logging.getLogger(__name__)
@@ -36,93 +37,6 @@ _METADATA = GroupVersionKind("meta.k8s.io", "v1", "PartialObjectMetadata")
 
 
 ListWatchFactory = Callable[[RestMapping, CacheScope], ListerWatcher]
-
-
-class CachedKind:
-    """The informers of one kind: one, or one for each configured namespace."""
-
-    def __init__(self, mapping: RestMapping, informers: Mapping[str, Informer], *, metadata_only: bool) -> None:
-        self.mapping = mapping
-        self.gvk = mapping.gvk
-        self.informers = dict(informers)
-        self.metadata_only = metadata_only
-
-        self.pinned = False
-        """True for a kind that was asked for by a read or by `Cache.informer_for`: it outlives its handlers."""
-
-    @property
-    def has_synced(self) -> bool:
-        """Whether every informer has its initial list."""
-        return all(i.has_synced for i in self.informers.values())
-
-    @property
-    def used(self) -> bool:
-        """Whether somebody needs the informers."""
-        return self.pinned or any(informer.handlers for informer in self.informers.values())
-
-    async def wait_synced(self, timeout: float | None = None, *, fail_fast: bool = False) -> None:  # noqa: ASYNC109 - the error says why
-        """Return when every informer has its initial list. Arguments and errors as `Informer.wait_synced`."""
-        waits = (informer.wait_synced(timeout, fail_fast=fail_fast) for informer in self.informers.values())
-        # Not a task group: it wraps exceptions, and callers expect the plain error.
-        for result in await asyncio.gather(*waits, return_exceptions=True):
-            if isinstance(result, BaseException):
-                raise result
-
-    def health(self) -> list[InformerHealth]:
-        """Return the health of each informer now."""
-        return [informer.health() for informer in self.informers.values()]
-
-    def add_handler(self, handler: Handler, *, resync: bool = False) -> KindRegistration:
-        """Add a handler to every informer. It first gets the existing objects as ADDED."""
-        return KindRegistration([i.add_handler(handler, resync=resync) for i in self.informers.values()])
-
-    def informers_of(self, namespace: str) -> list[Informer]:
-        """Return the informers that may hold objects of a namespace (empty: all)."""
-        if not namespace or not self.mapping.namespaced:
-            return list(self.informers.values())
-        informer = self.informers.get(namespace) or self.informers.get(ALL_NAMESPACES)
-        return [informer] if informer is not None else []
-
-    def select(self, namespace: str) -> list[Informer]:
-        """Return the informers for reads of a namespace (empty: all). Raises `UnknownNamespaceError` without any."""
-        informers = self.informers_of(namespace)
-        if not informers:
-            cached = ", ".join(sorted(self.informers))
-            raise UnknownNamespaceError(
-                f"unable to read {self.gvk.kind} in {namespace}: unknown namespace for the cache (it has {cached})"
-            )
-        return informers
-
-    def entries(self, namespace: str = "") -> Iterable[StoreEntry]:
-        """Iterate over the cached entries, in no particular order."""
-        for informer in self.select(namespace):
-            yield from informer.store.entries(namespace)
-
-    def __repr__(self) -> str:
-        form = " (metadata only)" if self.metadata_only else ""
-        return f"<CachedKind {self.gvk}{form}: {list(self.informers.values())}>"
-
-
-class KindRegistration:
-    """The registration of a handler at every informer of a kind."""
-
-    def __init__(self, registrations: list[HandlerRegistration]) -> None:
-        self._registrations = registrations
-
-    @property
-    def has_synced(self) -> bool:
-        """Whether the handler has received every initial object."""
-        return all(r.has_synced for r in self._registrations)
-
-    async def wait_synced(self) -> None:
-        """Return when the handler has received every initial object, or is removed."""
-        for registration in self._registrations:
-            await registration.wait_synced()
-
-    def remove(self) -> None:
-        """Remove the handler. Idempotent. `Cache.release` then stops informers that nobody else uses."""
-        for registration in self._registrations:
-            registration.remove()
 
 
 class Cache:
@@ -270,6 +184,27 @@ class Cache:
         removed = self._kinds.pop((token.gvk, token.representation is PartialObjectMetadata), None)
         for informer in removed.informers.values() if removed else ():
             await informer.aclose()
+
+    async def configure(self, kind: KindLike[AnyObject], options: ByObject) -> None:
+        """Change what is cached of a kind, also while the cache runs.
+
+        Informers whose scope stays go on; others start and stop. Handlers get the objects that leave the cache as
+        DELETED and those that enter it as ADDED. Raises `UsageError` for options that contradict the kind.
+        """
+        gvk = kind_of(kind).gvk
+        planned = replace(self.options, by_kind={**self.options.by_kind, gvk: options})
+        for cached in [cached for cached in self._kinds.values() if cached.gvk == gvk]:
+            before = scopes(self.options, cached.mapping, metadata_only=cached.metadata_only)
+            after = scopes(planned, cached.mapping, metadata_only=cached.metadata_only)
+            old: list[Informer | None] = []
+            for namespace in [name for name in before | after if before.get(name) != after.get(name)]:
+                scope = after.get(namespace)
+                informer = self._informer(cached.mapping, scope) if scope is not None else None
+                old.append(cached.replace_informer(namespace, informer))
+            if self._running:
+                _start(cached)
+            await _close(informer for informer in old if informer is not None)
+        self.options = planned
 
     async def release(self, kind: CachedKind) -> None:
         """Stop the informers of a kind if nobody uses them any more."""

@@ -224,7 +224,7 @@ class Informer(Closing):
         when all are.
         """
         registration = HandlerRegistration(
-            functools.partial(self._call_handler, handler),
+            functools.partial(self.call_handler, handler),
             resync=resync,
             start_task=lambda coro: self._tasks.start(coro, name="deliver"),
             on_remove=self.remove_handler,
@@ -247,7 +247,7 @@ class Informer(Closing):
         """The number of registered handlers."""
         return len(self._registrations)
 
-    def _call_handler(self, handler: Handler, delta: Delta) -> None:
+    def call_handler(self, handler: Handler, delta: Delta) -> None:
         """Call a handler. An error is counted and logged, and stops neither other handlers nor the watch."""
         try:
             handler(delta)

@@ -16,7 +16,8 @@ from opsdk.apimachinery.object import AnyObject, ObjectList, Undecodable
 from opsdk.apimachinery.rest_mapper import RestMapper
 from opsdk.apimachinery.scheme import Scheme
 from opsdk.apimachinery.watch import WatchEvent
-from opsdk.cache.cache import Cache, CachedKind
+from opsdk.cache.cache import Cache
+from opsdk.cache.cached_kind import CachedKind
 from opsdk.cache.entry import StoreEntry
 from opsdk.client.operations import Get, List, Operation, Watch
 from opsdk.client.options import ListOptions

@@ -160,6 +160,13 @@ class Controller:
         elif self._started_sources:
             await self._start_source(source)
 
+    async def unwatch(self, source: EventSource) -> None:
+        """Remove a source: its events no longer reach the queue. What it queued before is reconciled. Idempotent."""
+        if source in self._sources:
+            self._sources.remove(source)
+            self._unsynced.pop(id(source), None)
+            await source.aclose()
+
     async def wait_ready(self) -> None:
         """Return when the workers run."""
         await self._ready.wait()

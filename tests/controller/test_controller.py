@@ -757,3 +757,21 @@ async def test_requeue_after_takes_a_timedelta() -> None:
     assert Result(requeue_after=timedelta(minutes=1)).requeue_seconds == Result(requeue_after=60).requeue_seconds
     with pytest.raises(UsageError, match="at least 0"):
         Result(requeue_after=timedelta(seconds=-1))
+
+
+async def test_a_source_can_be_removed() -> None:
+    """It is closed and no longer part of the controller; the others go on."""
+    gate = Gate()
+    seen: list[str] = []
+
+    async def reconcile(request: Request) -> None:
+        seen.append(request.name)
+
+    async with Running(reconcile, gate) as running:
+        await running.controller.unwatch(gate)
+        await running.controller.unwatch(gate)
+        assert gate.closed == 1
+        running.channel.send(Request("ns", "a"))
+        await asyncio.sleep(1)
+        assert seen == ["a"]
+    assert gate.closed == 1

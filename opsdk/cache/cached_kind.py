@@ -1,0 +1,146 @@
+"""The informers of one kind, with their handlers.
+
+Upstream: sigs.k8s.io/controller-runtime/pkg/cache/multi_namespace_cache.go
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+
+from opsdk.apimachinery.rest_mapper import RestMapping
+from opsdk.cache.entry import StoreEntry
+from opsdk.cache.health import InformerHealth
+from opsdk.cache.informer import Informer
+from opsdk.cache.options import ALL_NAMESPACES
+from opsdk.cache.registration import Handler, HandlerRegistration
+from opsdk.cache.store import Delta, DeltaType
+from opsdk.errors import UnknownNamespaceError
+
+
+class CachedKind:
+    """The informers of one kind: one, or one for each configured namespace."""
+
+    def __init__(self, mapping: RestMapping, informers: Mapping[str, Informer], *, metadata_only: bool) -> None:
+        self.mapping = mapping
+        self.gvk = mapping.gvk
+        self.informers = dict(informers)
+        self.metadata_only = metadata_only
+        self._registrations: list[KindRegistration] = []
+        self.pinned = False
+        """True for a kind that was asked for by a read or by `Cache.informer_for`: it outlives its handlers."""
+
+    @property
+    def has_synced(self) -> bool:
+        """Whether every informer has its initial list."""
+        return all(i.has_synced for i in self.informers.values())
+
+    @property
+    def used(self) -> bool:
+        """Whether somebody needs the informers."""
+        return self.pinned or any(informer.handlers for informer in self.informers.values())
+
+    async def wait_synced(self, timeout: float | None = None, *, fail_fast: bool = False) -> None:  # noqa: ASYNC109 - the error says why
+        """Return when every informer has its initial list. Arguments and errors as `Informer.wait_synced`."""
+        waits = (informer.wait_synced(timeout, fail_fast=fail_fast) for informer in self.informers.values())
+        # Not a task group: it wraps exceptions, and callers expect the plain error.
+        for result in await asyncio.gather(*waits, return_exceptions=True):
+            if isinstance(result, BaseException):
+                raise result
+
+    def health(self) -> list[InformerHealth]:
+        """Return the health of each informer now."""
+        return [informer.health() for informer in self.informers.values()]
+
+    def add_handler(self, handler: Handler, *, resync: bool = False) -> KindRegistration:
+        """Add a handler to every informer. It first gets the existing objects as ADDED."""
+        registration = KindRegistration(handler, resync=resync, on_remove=self._registrations.remove)
+        self._registrations.append(registration)
+        for informer in self.informers.values():
+            registration.attach(informer)
+        return registration
+
+    def replace_informer(self, namespace: str, informer: Informer | None) -> Informer | None:
+        """Put an informer in the place of a namespace's, or remove that one; return the old one, to be closed.
+
+        Handlers move to the new informer. They get the objects that the old one held as DELETED, and those of the new
+        one as ADDED.
+        """
+        old = self.informers.pop(namespace, None)
+        if informer is not None:
+            self.informers[namespace] = informer
+        for registration in self._registrations:
+            if old is not None:
+                registration.detach(old)
+            if informer is not None:
+                registration.attach(informer)
+        return old
+
+    def informers_of(self, namespace: str) -> list[Informer]:
+        """Return the informers that may hold objects of a namespace (empty: all)."""
+        if not namespace or not self.mapping.namespaced:
+            return list(self.informers.values())
+        informer = self.informers.get(namespace) or self.informers.get(ALL_NAMESPACES)
+        return [informer] if informer is not None else []
+
+    def select(self, namespace: str) -> list[Informer]:
+        """Return the informers for reads of a namespace (empty: all). Raises `UnknownNamespaceError` without any."""
+        informers = self.informers_of(namespace)
+        if not informers:
+            cached = ", ".join(sorted(self.informers))
+            raise UnknownNamespaceError(
+                f"unable to read {self.gvk.kind} in {namespace}: unknown namespace for the cache (it has {cached})"
+            )
+        return informers
+
+    def entries(self, namespace: str = "") -> Iterable[StoreEntry]:
+        """Iterate over the cached entries, in no particular order."""
+        for informer in self.select(namespace):
+            yield from informer.store.entries(namespace)
+
+    def __repr__(self) -> str:
+        form = " (metadata only)" if self.metadata_only else ""
+        return f"<CachedKind {self.gvk}{form}: {list(self.informers.values())}>"
+
+
+class KindRegistration:
+    """The registration of a handler at every informer of a kind."""
+
+    def __init__(self, handler: Handler, *, resync: bool, on_remove: Callable[[KindRegistration], None]) -> None:
+        self._handler = handler
+        self._resync = resync
+        self._on_remove = on_remove
+        self._registrations: dict[Informer, HandlerRegistration] = {}
+        self._removed = False
+
+    def attach(self, informer: Informer) -> None:
+        """Add the handler to an informer."""
+        self._registrations[informer] = informer.add_handler(self._handler, resync=self._resync)
+
+    def detach(self, informer: Informer) -> None:
+        """Remove the handler from an informer, whose objects it gets as DELETED."""
+        if (registration := self._registrations.pop(informer, None)) is not None:
+            registration.remove()
+            for entry in informer.store.entries(own_writes=False):
+                informer.call_handler(
+                    self._handler, Delta(change=DeltaType.DELETED, old=entry, final_state_unknown=True)
+                )
+
+    @property
+    def has_synced(self) -> bool:
+        """Whether the handler has received every initial object."""
+        return all(r.has_synced for r in self._registrations.values())
+
+    async def wait_synced(self) -> None:
+        """Return when the handler has received every initial object, or is removed."""
+        for registration in tuple(self._registrations.values()):
+            await registration.wait_synced()
+
+    def remove(self) -> None:
+        """Remove the handler. Idempotent. `Cache.release` then stops informers that nobody else uses."""
+        if self._removed:
+            return
+        self._removed = True
+        self._on_remove(self)
+        for registration in self._registrations.values():
+            registration.remove()

@@ -1,0 +1,99 @@
+"""Which objects are cached: precedence of options, and their change at run time."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from flowkit import CLUSTER_THING, THING, mapping
+
+from opsdk.api.core.v1 import ConfigMap, Namespace
+from opsdk.apimachinery.meta import ObjectMeta
+from opsdk.apimachinery.selectors import FieldSelector, Selector
+from opsdk.cache.options import ALL_NAMESPACES, ByObject, CacheOptions, NamespaceOptions, scopes
+from opsdk.cache.store import Delta, DeltaType
+from opsdk.cluster.cluster import Cluster
+from opsdk.errors import UnknownNamespaceError, UsageError
+from opsdk.structured_merge.value import JsonObject
+
+environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
+MAPPING = mapping(THING.gvk)
+RED, BLUE = Selector.equal({"color": "red"}), Selector.equal({"color": "blue"})
+
+
+def stripped(tree: JsonObject) -> JsonObject:
+    """A transform."""
+    return tree
+
+
+def test_precedence() -> None:
+    """A kind's options for a namespace, the kind's, the cache's for a namespace, the cache's: the first that is set."""
+    own = ByObject(label_selector=RED, resync=5.0)
+    options = CacheOptions(
+        namespaces={"a": NamespaceOptions(label_selector=BLUE, transform=stripped), "b": NamespaceOptions()},
+        by_kind={THING.gvk: own},
+        resync=9.0,
+    )
+    made = scopes(options, MAPPING)
+    assert [made["a"].label_selector, made["a"].transform, made["a"].resync] == [RED, stripped, 5.0]
+    assert made["b"].transform is None
+    other = scopes(CacheOptions(namespaces={"a": NamespaceOptions(label_selector=BLUE)}), MAPPING)
+    assert other["a"].label_selector == BLUE
+    inner = ByObject(namespaces={"c": NamespaceOptions(label_selector=BLUE)}, label_selector=RED)
+    assert scopes(CacheOptions(by_kind={THING.gvk: inner}), MAPPING)["c"].label_selector == BLUE
+
+
+def test_all_other_namespaces() -> None:
+    """Beside named namespaces, ``ALL_NAMESPACES`` stands for those that are not named."""
+    options = CacheOptions(namespaces={"a": NamespaceOptions(label_selector=RED), ALL_NAMESPACES: NamespaceOptions()})
+    made = scopes(options, MAPPING)
+    assert str(made[ALL_NAMESPACES].field_selector) == "metadata.namespace!=a"
+    assert made[ALL_NAMESPACES].label_selector == Selector()
+
+
+def test_cluster_scoped_kinds() -> None:
+    """The cache's namespaces do not apply to them; namespaces of their own are a mistake."""
+    zone = mapping(CLUSTER_THING.gvk, namespaced=False)
+    assert list(scopes(CacheOptions(namespaces=("a",)), zone)) == [ALL_NAMESPACES]
+    with pytest.raises(UsageError, match="cluster-scoped"):
+        scopes(CacheOptions(by_kind={CLUSTER_THING.gvk: ByObject(namespaces=("a",))}), zone)
+
+
+def test_a_field_selector_for_a_namespace_is_a_namespaced_list() -> None:
+    """It needs fewer permissions."""
+    [scope] = scopes(CacheOptions(field_selector=FieldSelector.equal({"metadata.namespace": "a"})), MAPPING).values()
+    assert (scope.namespace, str(scope.field_selector)) == ("a", "")
+
+
+async def test_what_is_cached_may_change_while_it_runs() -> None:
+    """Namespaces come and go: handlers hear of every object that enters or leaves, others are not disturbed."""
+    deltas: list[Delta] = []
+    async with environment.Environment() as env, Cluster(env.config) as cluster:
+        for name in ("a", "b", "c"):
+            await cluster.uncached.create(Namespace(metadata=ObjectMeta(name=name)))
+            meta = ObjectMeta(name=f"in-{name}", namespace=name, labels={"mine": "yes"})
+            await cluster.uncached.create(ConfigMap(metadata=meta))
+        cache = cluster.cache
+        running = asyncio.create_task(cluster.start())
+        await cluster.wait_ready()
+        mine = Selector.equal({"mine": "yes"})
+        await cache.configure(ConfigMap, ByObject(namespaces=("a", "b"), label_selector=mine))
+        cached = await cache.informer_for(ConfigMap)
+        cached.add_handler(deltas.append)
+        await cached.wait_synced()
+        kept = cached.informers["b"]
+        await cache.configure(ConfigMap, ByObject(namespaces=("b", "c"), label_selector=mine))
+        await cached.wait_synced()
+        await asyncio.sleep(1)
+        assert cached.informers["b"] is kept
+        assert [(d.change, d.entry.key.name) for d in deltas] == [
+            (DeltaType.ADDED, "in-a"),
+            (DeltaType.ADDED, "in-b"),
+            (DeltaType.DELETED, "in-a"),
+            (DeltaType.ADDED, "in-c"),
+        ]
+        assert {item.metadata.name for item in await cluster.client.list(ConfigMap)} == {"in-b", "in-c"}
+        with pytest.raises(UnknownNamespaceError):
+            await cluster.client.get(ConfigMap, "a/in-a")
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
