@@ -10,10 +10,10 @@ import logging
 import os
 import random
 import socket
-import uuid
 from enum import Enum
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.randomness import loop_random, loop_uuid4
 from opsdk.api.coordination.v1 import Lease
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.client.client import Client
@@ -42,7 +42,7 @@ class _Outcome(Enum):
 
 def default_identity() -> str:
     """Return a unique name for this replica: ``<hostname>_<uuid>``."""
-    return f"{os.environ.get('HOSTNAME') or socket.gethostname()}_{uuid.uuid4()}"
+    return f"{os.environ.get('HOSTNAME') or socket.gethostname()}_{loop_uuid4()}"
 
 
 class LeaderElector:
@@ -70,7 +70,7 @@ class LeaderElector:
         self._client = client
         self._clock = clock
         self._hook = hook or TelemetryHook()
-        self._rng = random.Random(seed)  # noqa: S311 - jitter, not a secret
+        self._rng = loop_random() if seed is None else random.Random(seed)  # noqa: S311 - jitter, not a secret
         self._elected = asyncio.Event()
 
     @property
