@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import envtest
-from opsdk import MergeFrom, ObjectMeta, Operator, OperatorOptions, Request, crd_for, deep_copy
+from opsdk import MergeFrom, ObjectMeta, Operator, OperatorOptions, Request, Result, crd_for, deep_copy
 from opsdk.api.apps.v1 import Deployment
 from opsdk.api.core.v1 import ConfigMap, Secret, Service
 from opsdk.controller.controller import ControllerOptions
-from opsdk.recipes import add_finalizer, is_deleting, remove_finalizer
-from opsdk.testing.simulate import Simulation, World
+from opsdk.event.event import AnyEvent
+from opsdk.recipes import add_finalizer, is_deleting, remove_finalizer, set_controller_reference
+from opsdk.testing.simulate import DEFAULT_FAULTS, Fault, Simulation, World
 from website.api import Website, WebsiteSpec
 from website.children import config_map
 from website.operator import make_operator
@@ -166,7 +168,12 @@ FAMILIES = Simulation(
 def make_elected_operator() -> Operator:
     """Copies the data of each ConfigMap into a Secret of the same name, on one of two replicas."""
     options = OperatorOptions(
-        leader_election=True, leader_election_namespace=NAMESPACE, controller=ControllerOptions(shutdown_timeout=3)
+        leader_election=True,
+        leader_election_namespace=NAMESPACE,
+        lease_duration=12,
+        renew_deadline=8,
+        retry_period=3,
+        controller=ControllerOptions(shutdown_timeout=3),
     )
     operator = Operator("copier", options)
 
@@ -210,6 +217,64 @@ REPLICAS = Simulation(
     check=sources_are_copied,
     children=[Secret],
     replicas=2,
+    max_seconds=40.0,
 )
+
+
+# ---------------------------------------------------------------- operators that few bugs of an SDK leave alone
+def make_single_operator() -> Operator:
+    """Creates one Secret with a generated name for each ConfigMap, and never deletes one."""
+    operator = Operator("single")
+
+    @operator.reconciler(ConfigMap, owns=[Secret])
+    async def reconcile(request: Request) -> Result | None:
+        parent = await operator.client.get_or_none(ConfigMap, request.key)
+        if parent is None or SIZE not in parent.metadata.annotations:
+            return None
+        uids = [o.uid for s in await operator.client.list(Secret) for o in s.metadata.owner_references]
+        if parent.metadata.uid not in uids:
+            meta = ObjectMeta(generate_name=f"{request.name}-", namespace=request.namespace)
+            secret = Secret(metadata=meta)
+            set_controller_reference(parent, secret)
+            await operator.client.create(secret)
+            return Result(requeue_after=0.5)
+        return None
+
+    return operator
+
+
+async def parents_have_one_child(world: World) -> None:
+    """Not two, although the cache may be old."""
+    parents = {p.metadata.uid: p.metadata.name for p in await list_parents(world)}
+    children = [o.uid for s in await world.client.list(Secret) for o in s.metadata.owner_references]
+    for uid, name in parents.items():
+        assert children.count(uid) == 1, f"{name} has {children.count(uid)} children"
+
+
+SINGLES = Simulation(
+    operator=make_single_operator,
+    environment=envtest.Environment,
+    actions=[make_parent, resize_parent],
+    check=parents_have_one_child,
+    # With these, even a correct operator may create a second child: it cannot know that the first one exists.
+    faults=[f for f in DEFAULT_FAULTS if f not in (Fault.LOSE_ANSWERS, Fault.CRASH, Fault.STOP)],
+)
+
+
+def make_doubtful_operator() -> Operator:
+    """The family operator, with a predicate that raises for every second state of an object."""
+
+    def doubt(event: AnyEvent) -> bool:
+        if int(event.view.resource_version) % 2:
+            raise ValueError("this predicate fails at times")
+        return True
+
+    operator = make_family_operator()
+    controller_for = operator.controller_for
+    operator.controller_for = lambda *a, **k: controller_for(*a, **k).with_event_filter(doubt)  # type: ignore[method-assign]
+    return operator
+
+
+DOUBTFUL = replace(FAMILIES, operator=make_doubtful_operator)
 
 ALL = {"websites": WEBSITES, "families": FAMILIES, "replicas": REPLICAS}

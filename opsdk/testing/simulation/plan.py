@@ -46,13 +46,17 @@ class Fault(StrEnum):
     """The replica stops in good order, and starts anew after `Step.seconds`."""
     DELETE_CHILD = "delete_child"
     """Once: a foreign client deletes a random object of the simulation's `children` kinds."""
+    DELETE_IN_GAP = "delete_in_gap"
+    """Once: all open watches break, and a foreign client deletes a random object before they are back."""
 
 
 DEFAULT_FAULTS = tuple(fault for fault in Fault if fault is not Fault.ALWAYS_EXPIRED)
 """The faults that plans choose from: those of a server that works by its own rules."""
-NETWORK_FAULTS = frozenset(Fault) - {Fault.SLOW_RECONCILE, Fault.CRASH, Fault.STOP, Fault.DELETE_CHILD}
+DELETIONS = frozenset({Fault.DELETE_CHILD, Fault.DELETE_IN_GAP})
+"""Faults that need the simulation's `children`."""
+NETWORK_FAULTS = frozenset(Fault) - {Fault.SLOW_RECONCILE, Fault.CRASH, Fault.STOP, *DELETIONS}
 """Faults of the network and the server: they apply to an operator in any process."""
-_ONCE = frozenset({Fault.CUT_WATCHES, Fault.EXPIRE_WATCHES, Fault.DELETE_CHILD})
+_ONCE = frozenset({Fault.CUT_WATCHES, Fault.EXPIRE_WATCHES, *DELETIONS})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,9 +19,11 @@ from opsdk.testing.loop import DeadlockError, VirtualLoop
 from opsdk.testing.simulation.determinism import seeded_entropy
 from opsdk.testing.simulation.invariants import LeaseLedger, calm_violations, hot_loops
 from opsdk.testing.simulation.link import Exchange
-from opsdk.testing.simulation.plan import DEFAULT_FAULTS, Fault, PlanOptions, Step, draw_plan
+from opsdk.testing.simulation.plan import DEFAULT_FAULTS, DELETIONS, Fault, PlanOptions, Step, draw_plan
 from opsdk.testing.simulation.replica import Observer, Replica, seeded
 
+# Seconds until a new leader is elected and has reconciled everything once.
+_GRACE = 45.0
 # The default names the running program, and is the default field manager.
 _USER_AGENT = "simulation/1"
 # Without a handler, Python prints warnings: expected ones, for every fault.
@@ -76,6 +78,7 @@ class Simulation:
         calm: the time after that without any write.
         max_faults: largest number of faults in a plan.
         max_actions: largest number of actions in a plan.
+        max_seconds: longest fault.
     """
 
     operator: Callable[[], Operator]
@@ -86,15 +89,16 @@ class Simulation:
     children: Sequence[type[TypedObject]] = ()
     replicas: int = 1
     faults: Sequence[Fault] = DEFAULT_FAULTS
-    duration: float = 60.0
+    duration: float = 40.0
     settle: float = 300.0
-    calm: float = 60.0
+    calm: float = 30.0
     max_faults: int = 6
     max_actions: int = 10
+    max_seconds: float = 20.0
 
     def plan(self, seed: int) -> tuple[Step, ...]:
         """Return the plan of a seed."""
-        faults = tuple(f for f in self.faults if f is not Fault.DELETE_CHILD or self.children)
+        faults = tuple(f for f in self.faults if f not in DELETIONS or self.children)
         options = PlanOptions(
             faults=faults,
             actions=[_name(action) for action in self.actions],
@@ -102,6 +106,7 @@ class Simulation:
             duration=self.duration,
             max_faults=self.max_faults,
             max_actions=self.max_actions,
+            max_seconds=self.max_seconds,
         )
         return draw_plan(seed, options)
 
@@ -216,7 +221,9 @@ class _Run:
             return
         fault = Fault(step.name)
         replica = self._replicas[step.replica % len(self._replicas)]
-        if fault is Fault.DELETE_CHILD:
+        if fault in DELETIONS:
+            if fault is Fault.DELETE_IN_GAP:
+                await replica.link.apply(Step(time=step.time, name=Fault.CUT_WATCHES.value))
             await self._delete_child(seeded(step.seed))
         elif fault in (Fault.CRASH, Fault.STOP):
             await replica.restart(step.seconds, crash=fault is Fault.CRASH)
@@ -236,8 +243,8 @@ class _Run:
         s = self._simulation
         if (problem := await self._settle()) is not None:
             return [f"converged: {problem}"]
-        # Status updates and Events of the last change follow.
-        await asyncio.sleep(min(s.calm, 10.0))
+        # A new leader may still look at everything, and status updates of the last change follow.
+        await asyncio.sleep(_GRACE)
         count = len(self._observer.exchanges)
         await asyncio.sleep(s.calm)
         violations = calm_violations(self._observer.exchanges[count:], s.calm)
