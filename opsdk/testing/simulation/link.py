@@ -29,10 +29,6 @@ _ERRORS = {
 _CHANCE = 0.5
 """How often a fault hits a request in its window; `Fault.UNAVAILABLE` always does."""
 _MAX_DELAY = 2.0
-_MAX_LATENCY = 0.01
-"""Seconds that each message takes at most: the order of messages depends on the seed."""
-_HOT_REQUESTS = 30
-"""A hot loop: more requests of one path in one second. They are slowed down, so that the run ends."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,6 +43,7 @@ class Exchange:
         status: the HTTP status that the server gave, or 0; the client may have received another one or none.
         fault: the fault that hit the request, or empty.
         digest: CRC-32 of the bytes that the client received.
+        is_watch: whether the request is a watch.
         committed: loop time in seconds of the server's response, or None.
     """
 
@@ -59,16 +56,12 @@ class Exchange:
     fault: str = ""
     digest: int = 0
     committed: float | None = None
+    is_watch: bool = False
 
     @property
     def path(self) -> str:
         """The target without its query."""
         return self.target.partition("?")[0]
-
-    @property
-    def is_watch(self) -> bool:
-        """Whether the request is a watch."""
-        return parse_qs(self.target.partition("?")[2]).get("watch", ["0"])[0] in ("1", "true", "True")
 
     @property
     def is_write(self) -> bool:
@@ -108,6 +101,9 @@ class Link:
         app: the server's application.
         client: the name of the client, for the record.
         seed: of the latencies.
+        max_latency: seconds that each message takes at most: the order of messages depends on the seed.
+        hot_requests: more requests of one path in one second are a hot loop; they are slowed down, so that virtual
+            time moves. 0 for no limit.
         on_exchange: called when a request is sent.
         on_response: called when the server has responded, before the client knows.
         on_hot_loop: called with the method and path of a client that sends requests without a pause.
@@ -119,6 +115,8 @@ class Link:
     on_response: Callable[[Exchange], None] = lambda _: None
     on_hot_loop: Callable[[str], None] = lambda _: None
     seed: int = 0
+    max_latency: float = 0.01
+    hot_requests: int = 30
     dead: bool = False
     _windows: list[_Window] = field(default_factory=list)
     _watches: list[_OpenWatch] = field(default_factory=list)
@@ -173,20 +171,21 @@ class Link:
             await asyncio.sleep(max(end - _now(), 0.001))
 
     async def _travel(self) -> None:
-        await asyncio.sleep(self._rng.uniform(0, _MAX_LATENCY))
+        if self.max_latency:
+            await asyncio.sleep(self._rng.uniform(0, self.max_latency))
         await self._wait_end(Fault.PARTITION)
 
     def _is_hot(self, exchange: Exchange) -> bool:
-        if exchange.method == "POST":
-            return False  # one path for all new objects
+        if exchange.method == "POST" or not self.hot_requests:
+            return False  # all new objects have one path
         what = f"{exchange.method} {exchange.path}"
         times = self._recent.setdefault(what, deque())
         times.append(exchange.time)
         while times[0] < exchange.time - 1.0:
             times.popleft()
-        if len(times) > _HOT_REQUESTS:
+        if len(times) > self.hot_requests:
             self.on_hot_loop(what)
-        return len(times) > _HOT_REQUESTS
+        return len(times) > self.hot_requests
 
     def _hits(self, fault: Fault) -> bool:
         rng = self.window(fault)
@@ -200,7 +199,8 @@ class Link:
             return
         query = scope["query_string"].decode()
         target = scope["path"] + (f"?{query}" if query else "")
-        exchange = Exchange(time=_now(), client=self.client, method=scope["method"], target=target)
+        is_watch = parse_qs(query).get("watch", ["0"])[0] in ("1", "true", "True")
+        exchange = Exchange(time=_now(), client=self.client, method=scope["method"], target=target, is_watch=is_watch)
         abort = _abort_function(scope)
         if self.dead:
             exchange.fault = "dead"
