@@ -76,6 +76,7 @@ WEBSITES = Simulation(
     actions=[make_site, make_site, edit_site, delete_site],
     check=sites_are_served,
     children=[ConfigMap, Deployment, Service],
+    max_actions=7,
 )
 
 
@@ -170,9 +171,9 @@ def make_elected_operator() -> Operator:
     options = OperatorOptions(
         leader_election=True,
         leader_election_namespace=NAMESPACE,
-        lease_duration=12,
-        renew_deadline=8,
-        retry_period=3,
+        lease_duration=16,
+        renew_deadline=11,
+        retry_period=5,
         controller=ControllerOptions(shutdown_timeout=3),
     )
     operator = Operator("copier", options)
