@@ -19,7 +19,7 @@ $(COMPAT_STAMP): pyproject.toml tests/compat/requirements.txt
 	$(COMPAT)/bin/pip install --quiet --disable-pip-version-check --editable '.[envtest]' -r tests/compat/requirements.txt
 	@touch $@
 
-.PHONY: help test lint generate types demo bench fuzz docs format clean
+.PHONY: help test lint generate types demo bench fuzz sim docs format clean
 help: ## list the verbs
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
 
@@ -56,6 +56,10 @@ compat: $(COMPAT_STAMP) ## other Python clients and kopf against the server, in 
 bench: $(STAMP) ## speed and memory, as ratios measured side by side
 	$(COMPILE)
 	PYTHONPATH=samples/website $(BIN)/python -m tests.bench $(ARGS)
+
+sim: $(STAMP) ## 2,000 seeded schedules of three operators, with faults, in virtual time
+	$(COMPILE)
+	PYTHONPATH=samples/website:tests/support $(BIN)/python -m tests.simulation $(ARGS)
 
 fuzz: $(STAMP) ## odd requests and odd bytes for every decoder, for a while; what is found becomes a test
 	$(BIN)/python -m tests.fuzz $(ARGS)

@@ -15,10 +15,13 @@ from envtest.external.fake_binaries.assets import write_assets
 from envtest.external.fake_binaries.program import run
 from envtest.plane.compaction import INTERVAL
 from envtest.plane.kubeconfig import write_private
+from opsdk.aio.tasks import TaskOwner
 from opsdk.apiserver.auth.authentication import read_token_file
 from opsdk.apiserver.auth.authorization import AllowAuthenticated
 from opsdk.apiserver.endpoints.request_deadline import read_duration
 from opsdk.errors import ConfigError
+from opsdk.testing.simulation.link import Link
+from opsdk.testing.simulation.plan_file import play, read_plan
 
 
 def parser() -> argparse.ArgumentParser:
@@ -44,6 +47,8 @@ def parser() -> argparse.ArgumentParser:
     words = "how often old revisions expire, such as 5m0s; 0 never"
     serve.add_argument("--etcd-compaction-interval", type=read_duration, default=INTERVAL, help=words)
     serve.add_argument("--no-tls", action="store_true", help="plain HTTP")
+    serve.add_argument("--faults", type=Path, help="a plan of faults in YAML or JSON; its times count from the start")
+    serve.add_argument("--seed", type=int, default=0, help="of a plan that is drawn: the same seed, the same faults")
     return argument_parser
 
 
@@ -61,12 +66,17 @@ async def serve(options: argparse.Namespace, stack: AsyncExitStack) -> str:
         disable_admission_plugins=options.disable_admission_plugins,
         compaction_interval=options.etcd_compaction_interval,
     )
+    steps = read_plan(options.faults, options.seed) if options.faults else ()
     env = await stack.enter_async_context(environment)
     # Schemas and plans live as long as the process, and trees have no cycles: looking through them all for garbage
     # again and again would take a fifth of the time.
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
-    web = await env.serve(host=options.host, port=options.port, tls=not options.no_tls)
+    link = Link(env.server.app, seed=options.seed, max_latency=0.0, hot_requests=0) if options.faults else None
+    web = await env.serve(host=options.host, port=options.port, tls=not options.no_tls, app=link)
+    if link is not None:
+        tasks = await stack.enter_async_context(TaskOwner("faults"))
+        tasks.start(play(link, steps), name="play")
     if options.kubeconfig:
         write_private(options.kubeconfig, env.kubeconfig(web))
     return f"ready {web.url}"

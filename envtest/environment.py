@@ -343,10 +343,15 @@ class Environment(Startable):
 
         await self.eventually(reached, within=within)
 
-    async def serve(self, *, host: str = "127.0.0.1", port: int = 0, tls: bool = True) -> WebServer:
-        """Listen on a real socket too, until the environment closes; a busy port is a `ConfigError`."""
+    async def serve(
+        self, *, host: str = "127.0.0.1", port: int = 0, tls: bool = True, app: App | None = None
+    ) -> WebServer:
+        """Listen on a real socket too, until the environment closes; a busy port is a `ConfigError`.
+
+        `app` is what serves there, if it is not `server.app`: one around it that makes faults, for example.
+        """
         options = ServeOptions(host=host, port=port, tls=self._tls(host) if tls else None)
-        web = WebServer(self.server.app, options)
+        web = WebServer(app or self.server.app, options)
         await web.start()
         self._stack.push_async_callback(web.aclose)
         if not self._webs:

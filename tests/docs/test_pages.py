@@ -21,3 +21,11 @@ async def test_the_examples_of_the_envtest_page(number: int) -> None:
     for name, function in list(scope.items()):
         if name.startswith("test_"):
             await function()
+
+
+def test_the_example_of_the_simulation_page() -> None:
+    """It passes as it stands."""
+    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/simulation.md").read_text(), re.DOTALL)
+    scope: JsonObject = {}
+    exec(block, scope)
+    scope["test_copier"]()

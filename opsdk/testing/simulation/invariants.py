@@ -1,0 +1,96 @@
+"""Invariants that hold for every operator, from the requests of its replicas. Pure, apart from the running ledger."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict, deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from opsdk.testing.simulation.link import Exchange
+
+_HOT_WRITES = 20
+_HOT_SECONDS = 10.0
+"""A hot loop: this many equal writes that succeed, within these seconds."""
+_HOT_REQUESTS = 5.0
+"""A hot loop: more requests per second than this in a calm period."""
+
+
+def is_lease(exchange: Exchange) -> bool:
+    """Whether the request is about a Lease: leader election goes on in calm periods."""
+    return "/apis/coordination.k8s.io/" in exchange.path and "/leases" in exchange.path
+
+
+def is_event(exchange: Exchange) -> bool:
+    """Whether the request is about an Event, which every replica may write at any time."""
+    return exchange.path.partition("/namespaces/")[2].split("/")[1:2] == ["events"]
+
+
+def changes_state(exchange: Exchange) -> bool:
+    """Whether the request is a write that leadership has to guard."""
+    return exchange.is_write and not is_lease(exchange) and not is_event(exchange)
+
+
+@dataclass
+class LeaseLedger:
+    """Who holds each Lease, by the writes that the server accepted.
+
+    Attributes:
+        holders: the client that holds the Lease at a path; empty after its release.
+        violations: writes by replicas without leadership.
+    """
+
+    holders: dict[str, str] = field(default_factory=dict)
+    violations: list[str] = field(default_factory=list)
+
+    def accepted(self, exchange: Exchange) -> None:
+        """Take note of a response of the server."""
+        if not is_lease(exchange) or not exchange.is_write or not 200 <= exchange.status < 300:
+            return
+        try:
+            lease = json.loads(exchange.body)
+        except ValueError:
+            return
+        name = (lease.get("metadata") or {}).get("name", "")
+        holder = (lease.get("spec") or {}).get("holderIdentity", "")
+        self.holders[name] = exchange.client if holder else ""
+
+    def sent(self, exchange: Exchange) -> None:
+        """Check a request at the time when its client sends it."""
+        if not changes_state(exchange):
+            return
+        for name, holder in self.holders.items():
+            if holder and holder != exchange.client:
+                self.violations.append(
+                    f"leadership: {exchange.client} sent {exchange.method} {exchange.path} at {exchange.time:.3f} s "
+                    f"while {holder} held the lease {name}"
+                )
+
+
+def hot_loops(exchanges: Iterable[Exchange]) -> list[str]:
+    """Return the equal writes that one client repeated too often."""
+    recent: dict[tuple[str, str, str, bytes], deque[float]] = defaultdict(deque)
+    problems: dict[str, None] = {}
+    for exchange in exchanges:
+        if not changes_state(exchange) or not 200 <= exchange.status < 300:
+            continue
+        times = recent[exchange.client, exchange.method, exchange.path, exchange.body]
+        times.append(exchange.time)
+        while times[0] < exchange.time - _HOT_SECONDS:
+            times.popleft()
+        if len(times) >= _HOT_WRITES:
+            problems[f"hot loop: {exchange.client} repeats {exchange.method} {exchange.path}"] = None
+    return list(problems)
+
+
+def calm_violations(exchanges: Sequence[Exchange], seconds: float) -> list[str]:
+    """Return what must not happen in a calm period of some seconds: writes, and many requests of any sort."""
+    problems = [
+        f"calm: {e.client} sent {e.method} {e.path} at {e.time:.3f} s, when nothing had changed for a while"
+        for e in exchanges
+        if changes_state(e)
+    ]
+    reads = [e for e in exchanges if not e.is_write]
+    if len(reads) > _HOT_REQUESTS * seconds:
+        problems.append(f"hot loop: {len(reads)} reads in {seconds:g} calm seconds, such as {reads[-1].path}")
+    return problems[:5]

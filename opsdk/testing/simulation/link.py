@@ -1,0 +1,342 @@
+"""The way from one client to the API server: an ASGI application around the server's, with faults on demand.
+
+It knows nothing about the program behind it, so it also stands in front of a server for programs in other languages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import zlib
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from urllib.parse import parse_qs
+
+from opsdk.http.asgi_types import CUT, App, Message, Receive, Scope, Send
+from opsdk.testing.simulation.plan import Fault, Step
+
+_ERRORS = {
+    Fault.CONFLICT: (409, "Conflict", "injected: the object has been modified"),
+    Fault.THROTTLE: (429, "TooManyRequests", "injected: too many requests"),
+    Fault.INTERNAL_ERROR: (500, "InternalError", "injected: internal error"),
+    Fault.UNAVAILABLE: (503, "ServiceUnavailable", "injected: the server is unavailable"),
+    Fault.REFUSE_WATCHES: (503, "ServiceUnavailable", "injected: no watches now"),
+    Fault.EXPIRE_WATCHES: (410, "Expired", "injected: too old resource version"),
+    Fault.ALWAYS_EXPIRED: (410, "Expired", "injected: too old resource version"),
+}
+_CHANCE = 0.5
+"""How often a fault hits a request in its window; `Fault.UNAVAILABLE` always does."""
+_MAX_DELAY = 2.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Exchange:
+    """One request of a replica, and its response.
+
+    Attributes:
+        time: loop time in seconds when the client sent it.
+        client: the name of the client.
+        target: path and query.
+        body: the request body; complete when the response has begun.
+        status: the HTTP status that the server gave, or 0; the client may have received another one or none.
+        fault: the fault that hit the request, or empty.
+        digest: CRC-32 of the bytes that the client received.
+        is_watch: whether the request is a watch.
+        committed: loop time in seconds of the server's response, or None.
+    """
+
+    time: float
+    client: str
+    method: str
+    target: str
+    body: bytes = b""
+    status: int = 0
+    fault: str = ""
+    digest: int = 0
+    committed: float | None = None
+    is_watch: bool = False
+
+    @property
+    def path(self) -> str:
+        """The target without its query."""
+        return self.target.partition("?")[0]
+
+    @property
+    def is_write(self) -> bool:
+        """Whether the request changes objects."""
+        return self.method in ("POST", "PUT", "PATCH", "DELETE")
+
+    def __str__(self) -> str:
+        fault = f" {self.fault}" if self.fault else ""
+        sent, received = f"{zlib.crc32(self.body):08x}", f"{self.digest:08x}"
+        return f"{self.time:.6f} {self.client} {self.method} {self.target} {sent}: {self.status}{fault} {received}"
+
+
+@dataclass(slots=True)
+class _Window:
+    fault: Fault
+    end: float
+    rng: random.Random
+
+
+@dataclass(slots=True, eq=False)
+class _OpenWatch:
+    """A watch that is open; `abort` breaks its connection, `expire` ends it with a 410 event."""
+
+    path: str
+    abort: Callable[[], None]
+    send: Send
+    task: asyncio.Task[None] | None = None
+    head: bool = False
+    ended: bool = False
+
+
+@dataclass(eq=False)
+class Link:
+    """An ASGI application that passes requests to `app`, and applies the faults of steps.
+
+    Args:
+        app: the server's application.
+        client: the name of the client, for the record.
+        seed: of the latencies.
+        max_latency: seconds that each message takes at most: the order of messages depends on the seed.
+        hot_requests: more requests of one path in one second are a hot loop; they are slowed down, so that virtual
+            time moves. 0 for no limit.
+        on_exchange: called when a request is sent.
+        on_response: called when the server has responded, before the client knows.
+        on_hot_loop: called with the method and path of a client that sends requests without a pause.
+    """
+
+    app: App
+    client: str = "client"
+    on_exchange: Callable[[Exchange], None] = lambda _: None
+    on_response: Callable[[Exchange], None] = lambda _: None
+    on_hot_loop: Callable[[str], None] = lambda _: None
+    seed: int = 0
+    max_latency: float = 0.01
+    hot_requests: int = 30
+    dead: bool = False
+    _windows: list[_Window] = field(default_factory=list)
+    _watches: list[_OpenWatch] = field(default_factory=list)
+    _aborts: dict[int, Callable[[], None]] = field(default_factory=dict)
+    _compacted: set[str] = field(default_factory=set)
+    _recent: dict[str, deque[float]] = field(default_factory=dict)
+    _count: int = 0
+
+    def __post_init__(self) -> None:
+        self._rng = random.Random(self.seed)  # noqa: S311 - repeatable on purpose
+
+    def __repr__(self) -> str:
+        return f"<Link of {self.client}: {len(self._windows)} windows, {len(self._watches)} watches>"
+
+    # -------------------------------------------------------------- faults
+    async def apply(self, step: Step) -> None:
+        """Begin a fault of `NETWORK_FAULTS`."""
+        fault = Fault(step.name)
+        if fault is Fault.EXPIRE_WATCHES:
+            for watch in list(self._watches):
+                await _expire(watch)
+            return
+        if fault in (Fault.CUT_WATCHES, Fault.REFUSE_WATCHES, Fault.ALWAYS_EXPIRED):
+            for watch in list(self._watches):
+                watch.abort()
+                if fault is Fault.REFUSE_WATCHES:
+                    self._compacted.add(watch.path)
+        if step.seconds > 0:
+            rng = random.Random(step.seed)  # noqa: S311 - repeatable on purpose
+            self._windows.append(_Window(fault, _now() + step.seconds, rng))
+
+    def kill(self) -> None:
+        """Break every connection, and refuse new ones: the process behind the link is dead."""
+        self.dead = True
+        for abort in list(self._aborts.values()):
+            abort()
+
+    def heal(self) -> None:
+        """End every fault."""
+        for window in self._windows:
+            window.end = 0.0
+
+    def window(self, fault: Fault) -> random.Random | None:
+        """Return the random numbers of the open window of a fault, or None."""
+        now = _now()
+        self._windows = [w for w in self._windows if w.end > now]
+        return next((w.rng for w in self._windows if w.fault is fault), None)
+
+    async def _wait_end(self, fault: Fault) -> None:
+        while self.window(fault) is not None:
+            end = max(w.end for w in self._windows if w.fault is fault)
+            await asyncio.sleep(max(end - _now(), 0.001))
+
+    async def _travel(self) -> None:
+        if self.max_latency:
+            await asyncio.sleep(self._rng.uniform(0, self.max_latency))
+        await self._wait_end(Fault.PARTITION)
+
+    def _is_hot(self, exchange: Exchange) -> bool:
+        if exchange.method == "POST" or not self.hot_requests:
+            return False  # all new objects have one path
+        what = f"{exchange.method} {exchange.path}"
+        times = self._recent.setdefault(what, deque())
+        times.append(exchange.time)
+        while times[0] < exchange.time - 1.0:
+            times.popleft()
+        if len(times) > self.hot_requests:
+            self.on_hot_loop(what)
+        return len(times) > self.hot_requests
+
+    def _hits(self, fault: Fault) -> bool:
+        rng = self.window(fault)
+        return rng is not None and rng.random() < _CHANCE
+
+    # -------------------------------------------------------------- requests
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """See ASGI 3."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        query = scope["query_string"].decode()
+        target = scope["path"] + (f"?{query}" if query else "")
+        is_watch = parse_qs(query).get("watch", ["0"])[0] in ("1", "true", "True")
+        exchange = Exchange(time=_now(), client=self.client, method=scope["method"], target=target, is_watch=is_watch)
+        abort = _abort_function(scope)
+        if self.dead:
+            exchange.fault = "dead"
+            abort()
+            return
+        self.on_exchange(exchange)
+        self._count += 1
+        number = self._count
+        self._aborts[number] = abort
+        try:
+            await self._pass(exchange, scope, receive, send, abort)
+        finally:
+            del self._aborts[number]
+
+    async def _pass(
+        self, exchange: Exchange, scope: Scope, receive: Receive, send: Send, abort: Callable[[], None]
+    ) -> None:
+        await self._travel()
+        if self._is_hot(exchange):
+            await asyncio.sleep(1.0)
+        if (rng := self.window(Fault.DELAY)) is not None:
+            await asyncio.sleep(rng.uniform(0, _MAX_DELAY))
+        if (fault := self._refusal(exchange)) is not None:
+            exchange.fault = fault.value
+            await _refuse(fault, send)
+            return
+        if exchange.is_watch:
+            await self._watch(exchange, scope, receive, send, abort)
+            return
+        lost = exchange.is_write and self._hits(Fault.LOSE_ANSWERS)
+        await self.app(scope, _reads(exchange, receive), self._sends(exchange, _drop if lost else send))
+        if lost:
+            exchange.fault = Fault.LOSE_ANSWERS.value
+            abort()
+
+    def _refusal(self, exchange: Exchange) -> Fault | None:
+        if exchange.is_watch:
+            for fault in (Fault.REFUSE_WATCHES, Fault.ALWAYS_EXPIRED):
+                if self.window(fault) is not None:
+                    return fault
+            if exchange.path in self._compacted:
+                self._compacted.remove(exchange.path)
+                return Fault.EXPIRE_WATCHES
+        if self.window(Fault.UNAVAILABLE) is not None:
+            return Fault.UNAVAILABLE
+        if exchange.method in ("PUT", "PATCH") and self._hits(Fault.CONFLICT):
+            return Fault.CONFLICT
+        return next((f for f in (Fault.THROTTLE, Fault.INTERNAL_ERROR) if self._hits(f)), None)
+
+    def _sends(self, exchange: Exchange, send: Send) -> Send:
+        async def passed(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                exchange.status, exchange.committed = message["status"], _now()
+                self.on_response(exchange)
+            await self._travel()
+            if exchange.is_watch and message["type"] == "http.response.body":
+                await self._wait_end(Fault.SLOW_WATCHES)
+            exchange.digest = zlib.crc32(message.get("body", b""), exchange.digest)
+            await send(message)
+
+        return passed
+
+    async def _watch(
+        self, exchange: Exchange, scope: Scope, receive: Receive, send: Send, abort: Callable[[], None]
+    ) -> None:
+        """Run the application in a task of its own, so that `_expire` can end it."""
+        watch = _OpenWatch(exchange.path, abort, send)
+
+        async def unless_ended(message: Message) -> None:
+            if not watch.ended:
+                watch.head = True
+                await send(message)
+
+        coro = self.app(scope, receive, self._sends(exchange, unless_ended))
+        watch.task = asyncio.ensure_future(coro)
+        self._watches.append(watch)
+        try:
+            await asyncio.wait([watch.task])
+            if not watch.task.cancelled():
+                watch.task.result()
+        finally:
+            self._watches.remove(watch)
+            if not watch.task.done():
+                watch.task.cancel()
+                await asyncio.wait([watch.task])
+
+
+async def _expire(watch: _OpenWatch) -> None:
+    if not watch.head or watch.ended or watch.task is None:
+        return
+    watch.ended = True
+    event = {"type": "ERROR", "object": json.loads(_status(Fault.EXPIRE_WATCHES))}
+    await watch.send({"type": "http.response.body", "body": json.dumps(event).encode() + b"\n", "more_body": False})
+    watch.task.cancel()
+
+
+def _status(fault: Fault) -> bytes:
+    code, reason, message = _ERRORS[fault]
+    status = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": message,
+        "reason": reason,
+        "code": code,
+    }
+    return json.dumps(status).encode()
+
+
+async def _refuse(fault: Fault, send: Send) -> None:
+    headers = [(b"content-type", b"application/json")]
+    headers += [(b"retry-after", b"1")] if fault is Fault.THROTTLE else []
+    body = _status(fault)
+    headers.append((b"content-length", str(len(body)).encode()))
+    await send({"type": "http.response.start", "status": _ERRORS[fault][0], "headers": headers})
+    await send({"type": "http.response.body", "body": body, "more_body": False})
+
+
+async def _drop(message: Message) -> None:
+    """Receive a response for a client that will not get it."""
+
+
+def _reads(exchange: Exchange, receive: Receive) -> Receive:
+    async def read() -> Message:
+        message = await receive()
+        exchange.body += message.get("body", b"")
+        return message
+
+    return read
+
+
+def _abort_function(scope: Scope) -> Callable[[], None]:
+    abort: Callable[[], None] = (scope.get("extensions") or {}).get(CUT) or (lambda: None)
+    return abort
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,148 @@
+"""Plans: what happens in a simulation, and when. Pure values, drawn from a seed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from enum import StrEnum
+
+from opsdk.errors import UsageError
+from opsdk.structured_merge.value import JsonObject, JsonValue
+
+
+class Fault(StrEnum):
+    """A fault. Windows last for `Step.seconds`; the others happen once."""
+
+    CUT_WATCHES = "cut_watches"
+    """Once: the connections of all open watches break."""
+    EXPIRE_WATCHES = "expire_watches"
+    """Once: all open watches end with a 410 error event."""
+    REFUSE_WATCHES = "refuse_watches"
+    """Window: watches are cut, and new ones fail with 503; the next one fails with 410, as after a compaction."""
+    ALWAYS_EXPIRED = "always_expired"
+    """Window: watches are cut, and all new ones fail with 410, however new their resource version is."""
+    SLOW_WATCHES = "slow_watches"
+    """Window: watch events arrive when it ends, so caches are stale."""
+    CONFLICT = "conflict"
+    """Window: half of the PUT and PATCH requests fail with 409."""
+    THROTTLE = "throttle"
+    """Window: half of the requests fail with 429 and ``Retry-After: 1``."""
+    INTERNAL_ERROR = "internal_error"
+    """Window: half of the requests fail with 500."""
+    UNAVAILABLE = "unavailable"
+    """Window: every request fails with 503."""
+    LOSE_ANSWERS = "lose_answers"
+    """Window: half of the writes are stored, but their responses are lost."""
+    DELAY = "delay"
+    """Window: each request takes up to two seconds longer."""
+    PARTITION = "partition"
+    """Window: nothing passes between replica and server; it arrives late."""
+    SLOW_RECONCILE = "slow_reconcile"
+    """Window: each reconcile takes up to three seconds longer."""
+    CRASH = "crash"
+    """The replica dies without a last word, and starts anew after `Step.seconds`."""
+    STOP = "stop"
+    """The replica stops in good order, and starts anew after `Step.seconds`."""
+    DELETE_CHILD = "delete_child"
+    """Once: a foreign client deletes a random object of the simulation's `children` kinds."""
+    DELETE_IN_GAP = "delete_in_gap"
+    """Once: all open watches break, and a foreign client deletes a random object before they are back."""
+
+
+DEFAULT_FAULTS = tuple(fault for fault in Fault if fault is not Fault.ALWAYS_EXPIRED)
+"""The faults that plans choose from: those of a server that works by its own rules."""
+DELETIONS = frozenset({Fault.DELETE_CHILD, Fault.DELETE_IN_GAP})
+"""Faults that need the simulation's `children`."""
+NETWORK_FAULTS = frozenset(Fault) - {Fault.SLOW_RECONCILE, Fault.CRASH, Fault.STOP, *DELETIONS}
+"""Faults of the network and the server: they apply to an operator in any process."""
+_ONCE = frozenset({Fault.CUT_WATCHES, Fault.EXPIRE_WATCHES, *DELETIONS})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One thing that happens.
+
+    Attributes:
+        time: seconds after the start.
+        name: a `Fault`'s value, or the name of an action of the workload.
+        replica: number of the replica that a fault hits, from 0.
+        seconds: duration of a fault, or of the absence of a replica.
+        seed: of the step's own random numbers, so that a step does not change when others are left out.
+    """
+
+    time: float
+    name: str
+    replica: int = 0
+    seconds: float = 0.0
+    seed: int = 0
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{k}={v!r}" for k, v in asdict(self).items() if k in ("time", "name") or v)
+        return f"Step({values})"
+
+    @classmethod
+    def from_json(cls, value: JsonValue) -> Step:
+        """Return the step of a JSON object with the fields above. Raises `UsageError` for unknown fields."""
+        known_fields = {f.name for f in fields(cls)}
+        if not isinstance(value, dict) or not {"time", "name"} <= set(value) <= known_fields:
+            raise UsageError(f"{value!r} is not a step: it needs time and name, and may have replica, seconds, seed")
+        return cls(**value)
+
+    def to_json(self) -> JsonObject:
+        """Return the step as a JSON object."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanOptions:
+    """How plans are drawn.
+
+    Attributes:
+        faults: the faults to choose from.
+        actions: names of the workload's actions.
+        replicas: number of replicas.
+        duration: seconds in which steps begin.
+        max_faults: largest number of faults.
+        max_actions: largest number of actions.
+        max_seconds: longest fault, in seconds.
+    """
+
+    faults: Sequence[Fault] = DEFAULT_FAULTS
+    actions: Sequence[str] = ()
+    replicas: int = 1
+    duration: float = 60.0
+    max_faults: int = 6
+    max_actions: int = 10
+    max_seconds: float = 20.0
+
+
+def draw_plan(seed: int, options: PlanOptions) -> tuple[Step, ...]:
+    """Return the plan of a seed: actions and faults in the order of their times.
+
+    >>> plan = draw_plan(1, PlanOptions(actions=["edit"], max_faults=2, max_actions=2))
+    >>> plan == draw_plan(1, PlanOptions(actions=["edit"], max_faults=2, max_actions=2))
+    True
+    """
+    rng = random.Random(seed)  # noqa: S311 - repeatable on purpose
+    steps = []
+    if options.actions:
+        for _ in range(rng.randint(min(3, options.max_actions), options.max_actions)):
+            time = round(rng.uniform(0, options.duration), 3)
+            steps.append(Step(time=time, name=rng.choice(options.actions), seed=rng.getrandbits(30)))
+    if options.faults:
+        steps += [_draw_fault(rng, options) for _ in range(rng.randint(1, options.max_faults))]
+    return tuple(sorted(steps, key=lambda step: step.time))
+
+
+def _draw_fault(rng: random.Random, options: PlanOptions) -> Step:
+    fault = rng.choice(options.faults)
+    # Short windows hit single requests, long ones outlast timeouts.
+    seconds = round(rng.choice([0.1, 1.0, options.max_seconds]) * rng.random(), 3)
+    return Step(
+        time=round(rng.uniform(0, options.duration), 3),
+        name=fault.value,
+        replica=rng.randrange(options.replicas),
+        seconds=0.0 if fault in _ONCE else seconds,
+        seed=rng.getrandbits(30),
+    )

@@ -1,0 +1,184 @@
+"""One replica of the simulated operator: started, observed, killed, and started anew."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from opsdk.aio.randomness import loop_random
+from opsdk.builder.controller_builder import ControllerBuilder
+from opsdk.builder.operator import Operator
+from opsdk.controller.reconcile import ReconcileFunction, Reconciler, Result, as_reconciler
+from opsdk.errors import OpsdkError
+from opsdk.event.request import Request
+from opsdk.rest.config import Config
+from opsdk.testing.simulation.invariants import LeaseLedger
+from opsdk.testing.simulation.link import Exchange, Link
+from opsdk.testing.simulation.plan import Fault
+
+_RESTART_DELAY = 1.0
+"""Seconds until an operator that ended by itself starts again."""
+_MAX_SLOWNESS = 3.0
+
+
+@dataclass(eq=False)
+class Observer:
+    """What the replicas of a run did.
+
+    Attributes:
+        exchanges: every request, in order.
+        violations: broken invariants that are seen at once.
+        reconciles: number of reconciles that ended.
+    """
+
+    exchanges: list[Exchange] = field(default_factory=list)
+    violations: list[str] = field(default_factory=list)
+    reconciles: int = 0
+
+
+class _ObservedReconciler:
+    """Passes requests on, and reports a key that is reconciled twice at once."""
+
+    def __init__(self, target: Reconciler, replica: Replica, link: Link) -> None:
+        self._target, self._replica, self._link = target, replica, link
+        self._busy: set[Request] = set()
+
+    async def reconcile(self, request: Request) -> Result | None:
+        observer = self._replica.observer
+        if request in self._busy:
+            observer.violations.append(f"one at a time: {self._link.client} reconciles {request} twice at once")
+        self._busy.add(request)
+        try:
+            if (rng := self._link.window(Fault.SLOW_RECONCILE)) is not None:
+                await asyncio.sleep(rng.uniform(0, _MAX_SLOWNESS))
+            return await self._target.reconcile(request)
+        finally:
+            observer.reconciles += 1
+            self._busy.discard(request)
+
+
+class Replica:
+    """Runs an operator, and starts it anew when it ends, as a Deployment does.
+
+    Args:
+        number: of the replica, from 0.
+        factory: makes a new operator for each start.
+        config: of the server; its `app` gets a `Link` in front.
+        observer: takes notes.
+        ledger: judges leadership.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        factory: Callable[[], Operator],
+        config: Config,
+        observer: Observer,
+        ledger: LeaseLedger,
+    ) -> None:
+        self.number = number
+        self.observer = observer
+        self._factory, self._config, self._ledger = factory, config, ledger
+        self._starts = 0
+        self._task: asyncio.Task[None] | None = None
+        self.link = self._new_link()
+
+    def __repr__(self) -> str:
+        return f"<Replica {self.number}, start {self._starts}>"
+
+    def _new_link(self) -> Link:
+        self._starts += 1
+        assert self._config.app is not None
+        return Link(
+            self._config.app,
+            client=f"replica-{self.number}.{self._starts}",
+            seed=loop_random().getrandbits(30),
+            on_exchange=self._on_exchange,
+            on_response=self._ledger.accepted,
+            on_hot_loop=self._on_hot_loop,
+        )
+
+    def _on_exchange(self, exchange: Exchange) -> None:
+        self.observer.exchanges.append(exchange)
+        self._ledger.sent(exchange)
+
+    def _on_hot_loop(self, what: str) -> None:
+        problem = f"hot loop: replica {self.number} sends {what} without a pause"
+        if problem not in self.observer.violations:
+            self.observer.violations.append(problem)
+
+    def start(self) -> None:
+        """Run the operator until `stop` or `crash`."""
+        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"replica {self.number}")
+
+    async def _run(self) -> None:
+        while True:
+            operator = self._factory()
+            self._observe(operator, self.link)
+            try:
+                await operator.start(replace(self._config, app=self.link))
+            except OpsdkError:
+                pass  # as after a lost lease: the process ends, and is started again
+            except Exception as error:  # noqa: BLE001 - a bug of the operator or of the SDK
+                self.observer.violations.append(f"crash: {self.link.client} ended with {error!r}")
+            self.link.kill()
+            await asyncio.sleep(_RESTART_DELAY)
+            self.link = self._new_link()
+
+    def _observe(self, operator: Operator, link: Link) -> None:
+        """Put an observer around every reconciler that the operator's builders get."""
+        controller_for = operator.controller_for
+
+        def observed_builder(*args: Any, **kwargs: Any) -> ControllerBuilder:
+            builder = controller_for(*args, **kwargs)
+            set_reconciler = builder.reconciler
+
+            def observed(reconciler: Reconciler | ReconcileFunction) -> ControllerBuilder:
+                return set_reconciler(_ObservedReconciler(as_reconciler(reconciler), self, link))
+
+            builder.reconciler = observed  # type: ignore[method-assign]
+            return builder
+
+        operator.controller_for = observed_builder  # type: ignore[method-assign]
+
+    async def crash(self) -> None:
+        """End the operator as SIGKILL does: nothing that it still does reaches the server."""
+        self.link.kill()
+        await self.stop(patience=0.0)
+
+    async def stop(self, *, patience: float = 60.0) -> None:
+        """End the operator as SIGTERM does, and as SIGKILL does after `patience` seconds."""
+        task, self._task = self._task, None
+        if task is None:
+            return
+        task.cancel()
+        if patience:
+            await asyncio.wait([task], timeout=patience)
+        while not task.done():
+            self.link.kill()
+            task.cancel()
+            await asyncio.wait([task], timeout=1.0)
+        if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, OpsdkError):
+            self.observer.violations.append(f"crash: {self.link.client} ended with {error!r} while it stopped")
+
+    async def restart(self, absence: float, *, crash: bool) -> None:
+        """Crash or stop, and start anew after `absence` seconds."""
+        if self._task is None:
+            return  # absent already
+        await (self.crash() if crash else self.stop())
+        await asyncio.sleep(absence)
+        self.wake()
+
+    def wake(self) -> None:
+        """Start the operator if it is absent."""
+        if self._task is None:
+            self.link = self._new_link()
+            self.start()
+
+
+def seeded(seed: int) -> random.Random:
+    """Return the random numbers of a step."""
+    return random.Random(seed)  # noqa: S311 - repeatable on purpose

@@ -1,0 +1,87 @@
+"""Searches seeds, shrinks what fails, and prints it as a test to paste."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from opsdk.testing.simulation.plan import Step
+from opsdk.testing.simulation.runner import Outcome, Simulation
+from opsdk.testing.simulation.shrink import shrink
+
+_MAX_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A failing run with the smallest plan that still breaks one of its invariants.
+
+    Attributes:
+        name: how the printed test refers to the simulation.
+        outcome: of the small plan.
+        drawn: number of steps of the plan that the seed draws.
+    """
+
+    name: str
+    outcome: Outcome
+    drawn: int
+
+    def test_text(self) -> str:
+        """Return a pytest test that repeats the run."""
+        steps = "".join(f"        {step!r},\n" for step in self.outcome.steps)
+        return (
+            f"def test_seed_{self.outcome.seed}() -> None:\n"
+            f"    steps = [\n{steps}    ]\n"
+            f"    outcome = {self.name}.run({self.outcome.seed}, steps)\n"
+            f"    assert not outcome.violations, outcome.violations\n"
+        )
+
+    def __str__(self) -> str:
+        problems = "".join(f"  {violation}\n" for violation in self.outcome.violations[:_MAX_SHOWN])
+        count = len(self.outcome.steps)
+        return (
+            f"seed {self.outcome.seed} breaks:\n{problems}"
+            f"{count} of {self.drawn} steps are needed. Paste this test to repeat it:\n\n"
+            f"from opsdk.testing.simulate import Step\n\n\n{self.test_text()}"
+        )
+
+
+def minimize(simulation: Simulation, outcome: Outcome, *, name: str = "SIMULATION", max_runs: int = 100) -> Failure:
+    """Return the failure with the fewest steps that still break one of the outcome's invariants.
+
+    Args:
+        simulation: what was run.
+        outcome: a run with violations.
+        name: how the printed test refers to the simulation.
+        max_runs: the largest number of further runs.
+    """
+    smallest = outcome
+
+    def fails(steps: Sequence[Step]) -> bool:
+        nonlocal smallest
+        attempt = simulation.run(outcome.seed, steps)
+        if attempt.broken & outcome.broken:
+            smallest = attempt
+            return True
+        return False
+
+    shrink(outcome.steps, fails, max_runs=max_runs)
+    return Failure(name=name, outcome=smallest, drawn=len(outcome.steps))
+
+
+def simulate(simulation: Simulation, seeds: Iterable[int] = range(20), *, name: str = "SIMULATION") -> None:
+    """Run the plans of some seeds. Call it from a plain test function, outside of any event loop.
+
+    Args:
+        simulation: the operator, its surroundings and its invariants.
+        seeds: the seeds to run.
+        name: how the printed test refers to the simulation.
+
+    Raises:
+        AssertionError: a run breaks an invariant. The message has the violations and a test that repeats the run, with
+            the fewest faults and actions.
+    """
+    for seed in seeds:
+        outcome = simulation.run(seed)
+        if outcome.violations:
+            raise AssertionError(str(minimize(simulation, outcome, name=name)))

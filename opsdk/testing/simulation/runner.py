@@ -1,0 +1,277 @@
+"""Runs one plan: an environment, replicas behind faulty links, a workload, and the invariants at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from opsdk.apimachinery.object import TypedObject
+from opsdk.builder.operator import Operator
+from opsdk.client.client import Client
+from opsdk.cluster.cluster import Cluster
+from opsdk.rest.config import Config
+from opsdk.testing.loop import DeadlockError, VirtualLoop
+from opsdk.testing.simulation.determinism import seeded_entropy
+from opsdk.testing.simulation.invariants import LeaseLedger, calm_violations, hot_loops
+from opsdk.testing.simulation.link import Exchange
+from opsdk.testing.simulation.plan import DEFAULT_FAULTS, DELETIONS, Fault, PlanOptions, Step, draw_plan
+from opsdk.testing.simulation.replica import Observer, Replica, seeded
+
+# Seconds until a new leader is elected and has reconciled everything once.
+_GRACE = 45.0
+# The default names the running program, and is the default field manager.
+_USER_AGENT = "simulation/1"
+# Without a handler, Python prints warnings: expected ones, for every fault.
+logging.getLogger("opsdk").addHandler(logging.NullHandler())
+
+
+class RunningEnvironment(Protocol):
+    """A started environment, such as ``envtest.Environment``."""
+
+    @property
+    def config(self) -> Config:
+        """Client configuration with an `app`: no sockets."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """What an action, a check or an invariant of the user gets.
+
+    Attributes:
+        client: reads and writes directly, without faults.
+        rng: the random numbers of this action.
+        env: the environment, for its journal and its other tools.
+        exchanges: every request of the replicas until now.
+    """
+
+    client: Client
+    rng: random.Random
+    env: Any
+    exchanges: Sequence[Exchange]
+
+
+Action = Callable[[World], Awaitable[None]]
+"""An async function that changes the cluster as a user or another program would. It must accept any state."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Simulation:
+    """An operator, its surroundings, and what must hold at the end. Times are in virtual seconds.
+
+    Attributes:
+        operator: makes a new operator for each start of a replica.
+        environment: makes a new environment, such as ``envtest.Environment``.
+        actions: the workload: the plan calls them at random times.
+        check: raises AssertionError unless the cluster is as the specs say.
+        invariants: more checks of the whole run, called once at its end; they raise AssertionError.
+        children: kinds that foreign clients delete objects of.
+        replicas: how many run at the same time.
+        faults: the faults to choose from.
+        duration: the time in which actions and faults begin.
+        settle: the time after the last fault until `check` must pass.
+        calm: the time after that without any write.
+        max_faults: largest number of faults in a plan.
+        max_actions: largest number of actions in a plan.
+        max_seconds: longest fault.
+    """
+
+    operator: Callable[[], Operator]
+    environment: Callable[[], AbstractAsyncContextManager[RunningEnvironment]]
+    actions: Sequence[Action] = ()
+    check: Action
+    invariants: Sequence[Action] = ()
+    children: Sequence[type[TypedObject]] = ()
+    replicas: int = 1
+    faults: Sequence[Fault] = DEFAULT_FAULTS
+    duration: float = 40.0
+    settle: float = 300.0
+    calm: float = 30.0
+    max_faults: int = 6
+    max_actions: int = 10
+    max_seconds: float = 20.0
+
+    def plan(self, seed: int) -> tuple[Step, ...]:
+        """Return the plan of a seed."""
+        faults = tuple(f for f in self.faults if f not in DELETIONS or self.children)
+        options = PlanOptions(
+            faults=faults,
+            actions=[_name(action) for action in self.actions],
+            replicas=self.replicas,
+            duration=self.duration,
+            max_faults=self.max_faults,
+            max_actions=self.max_actions,
+            max_seconds=self.max_seconds,
+        )
+        return draw_plan(seed, options)
+
+    def run(self, seed: int, steps: Sequence[Step] | None = None) -> Outcome:
+        """Run a plan in virtual time. Must not be called from a running event loop.
+
+        Args:
+            seed: of every random number.
+            steps: the plan; None for that of the seed.
+        """
+        plan = self.plan(seed) if steps is None else tuple(steps)
+        run = _Run(self, seed, plan)
+        with seeded_entropy(seed), asyncio.Runner(loop_factory=lambda: VirtualLoop(seed)) as runner:
+            try:
+                return runner.run(run.run())
+            except DeadlockError as error:
+                return run.outcome([f"deadlock: {error}"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """The result of one run.
+
+    Attributes:
+        seed: of the run.
+        steps: the plan.
+        violations: the broken invariants, each with its name before a colon.
+        transcript: every request, action and the final check, one a line; the same for the same seed and plan.
+        reconciles: number of reconciles.
+        seconds: virtual time at the end.
+    """
+
+    seed: int
+    steps: tuple[Step, ...]
+    violations: tuple[str, ...]
+    transcript: bytes = field(repr=False)
+    reconciles: int = 0
+    seconds: float = 0.0
+
+    @property
+    def broken(self) -> frozenset[str]:
+        """The names of the broken invariants."""
+        return frozenset(violation.partition(":")[0] for violation in self.violations)
+
+
+class _Run:
+    def __init__(self, simulation: Simulation, seed: int, plan: tuple[Step, ...]) -> None:
+        self._simulation, self._seed, self._plan = simulation, seed, plan
+        self._observer = Observer()
+        self._ledger = LeaseLedger()
+        self._replicas: list[Replica] = []
+        self._notes: list[str] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._seconds = 0.0
+
+    async def run(self) -> Outcome:
+        s = self._simulation
+        async with s.environment() as env, Cluster(replace(env.config, user_agent=_USER_AGENT)) as cluster:
+            config = replace(env.config, user_agent=_USER_AGENT)
+            self._replicas = [
+                Replica(number, s.operator, config, self._observer, self._ledger) for number in range(s.replicas)
+            ]
+            for replica in self._replicas:
+                replica.start()
+            self._env, self._client = env, cluster.uncached
+            try:
+                await self._play()
+                violations = await self._judge()
+            finally:
+                for replica in self._replicas:
+                    await replica.stop()
+        self._seconds = asyncio.get_running_loop().time()
+        return self.outcome(violations)
+
+    def outcome(self, violations: Sequence[str]) -> Outcome:
+        requests = [str(exchange) for exchange in self._observer.exchanges]
+        found_problems = [*violations, *self._observer.violations, *self._ledger.violations]
+        found_problems += hot_loops(self._observer.exchanges)
+        return Outcome(
+            seed=self._seed,
+            steps=self._plan,
+            violations=tuple(dict.fromkeys(found_problems)),
+            transcript="\n".join([*requests, *self._notes, ""]).encode(),
+            reconciles=self._observer.reconciles,
+            seconds=self._seconds,
+        )
+
+    def _world(self, seed: int) -> World:
+        return World(client=self._client, rng=seeded(seed), env=self._env, exchanges=self._observer.exchanges)
+
+    # -------------------------------------------------------------- the plan
+    async def _play(self) -> None:
+        loop = asyncio.get_running_loop()
+        begin = loop.time()
+        for step in self._plan:
+            await asyncio.sleep(max(begin + step.time - loop.time(), 0.0))
+            # A step may take its time: later ones do not wait for it.
+            self._tasks.append(loop.create_task(self._take(step), name=f"step {step.name}"))
+        for task in self._tasks:
+            await task
+        end = max([self._simulation.duration, *(step.time + step.seconds for step in self._plan)])
+        await asyncio.sleep(max(begin + end - loop.time(), 0.0))
+        for replica in self._replicas:
+            replica.link.heal()
+            replica.wake()
+
+    async def _take(self, step: Step) -> None:
+        self._notes.append(f"{asyncio.get_running_loop().time():.6f} {step!r}")
+        action = next((a for a in self._simulation.actions if _name(a) == step.name), None)
+        if action is not None:
+            await action(self._world(step.seed))
+            return
+        fault = Fault(step.name)
+        replica = self._replicas[step.replica % len(self._replicas)]
+        if fault in DELETIONS:
+            if fault is Fault.DELETE_IN_GAP:
+                await replica.link.apply(Step(time=step.time, name=Fault.CUT_WATCHES.value))
+            await self._delete_child(seeded(step.seed))
+        elif fault in (Fault.CRASH, Fault.STOP):
+            await replica.restart(step.seconds, crash=fault is Fault.CRASH)
+        else:
+            await replica.link.apply(step)
+
+    async def _delete_child(self, rng: random.Random) -> None:
+        kind = rng.choice(list(self._simulation.children))
+        objects = [obj for obj in await self._client.list(kind) if obj.metadata.owner_references]
+        if objects:
+            victim = rng.choice(objects)
+            self._notes.append(f"delete {kind.__name__} {victim.metadata.namespace}/{victim.metadata.name}")
+            await self._client.delete(victim, missing_ok=True)
+
+    # -------------------------------------------------------------- the judgement
+    async def _judge(self) -> list[str]:
+        s = self._simulation
+        if (problem := await self._settle()) is not None:
+            return [f"converged: {problem}"]
+        # A new leader may still look at everything, and status updates of the last change follow.
+        await asyncio.sleep(_GRACE)
+        count = len(self._observer.exchanges)
+        await asyncio.sleep(s.calm)
+        violations = calm_violations(self._observer.exchanges[count:], s.calm)
+        for check in (s.check, *s.invariants):
+            try:
+                await check(self._world(self._seed))
+            except AssertionError as error:
+                violations.append(f"{_name(check)}: {_text(error)}")
+        return violations
+
+    async def _settle(self) -> str | None:
+        """Wait until the check passes. Returns its last error if it never does."""
+        deadline = asyncio.get_running_loop().time() + self._simulation.settle
+        while True:
+            try:
+                await self._simulation.check(self._world(self._seed))
+            except AssertionError as error:
+                if asyncio.get_running_loop().time() >= deadline:
+                    return _text(error)
+            else:
+                return None
+            await asyncio.sleep(5.0)
+
+
+def _text(error: AssertionError) -> str:
+    return str(error).partition("\n")[0] or "the check failed"
+
+
+def _name(action: Action) -> str:
+    return getattr(action, "__name__", repr(action))

@@ -1,0 +1,1 @@
+"""``make sim``: thousands of seeded schedules of three operators."""

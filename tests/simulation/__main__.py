@@ -1,0 +1,58 @@
+"""Simulates three operators with many seeds on all cores: ``python -m tests.simulation [--seeds 2000] [--first 0]``.
+
+Prints a line for each operator, and for each failing seed a test that repeats it. Exits with 1 if there is one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import sys
+import time
+from collections import Counter
+
+from simulations import ALL
+
+from opsdk.testing.simulate import minimize
+from tests.simulation.worker import prepare, run_seed
+
+_MAX_SHRUNK = 5
+"""Failures that are made small: each takes many runs."""
+
+
+def main() -> int:
+    """Run the seeds."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description="Simulate three operators.")
+    parser.add_argument("--seeds", type=int, default=2000, help="number of schedules, shared among the operators")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    options = parser.parse_args()
+    names = list(ALL)
+    jobs = [(names[i % len(names)], options.first + i // len(names)) for i in range(options.seeds)]
+    runs, reconciles, failures = Counter[str](), Counter[str](), list[tuple[str, int]]()
+    cpu, virtual = Counter[str](), Counter[str]()
+    began = time.monotonic()
+    with multiprocessing.Pool(options.processes, initializer=prepare) as pool:
+        for name, seed, seconds, violations, count, end in pool.imap_unordered(run_seed, jobs, chunksize=10):
+            runs[name] += 1
+            cpu[name] += seconds  # type: ignore[assignment]
+            virtual[name] += end  # type: ignore[assignment]
+            reconciles[name] += count
+            if violations:
+                failures.append((name, seed))
+    print(f"{'operator':12}{'schedules':>10}{'violations':>11}{'reconciles':>11}{'virtual h':>10}{'CPU s each':>11}")
+    for name in names:
+        bad = sum(1 for failed, _ in failures if failed == name)
+        each = cpu[name] / max(runs[name], 1)
+        hours = virtual[name] / 3600
+        print(f"{name:12}{runs[name]:>10}{bad:>11}{reconciles[name]:>11}{hours:>10.1f}{each:>11.2f}")
+    print(f"{options.seeds} schedules in {time.monotonic() - began:.0f} s on {options.processes} cores")
+    for name, seed in sorted(failures)[:_MAX_SHRUNK]:
+        simulation = ALL[name]
+        print(f"\n{name}: {minimize(simulation, simulation.run(seed), name=f'simulations.{name.upper()}')}")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,281 @@
+"""Three operators with their workloads, for simulations: websites, a family with finalizers, and a pair of replicas."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import envtest
+from opsdk import MergeFrom, ObjectMeta, Operator, OperatorOptions, Request, Result, crd_for, deep_copy
+from opsdk.api.apps.v1 import Deployment
+from opsdk.api.core.v1 import ConfigMap, Secret, Service
+from opsdk.controller.controller import ControllerOptions
+from opsdk.event.event import AnyEvent
+from opsdk.recipes import add_finalizer, is_deleting, remove_finalizer, set_controller_reference
+from opsdk.testing.simulate import DEFAULT_FAULTS, Fault, Simulation, World
+from website.api import Website, WebsiteSpec
+from website.children import config_map
+from website.operator import make_operator
+
+NAMESPACE = "default"
+
+
+# ---------------------------------------------------------------- websites
+def _websites() -> Any:
+    return envtest.Environment(crds=[crd_for(Website)], controllers=["garbage-collector-controller"])
+
+
+async def make_site(world: World) -> None:
+    """Create a website, unless there is one with this name."""
+    name = f"site-{world.rng.randrange(3)}"
+    if await world.client.get_or_none(Website, name, namespace=NAMESPACE) is None:
+        spec = WebsiteSpec(image="nginx:1", replicas=world.rng.randrange(3))
+        await world.client.create(Website(metadata=ObjectMeta(name=name, namespace=NAMESPACE), spec=spec))
+
+
+async def edit_site(world: World) -> None:
+    """Change a website's page and number of replicas."""
+    sites = [s for s in await world.client.list(Website) if not is_deleting(s)]
+    if sites:
+        site = world.rng.choice(sites)
+        before = deep_copy(site)
+        site.spec.content = f"page {world.rng.randrange(1000)}"
+        site.spec.replicas = world.rng.randrange(5)
+        await world.client.patch(site, MergeFrom(before))
+
+
+async def delete_site(world: World) -> None:
+    """Delete a website."""
+    if sites := await world.client.list(Website):
+        await world.client.delete(world.rng.choice(list(sites)), missing_ok=True)
+
+
+async def sites_are_served(world: World) -> None:
+    """Each website has its children with its content; none waits for its finalizer."""
+    sites = {s.metadata.name: s for s in await world.client.list(Website)}
+    maps = {c.metadata.name: c for c in await world.client.list(ConfigMap, namespace=NAMESPACE)}
+    deployments = {d.metadata.name: d for d in await world.client.list(Deployment)}
+    services = {s.metadata.name for s in await world.client.list(Service, namespace=NAMESPACE)}
+    for name, site in sites.items():
+        assert not is_deleting(site), f"{name} is not let go"
+        assert name in maps, f"{name} has no ConfigMap"
+        assert maps[name].data == config_map(site).data, f"{name} has another page"
+        assert name in deployments, f"{name} has no Deployment"
+        assert deployments[name].spec.replicas == site.spec.replicas, f"{name} has another number of replicas"
+        assert name in services, f"{name} has no Service"
+        assert site.status is not None, f"{name} has no status"
+        assert site.status.observed_generation == site.metadata.generation, f"{name} has an old status"
+        assert f"directory-{name}" in maps, f"{name} is not in the directory"
+    for name in maps:
+        assert not name.startswith("directory-") or name.removeprefix("directory-") in sites, f"{name} is left over"
+
+
+WEBSITES = Simulation(
+    operator=make_operator,
+    environment=_websites,
+    actions=[make_site, make_site, edit_site, delete_site],
+    check=sites_are_served,
+    children=[ConfigMap, Deployment, Service],
+    max_actions=7,
+)
+
+
+# ---------------------------------------------------------------- a family: several children, finalizers
+FAMILY_FINALIZER = "example.com/family"
+SIZE = "example.com/size"
+
+
+def make_family_operator() -> Operator:
+    """A ConfigMap with the annotation has so many Secrets; its finalizer deletes them."""
+    operator = Operator("family", OperatorOptions(controller=ControllerOptions(max_concurrent_reconciles=3)))
+
+    @operator.reconciler(ConfigMap, owns=[Secret])
+    async def reconcile(request: Request) -> None:
+        client = operator.client
+        parent = await client.get_or_none(ConfigMap, request.key)
+        if parent is None or SIZE not in parent.metadata.annotations:
+            return
+        before = deep_copy(parent)
+        size = 0 if is_deleting(parent) else int(parent.metadata.annotations[SIZE])
+        if size and add_finalizer(parent, FAMILY_FINALIZER):
+            await client.patch(parent, MergeFrom(before, optimistic_lock=True))
+        names = [f"{request.name}-{number}" for number in range(size)]
+        for child in await client.list(Secret, namespace=request.namespace):
+            if any(ref.uid == parent.metadata.uid for ref in child.metadata.owner_references):
+                if child.metadata.name not in names:
+                    await client.delete(child, missing_ok=True)
+                else:
+                    names.remove(child.metadata.name)
+        for name in names:
+            meta = ObjectMeta(name=name, namespace=request.namespace)
+            await operator.ensure(Secret(metadata=meta, string_data={"of": request.name}), owner=parent)
+        if is_deleting(parent) and FAMILY_FINALIZER in parent.metadata.finalizers:
+            before = deep_copy(parent)
+            remove_finalizer(parent, FAMILY_FINALIZER)
+            await client.patch(parent, MergeFrom(before, optimistic_lock=True))
+
+    return operator
+
+
+async def make_parent(world: World) -> None:
+    """Create a parent; each has a name of its own, because no garbage collector runs."""
+    meta = ObjectMeta(
+        name=f"parent-{world.rng.randrange(10**6)}",
+        namespace=NAMESPACE,
+        annotations={SIZE: str(world.rng.randint(1, 4))},
+    )
+    await world.client.create(ConfigMap(metadata=meta))
+
+
+async def list_parents(world: World) -> list[ConfigMap]:
+    """Return the parents."""
+    return [c for c in await world.client.list(ConfigMap, namespace=NAMESPACE) if SIZE in c.metadata.annotations]
+
+
+async def resize_parent(world: World) -> None:
+    """Change the size of a family."""
+    if parents := await list_parents(world):
+        parent = world.rng.choice(parents)
+        before = deep_copy(parent)
+        parent.metadata.annotations[SIZE] = str(world.rng.randint(1, 4))
+        await world.client.patch(parent, MergeFrom(before))
+
+
+async def delete_parent(world: World) -> None:
+    """Delete a parent."""
+    if parents := await list_parents(world):
+        await world.client.delete(world.rng.choice(parents), missing_ok=True)
+
+
+async def families_are_complete(world: World) -> None:
+    """The Secrets are those that the parents want."""
+    parents = await list_parents(world)
+    assert not any(map(is_deleting, parents)), "a parent waits for its finalizer"
+    desired = {f"{p.metadata.name}-{i}" for p in parents for i in range(int(p.metadata.annotations[SIZE]))}
+    existing = {s.metadata.name for s in await world.client.list(Secret, namespace=NAMESPACE)}
+    assert existing == desired, f"missing {sorted(desired - existing)}, too many {sorted(existing - desired)}"
+
+
+FAMILIES = Simulation(
+    operator=make_family_operator,
+    environment=envtest.Environment,
+    actions=[make_parent, resize_parent, delete_parent],
+    check=families_are_complete,
+    children=[Secret],
+)
+
+
+# ---------------------------------------------------------------- two replicas, one leader
+def make_elected_operator() -> Operator:
+    """Copies the data of each ConfigMap into a Secret of the same name, on one of two replicas."""
+    options = OperatorOptions(
+        leader_election=True,
+        leader_election_namespace=NAMESPACE,
+        lease_duration=16,
+        renew_deadline=11,
+        retry_period=5,
+        controller=ControllerOptions(shutdown_timeout=3),
+    )
+    operator = Operator("copier", options)
+
+    @operator.reconciler(ConfigMap, owns=[Secret])
+    async def reconcile(request: Request) -> None:
+        source = await operator.client.get_or_none(ConfigMap, request.key)
+        if source is None or request.namespace != NAMESPACE or "n" not in source.data:
+            return
+        meta = ObjectMeta(name=request.name, namespace=request.namespace)
+        await operator.ensure(Secret(metadata=meta, string_data={"n": source.data["n"]}), owner=source)
+
+    return operator
+
+
+async def write_source(world: World) -> None:
+    """Create or change a source."""
+    name = f"source-{world.rng.randrange(3)}"
+    source = await world.client.get_or_none(ConfigMap, name, namespace=NAMESPACE)
+    data = {"n": str(world.rng.randrange(1000))}
+    if source is None:
+        await world.client.create(ConfigMap(metadata=ObjectMeta(name=name, namespace=NAMESPACE), data=data))
+        return
+    before = deep_copy(source)
+    source.data = data
+    await world.client.patch(source, MergeFrom(before))
+
+
+async def sources_are_copied(world: World) -> None:
+    """Each source has a Secret with its data."""
+    secrets = {s.metadata.name: s.data for s in await world.client.list(Secret, namespace=NAMESPACE)}
+    for source in await world.client.list(ConfigMap, namespace=NAMESPACE):
+        if "n" in source.data:
+            copied = secrets.get(source.metadata.name, {}).get("n", b"")
+            assert copied == source.data["n"].encode(), f"{source.metadata.name} is not copied"
+
+
+REPLICAS = Simulation(
+    operator=make_elected_operator,
+    environment=envtest.Environment,
+    actions=[write_source],
+    check=sources_are_copied,
+    children=[Secret],
+    replicas=2,
+    max_seconds=40.0,
+)
+
+
+# ---------------------------------------------------------------- operators that few bugs of an SDK leave alone
+def make_single_operator() -> Operator:
+    """Creates one Secret with a generated name for each ConfigMap, and never deletes one."""
+    operator = Operator("single")
+
+    @operator.reconciler(ConfigMap, owns=[Secret])
+    async def reconcile(request: Request) -> Result | None:
+        parent = await operator.client.get_or_none(ConfigMap, request.key)
+        if parent is None or SIZE not in parent.metadata.annotations:
+            return None
+        uids = [o.uid for s in await operator.client.list(Secret) for o in s.metadata.owner_references]
+        if parent.metadata.uid not in uids:
+            meta = ObjectMeta(generate_name=f"{request.name}-", namespace=request.namespace)
+            secret = Secret(metadata=meta)
+            set_controller_reference(parent, secret)
+            await operator.client.create(secret)
+            return Result(requeue_after=0.5)
+        return None
+
+    return operator
+
+
+async def parents_have_one_child(world: World) -> None:
+    """Not two, although the cache may be old."""
+    parents = {p.metadata.uid: p.metadata.name for p in await list_parents(world)}
+    children = [o.uid for s in await world.client.list(Secret) for o in s.metadata.owner_references]
+    for uid, name in parents.items():
+        assert children.count(uid) == 1, f"{name} has {children.count(uid)} children"
+
+
+SINGLES = Simulation(
+    operator=make_single_operator,
+    environment=envtest.Environment,
+    actions=[make_parent, resize_parent],
+    check=parents_have_one_child,
+    # With these, even a correct operator may create a second child: it cannot know that the first one exists.
+    faults=[f for f in DEFAULT_FAULTS if f not in (Fault.LOSE_ANSWERS, Fault.CRASH, Fault.STOP)],
+)
+
+
+def make_doubtful_operator() -> Operator:
+    """The family operator, with a predicate that raises for every second state of an object."""
+
+    def doubt(event: AnyEvent) -> bool:
+        if int(event.view.resource_version) % 2:
+            raise ValueError("this predicate fails at times")
+        return True
+
+    operator = make_family_operator()
+    controller_for = operator.controller_for
+    operator.controller_for = lambda *a, **k: controller_for(*a, **k).with_event_filter(doubt)  # type: ignore[method-assign]
+    return operator
+
+
+DOUBTFUL = replace(FAMILIES, operator=make_doubtful_operator)
+
+ALL = {"websites": WEBSITES, "families": FAMILIES, "replicas": REPLICAS}

@@ -1,0 +1,177 @@
+"""Bugs that are planted in the SDK: the simulation finds each, makes it small, and repeats it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import simulations
+
+from opsdk.cache.own_writes import OwnWrites
+from opsdk.cache.reflector import Reflector, ReflectorState, WatchFrom
+from opsdk.controller.controller import Controller
+from opsdk.dispatcher import EventDispatcher
+from opsdk.event.event import EventType
+from opsdk.leader_election.leader_elector import LeaderElector
+from opsdk.queue.core import QueueCore
+from opsdk.queue.work_queue import WorkQueue
+from opsdk.telemetry.records import ReconcileOutcome
+from opsdk.testing.simulate import minimize
+
+_MAX_SEEDS = 100
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def skip_a_relist(patch: pytest.MonkeyPatch) -> None:
+    """After a gap, the informer watches on from the new list's version without its objects."""
+    listed = Reflector._on_listed
+
+    def skipped(self: Reflector, resource_version: str) -> Any:
+        if not self.synced:
+            return listed(self, resource_version)
+        self._listed, self._unreadable = {}, []
+        self.resource_version = resource_version
+        return self._step(synced=True)
+
+    patch.setattr(Reflector, "_on_listed", skipped)
+
+
+def resume_without_a_version(patch: pytest.MonkeyPatch) -> None:
+    """A broken watch begins anew with the present objects: deletions in between are missed."""
+    watch = Reflector._watch
+
+    def resumed(self: Reflector) -> WatchFrom:
+        if self.state is ReflectorState.WATCHING:
+            return WatchFrom("")
+        return watch(self)
+
+    patch.setattr(Reflector, "_watch", resumed)
+
+
+def serve_half_a_list(patch: pytest.MonkeyPatch) -> None:
+    """Every second object of a list is left out."""
+    listed = Reflector._on_listed
+
+    def halved(self: Reflector, resource_version: str) -> Any:
+        self._listed = dict(list(self._listed.items())[::2])
+        return listed(self, resource_version)
+
+    patch.setattr(Reflector, "_on_listed", halved)
+
+
+def release_a_key_early(patch: pytest.MonkeyPatch) -> None:
+    """A key that a worker has taken is free for the next one."""
+    get = WorkQueue.get
+
+    async def early(self: WorkQueue[Any]) -> Any:
+        item = await get(self)
+        done(self, item.item)
+        return item
+
+    done = WorkQueue.done
+    patch.setattr(WorkQueue, "get", early)
+    patch.setattr(WorkQueue, "done", lambda self, item: None)
+
+
+def write_after_leadership_is_lost(patch: pytest.MonkeyPatch) -> None:
+    """The elector tries to renew for ever."""
+
+    async def renew(self: LeaderElector) -> None:
+        while True:
+            await self._clock.sleep(self.options.retry_period)
+            await self._try(self.options.renew_deadline)
+
+    patch.setattr(LeaderElector, "_renew", renew)
+
+
+def forget_an_own_write(patch: pytest.MonkeyPatch) -> None:
+    """The cache does not show what the operator wrote before the watch does."""
+    patch.setattr(OwnWrites, "record", lambda self, entry, **_: None)
+
+
+def drop_a_retry(patch: pytest.MonkeyPatch) -> None:
+    """A failed reconcile is not queued again."""
+    patch.setattr(Controller, "_on_failure", lambda self, item, error, **notes: (ReconcileOutcome.ERROR, notes))
+
+
+def ignore_deletions(patch: pytest.MonkeyPatch) -> None:
+    """Deletion events reach no handler."""
+    dispatch = EventDispatcher.dispatch
+    patch.setattr(
+        EventDispatcher,
+        "dispatch",
+        lambda self, event: None if event.type is EventType.DELETE else dispatch(self, event),
+    )
+
+
+def swallow_a_predicate_error(patch: pytest.MonkeyPatch) -> None:
+    """An event whose predicate raises is dropped."""
+
+    def passes(self: EventDispatcher, event: Any) -> bool:
+        try:
+            return all(test(event) for test in self.predicates)
+        except ValueError:
+            return False
+
+    patch.setattr(EventDispatcher, "_passes", passes)
+
+
+def lose_delayed_items(patch: pytest.MonkeyPatch) -> None:
+    """Items with a delay of more than 0.1 s never become ready."""
+    add = QueueCore.add
+
+    def lossy(self: QueueCore[Any], item: Any, *, now: float, after: float = 0.0, priority: int = 0) -> bool:
+        return after <= 0.1 and add(self, item, now=now, after=after, priority=priority)
+
+    patch.setattr(QueueCore, "add", lossy)
+
+
+def forget_items_added_during_processing(patch: pytest.MonkeyPatch) -> None:
+    """A key that changes while it is reconciled is not reconciled again."""
+    done = QueueCore.done
+
+    def forgetful(self: QueueCore[Any], item: Any, *, now: float) -> float:
+        self._entries.pop(item, None)
+        return done(self, item, now=now)
+
+    patch.setattr(QueueCore, "done", forgetful)
+
+
+BUGS: dict[Plant, tuple[str, str]] = {
+    skip_a_relist: ("FAMILIES", "converged"),
+    resume_without_a_version: ("FAMILIES", "converged"),
+    serve_half_a_list: ("FAMILIES", "converged"),
+    release_a_key_early: ("FAMILIES", "one at a time"),
+    write_after_leadership_is_lost: ("REPLICAS", "leadership"),
+    forget_an_own_write: ("SINGLES", "converged"),
+    drop_a_retry: ("FAMILIES", "converged"),
+    ignore_deletions: ("FAMILIES", "converged"),
+    swallow_a_predicate_error: ("DOUBTFUL", "converged"),
+    lose_delayed_items: ("FAMILIES", "converged"),
+    forget_items_added_during_processing: ("FAMILIES", "converged"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("plant", BUGS, ids=lambda plant: plant.__name__)
+def test_the_simulation_finds(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A planted bug: within some seeds, with few steps, again from its seed, and not without the bug."""
+    name, invariant = BUGS[plant]
+    simulation = getattr(simulations, name)
+    with monkeypatch.context() as patch:
+        plant(patch)
+        outcome = next((o for o in map(simulation.run, range(_MAX_SEEDS)) if invariant in o.broken), None)
+        assert outcome is not None, f"not found in {_MAX_SEEDS} seeds"
+        failure = minimize(simulation, outcome, max_runs=40)
+        small = failure.outcome
+        assert len(small.steps) <= 6
+        assert simulation.run(small.seed, small.steps) == small
+    assert not simulation.run(small.seed, small.steps).violations
+
+
+@pytest.mark.parametrize("name", ["SINGLES", "DOUBTFUL"])
+def test_without_a_bug_they_find_nothing(name: str) -> None:
+    """The operators that only planted bugs are found with."""
+    for seed in range(6):
+        assert not getattr(simulations, name).run(seed).violations

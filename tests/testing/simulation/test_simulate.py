@@ -1,0 +1,90 @@
+"""Simulations of three operators: nothing is violated, and one seed is one run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zlib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import simulations
+
+from opsdk.testing.simulate import Failure, Fault, Step, World, minimize, simulate
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.mark.parametrize("block", range(4))
+@pytest.mark.parametrize("name", simulations.ALL)
+def test_twenty_seeds(name: str, block: int) -> None:
+    """Five seeds in each block."""
+    simulate(simulations.ALL[name], range(block * 5, block * 5 + 5), name=f"simulations.{name.upper()}")
+
+
+@pytest.mark.parametrize("name", simulations.ALL)
+def test_a_seed_repeats_its_run(name: str) -> None:
+    """Byte by byte."""
+    first, second = (simulations.ALL[name].run(7) for _ in range(2))
+    assert first.transcript == second.transcript
+    assert first.transcript != simulations.ALL[name].run(8).transcript
+
+
+_SCRIPT = "import sys, zlib, simulations as s; print([zlib.crc32(s.ALL[n].run(3).transcript) for n in s.ALL])"
+
+
+def test_a_seed_repeats_its_run_in_other_processes() -> None:
+    """Whatever the hashes of strings are."""
+    path = os.pathsep.join(map(str, [ROOT, ROOT / "tests/support", ROOT / "samples/website"]))
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", _SCRIPT],
+            env={**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": hash_seed},
+            stdout=subprocess.PIPE,
+        )
+        for hash_seed in ("1", "2")
+    ]
+    printed = {process.communicate(timeout=120)[0].decode().strip() for process in running}
+    assert printed == {str([zlib.crc32(s.run(3).transcript) for s in simulations.ALL.values()])}
+
+
+async def _no_secrets(world: World) -> None:
+    """A check that fails as soon as the workload made anything."""
+    parents = await simulations.list_parents(world)
+    assert not parents, "there is a parent"
+
+
+def test_a_failure_shrinks_and_prints_a_test_that_repeats_it() -> None:
+    """Of a dozen steps, one makes the check fail."""
+    simulation = replace(simulations.FAMILIES, check=_no_secrets, settle=10.0)
+    outcome = next(o for o in map(simulation.run, range(10)) if o.violations)
+    failure = minimize(simulation, outcome, name="simulation")
+    assert [step.name for step in failure.outcome.steps] == ["make_parent"]
+    assert failure.outcome.violations == ("converged: there is a parent",)
+    assert _fails_again(failure, simulation)
+
+
+def _fails_again(failure: Failure, simulation: object) -> bool:
+    names = {"Step": Step, "simulation": simulation}
+    exec(failure.test_text(), names)
+    with pytest.raises(AssertionError, match="there is a parent"):
+        names[f"test_seed_{failure.outcome.seed}"]()  # type: ignore[operator]
+    return True
+
+
+def test_the_message_has_the_test() -> None:
+    """What a user sees."""
+    simulation = replace(simulations.FAMILIES, check=_no_secrets, settle=10.0)
+    with pytest.raises(AssertionError, match=r"(?s)steps are needed.*def test_seed_\d+.*FAMILIES\.run\("):
+        simulate(simulation, name="FAMILIES")
+
+
+@pytest.mark.xfail(
+    strict=True, reason="Reflector.on_watch_error answers every 410 with a list at once, not only the first"
+)
+def test_a_watch_that_always_expires_is_no_hot_loop() -> None:
+    """The informer must wait longer and longer."""
+    steps = [Step(time=5.0, name=Fault.ALWAYS_EXPIRED.value, seconds=5.0)]
+    assert not simulations.FAMILIES.run(0, steps).violations
