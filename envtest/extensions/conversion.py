@@ -6,11 +6,11 @@ Upstream: k8s.io/apiextensions-apiserver/pkg/apiserver/conversion (v1.36)
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 
 from envtest.extensions.conversion_review import GROUP, ConversionError, InvalidReviewError, accept, read_response
 from envtest.groups.common.webhook_client_config import valid_bundle, validate_client_config, validate_review_versions
+from opsdk.aio.randomness import loop_uuid4
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.structural.schema import StructuralSchema
 from opsdk.apiserver.webhook_client.client import WebhookCallError, WebhookClient
@@ -114,7 +114,7 @@ class Converter:
         version = next((v for v in self._webhook.get("conversionReviewVersions") or () if v in _KNOWN), "")
         if not version:
             raise ConversionError("no supported conversion review versions")
-        uid = str(uuid.uuid4())
+        uid = str(loop_uuid4())
         request: JsonObject = {"uid": uid, "desiredAPIVersion": api_version, "objects": list(objects)}
         review = {"kind": "ConversionReview", "apiVersion": f"{GROUP}/{version}", "request": request}
         target = target_of(self._webhook.get("clientConfig") or {})

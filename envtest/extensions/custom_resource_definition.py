@@ -67,6 +67,7 @@ class DefinitionStrategy(GeneratedStrategy):
     """See the module; `listener` is set when the extension server exists."""
 
     core_metadata = False
+    checks_preconditions = True
     listener: Listener | None = None
 
     def __init__(self, row: ServedResourceRow, has_status: bool) -> None:

@@ -113,7 +113,7 @@ def validate_stateful_set(spec: JsonObject) -> Iterator[Cause]:
 
 
 def _stateful_template(spec: JsonObject) -> Iterator[Cause]:
-    """Nobody looks into its pod spec: what that mounts comes from the claims."""
+    """Validate that there are containers, and no more: what the pod spec mounts comes from the claims."""
     if not is_valid(spec.get("selector")):
         yield api_errors.invalid_value("spec.selector", spec["selector"], "")
         return
@@ -121,6 +121,8 @@ def _stateful_template(spec: JsonObject) -> Iterator[Cause]:
     template = spec.get("template") or {}
     meta = template.get("metadata") or {}
     yield from validate_template_metadata(meta, template.get("spec") or {}, "spec.template")
+    if not (template.get("spec") or {}).get("containers"):
+        yield api_errors.required("spec.template.spec.containers")
 
 
 def _rolling_set(rolling: JsonObject, path: str) -> Iterator[Cause]:

@@ -63,12 +63,12 @@ def _generated(obj: JsonObject) -> Iterator[Cause]:
     expected |= {"controller-uid": expected[UID], "job-name": expected[NAME]}
     labels = template_labels(spec)
     for key, value in expected.items():
-        if key in (UID, NAME) and labels.get(key) != value:
+        if labels.get(key) != value:
             where = f"spec.template.metadata.labels[{key}]"
             if key not in labels:
                 yield api_errors.required(where, f"must be '{value}'")
             else:
-                yield api_errors.invalid_value(where, labels[key], f"must be '{value}'")
+                yield api_errors.invalid_value(where, dict(sorted(labels.items())), f"must be '{value}'")
     if is_valid(selector) and not selects(selector, expected):
         yield api_errors.invalid_value("spec.selector", selector, "`selector` not auto-generated")
 
@@ -266,6 +266,18 @@ def _succeeds(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
 _CONCURRENCY = ("Allow", "Forbid", "Replace")
 
 
+def _time_zone(name: str, path: str) -> Iterator[Cause]:
+    if name.lower() == "local":
+        text = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
+        yield api_errors.invalid_value(path, name, text)
+    if name == "Local":
+        return  # Go's time.LoadLocation knows this name
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        yield api_errors.invalid_value(path, name, f"unknown time zone {name}")
+
+
 def validate_cron_job(obj: JsonObject, old: JsonObject | None = None) -> Iterator[Cause]:
     """Validate a CronJob; an update may keep a time zone in its schedule."""
     spec, name = obj["spec"], obj["metadata"].get("name", "")
@@ -277,14 +289,8 @@ def validate_cron_job(obj: JsonObject, old: JsonObject | None = None) -> Iterato
     if time_zone is not None:
         if not time_zone:
             yield api_errors.invalid_value(path, time_zone, "timeZone must be nil or non-empty string")
-        elif time_zone.lower() == "local":
-            text = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
-            yield api_errors.invalid_value(path, time_zone, text)
         else:
-            try:
-                ZoneInfo(time_zone)
-            except (ZoneInfoNotFoundError, ValueError, OSError):
-                yield api_errors.invalid_value(path, time_zone, f"unknown time zone {time_zone}")
+            yield from _time_zone(time_zone, path)
     yield from validation.one_of(spec.get("concurrencyPolicy"), _CONCURRENCY, "spec.concurrencyPolicy")
     yield from _job_template((spec.get("jobTemplate") or {}).get("spec") or {}, "spec.jobTemplate.spec")
     for key in ("successfulJobsHistoryLimit", "failedJobsHistoryLimit"):

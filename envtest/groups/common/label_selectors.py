@@ -87,7 +87,8 @@ def is_valid(selector: JsonObject | None) -> bool:
         operator, values = expression.get("operator"), expression.get("values") or []
         if operator not in _USABLE or (operator in ("In", "NotIn")) != bool(values):
             return False
-    return True
+    labels = ((selector or {}).get("matchLabels") or {}).items()
+    return not any(validation.qualified_name(key) or validation.label_value(value) for key, value in labels)
 
 
 def selector_text(selector: JsonObject) -> str:
@@ -106,4 +107,5 @@ def selector_text(selector: JsonObject) -> str:
                 parts.append((key, key))
             case _:
                 parts.append((key, f"!{key}"))
-    return ",".join(text for _, text in sorted(parts))
+    # A stable sort by key: matchLabels come before expressions of the same key.
+    return ",".join(text for _, text in sorted(parts, key=lambda part: part[0]))

@@ -171,10 +171,11 @@ _LABEL = "kubernetes.io/metadata.name"
 
 
 def label_namespace(obj: JsonObject) -> None:
-    """Set the label ``kubernetes.io/metadata.name``."""
+    """Set the label ``kubernetes.io/metadata.name``, and default the phase to Active."""
     meta = obj.setdefault("metadata", {})
     if meta.get("name"):
         meta["labels"] = {**(meta.get("labels") or {}), _LABEL: meta["name"]}
+    put(obj.setdefault("status", {}), phase="Active")
 
 
 def secret_strings(obj: JsonObject) -> None:

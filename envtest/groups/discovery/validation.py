@@ -5,7 +5,7 @@ Upstream: pkg/apis/discovery/validation (v1.36)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Final
 
 from envtest.groups.common import validation
@@ -24,8 +24,9 @@ _MOST_LABELS: Final = 16
 _MOST_HINTS: Final = 8
 
 
-def validate_endpoint_slice(obj: JsonObject) -> Iterator[Cause]:
-    """Validate an EndpointSlice; its addresses have one type."""
+def validate_endpoint_slice(obj: JsonObject, old: JsonObject | None = None) -> Iterator[Cause]:
+    """Validate an EndpointSlice; its addresses have one type. An update may keep addresses that it had."""
+    known = {a for e in (old or {}).get("endpoints") or () for a in e.get("addresses") or ()}
     kind = obj.get("addressType", "")
     yield from validation.one_of(kind, _KINDS, "addressType")
     endpoints: Sequence[JsonObject] = obj.get("endpoints") or ()
@@ -33,7 +34,7 @@ def validate_endpoint_slice(obj: JsonObject) -> Iterator[Cause]:
         yield api_errors.too_many("endpoints", len(endpoints), _MOST_ENDPOINTS)
     else:
         for index, endpoint in enumerate(endpoints):
-            yield from _endpoint(endpoint, kind, f"endpoints[{index}]")
+            yield from _endpoint(endpoint, kind, f"endpoints[{index}]", known)
     ports = obj.get("ports") or ()
     if len(ports) > _MOST_PORTS:
         yield api_errors.too_many("ports", len(ports), _MOST_PORTS)
@@ -52,14 +53,15 @@ def validate_endpoint_slice(obj: JsonObject) -> Iterator[Cause]:
             yield from validation.each(qualified_name(protocol), protocol, f"{item_path}.appProtocol")
 
 
-def _endpoint(endpoint: JsonObject, kind: str, path: str) -> Iterator[Cause]:
+def _endpoint(endpoint: JsonObject, kind: str, path: str, known: Collection[str]) -> Iterator[Cause]:
     addresses: Sequence[str] = endpoint.get("addresses") or ()
     if not addresses:
         yield api_errors.required(f"{path}.addresses", "must contain at least 1 address")
     elif len(addresses) > _MOST_ADDRESSES:
         yield api_errors.too_many(f"{path}.addresses", len(addresses), _MOST_ADDRESSES)
     for index, address in enumerate(addresses):
-        yield from _address(address, kind, f"{path}.addresses[{index}]")
+        if address not in known:
+            yield from _address(address, kind, f"{path}.addresses", index)
     if endpoint.get("nodeName") is not None:
         yield from validation.subdomain(endpoint["nodeName"], f"{path}.nodeName")
     topology = endpoint.get("deprecatedTopology") or {}
@@ -86,7 +88,8 @@ def _hints(hints: Sequence[JsonObject], rule: Callable[[str], Sequence[str]], pa
         yield from validation.each(rule(name), name, name_path)
 
 
-def _address(address: str, kind: str, path: str) -> Iterator[Cause]:
+def _address(address: str, kind: str, field: str, index: int) -> Iterator[Cause]:
+    path = f"{field}[{index}]"
     if kind == "FQDN":
         yield from _domain(address, path)
     elif kind in _KINDS:
@@ -95,7 +98,7 @@ def _address(address: str, kind: str, path: str) -> Iterator[Cause]:
         if parsed is None:
             yield api_errors.invalid_value(path, address, "must be a valid IP address")
         elif f"IPv{parsed.version}" != kind:
-            yield api_errors.invalid_value(path, address, f"must be an {kind} address")
+            yield api_errors.invalid_value(field, address, f"must be an {kind} address")
         if not wrong:
             yield from special_address(address, path)
 
@@ -113,5 +116,5 @@ def _domain(name: str, path: str) -> Iterator[Cause]:
 
 def validate_slice_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
     """Validate an update: the address type is immutable."""
-    yield from validate_endpoint_slice(obj)
+    yield from validate_endpoint_slice(obj, old)
     yield from validation.immutable_field(obj, old, "addressType")

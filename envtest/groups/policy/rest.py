@@ -36,10 +36,12 @@ async def check_budgets(context: Context, budgets: GenericStore, pod: JsonObject
     matching = [b for b in listed.items if selects((b.get("spec") or {}).get("selector") or {}, labels)]
     if len(matching) > 1:
         text = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
-        raise ApiError(text, code=500, reason="InternalError")
+        raise ApiError(text, code=500, reason="")
     if not matching:
         return
 
+    if not _is_ready(pod) and _allows_unhealthy(matching[0]):
+        return
     name = matching[0]["metadata"]["name"]
 
     async def spend(current: JsonObject | None) -> JsonObject:
@@ -52,6 +54,20 @@ async def check_budgets(context: Context, budgets: GenericStore, pod: JsonObject
         _check_and_decrement(copy_tree(matching[0]), pod["metadata"]["name"], context.timestamp())
         return
     await budgets.storage.guaranteed_update(budgets.key(context.namespace, name), spend)
+
+
+def _is_ready(pod: JsonObject) -> bool:
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
+
+
+def _allows_unhealthy(budget: JsonObject) -> bool:
+    """Return whether a pod that is not ready may go without being counted."""
+    if (budget.get("spec") or {}).get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
+        return True
+    status = budget.get("status") or {}
+    desired = status.get("desiredHealthy", 0)
+    return bool(0 < desired <= status.get("currentHealthy", 0))
 
 
 def _check_and_decrement(budget: JsonObject, pod: str, stamp: str) -> None:

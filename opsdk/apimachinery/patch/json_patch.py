@@ -4,7 +4,7 @@ Upstream: gopkg.in/evanphx/json-patch.v4 (kube-apiserver v1.36)
 
 Deviations of that library from the RFC, reproduced here: negative indices count from the end; ``replace`` and ``copy``
 accept a missing object member; ``test`` treats a missing member as null; text before the first slash of a path is
-ignored; the whole document cannot be replaced.
+ignored; of all operations only ``replace`` takes the whole document, whose new value is an object or a list.
 """
 
 from __future__ import annotations
@@ -34,7 +34,12 @@ def apply_json_patch(doc: JsonValue, operations: Sequence[Mapping[str, JsonValue
     """
     result = copy.deepcopy(doc)
     for operation in operations:
-        _apply(result, operation)
+        if operation.get("op") == "replace" and operation.get("path") == "":
+            result = copy.deepcopy(operation.get("value"))
+            if not isinstance(result, dict | list):
+                raise PatchError("JSON patch: replace operation value must be object or array", path="")
+        else:
+            _apply(result, operation)
     return result
 
 

@@ -6,11 +6,11 @@ Upstream: k8s.io/apiserver/pkg/server/config.go (v1.36).
 from __future__ import annotations
 
 import logging
-import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from opsdk.aio.randomness import loop_uuid4
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.auth.authentication import UnionAuthenticator
 from opsdk.apiserver.auth.authorization import Authorizer
@@ -91,7 +91,7 @@ async def recover(call: Call, handler: Handler) -> HttpResponse:
 
 async def headers(call: Call, handler: Handler) -> HttpResponse:
     """``Audit-Id``, ``Cache-Control`` and warnings."""
-    call.audit_id = call.http.header("audit-id") or str(uuid.uuid4())
+    call.audit_id = call.http.header("audit-id") or str(loop_uuid4())
     response = await handler(call)
     response.headers += [("audit-id", call.audit_id), *call.headers]
     if not any(name == "cache-control" for name, _ in response.headers):

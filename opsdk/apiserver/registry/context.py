@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.randomness import loop_random
 from opsdk.apiserver.auth.user import LOOPBACK, User
 
 
@@ -28,7 +29,7 @@ class Context:
     dry_run: bool = False
     warn: Callable[[str], None] = lambda _: None
     manager: str = "kube-apiserver"
-    rng: random.Random = field(default_factory=random.SystemRandom)
+    rng: random.Random = field(default_factory=loop_random)
 
     def timestamp(self) -> str:
         """Return the current time in whole seconds, in RFC 3339."""

@@ -48,10 +48,14 @@ def validate(strategy: Strategy, meta: JsonObject, namespace: str) -> list[Cause
 
 
 def _validate_common(strategy: Strategy, meta: JsonObject) -> list[Cause]:
+    return [*_validate_shared(meta), *_validate_finalizers(strategy, meta)]
+
+
+def _validate_finalizers(strategy: Strategy, meta: JsonObject) -> list[Cause]:
     finalizers: list[str] = meta.get("finalizers") or []
-    causes = [*_validate_shared(meta), *_finalizers(finalizers)]
+    causes = list(_finalizers(finalizers))
     for index, name in enumerate(finalizers if strategy.core_metadata else ()):
-        if "/" not in name and name not in _STANDARD_FINALIZERS and not validation.qualified_name(name):
+        if "/" not in name and name not in _STANDARD_FINALIZERS:
             text = "name is neither a standard finalizer name nor is it fully qualified"
             causes.append(api_errors.invalid_value(f"metadata.finalizers[{index}]", name, text))
     return causes
@@ -176,7 +180,7 @@ def validate_update(strategy: Strategy, meta: JsonObject, old: JsonObject) -> li
             )
             causes.append(api_errors.not_allowed("metadata.finalizers", text))
     if strategy.core_metadata:
-        return [*causes, *_validate_common(strategy, meta) * 2] * 2
+        return [*[*causes, *_validate_shared(meta) * 2] * 2, *_validate_finalizers(strategy, meta)]
     return [*causes, *_validate_shared(meta)] * 2 + _validate_common(strategy, meta)
 
 

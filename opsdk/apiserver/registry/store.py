@@ -387,6 +387,17 @@ class GenericStore:
             )
             raise api_errors.conflict(self.info, name, reason)
 
+    def _check_preconditions(self, name: str, options: DeleteRequestOptions, current: JsonObject) -> None:
+        """Upstream: REST.Delete of namespaces and of CustomResourceDefinitions."""
+        preconditions, meta = options.preconditions, current["metadata"]
+        for word, expected, actual in (
+            ("UID", preconditions.uid, meta.get("uid", "")),
+            ("ResourceVersion", preconditions.resource_version, meta.get("resourceVersion", "")),
+        ):
+            if expected is not None and expected != actual:
+                reason = f"Precondition failed: {word} in precondition: {expected}, {word} in object meta: {actual}"
+                raise api_errors.conflict(self.info, name, reason)
+
     def _check_version(self, name: str, obj: JsonObject, current: JsonObject) -> None:
         meta, old_meta = obj.setdefault("metadata", {}), current["metadata"]
         version = meta.get("resourceVersion", "")
@@ -415,6 +426,8 @@ class GenericStore:
             before = current
             if current is None:
                 raise api_errors.not_found(self.info, name)
+            if self.strategy.checks_preconditions:
+                self._check_preconditions(name, options, current)
             try:
                 options.preconditions.check(current)
             except PreconditionError as error:

@@ -34,6 +34,7 @@ class Strategy:
         status_keeps: metadata that an update of the status leaves as it is.
         core_metadata: finalizers must be known by name where they are not qualified, as those of the core kinds.
         selectable: field selectors besides name and namespace.
+        checks_preconditions: the kind's own REST handler checks preconditions of a deletion, in words of its own.
         missing_version_text: how an absent resourceVersion is shown.
     """
 
@@ -46,6 +47,7 @@ class Strategy:
     graceful: bool = False
     custom: bool = False
     core_metadata: bool = True
+    checks_preconditions: bool = False
     selectable: Mapping[str, FieldGetter] = {}
     status_keeps: Sequence[str] = ("ownerReferences",)
 

@@ -77,7 +77,8 @@ def test_what_the_server_accepts(operation: JsonObject, where: str, found: Any) 
         {"path": "/data/x", "value": "1"},
         {"op": "add", "value": "1"},
         {"op": "move", "path": "/data/x"},
-        {"op": "replace", "path": "", "value": {}},
+        {"op": "replace", "path": "", "value": "text"},
+        {"op": "add", "path": "", "value": {}},
     ],
 )
 def test_what_the_server_refuses(operation: JsonObject) -> None:
@@ -86,6 +87,15 @@ def test_what_the_server_refuses(operation: JsonObject) -> None:
     with pytest.raises(PatchError):
         apply_json_patch(DOC, [{"op": "add", "path": "/data/first", "value": 1}, operation])
     assert before == DOC
+
+
+def test_replace_takes_the_whole_document() -> None:
+    """The new document is an independent object or list."""
+    value = {"kind": "X", "items": [1]}
+    result = apply_json_patch(DOC, [{"op": "replace", "path": "", "value": value}])
+    assert result == value
+    assert result is not value
+    assert apply_json_patch(DOC, [{"op": "replace", "path": "", "value": [1]}]) == [1]
 
 
 def test_a_copy_is_independent() -> None:

@@ -50,6 +50,7 @@ class EventStrategy(GeneratedStrategy):
         causes = list(validate_event(obj, new=self._new))
         if self._new:
             causes.extend(validate_new_event(obj))
+            causes.extend(validate_series(obj.get("series")))
         return causes
 
     def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:

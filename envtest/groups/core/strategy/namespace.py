@@ -23,6 +23,8 @@ _PROTECTED = ("default", "kube-system", "kube-public")
 class NamespaceStrategy(GeneratedStrategy):
     """The strategy of Namespaces: removable when ``spec.finalizers`` is empty."""
 
+    checks_preconditions = True
+
     def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
         self.selectable = {"status.phase": lambda obj: str((obj.get("status") or {}).get("phase", ""))}

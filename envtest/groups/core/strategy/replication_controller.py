@@ -1,3 +1,4 @@
+# ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
 """Replication controllers: replica sets whose selector is a plain map, and may change.
 
 Upstream: pkg/registry/core/replicationcontroller/strategy.go (v1.36)
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from envtest.data.resources import ServedResourceRow
 from envtest.groups.core.strategy.workload import WorkloadStrategy
 from envtest.groups.core.validation.replication_controller import validate_replication_controller
+from opsdk.apiserver.registry.context import Context
 from opsdk.errors import Cause
 from opsdk.structured_merge.value import JsonObject
 
@@ -23,6 +25,11 @@ class ReplicationControllerStrategy(WorkloadStrategy):
     def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
         self.selectable = {"status.replicas": lambda obj: str((obj.get("status") or {}).get("replicas", 0))}
+
+    def propagation(self, context: Context, obj: JsonObject, asked: str) -> str:
+        """Return the requested propagation policy, Orphan by default."""
+        finalizers = obj["metadata"].get("finalizers") or ()
+        return asked or ("" if {"orphan", "foregroundDeletion"} & set(finalizers) else "Orphan")
 
     def validate_spec(self, spec: JsonObject) -> Iterator[Cause]:
         """See `validate_replication_controller`."""

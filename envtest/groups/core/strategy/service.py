@@ -144,6 +144,24 @@ _ALLOCATED: Final[JsonObject] = {
 """What the server owns of addresses that it has given away."""
 
 
+def _keep_addresses(spec: JsonObject, before: JsonObject) -> None:
+    """Complete the cluster IPs of an update, and keep allocated ones that it leaves out."""
+    moved = spec.get("clusterIP") != before.get("clusterIP")
+    if moved and (spec.get("clusterIPs") or []) == (before.get("clusterIPs") or []):
+        if spec.get("clusterIP"):
+            spec["clusterIPs"] = [spec["clusterIP"]]
+        else:
+            spec.pop("clusterIPs", None)
+    if spec.get("clusterIP") == "None" and not spec.get("clusterIPs"):
+        spec["clusterIPs"] = ["None"]
+    if "ExternalName" not in (spec.get("type"), before.get("type")):
+        # Keys are filled in order: a kept clusterIP did not move.
+        for key in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+            moved = key == "clusterIPs" and spec.get("clusterIP") != before.get("clusterIP")
+            if not moved and not spec.get(key) and before.get(key):
+                spec[key] = before[key]
+
+
 class ServiceStrategy(GeneratedStrategy):
     """See the module.
 
@@ -261,17 +279,9 @@ class ServiceStrategy(GeneratedStrategy):
         super().prepare_for_update(context, obj, old)
         spec, before = obj["spec"], old["spec"]
         _drop_by_type(spec, before)
-        same_list = (spec.get("clusterIPs") or []) == (before.get("clusterIPs") or [])
-        if spec.get("clusterIP") != before.get("clusterIP") and same_list:
-            if spec.get("clusterIP"):
-                spec["clusterIPs"] = [spec["clusterIP"]]
-            else:
-                spec.pop("clusterIPs", None)
-        if "ExternalName" not in (spec.get("type"), before.get("type")):
-            for key in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
-                moved = key == "clusterIPs" and spec.get("clusterIP") != before.get("clusterIP")
-                if not moved and not spec.get(key) and before.get(key):
-                    spec[key] = before[key]
+        if before.get("type") == "LoadBalancer" != spec.get("type"):
+            obj["status"] = {**(obj.get("status") or {}), "loadBalancer": {}}
+        _keep_addresses(spec, before)
         if _wants_ports(spec) and _wants_ports(before):
             # Ports keep their node ports by their names.
             taken = set(allocated_node_ports(spec))

@@ -28,6 +28,7 @@ IMMUTABLE_FIELDS = (
     ("firstTimestamp", "firstTimestamp"),
     ("lastTimestamp", "lastTimestamp"),
     ("count", "count"),
+    ("reason", "reason"),
     ("type", "type"),
     ("eventTime", "eventTime"),
     ("action", "action"),
@@ -35,7 +36,7 @@ IMMUTABLE_FIELDS = (
     ("reportingComponent", "reportingController"),
     ("reportingInstance", "reportingInstance"),
 )
-"""What stays in the new API: its key in stored objects, its name in messages."""
+"""What stays in the new API: its key in stored objects, its name in messages. Upstream checks the reason twice."""
 
 
 def validate_event(obj: JsonObject, *, new: bool) -> Iterator[Cause]:

@@ -16,8 +16,7 @@ from opsdk.errors import Cause
 def validate_finalizers(finalizers: Sequence[str], path: str) -> Iterator[Cause]:
     """Finalizers are standard ones or fully qualified names."""
     for name in finalizers:
-        wrong = qualified_name(name)
-        yield from validation.each(wrong, name, path)
-        if not wrong and "/" not in name and name not in ("kubernetes", "orphan", "foregroundDeletion"):
+        yield from validation.each(qualified_name(name), name, path)
+        if "/" not in name and name not in ("kubernetes", "orphan", "foregroundDeletion"):
             text = "name is neither a standard finalizer name nor is it fully qualified"
             yield api_errors.invalid_value(path, name, text)

@@ -6,10 +6,10 @@ Upstream: k8s.io/apiserver/pkg/admission/plugin/webhook/mutating/dispatcher.go, 
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
+from opsdk.aio.randomness import loop_uuid4
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.admission.attributes import Attributes
 from opsdk.apiserver.admission.matching import exempt, selects_object
@@ -127,7 +127,7 @@ class _Caller:
             versions = ", ".join(KNOWN_VERSIONS)
             reason = f"webhook does not accept known AdmissionReview versions ({versions})"
             raise _failed(hook, f"could not create admission objects: {reason}")
-        uid = str(uuid.uuid4())
+        uid = str(loop_uuid4())
         try:
             target = hook.target()
             answer = await self._client.post(

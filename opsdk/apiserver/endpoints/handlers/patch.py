@@ -84,7 +84,7 @@ async def handle(call: Call, served: InstalledResource, admission: AdmissionInte
     if media not in patch_types(served):
         # Requests for built-in types do not reach a handler that says more.
         if not served.custom:
-            raise UnsupportedMediaTypeError("415: Unsupported Media Type")
+            raise UnsupportedMediaTypeError("415: Unsupported Media Type", details=api_errors.EMPTY)
         raise body.unsupported_media(", ".join(patch_types(served)))
     apply = media == APPLY
     query = call.http.query

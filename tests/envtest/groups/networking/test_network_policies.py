@@ -128,7 +128,7 @@ def test_policy_blocks(part: str, found: str) -> None:
         (
             "endpoints.0.addresses",
             ["fd00::1"],
-            ['endpoints[0].addresses[0]: Invalid value: "fd00::1": must be an IPv4 address'],
+            ['endpoints[0].addresses: Invalid value: "fd00::1": must be an IPv4 address'],
         ),
         (
             "endpoints.0.hints",
