@@ -315,13 +315,19 @@ class Informer(Closing):
             if unknown not in own.unknown:
                 continue
             watched, shown = self.store.get(unknown, own_writes=False), self.store.get(unknown)
+            # Before the request: a write during it makes the object unknown again.
+            del own.unknown[unknown]
             try:
                 self.write(await self._source.get(unknown))
             except NotFoundError:
                 for gone in (watched, shown):
                     if gone is not None:
                         self.store.write_deleted(unknown, gone.uid)
-            own.unknown.pop(unknown, None)
+            except (ForbiddenError, MethodNotAllowedError) as error:
+                log.warning("cannot get %s %s after a write, reads may be old: %s", self.name, unknown, error)
+            except BaseException:
+                own.record_unknown(unknown)
+                raise
 
     async def _read_all(self) -> None:
         before = list(self.store.entries())

@@ -15,7 +15,7 @@ from opsdk.cache.entry import make_entry
 from opsdk.cache.informer import Informer, InformerOptions
 from opsdk.cache.own_writes import OwnWrites
 from opsdk.cache.store import Delta, DeltaType
-from opsdk.errors import ConnectError
+from opsdk.errors import ConnectError, ForbiddenError
 
 
 def key(name: str) -> ObjectKey:
@@ -195,6 +195,29 @@ async def test_unknown_results_are_read_from_the_server() -> None:
         assert server.gets == 2
         assert version(informer, "a") == "4"
         assert version(informer, "b") == ""
+
+
+async def test_a_write_during_the_question_is_asked_about_again() -> None:
+    """The answer is older than the second write; a failed question is asked again."""
+    server = FakeServer()
+    server.put("a")
+    async with Informer(server) as informer:
+        await informer.wait_synced()
+        server.refuse_watch = ConnectError("down")
+        own = informer.store.own
+        own.record_unknown(key("a"))
+        asking = asyncio.create_task(informer.read_unknown())
+        await asyncio.sleep(0.001)
+        own.record_unknown(key("a"))
+        await asking
+        assert key("a") in own.unknown
+        server.refuse = ConnectError("down")
+        with pytest.raises(ConnectError):
+            await informer.read_unknown()
+        assert key("a") in own.unknown
+        server.refuse = ForbiddenError("no get")
+        await informer.read_unknown()
+        assert not own.unknown
 
 
 @pytest.mark.parametrize("seed", range(60))
