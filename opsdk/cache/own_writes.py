@@ -79,7 +79,6 @@ class OwnWrites:
             in_scope: whether the informer's selectors select the object.
         """
         revision = revision_of(entry.resource_version)
-        self.unknown.pop(entry.key, None)
         if revision is None or revision <= passed:
             return
         pending = self._pending.get(entry.key)
