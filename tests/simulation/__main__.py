@@ -17,6 +17,8 @@ from simulations import ALL
 from opsdk.testing.simulate import minimize
 from tests.simulation.worker import prepare, run_seed
 
+_PROGRESS = 100
+"""Schedules between two lines of progress."""
 _MAX_SHRUNK = 5
 """Failures that are made small: each takes many runs."""
 
@@ -41,6 +43,9 @@ def main() -> int:
             reconciles[name] += count
             if violations:
                 failures.append((name, seed))
+            if runs.total() % _PROGRESS == 0:
+                passed = time.monotonic() - began
+                print(f"{runs.total()} schedules, {len(failures)} fail, {passed:.0f} s", file=sys.stderr, flush=True)
     print(f"{'operator':12}{'schedules':>10}{'violations':>11}{'reconciles':>11}{'virtual h':>10}{'CPU s each':>11}")
     for name in names:
         bad = sum(1 for failed, _ in failures if failed == name)

@@ -22,15 +22,14 @@ NAMESPACE = "default"
 
 # ---------------------------------------------------------------- websites
 def _websites() -> Any:
-    return envtest.Environment(crds=[crd_for(Website)], controllers=["garbage-collector-controller"])
+    return envtest.Environment(crds=[crd_for(Website)])
 
 
 async def make_site(world: World) -> None:
-    """Create a website, unless there is one with this name."""
-    name = f"site-{world.rng.randrange(3)}"
-    if await world.client.get_or_none(Website, name, namespace=NAMESPACE) is None:
-        spec = WebsiteSpec(image="nginx:1", replicas=world.rng.randrange(3))
-        await world.client.create(Website(metadata=ObjectMeta(name=name, namespace=NAMESPACE), spec=spec))
+    """Create a website; each has a name of its own, because no garbage collector runs."""
+    meta = ObjectMeta(name=f"site-{world.rng.randrange(10**6)}", namespace=NAMESPACE)
+    spec = WebsiteSpec(image="nginx:1", replicas=world.rng.randrange(3))
+    await world.client.create(Website(metadata=meta, spec=spec))
 
 
 async def edit_site(world: World) -> None:
@@ -48,6 +47,25 @@ async def delete_site(world: World) -> None:
     """Delete a website."""
     if sites := await world.client.list(Website):
         await world.client.delete(world.rng.choice(list(sites)), missing_ok=True)
+
+
+async def tamper_with_a_deployment(world: World) -> None:
+    """Change a child behind the operator's back."""
+    if deployments := await world.client.list(Deployment):
+        deployment = world.rng.choice(list(deployments))
+        before = deep_copy(deployment)
+        deployment.spec.replicas = world.rng.randrange(10, 20)
+        await world.client.patch(deployment, MergeFrom(before))
+
+
+async def tamper_with_a_page(world: World) -> None:
+    """Change a child of which the operator manages all data."""
+    pages = [c for c in await world.client.list(ConfigMap, namespace=NAMESPACE) if "index.html" in c.data]
+    if pages:
+        page = world.rng.choice(pages)
+        before = deep_copy(page)
+        page.data["index.html"] = "defaced"
+        await world.client.patch(page, MergeFrom(before))
 
 
 async def sites_are_served(world: World) -> None:
@@ -73,7 +91,7 @@ async def sites_are_served(world: World) -> None:
 WEBSITES = Simulation(
     operator=make_operator,
     environment=_websites,
-    actions=[make_site, make_site, edit_site, delete_site],
+    actions=[make_site, edit_site, delete_site, tamper_with_a_deployment, tamper_with_a_page],
     check=sites_are_served,
     children=[ConfigMap, Deployment, Service],
     max_actions=7,
