@@ -250,6 +250,7 @@ async def test_a_raising_predicate_lets_the_event_pass() -> None:
         assert (fed.feeder.counts["dropped"], fed.feeder.counts["predicate_error"]) == (1, 0)
 
 
+@pytest.mark.behaviour(73)
 async def test_initial_objects_wait_behind_changes() -> None:
     """Initial and resync events have the low priority, changes the ordinary one."""
     async with Fed(EnqueueRequestForObject()) as fed:

@@ -40,6 +40,7 @@ class Running:
         return found
 
 
+@pytest.mark.behaviour(74)
 async def test_synced_means_queued() -> None:
     """When a source has synced, every object of the initial list is in the queue."""
     world = World()
@@ -59,6 +60,7 @@ async def test_synced_means_queued() -> None:
         assert running.names() == set()
 
 
+@pytest.mark.behaviour(74)
 async def test_synced_waits_for_async_handlers() -> None:
     """An async map function has answered for every initial object before the source counts as synced."""
     world = World()
@@ -95,6 +97,7 @@ async def test_a_handler_that_never_answers_is_named() -> None:
         await source.aclose()
 
 
+@pytest.mark.behaviour(101)
 async def test_a_kind_that_comes_later_is_found() -> None:
     """A kind that is not served yet is looked for, soon at first, then every ten seconds; the sync then succeeds."""
     world = World(THING)
@@ -112,6 +115,7 @@ async def test_a_kind_that_comes_later_is_found() -> None:
         await source.aclose()
 
 
+@pytest.mark.behaviour(101)
 async def test_a_kind_that_never_comes_is_named() -> None:
     """The timeout names the kind and carries the reason."""
     world = World(THING)

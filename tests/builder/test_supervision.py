@@ -152,6 +152,7 @@ async def test_a_cached_read_that_is_denied_raises_at_once() -> None:
             assert "cannot" in (await readiness(operator, "caches-synced"))[1]
 
 
+@pytest.mark.behaviour(48, better="Health, readiness and the sync timeout carry the server's words.")
 async def test_readiness_follows_the_watch() -> None:
     """An informer that has synced and then loses its permission makes the replica unready, until it has it back."""
     denies = Denies()
@@ -274,6 +275,7 @@ async def test_a_clock_of_its_own_drives_the_whole_operator() -> None:
         await asyncio.gather(task, return_exceptions=True)
 
 
+@pytest.mark.behaviour(79)
 async def test_a_terminal_error_may_be_wrapped() -> None:
     """An error raised ``from`` a `TerminalError` is final too."""
     attempts = 0

@@ -16,6 +16,7 @@ from opsdk.queue.rate_limiters import (
 from opsdk.queue.work_queue import ShutDownError, WorkQueue
 
 
+@pytest.mark.behaviour(62)
 async def test_get_waits_for_the_time() -> None:
     """A delayed item is handed out exactly when it is due."""
     q: WorkQueue[str] = WorkQueue()
@@ -27,6 +28,7 @@ async def test_get_waits_for_the_time() -> None:
     assert asyncio.get_running_loop().time() == pytest.approx(5)
 
 
+@pytest.mark.behaviour(62, 68)
 async def test_an_earlier_add_moves_the_timer() -> None:
     """Adding without delay makes a delayed item ready at once."""
     q: WorkQueue[str] = WorkQueue()
@@ -38,6 +40,7 @@ async def test_an_earlier_add_moves_the_timer() -> None:
     assert asyncio.get_running_loop().time() == pytest.approx(1)
 
 
+@pytest.mark.behaviour(63)
 async def test_failures_wait_longer_until_forgotten() -> None:
     """5 ms, 10 ms, 20 ms, ... and 5 ms again after success."""
     q: WorkQueue[str] = WorkQueue()
@@ -51,6 +54,7 @@ async def test_failures_wait_longer_until_forgotten() -> None:
     q.shut_down()
 
 
+@pytest.mark.behaviour(71)
 async def test_shutdown_wakes_every_worker() -> None:
     """Every get that waits, and every later one, raises ShutDownError."""
     q: WorkQueue[str] = WorkQueue()
@@ -63,6 +67,7 @@ async def test_shutdown_wakes_every_worker() -> None:
         await q.get()
 
 
+@pytest.mark.behaviour(65)
 async def test_draining_hands_out_what_is_ready_first() -> None:
     """With drain, ready items still go out; wait_idle returns when the last is done."""
     q: WorkQueue[str] = WorkQueue()
@@ -78,6 +83,7 @@ async def test_draining_hands_out_what_is_ready_first() -> None:
         await q.get()
 
 
+@pytest.mark.behaviour(61, 70)
 @pytest.mark.parametrize("seed", range(30))
 async def test_no_item_is_lost_and_none_is_doubled(seed: int) -> None:
     """Any interleaving, with workers cancelled: the last add of each key is processed, never two at once."""
@@ -123,6 +129,7 @@ async def test_no_item_is_lost_and_none_is_doubled(seed: int) -> None:
     await asyncio.gather(*workers)
 
 
+@pytest.mark.behaviour(63)
 def test_limiters() -> None:
     """The waits of each limiter."""
     fast: ItemFastSlowRateLimiter[str] = ItemFastSlowRateLimiter(fast=1, slow=10, fast_attempts=2)
