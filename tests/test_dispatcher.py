@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any, Self
 
 import pytest
@@ -261,6 +262,10 @@ async def test_initial_objects_wait_behind_changes() -> None:
         assert second is not None
         assert (first.item.name, first.priority) == ("new", 0)
         assert (second.item.name, second.priority) == ("old", LOW_PRIORITY)
+        fed.feeder.dispatch(replace(updated(view("calm"), view("calm")), resync=True))
+        third = fed.queue.get_nowait()
+        assert third is not None
+        assert (third.item.name, third.priority) == ("calm", LOW_PRIORITY)
 
 
 async def test_async_functions_are_asked_one_at_a_time() -> None:

@@ -393,3 +393,22 @@ async def test_a_denied_list_can_fail_fast() -> None:
             await informer.wait_synced(60, fail_fast=True)
         assert isinstance(caught.value.__cause__, ForbiddenError)
         assert asyncio.get_running_loop().time() < 1
+
+
+@pytest.mark.behaviour(52)
+async def test_a_bookmark_moves_the_resource_version_only() -> None:
+    """No handler is called, and the next watch starts there."""
+    server = FakeServer()
+    server.put("a")
+    deltas: list[Delta] = []
+    async with Informer(server, InformerOptions(watch_list=False)) as informer:
+        informer.add_handler(deltas.append)
+        await informer.wait_synced()
+        await asyncio.sleep(1)
+        server.raw_garbage.append(RawEvent("BOOKMARK", b'{"kind":"Thing","metadata":{"resourceVersion":"9"}}'))
+        changed, server.changed = server.changed, asyncio.Event()
+        changed.set()
+        await asyncio.sleep(400)
+        assert informer.reflector.resource_version == "9"
+        assert server.watches == ["2", "9"]
+        assert len(deltas) == 1

@@ -116,6 +116,36 @@ async def test_a_failed_write_leaves_the_object_as_it_was(answer: RestResponse, 
         assert obj == before
 
 
+@pytest.mark.behaviour(2)
+async def test_a_read_has_nothing_of_the_read_before() -> None:
+    """Each read returns another object; a field that is gone from the server is in none of the later ones."""
+    gone = tree(metadata={"name": "a", "namespace": "ns", "labels": {"x": "y"}}, status={"ready": 1})
+    for kind in (Site, UNSTRUCTURED, metadata_only(Site)):
+        client = client_of(gone, tree())
+        first: Any = await client.get(kind, "ns/a")
+        second: Any = await client.get(kind, "ns/a")
+        assert first.metadata.labels == {"x": "y"}
+        assert second.metadata.labels == {}
+        assert "status" not in to_tree(second)
+
+
+@pytest.mark.behaviour(6)
+async def test_every_write_keeps_the_kind() -> None:
+    """For typed, unstructured and metadata objects, through every verb that takes them."""
+    partial = PartialObjectMetadata("demo.opsdk.dev/v1", "Site", ObjectMeta(name="a", namespace="ns"))
+    bare: JsonObject = {"metadata": {"name": "a", "namespace": "ns"}, "spec": {"image": "nginx"}}
+    for obj in (site(), Unstructured.from_tree(tree()), partial):
+        client = client_of(*[{**tree(), **bare}] * 6)
+        await client.patch(obj, merge_patch({}))
+        await client.status().patch(obj, merge_patch({}))
+        if obj is not partial:
+            await client.update(obj)
+            await client.status().update(obj)
+            await client.apply(obj, field_owner="me")
+            await client.create(obj)
+        assert (obj.api_version, obj.kind) == ("demo.opsdk.dev/v1", "Site")
+
+
 @pytest.mark.behaviour(22)
 async def test_a_status_is_no_object() -> None:
     """Evictions and bindings answer with a mere Status: what was sent stays as it is."""

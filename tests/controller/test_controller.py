@@ -270,6 +270,27 @@ async def test_interleaved_keys_fail_on_their_own() -> None:
     assert times["b"] == [pytest.approx(10)]
 
 
+@pytest.mark.behaviour(77)
+async def test_a_success_resets_the_waits() -> None:
+    """After errors and a success, the next error of the key waits 5 ms again."""
+    times: list[float] = []
+    answers: list[Exception | None] = [ValueError(), ValueError(), None, ValueError(), None]
+
+    async def reconcile(_: Request) -> None:
+        times.append(asyncio.get_running_loop().time())
+        if (error := answers.pop(0)) is not None:
+            raise error
+
+    async with Running(reconcile) as running:
+        running.channel.send(A)
+        await asyncio.sleep(10)
+        assert running.controller.queue.rate_limiter.num_requeues(A) == 0
+        running.channel.send(A)
+        await asyncio.sleep(10)
+    assert [round(b - a, 4) for a, b in itertools.pairwise(times)][:2] == [0.005, 0.01]
+    assert times[-1] - times[-2] == pytest.approx(0.005)
+
+
 @pytest.mark.behaviour(78)
 async def test_requeue_after_comes_once_and_forgets_failures() -> None:
     """After so many seconds, exactly once; the failures before no longer count."""
@@ -729,6 +750,23 @@ async def test_a_standby_warms_its_queue_and_reconciles_nothing() -> None:
     assert warming.done()
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
+    assert gate.closed == 1
+
+
+@pytest.mark.behaviour(86)
+async def test_a_source_added_during_the_warm_up_starts_once() -> None:
+    """It is started when it is added, and not again with the controller."""
+    gate = Gate()
+    controller = Controller("c", _nothing, sources=[Gate()])
+    warming = asyncio.create_task(controller.warmup())
+    await asyncio.sleep(10)
+    await controller.watch(gate)
+    running = asyncio.create_task(controller.start())
+    await asyncio.sleep(10)
+    assert gate.started == 1
+    for task in (running, warming):
+        task.cancel()
+    await asyncio.gather(running, warming, return_exceptions=True)
     assert gate.closed == 1
 
 

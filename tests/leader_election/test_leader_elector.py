@@ -358,6 +358,25 @@ async def test_what_others_wrote_on_the_lease_stays() -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
+@pytest.mark.behaviour(120)
+async def test_a_foreign_write_to_the_lease_does_not_end_the_leadership() -> None:
+    """The renewal conflicts, reads the lease again, and keeps the foreign annotation."""
+    server = LeaseServer()
+    elector = LeaderElector(server.client("a"), options("a"))
+    task = asyncio.create_task(elector.run())
+    assert await leading(elector)
+    assert server.lease is not None
+    server.lease.metadata.annotations["team"] = "x"
+    server.revision += 1
+    server.lease.metadata.resource_version = str(server.revision)
+    await asyncio.sleep(30)
+    assert elector.is_leader
+    assert server.lease.metadata.annotations == {"team": "x"}
+    assert server.lease.spec.lease_transitions == 0
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
 async def test_a_denied_candidate_keeps_trying() -> None:
     """No right to the lease is logged and retried, not a crash."""
     server = LeaseServer()

@@ -378,7 +378,8 @@ async def test_a_failure_and_a_timeout_are_both_told() -> None:
 
 @pytest.mark.behaviour(106)
 async def test_no_grace_and_endless_grace() -> None:
-    """0 does not wait and blames nobody; None waits as long as it takes."""
+    """0 does not wait and blames nobody; None waits as long as it takes; the default is 30 s."""
+    assert ManagerOptions().shutdown_timeout == 30
     manager = Manager(ManagerOptions(shutdown_timeout=0))
     manager.add(Part("slow", stop=1000))
     await run_for(manager, 5)

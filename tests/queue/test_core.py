@@ -95,7 +95,7 @@ def test_live_changes_overtake_the_initial_list() -> None:
     assert q.take(0) is None
 
 
-@pytest.mark.behaviour(61, 69)
+@pytest.mark.behaviour(61)
 def test_an_item_is_never_at_two_workers() -> None:
     """Added while at work: handed out again only after done."""
     q: QueueCore[str] = QueueCore()

@@ -129,7 +129,7 @@ async def test_no_item_is_lost_and_none_is_doubled(seed: int) -> None:
     await asyncio.gather(*workers)
 
 
-@pytest.mark.behaviour(63)
+@pytest.mark.behaviour(63, 64)
 def test_limiters() -> None:
     """The waits of each limiter."""
     fast: ItemFastSlowRateLimiter[str] = ItemFastSlowRateLimiter(fast=1, slow=10, fast_attempts=2)
@@ -145,3 +145,69 @@ def test_limiters() -> None:
     assert both.num_requeues("b") == 0
     capped: ItemExponentialFailureRateLimiter[str] = ItemExponentialFailureRateLimiter()
     assert [capped.when("z", now=0) for _ in range(2000)][-1] == 1000.0
+    shared: BucketRateLimiter[str] = BucketRateLimiter()
+    assert [shared.when(f"k{n}", now=0) for n in range(102)][-3:] == pytest.approx([0, 0.1, 0.2])
+
+
+class Counts:
+    """Counts what is added."""
+
+    def __init__(self) -> None:
+        self.adds = 0
+
+    def added(self) -> None:
+        self.adds += 1
+
+    def taken(self, waited: float) -> None: ...
+
+    def finished(self, worked: float) -> None: ...
+
+    def retried(self) -> None: ...
+
+
+@pytest.mark.behaviour(61, 62, 67, 68, 70, 73)
+async def test_adds_merge() -> None:
+    """Adds of one item are one delivery, at the earliest time and highest priority; delayed ones have no length."""
+    counts = Counts()
+    q: WorkQueue[str] = WorkQueue(hooks=counts)
+    q.add("a", after=10)
+    q.add("a", after=5, priority=7)
+    q.add("a", after=20, priority=-100)
+    assert (len(q), counts.adds) == (0, 1)
+    assert (await q.get()).priority == 7
+    assert asyncio.get_running_loop().time() == pytest.approx(5)
+    q.done("a")
+    q.add("b", after=100)
+    for _ in range(3):
+        q.add("b")
+    assert (len(q), counts.adds) == (1, 2)
+    assert (await q.get()).item == "b"
+    q.done("b")
+    await asyncio.sleep(1000)
+    assert q.get_nowait() is None
+
+
+async def test_an_item_at_work_comes_again_after_done() -> None:
+    """Added while it is processed it is invisible until done."""
+    q: WorkQueue[str] = WorkQueue()
+    q.add("a")
+    await q.get()
+    q.add("a")
+    assert q.get_nowait() is None
+    q.done("a")
+    assert (await q.get()).item == "a"
+
+
+@pytest.mark.behaviour(71)
+@pytest.mark.parametrize("drain", [False, True])
+async def test_shutdown_among_adds_wakes_every_worker(*, drain: bool) -> None:
+    """Adds right before and after the shutdown leave nobody waiting."""
+    q: WorkQueue[str] = WorkQueue()
+    waiting = [asyncio.create_task(q.get()) for _ in range(5)]
+    await asyncio.sleep(0)
+    q.add("a")
+    q.shut_down(drain=drain)
+    q.add("b")
+    async with asyncio.timeout(1):
+        results = await asyncio.gather(*waiting, return_exceptions=True)
+    assert sum(isinstance(result, ShutDownError) for result in results) == (4 if drain else 5)
