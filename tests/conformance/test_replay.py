@@ -66,7 +66,6 @@ def server(tmp_path: Path) -> Iterator[str]:
         assert process.wait(60) == 0
 
 
-@pytest.mark.behaviour(143)
 @pytest.mark.parametrize("areas", GROUPS, ids=lambda areas: areas[0])
 def test_no_area_falls_behind(areas: tuple[str, ...], server: str, tmp_path: Path) -> None:
     """Every area answers at least as many steps as it did before."""

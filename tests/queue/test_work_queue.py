@@ -145,6 +145,7 @@ def test_limiters() -> None:
     assert both.num_requeues("b") == 0
     capped: ItemExponentialFailureRateLimiter[str] = ItemExponentialFailureRateLimiter()
     assert [capped.when("z", now=0) for _ in range(2000)][-1] == 1000.0
+    assert isinstance(WorkQueue[str]().rate_limiter, ItemExponentialFailureRateLimiter)
     shared: BucketRateLimiter[str] = BucketRateLimiter()
     assert [shared.when(f"k{n}", now=0) for n in range(102)][-3:] == pytest.approx([0, 0.1, 0.2])
 
