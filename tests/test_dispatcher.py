@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any, Self
 
 import pytest
@@ -250,6 +251,7 @@ async def test_a_raising_predicate_lets_the_event_pass() -> None:
         assert (fed.feeder.counts["dropped"], fed.feeder.counts["predicate_error"]) == (1, 0)
 
 
+@pytest.mark.behaviour(73)
 async def test_initial_objects_wait_behind_changes() -> None:
     """Initial and resync events have the low priority, changes the ordinary one."""
     async with Fed(EnqueueRequestForObject()) as fed:
@@ -260,6 +262,10 @@ async def test_initial_objects_wait_behind_changes() -> None:
         assert second is not None
         assert (first.item.name, first.priority) == ("new", 0)
         assert (second.item.name, second.priority) == ("old", LOW_PRIORITY)
+        fed.feeder.dispatch(replace(updated(view("calm"), view("calm")), resync=True))
+        third = fed.queue.get_nowait()
+        assert third is not None
+        assert (third.item.name, third.priority) == ("calm", LOW_PRIORITY)
 
 
 async def test_async_functions_are_asked_one_at_a_time() -> None:

@@ -29,6 +29,7 @@ async def test_an_object_leads_to_itself() -> None:
         assert await ask(EnqueueRequestForObject(), event) == ["ns/x"]
 
 
+@pytest.mark.behaviour(94)
 async def test_owners_before_and_after() -> None:
     """An update that changes owners leads to both, one that does not leads to its owner once."""
     mapper = RestMapper(Discovery(THING, WIDGET))
@@ -40,6 +41,7 @@ async def test_owners_before_and_after() -> None:
     assert await ask(handler, deleted(two)) == ["ns/two"]
 
 
+@pytest.mark.behaviour(92)
 async def test_only_the_controlling_owner_unless_asked() -> None:
     """Other owners count with ``controller_only=False`` only."""
     both = view(ownerReferences=[owner(WIDGET, "a", controller=False), owner(WIDGET, "b")])
@@ -47,6 +49,7 @@ async def test_only_the_controlling_owner_unless_asked() -> None:
     assert await ask(EnqueueRequestForOwner(WIDGET, only_controller_owner=False), created(both)) == ["ns/a", "ns/b"]
 
 
+@pytest.mark.behaviour(93)
 async def test_owners_match_by_group_and_kind() -> None:
     """The version does not matter, the group does; a reference that cannot be read does not hide the others."""
     old, foreign = unstructured("demo.opsdk.dev/v1alpha1", "Widget"), unstructured("other.dev/v1", "Widget")
@@ -55,6 +58,7 @@ async def test_owners_match_by_group_and_kind() -> None:
     assert await ask(EnqueueRequestForOwner(WIDGET), event) == ["ns/yes"]
 
 
+@pytest.mark.behaviour(93)
 async def test_cluster_scoped_owners_have_no_namespace() -> None:
     """A cluster-scoped owner of a namespaced object is asked for without a namespace."""
     handler = EnqueueRequestForOwner(CLUSTER_THING)
@@ -68,6 +72,7 @@ async def test_an_owner_that_is_not_served_cannot_be_prepared() -> None:
         await EnqueueRequestForOwner(WIDGET).prepare(RestMapper(Discovery(THING)))
 
 
+@pytest.mark.behaviour(95)
 async def test_map_functions_map_old_then_new_without_duplicates() -> None:
     """Plain, async, partial and callable-object functions are all asked about old and new, in this order."""
 
@@ -86,6 +91,7 @@ async def test_map_functions_map_old_then_new_without_duplicates() -> None:
         assert await ask(EnqueueRequestsFromMapFunc(function), event) == ["ns/old", "ns/both", "ns/new"]
 
 
+@pytest.mark.behaviour(95)
 async def test_a_map_function_may_answer_nothing() -> None:
     """None and an empty list are no requests; so are those of an async function."""
 

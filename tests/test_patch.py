@@ -32,6 +32,7 @@ def patch_of(base: Any, obj: Any, **options: Any) -> Any:
     return msgspec.json.decode(MergeFrom(base, **options).data(obj))
 
 
+@pytest.mark.behaviour(8)
 def test_only_what_changed_is_sent() -> None:
     """Fields that did not change are left out, also beside ones that did."""
     base = read()
@@ -41,6 +42,7 @@ def test_only_what_changed_is_sent() -> None:
     assert patch_of(base, changed) == {"spec": {"replicas": 5}, "metadata": {"labels": {"a": "b"}}}
 
 
+@pytest.mark.behaviour(10)
 def test_nothing_changed_is_an_empty_patch() -> None:
     """For typed, unstructured and metadata objects; a newer revision alone is no change."""
     partial = PartialObjectMetadata("v1", "Pod", ObjectMeta(name="a", resource_version="1"))
@@ -51,6 +53,7 @@ def test_nothing_changed_is_an_empty_patch() -> None:
         assert patch_of(base, obj) == {}
 
 
+@pytest.mark.behaviour(10)
 def test_what_was_removed_becomes_null() -> None:
     """A map's key, a whole map, an optional part."""
     base = read(status={"ready": 1}, spec={"image": "nginx", "labels": {"x": "1", "y": "2"}})
@@ -60,6 +63,7 @@ def test_what_was_removed_becomes_null() -> None:
     assert patch_of(base, changed) == {"spec": {"labels": {"x": None}}, "status": None}
 
 
+@pytest.mark.behaviour(9)
 def test_large_integers_are_exact() -> None:
     """Beyond 2**53 a number does not pass through a float."""
     big = 2**53 + 1
@@ -85,6 +89,7 @@ def test_the_base_is_a_copy() -> None:
         }
 
 
+@pytest.mark.behaviour(8)
 def test_an_optimistic_lock_sends_the_revision_of_the_base() -> None:
     """Also when nothing else changed, and not that of the object; without one it is refused at once."""
     base = read()

@@ -27,12 +27,14 @@ NO = Predicate(lambda _: False, "no")
 EVENTS = [created(view()), updated(view(version=1), view(version=2)), deleted(view())]
 
 
+@pytest.mark.behaviour(98)
 def test_empty_and_holds_empty_or_does_not() -> None:
     """All of nothing holds always, any of nothing never."""
     assert all_of()(EVENTS[0])
     assert not any_of()(EVENTS[0])
 
 
+@pytest.mark.behaviour(98)
 @pytest.mark.parametrize("seed", range(50))
 def test_algebra(seed: int) -> None:
     """Any expression of &, | and ~ says what Python's own operators say of its parts."""
@@ -60,6 +62,7 @@ def test_combinations_stop_at_the_first_answer() -> None:
     assert (YES | never)(EVENTS[0])
 
 
+@pytest.mark.behaviour(97)
 @pytest.mark.parametrize(
     ("predicate", "same", "other"),
     [
@@ -82,6 +85,7 @@ def test_resync_is_no_change_of_revision() -> None:
     assert resource_version_changed()(updated(view(version=3), view(version=4)))
 
 
+@pytest.mark.behaviour(97)
 def test_updates_without_a_side_do_not_crash() -> None:
     """An update that lacks old or new has not changed in any known way."""
     assert not generation_changed()(Event(type=EventType.UPDATE, new=view()))
@@ -107,6 +111,7 @@ def test_object_tests_see_the_new_one() -> None:
     assert seen == ["2", "5"]
 
 
+@pytest.mark.behaviour(98)
 def test_label_selectors_are_checked_at_once() -> None:
     """A selector that makes no sense is refused where it is written; a good one selects by labels."""
     with pytest.raises(UsageError):

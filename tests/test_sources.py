@@ -8,7 +8,8 @@ from typing import Any, Self
 import pytest
 from flowkit import THING, WIDGET, World
 
-from opsdk.errors import CacheSyncError, ForbiddenError, NoMatchError, UsageError
+from opsdk.errors import CacheSyncError, ConnectError, ForbiddenError, NoMatchError, UsageError
+from opsdk.event.event import AnyEvent, EventType
 from opsdk.event.request import Request
 from opsdk.handlers import EnqueueRequestForObject, EnqueueRequestForOwner, EnqueueRequestsFromMapFunc
 from opsdk.queue.work_queue import WorkQueue
@@ -40,6 +41,7 @@ class Running:
         return found
 
 
+@pytest.mark.behaviour(74)
 async def test_synced_means_queued() -> None:
     """When a source has synced, every object of the initial list is in the queue."""
     world = World()
@@ -59,6 +61,7 @@ async def test_synced_means_queued() -> None:
         assert running.names() == set()
 
 
+@pytest.mark.behaviour(74)
 async def test_synced_waits_for_async_handlers() -> None:
     """An async map function has answered for every initial object before the source counts as synced."""
     world = World()
@@ -95,6 +98,59 @@ async def test_a_handler_that_never_answers_is_named() -> None:
         await source.aclose()
 
 
+@pytest.mark.behaviour(59)
+async def test_a_slow_handler_holds_up_no_other() -> None:
+    """While one source of a kind waits for its map function, another one queues its requests."""
+    world = World()
+
+    async def stuck(_: Any) -> list[Request]:
+        await asyncio.sleep(10**6)
+        return []
+
+    async with Running(world) as running:
+        slow = KindSource(world.cache, THING, EnqueueRequestsFromMapFunc(stuck))
+        quick = KindSource(world.cache, THING, EnqueueRequestForObject())
+        await slow.start(running.queue)
+        await quick.start(running.queue)
+        await quick.wait_synced(10)
+        for n in range(3):
+            world.server(THING).put(f"o{n}")
+            await asyncio.sleep(1)
+            assert running.names() == {f"o{n}"}
+        await slow.aclose()
+        await quick.aclose()
+
+
+@pytest.mark.behaviour(100)
+async def test_a_missed_deletion_is_marked_in_its_event() -> None:
+    """The event has the last known object, and says that its final state is unknown."""
+    world = World()
+    world.server(THING).put("a")
+    events: list[AnyEvent] = []
+
+    def watch(event: AnyEvent) -> bool:
+        events.append(event)
+        return True
+
+    async with Running(world) as running:
+        source = KindSource(world.cache, THING, EnqueueRequestForObject(), predicates=[watch])
+        await source.start(running.queue)
+        await source.wait_synced(10)
+        world.server(THING).refuse = ConnectError("down")
+        await asyncio.sleep(301)
+        world.server(THING).delete("a")
+        world.server(THING).compact()
+        world.server(THING).refuse = None
+        await asyncio.sleep(100)
+        assert [(e.type, e.view.key.name, e.final_state_unknown) for e in events] == [
+            (EventType.CREATE, "a", False),
+            (EventType.DELETE, "a", True),
+        ]
+        assert running.names() == {"a"}
+        await source.aclose()
+
+
+@pytest.mark.behaviour(101)
 async def test_a_kind_that_comes_later_is_found() -> None:
     """A kind that is not served yet is looked for, soon at first, then every ten seconds; the sync then succeeds."""
     world = World(THING)
@@ -112,6 +168,7 @@ async def test_a_kind_that_comes_later_is_found() -> None:
         await source.aclose()
 
 
+@pytest.mark.behaviour(101)
 async def test_a_kind_that_never_comes_is_named() -> None:
     """The timeout names the kind and carries the reason."""
     world = World(THING)

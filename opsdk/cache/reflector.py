@@ -152,6 +152,7 @@ class Reflector:
         self._watch_began: float | None = None
         self._objects_seen = 0
         self._broken_watches = 0
+        self._expired_watches = 0
         self._proved = False
 
     # -------------------------------------------------------------- listing
@@ -238,6 +239,8 @@ class Reflector:
         if kind == "ERROR":
             return self.on_watch_error(error_from_event(data), now=now)
         self._proved = True
+        if self.state is ReflectorState.WATCHING:
+            self._expired_watches = 0
         if kind == "BOOKMARK":
             return self._on_bookmark(data)
         self._objects_seen += 1
@@ -320,7 +323,10 @@ class Reflector:
         opened, self._watch_began = self._watch_began is not None, None
         listing = self.state is ReflectorState.LISTING
         if isinstance(error, GoneError):
-            return ReflectorStep(next=self._begin_list(watch_list=not listing))
+            self._expired_watches += 1
+            again = self._begin_list(watch_list=not listing)
+            # A version that expires at once, time after time, must not make a busy loop of lists.
+            return ReflectorStep(next=again if self._expired_watches == 1 else self._wait(now, error, again))
         if isinstance(error, TooManyRequestsError | ConnectError):
             # The server is overloaded or restarts. The resource version is as good as before.
             return ReflectorStep(next=self._wait(now, error, self._begin_list() if listing else self._watch()))

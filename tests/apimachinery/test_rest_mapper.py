@@ -56,6 +56,7 @@ class Server:
         return ServedResource(mappings=mappings, failures=dict(self.failing))
 
 
+@pytest.mark.behaviour(140)
 async def test_one_fetch_at_first_none_after() -> None:
     """By however many tasks, for however many kinds."""
     server = Server(POD, SITE)
@@ -66,6 +67,7 @@ async def test_one_fetch_at_first_none_after() -> None:
     assert server.fetches == 1
 
 
+@pytest.mark.behaviour(140)
 async def test_a_kind_created_later_is_found() -> None:
     """An unknown kind causes a refresh; asked again within a second it does not."""
     server = Server(POD)
@@ -90,6 +92,7 @@ async def test_unknown_kinds_do_not_hold_back_each_other() -> None:
     assert server.fetches == 3
 
 
+@pytest.mark.behaviour(140)
 async def test_a_removed_version_is_forgotten() -> None:
     """At the next refresh; the message names the versions that are there."""
     server = Server(SITE, SITE2)
@@ -101,6 +104,7 @@ async def test_a_removed_version_is_forgotten() -> None:
         await mapper.mapping_for(SITE.gvk)
 
 
+@pytest.mark.behaviour(140)
 async def test_a_group_that_fails_keeps_what_was_known_and_hides_no_other() -> None:
     """One aggregated API server is down: its kinds stay, the others come in, and unknown ones say why."""
     server = Server(POD, METRIC)

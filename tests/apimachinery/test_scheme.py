@@ -69,6 +69,7 @@ def test_a_class_without_a_kind_is_refused() -> None:
         Scheme().add(Nameless)
 
 
+@pytest.mark.behaviour(25)
 def test_types_and_kinds_find_each_other() -> None:
     """Both ways, for classes and objects; what is not registered is named, with what to do."""
     scheme = Scheme().add(Thing, ThingV2)

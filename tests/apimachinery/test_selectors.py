@@ -76,6 +76,7 @@ def test_matching_is_that_of_the_model(selector: Selector, found: dict[str, str]
     assert selector.matches(found) == all(model(r, found) for r in selector.requirements)
 
 
+@pytest.mark.behaviour(13)
 @given(selectors, selectors, labels)
 def test_and_is_and(one: Selector, two: Selector, found: dict[str, str]) -> None:
     """Two selectors combined select what both select."""

@@ -28,6 +28,7 @@ def builder(manager: Manager | None = None) -> ControllerBuilder:
     return ControllerBuilder(World().cache, manager=manager)
 
 
+@pytest.mark.behaviour(91)
 @pytest.mark.parametrize(
     ("build", "words"),
     [
@@ -51,6 +52,7 @@ async def test_what_makes_no_sense_is_refused(build: Callable[[Any], Any], words
         build(builder())
 
 
+@pytest.mark.behaviour(85, better="Names are unique per manager, so tests need no switch.")
 async def test_names() -> None:
     """The kind in lower case unless another is given; a second controller of one name is refused by its manager."""
     manager = Manager()
@@ -86,6 +88,7 @@ def family(world: World) -> None:
         things.objects[name]["metadata"]["ownerReferences"] = [reference]
 
 
+@pytest.mark.behaviour(92)
 async def test_owned_objects_lead_to_their_controller() -> None:
     """To the controlling owner only, or to every owner where that is asked for."""
     for every, expected in ((False, {"ns/w", "ns/boss"}), (True, {"ns/w", "ns/boss", "ns/uncle"})):
@@ -95,6 +98,7 @@ async def test_owned_objects_lead_to_their_controller() -> None:
         assert await seen_by(world, made) == expected
 
 
+@pytest.mark.behaviour(96)
 async def test_filters_come_first_and_do_not_touch_raw_sources() -> None:
     """A filter holds for every kind watched, a predicate for its own watch; other sources know neither."""
     world = World()

@@ -108,6 +108,7 @@ def test_before_the_start() -> None:
             getattr(operator, attribute)
 
 
+@pytest.mark.behaviour(115)
 @pytest.mark.parametrize("step", range(0, 100, 7))
 async def test_cancelled_at_any_moment_nothing_is_left(step: int) -> None:
     """The whole operator: every task and connection is gone."""

@@ -89,6 +89,7 @@ async def replica(name: str, config: Any, watchman: Watchman, rng: random.Random
             await asyncio.sleep(1)
 
 
+@pytest.mark.behaviour(111)
 @pytest.mark.parametrize("seed", range(8))
 async def test_at_no_moment_do_both_reconcile(seed: int) -> None:
     """Lines cut for seconds or minutes, replicas stopped and started: one works at a time, and all work gets done."""

@@ -155,6 +155,7 @@ async def test_a_cached_read_that_is_denied_raises_at_once() -> None:
             assert "cannot" in (await readiness(operator, "caches-synced"))[1]
 
 
+@pytest.mark.behaviour(48, better="Health, readiness and the sync timeout carry the server's words.")
 async def test_readiness_follows_the_watch() -> None:
     """An informer that has synced and then loses its permission makes the replica unready, until it has it back."""
     denies = Denies()
@@ -277,6 +278,7 @@ async def test_a_clock_of_its_own_drives_the_whole_operator() -> None:
         await asyncio.gather(task, return_exceptions=True)
 
 
+@pytest.mark.behaviour(79)
 async def test_a_terminal_error_may_be_wrapped() -> None:
     """An error raised ``from`` a `TerminalError` is final too."""
     attempts = 0
@@ -377,6 +379,7 @@ async def test_own_writes_can_be_ignored_without_missing_a_foreign_change() -> N
                 assert len(seen) == count
 
 
+@pytest.mark.behaviour(114)
 async def test_workers_by_kind() -> None:
     """The operator's number for a kind applies to controllers without options of their own."""
     numbers: dict[str, int] = {}

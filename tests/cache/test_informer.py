@@ -59,6 +59,8 @@ def stored(informer: Informer) -> dict[str, str]:
     return {e.key.name: e.resource_version for e in informer.store.entries()}
 
 
+@pytest.mark.behaviour(50, 56)
+@pytest.mark.behaviour(49, better="Lists carry no resource version, so none can be too old.")
 @pytest.mark.parametrize("seed", range(40))
 async def test_whatever_happens_it_ends_up_with_what_the_server_has(seed: int) -> None:
     """Faults, compactions, cut streams and expired pages: the store equals the server, and so do the differences."""
@@ -90,6 +92,7 @@ async def test_whatever_happens_it_ends_up_with_what_the_server_has(seed: int) -
         assert informer.last_error is None
 
 
+@pytest.mark.behaviour(57, 58)
 async def test_late_handlers_see_everything_first() -> None:
     """A handler added after the sync gets an initial ADDED for each object, then live events."""
     server = FakeServer()
@@ -112,6 +115,9 @@ async def test_late_handlers_see_everything_first() -> None:
         assert "d" not in late.state
 
 
+@pytest.mark.behaviour(54, 100)
+@pytest.mark.behaviour(49, better="Lists carry no resource version, so none can be too old.")
+@pytest.mark.behaviour(55, better="It is always a deletion and an addition.")
 async def test_deleted_while_nobody_watched() -> None:
     """After a gap a deletion is told with the last known state, marked as such; a recreation as delete and add."""
     server = FakeServer()
@@ -137,6 +143,7 @@ async def test_deleted_while_nobody_watched() -> None:
         ]
 
 
+@pytest.mark.behaviour(51)
 async def test_too_many_requests_does_not_list_again() -> None:
     """429 on a watch waits at least as long as asked, then resumes at the same revision."""
     server = FakeServer()
@@ -154,6 +161,7 @@ async def test_too_many_requests_does_not_list_again() -> None:
         assert set(server.watches) == {str(server.revision)}
 
 
+@pytest.mark.behaviour(48, better="Health, readiness and the sync timeout carry the server's words.")
 async def test_a_denial_is_named_in_the_timeout() -> None:
     """An informer that may not list says so: the sync error carries the server's words."""
     server = FakeServer()
@@ -167,6 +175,7 @@ async def test_a_denial_is_named_in_the_timeout() -> None:
         await informer.wait_synced()
 
 
+@pytest.mark.behaviour(50)
 async def test_failures_wait_longer_and_longer() -> None:
     """An outage costs a few requests a minute, not a stream of them."""
     server = FakeServer()
@@ -193,6 +202,7 @@ async def test_one_unreadable_object_does_not_spoil_the_rest() -> None:
         assert informer.counts["undecodable"] == 3
 
 
+@pytest.mark.behaviour(59)
 async def test_a_raising_handler_stops_nobody() -> None:
     """Other handlers and the watch go on; the error is counted."""
     server = FakeServer()
@@ -211,6 +221,7 @@ async def test_a_raising_handler_stops_nobody() -> None:
         assert informer.counts["handler_error"] == 1
 
 
+@pytest.mark.behaviour(47)
 async def test_resync_reminds_only_those_who_asked() -> None:
     """Every resync period, give or take a tenth, an update with the same object."""
     server = FakeServer()
@@ -307,6 +318,7 @@ async def test_watches_that_only_carry_a_bookmark_are_failures() -> None:
     assert len(server.watches) < 60
 
 
+@pytest.mark.behaviour(60)
 async def test_an_object_of_another_kind_is_skipped() -> None:
     """A Status or a foreign object in a watch is counted; it is not stored, and the resource version does not move."""
     server = FakeServer()
@@ -339,6 +351,8 @@ async def test_an_unreadable_object_in_a_list_keeps_its_last_state() -> None:
         assert len(deltas) == 1
 
 
+@pytest.mark.behaviour(56)
+@pytest.mark.behaviour(53, better="A missing bookmark ends in a paged list instead of a hang.")
 @pytest.mark.parametrize("support", [True, False, "endless"])
 async def test_streaming_lists_fall_back_to_pages(support: bool | str) -> None:
     """With support the list is one watch; without it, or without the final bookmark, pages follow soon."""
@@ -379,3 +393,22 @@ async def test_a_denied_list_can_fail_fast() -> None:
             await informer.wait_synced(60, fail_fast=True)
         assert isinstance(caught.value.__cause__, ForbiddenError)
         assert asyncio.get_running_loop().time() < 1
+
+
+@pytest.mark.behaviour(52)
+async def test_a_bookmark_moves_the_resource_version_only() -> None:
+    """No handler is called, and the next watch starts there."""
+    server = FakeServer()
+    server.put("a")
+    deltas: list[Delta] = []
+    async with Informer(server, InformerOptions(watch_list=False)) as informer:
+        informer.add_handler(deltas.append)
+        await informer.wait_synced()
+        await asyncio.sleep(1)
+        server.raw_garbage.append(RawEvent("BOOKMARK", b'{"kind":"Thing","metadata":{"resourceVersion":"9"}}'))
+        changed, server.changed = server.changed, asyncio.Event()
+        changed.set()
+        await asyncio.sleep(400)
+        assert informer.reflector.resource_version == "9"
+        assert server.watches == ["2", "9"]
+        assert len(deltas) == 1

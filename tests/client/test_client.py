@@ -119,6 +119,7 @@ async def test_deletes() -> None:
     )
 
 
+@pytest.mark.behaviour(22)
 async def test_subresources() -> None:
     """Each verb names its subresource; a body takes name and namespace from its parent, and comes back."""
     client, seen = made()
@@ -163,6 +164,7 @@ async def test_a_body_that_could_not_be_sent_is_as_it_was() -> None:
         assert (body.metadata.name, body.metadata.namespace) == ("", "")
 
 
+@pytest.mark.behaviour(14)
 async def test_what_metadata_cannot_do() -> None:
     """Creating and updating are refused with these words, before anything is sent; patching and deleting work."""
     client, seen = made()

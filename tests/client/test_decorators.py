@@ -65,6 +65,7 @@ def every(calls: dict[str, Call]) -> Any:
     return pytest.mark.parametrize("call", calls.values(), ids=calls.keys())
 
 
+@pytest.mark.behaviour(16)
 @every(WRITES | DELETES)
 async def test_a_dry_run_marks_every_write(call: Call) -> None:
     """Nothing can be stored through it, whatever the verb."""
@@ -82,6 +83,7 @@ async def test_a_dry_run_leaves_reads_alone(call: Call) -> None:
     assert seen.last() == plain.last()
 
 
+@pytest.mark.behaviour(17)
 @every(WRITES)
 async def test_an_owner_is_named_where_none_is(call: Call) -> None:
     """In every write; the call's own owner wins."""
@@ -111,6 +113,8 @@ def _namespace(operation: Any) -> str:
     return str(obj.metadata.namespace if obj is not None else operation.options.namespace)
 
 
+@pytest.mark.behaviour(19)
+@pytest.mark.behaviour(24, better="One constructor makes every client, so no option is lost for watches.")
 @every(WRITES | DELETES | READS)
 async def test_a_namespaced_client_fills_in_its_namespace(call: Call) -> None:
     """For every verb, watches and subresources included; its own namespace may be named, too."""
@@ -122,6 +126,7 @@ async def test_a_namespaced_client_fills_in_its_namespace(call: Call) -> None:
             assert given_body.metadata.namespace == "home"
 
 
+@pytest.mark.behaviour(19)
 @every(WRITES | DELETES | READS)
 async def test_a_namespaced_client_refuses_others(call: Call) -> None:
     """With these words, and nothing is sent."""
@@ -140,6 +145,7 @@ async def test_a_body_cannot_leave_the_namespace() -> None:
         await client.subresource("bake").create(site(namespace="home"), foreign)
 
 
+@pytest.mark.behaviour(19)
 async def test_a_namespaced_client_leaves_cluster_scoped_kinds_alone() -> None:
     """They have no namespace to fill in."""
     seen = FakePerformer()
@@ -189,6 +195,7 @@ def _home(client: Client) -> Client:
     return namespaced(client, "home")
 
 
+@pytest.mark.behaviour(144)
 @every(WRITES | DELETES | {k: v for k, v in READS.items() if k != "watch"})
 async def test_an_interceptor_sees_every_operation(call: Call) -> None:
     """It may pass on, and what it returns is the answer."""
@@ -203,6 +210,7 @@ async def test_an_interceptor_sees_every_operation(call: Call) -> None:
     assert passed == seen.seen
 
 
+@pytest.mark.behaviour(144)
 async def test_an_interceptor_may_refuse_answer_or_change() -> None:
     """Raising refuses, returning answers, passing something else on changes."""
     seen = FakePerformer()
@@ -219,6 +227,7 @@ async def test_an_interceptor_may_refuse_answer_or_change() -> None:
     assert seen.seen == []
 
 
+@pytest.mark.behaviour(144)
 async def test_watches_are_intercepted_by_their_own_function() -> None:
     """A watch passes unless there is one."""
     seen = FakePerformer()

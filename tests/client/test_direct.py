@@ -59,6 +59,7 @@ def failure(code: int, reason: str, message: str = "no", **rest: Any) -> RestRes
     )
 
 
+@pytest.mark.behaviour(1)
 async def test_a_missing_object_says_what_is_missing() -> None:
     """NotFoundError with group, resource and name."""
     details = {"name": "a", "group": "demo.opsdk.dev", "kind": "sites"}
@@ -68,6 +69,7 @@ async def test_a_missing_object_says_what_is_missing() -> None:
     assert (d.group, d.kind, d.name) == ("demo.opsdk.dev", "sites", "a")
 
 
+@pytest.mark.behaviour(3, 4)
 async def test_writes_fill_in_what_the_server_set() -> None:
     """The object handed in is changed in place, in every form, and keeps its kind."""
     answer = tree(metadata={"name": "a-x7", "namespace": "ns", "uid": "u", "resourceVersion": "9", "generation": 2})
@@ -87,6 +89,7 @@ async def test_writes_fill_in_what_the_server_set() -> None:
     assert partial.metadata.generation == 2
 
 
+@pytest.mark.behaviour(3)
 @pytest.mark.parametrize(
     ("answer", "error"),
     [
@@ -113,6 +116,37 @@ async def test_a_failed_write_leaves_the_object_as_it_was(answer: RestResponse, 
         assert obj == before
 
 
+@pytest.mark.behaviour(2)
+async def test_a_read_has_nothing_of_the_read_before() -> None:
+    """Each read returns another object; a field that is gone from the server is in none of the later ones."""
+    gone = tree(metadata={"name": "a", "namespace": "ns", "labels": {"x": "y"}}, status={"ready": 1})
+    for kind in (Site, UNSTRUCTURED, metadata_only(Site)):
+        client = client_of(gone, tree())
+        first: Any = await client.get(kind, "ns/a")
+        second: Any = await client.get(kind, "ns/a")
+        assert first.metadata.labels == {"x": "y"}
+        assert second.metadata.labels == {}
+        assert "status" not in to_tree(second)
+
+
+@pytest.mark.behaviour(6)
+async def test_every_write_keeps_the_kind() -> None:
+    """For typed, unstructured and metadata objects, through every verb that takes them."""
+    partial = PartialObjectMetadata("demo.opsdk.dev/v1", "Site", ObjectMeta(name="a", namespace="ns"))
+    bare: JsonObject = {"metadata": {"name": "a", "namespace": "ns"}, "spec": {"image": "nginx"}}
+    for obj in (site(), Unstructured.from_tree(tree()), partial):
+        client = client_of(*[{**tree(), **bare}] * 6)
+        await client.patch(obj, merge_patch({}))
+        await client.status().patch(obj, merge_patch({}))
+        if obj is not partial:
+            await client.update(obj)
+            await client.status().update(obj)
+            await client.apply(obj, field_owner="me")
+            await client.create(obj)
+        assert (obj.api_version, obj.kind) == ("demo.opsdk.dev/v1", "Site")
+
+
+@pytest.mark.behaviour(22)
 async def test_a_status_is_no_object() -> None:
     """Evictions and bindings answer with a mere Status: what was sent stays as it is."""
     ok = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
@@ -122,6 +156,7 @@ async def test_a_status_is_no_object() -> None:
     assert eviction.kind == "Eviction"
 
 
+@pytest.mark.behaviour(22)
 async def test_a_subresource_of_another_kind() -> None:
     """Read as its own kind; written through a body, which gets the answer; without one the parent is left alone."""
     scale = {
@@ -172,6 +207,7 @@ async def test_an_answer_that_is_no_list() -> None:
         await client_of(tree()).list(Site)
 
 
+@pytest.mark.behaviour(14)
 async def test_metadata_lists_have_the_kind_that_was_asked_for() -> None:
     """Not PartialObjectMetadata, as the items call themselves."""
     item = {**tree(), "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
@@ -179,6 +215,7 @@ async def test_metadata_lists_have_the_kind_that_was_asked_for() -> None:
     assert found[0].gvk == Site.gvk
 
 
+@pytest.mark.behaviour(26)
 async def test_warnings_reach_the_handler() -> None:
     """Each of them, each time, on success and on failure."""
     warned: list[str] = []
@@ -220,6 +257,7 @@ async def watched(chunks: list[bytes], kind: Any = Site) -> list[Any]:
         return [found async for found in events]
 
 
+@pytest.mark.behaviour(23)
 async def test_events_are_typed() -> None:
     """Type and object of each, in the form asked for; a bookmark has a revision and no required fields."""
     found = await watched(STREAM)
@@ -284,6 +322,7 @@ async def test_what_cannot_be_read_ends_the_watch_with_an_error(chunks: list[byt
         await watched(chunks)
 
 
+@pytest.mark.behaviour(23)
 async def test_leaving_the_block_closes_the_stream() -> None:
     """Also in the middle, and when the block raises."""
     transport = FakeTransport(chunks=STREAM)

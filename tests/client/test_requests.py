@@ -114,6 +114,7 @@ def test_watches(options: WatchOptions, query: str) -> None:
     assert request.verb == "watch"
 
 
+@pytest.mark.behaviour(11)
 def test_deletes_carry_their_options_in_the_body() -> None:
     """Only what was asked for; preconditions only where there are some."""
     plain = build_request(Delete(gvk=Site.gvk, key=KEY), SITE)
@@ -204,6 +205,7 @@ def test_forms_ask_for_themselves() -> None:
         assert build_request(Get(kind=kind, key=KEY), SITE).headers["Accept"] == "application/json"
 
 
+@pytest.mark.behaviour(21)
 @pytest.mark.parametrize(
     ("operation", "words"),
     [

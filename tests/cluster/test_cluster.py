@@ -89,6 +89,8 @@ def config(name: str = "a", **data: str) -> ConfigMap:
     return ConfigMap(metadata=ObjectMeta(name=name, namespace="default"), data=data)
 
 
+@pytest.mark.behaviour(4, 5, 8)
+@pytest.mark.behaviour(142, better="The test server is a whole API server in the process, used by the real client.")
 async def test_a_life() -> None:
     """Create, read, update, patch, apply, delete: each as its type promises, and no write is silent about conflicts."""
     async with world(field_owner="me") as (cluster, _):
@@ -114,6 +116,7 @@ async def test_a_life() -> None:
         assert (caught.value.details.name, caught.value.details.kind) == ("a", "configmaps")
 
 
+@pytest.mark.behaviour(12)
 async def test_preconditions() -> None:
     """A deletion of another uid or revision is a conflict."""
     async with world() as (cluster, _):
@@ -126,6 +129,7 @@ async def test_preconditions() -> None:
         await cluster.uncached.delete(obj, missing_ok=True)
 
 
+@pytest.mark.behaviour(20, 21)
 async def test_apply_says_who_owns_what() -> None:
     """Applied twice nothing changes; another owner's field is a conflict that names it; force takes it over."""
     async with world() as (cluster, _):
@@ -141,6 +145,7 @@ async def test_apply_says_who_owns_what() -> None:
         assert taken.data == {"x": "2"}
 
 
+@pytest.mark.behaviour(16)
 async def test_a_dry_run_stores_nothing() -> None:
     """Whatever the verb; the answer is what would have been."""
     async with world() as (cluster, _):
@@ -154,6 +159,7 @@ async def test_a_dry_run_stores_nothing() -> None:
         assert (await cluster.uncached.get(ConfigMap, "default/kept")).data == {}
 
 
+@pytest.mark.behaviour(11)
 async def test_deleting_many_stays_in_its_namespace() -> None:
     """By labels, in one namespace; without one the server refuses."""
     async with world() as (cluster, _):
@@ -171,6 +177,7 @@ async def test_deleting_many_stays_in_its_namespace() -> None:
         assert len(await client.list(ConfigMap, label_selector="pick")) == 3
 
 
+@pytest.mark.behaviour(7, 14)
 async def test_status_and_the_rest_are_written_apart() -> None:
     """A custom kind: `update` ignores the status, ``status().update`` everything else; metadata reads and patches."""
     async with world() as (cluster, _):
@@ -196,6 +203,7 @@ async def test_status_and_the_rest_are_written_apart() -> None:
             await client.patch(obj, merge_patch({"spec": {"replicas": "many"}}))
 
 
+@pytest.mark.behaviour(18)
 async def test_validation_of_unknown_fields() -> None:
     """Strict refuses, Ignore is silent; the client's default is used where the call says nothing."""
     async with world(field_validation="Strict") as (cluster, _):
@@ -208,6 +216,7 @@ async def test_validation_of_unknown_fields() -> None:
         assert "odd" not in made
 
 
+@pytest.mark.behaviour(23)
 async def test_watching() -> None:
     """Present objects first, then changes, typed; leaving the block ends it."""
     async with world() as (cluster, _):
@@ -226,6 +235,9 @@ async def test_watching() -> None:
         assert seen == [("ADDED", "1"), ("MODIFIED", "2"), ("DELETED", "2")]
 
 
+@pytest.mark.behaviour(28)
+@pytest.mark.behaviour(27, better="Unstructured reads use the same cache.")
+@pytest.mark.behaviour(43, better="One informer serves all three, so memory is spent once.")
 async def test_cached_reads_ask_nothing() -> None:
     """After the sync get and list, in every form, cost no request; live ones do; before the start they are refused."""
     async with world() as (cluster, hook):
@@ -247,6 +259,7 @@ async def test_cached_reads_ask_nothing() -> None:
             assert len(hook.requests) == asked + 2
 
 
+@pytest.mark.behaviour(33)
 async def test_a_cached_list_that_is_cut_short_says_so() -> None:
     """With a token that is refused with what to do instead; a list that is whole has none."""
     async with world() as (cluster, _):
@@ -266,6 +279,7 @@ async def test_a_cached_list_that_is_cut_short_says_so() -> None:
             assert len(rest) == 1
 
 
+@pytest.mark.behaviour(32, better="Every caller gets objects of its own; there is no unsafe mode.")
 async def test_a_cached_object_is_the_callers_own() -> None:
     """Changing it does not change the cache."""
     async with world() as (cluster, _):
@@ -276,6 +290,7 @@ async def test_a_cached_object_is_the_callers_own() -> None:
             assert (await cluster.client.get(ConfigMap, "default/a")).data == {"x": "1"}
 
 
+@pytest.mark.behaviour(140)
 async def test_discovery_costs_two_requests_once() -> None:
     """However many kinds are asked for, and by however many at once."""
     async with world() as (cluster, hook):
@@ -317,6 +332,7 @@ async def test_an_operator_in_the_small() -> None:
         assert await cluster.uncached.get_or_none(ConfigMap, "default/a") is not None
 
 
+@pytest.mark.behaviour(112)
 async def test_the_configuration_is_not_changed() -> None:
     """A cluster takes nothing away from, and adds nothing to, the configuration it was given."""
     async with environment.Environment() as env:
@@ -327,6 +343,7 @@ async def test_the_configuration_is_not_changed() -> None:
         assert repr(config_) == before
 
 
+@pytest.mark.behaviour(46)
 @pytest.mark.parametrize("step", range(0, 60, 3))
 async def test_cancelled_at_any_moment_nothing_is_left(step: int) -> None:
     """Start, sync and stop of a cluster may be cancelled anywhere."""
@@ -362,6 +379,7 @@ async def test_events_are_taken_by_the_server() -> None:
         assert cluster.recorder.dropped == 0
 
 
+@pytest.mark.behaviour(46)
 async def test_a_second_start_leaves_the_first_alone() -> None:
     """It is refused; the cache of the running cluster still serves reads and follows changes, also of Events."""
     async with world() as (cluster, _):

@@ -42,6 +42,7 @@ async def test_reads_that_only_the_server_can_answer() -> None:
     assert (len(cached.seen), len(direct.seen)) == (0, 6)
 
 
+@pytest.mark.behaviour(27, better="Unstructured reads use the same cache.")
 async def test_live_kinds_are_never_cached() -> None:
     """In no form."""
     client, cached, direct = made(disable_cache_for=[Site.gvk])

@@ -102,6 +102,7 @@ async def test_a_read_may_do_without() -> None:
         assert len(await cluster.client.list(ConfigMap, namespace="default", read_own_writes=False)) <= 1
 
 
+@pytest.mark.behaviour(22)
 async def test_writes_whose_answer_is_not_the_object() -> None:
     """Scale, metadata patches and collections: the next cached read asks the server, and is right."""
     async with running() as (cluster, _):
@@ -156,6 +157,7 @@ async def test_a_read_may_ask_for_fresh_data() -> None:
         assert await cluster.client.get(ConfigMap, "default/a") is not None
 
 
+@pytest.mark.behaviour(13)
 async def test_an_unset_selector_selects_nothing() -> None:
     """``label_selector=None`` lists and deletes nothing; left out, it selects everything."""
     async with running() as (cluster, _):
@@ -170,6 +172,7 @@ async def test_an_unset_selector_selects_nothing() -> None:
         assert await client.get(ConfigMap, "default/a", uncached=True) is not None
 
 
+@pytest.mark.behaviour(99, better="Whole objects are read from the server; no second informer starts.")
 async def test_watching_metadata_starts_no_second_informer() -> None:
     """Reads of whole objects of a kind that is cached as metadata go to the server."""
     async with running() as (cluster, hook):

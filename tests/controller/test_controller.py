@@ -99,6 +99,7 @@ class Gate:
 
 
 # ------------------------------------------------------------------ before the first reconcile
+@pytest.mark.behaviour(74)
 async def test_nothing_is_reconciled_before_every_source_has_synced() -> None:
     """A request that is queued early waits for the slowest source."""
     seen: list[float] = []
@@ -121,6 +122,7 @@ async def test_sources_start_beside_each_other() -> None:
         assert running.now() == pytest.approx(10)
 
 
+@pytest.mark.behaviour(75)
 async def test_a_source_that_blocks_is_named() -> None:
     """A start or a sync that never ends is a timeout that names controller and source."""
     for gate, text in ((Gate(start=10**6), "must not block"), (Gate(sync=10**6), "did not sync within 5 s")):
@@ -131,6 +133,7 @@ async def test_a_source_that_blocks_is_named() -> None:
         assert controller.state is ControllerState.STOPPED
 
 
+@pytest.mark.behaviour(75)
 async def test_the_error_of_a_source_is_raised_as_it_is() -> None:
     """A source that fails fails the controller; its own TimeoutError is not mistaken for ours."""
     for error in (UsageError("wrong"), TimeoutError("mine")):
@@ -156,6 +159,7 @@ async def test_a_denial_is_named_in_the_sync_error() -> None:
     await asyncio.gather(caching, return_exceptions=True)
 
 
+@pytest.mark.behaviour(75)
 async def test_cancelled_while_syncing_it_just_ends() -> None:
     """Sources are closed, nothing was reconciled, and no other error appears."""
     gate = Gate(sync=10**6)
@@ -168,6 +172,7 @@ async def test_cancelled_while_syncing_it_just_ends() -> None:
     assert gate.closed == 1
 
 
+@pytest.mark.behaviour(86)
 async def test_starting_twice_is_refused() -> None:
     """Also after the first start has ended."""
     async with Running(_nothing) as running:
@@ -177,6 +182,7 @@ async def test_starting_twice_is_refused() -> None:
         await running.controller.start()
 
 
+@pytest.mark.behaviour(86)
 async def test_a_source_added_later_begins_at_once() -> None:
     """Added while others sync or while running, a source starts exactly once; after the end it is refused."""
     early, slow, late = Gate(), Gate(start=3, sync=3), Gate()
@@ -236,6 +242,7 @@ async def test_success_is_not_repeated() -> None:
         assert [r.result for r in hook.reconciled()] == [Outcome.SUCCESS]
 
 
+@pytest.mark.behaviour(77)
 async def test_errors_wait_longer_until_success() -> None:
     """5, 10, 20, 40 ms between tries; after one success the next error waits 5 ms again."""
     times, hook = await _times([ValueError(n) for n in range(5)])
@@ -244,6 +251,7 @@ async def test_errors_wait_longer_until_success() -> None:
     assert [r.result for r in hook.reconciled()] == [Outcome.ERROR] * 5 + [Outcome.SUCCESS]
 
 
+@pytest.mark.behaviour(77)
 async def test_interleaved_keys_fail_on_their_own() -> None:
     """One key's failures do not make another wait."""
     times: dict[str, list[float]] = {"a": [], "b": []}
@@ -262,6 +270,28 @@ async def test_interleaved_keys_fail_on_their_own() -> None:
     assert times["b"] == [pytest.approx(10)]
 
 
+@pytest.mark.behaviour(77)
+async def test_a_success_resets_the_waits() -> None:
+    """After errors and a success, the next error of the key waits 5 ms again."""
+    times: list[float] = []
+    answers: list[Exception | None] = [ValueError(), ValueError(), None, ValueError(), None]
+
+    async def reconcile(_: Request) -> None:
+        times.append(asyncio.get_running_loop().time())
+        if (error := answers.pop(0)) is not None:
+            raise error
+
+    async with Running(reconcile) as running:
+        running.channel.send(A)
+        await asyncio.sleep(10)
+        assert running.controller.queue.rate_limiter.num_requeues(A) == 0
+        running.channel.send(A)
+        await asyncio.sleep(10)
+    assert [round(b - a, 4) for a, b in itertools.pairwise(times)][:2] == [0.005, 0.01]
+    assert times[-1] - times[-2] == pytest.approx(0.005)
+
+
+@pytest.mark.behaviour(78)
 async def test_requeue_after_comes_once_and_forgets_failures() -> None:
     """After so many seconds, exactly once; the failures before no longer count."""
     times, hook = await _times([ValueError(), ValueError(), Result(requeue_after=60), ValueError()])
@@ -270,6 +300,7 @@ async def test_requeue_after_comes_once_and_forgets_failures() -> None:
     assert Outcome.REQUEUE_AFTER in [r.result for r in hook.reconciled()]
 
 
+@pytest.mark.behaviour(78)
 async def test_requeue_after_beats_requeue() -> None:
     """With both set the time counts."""
     times, _ = await _times([Result(requeue=True, requeue_after=60)])
@@ -283,6 +314,7 @@ async def test_requeue_waits_like_a_failure() -> None:
     assert [r.result for r in hook.reconciled()][:3] == [Outcome.REQUEUE] * 3
 
 
+@pytest.mark.behaviour(79)
 @pytest.mark.parametrize(
     "error",
     [TerminalError("bad"), ExceptionGroup("g", [TerminalError("a"), ExceptionGroup("h", [TerminalError("b")])])],
@@ -318,6 +350,7 @@ async def test_a_terminal_error_ends_until_the_object_changes() -> None:
     assert len(seen) == 2
 
 
+@pytest.mark.behaviour(80, better="An exception is never fatal, so there is no switch for it.")
 async def test_anything_raised_is_survived() -> None:
     """Exceptions, groups, escaped cancellations and wrong answers are errors that are tried again."""
     answers = [KeyError("x"), ExceptionGroup("g", [ValueError()]), asyncio.CancelledError(), "later", 5, TimeoutError()]
@@ -328,6 +361,7 @@ async def test_anything_raised_is_survived() -> None:
     assert not any(r.timed_out for r in hook.reconciled())
 
 
+@pytest.mark.behaviour(80, better="An exception is never fatal, so there is no switch for it.")
 async def test_what_no_program_survives_ends_the_controller() -> None:
     """A BaseException that is no Exception is raised by `start`, not swallowed."""
 
@@ -343,6 +377,7 @@ async def test_what_no_program_survives_ends_the_controller() -> None:
         await running.controller.start()
 
 
+@pytest.mark.behaviour(81)
 async def test_the_time_limit_is_counted_and_only_it() -> None:
     """A reconcile over its limit is cancelled, fails, is counted; one that answers in spite of it is counted, too."""
 
@@ -366,6 +401,7 @@ async def test_the_time_limit_is_counted_and_only_it() -> None:
     assert not any(r.timed_out for r in hook.reconciled())
 
 
+@pytest.mark.behaviour(81)
 async def test_a_stop_is_no_timeout() -> None:
     """A reconcile that is cancelled by the stop is neither an error nor a timeout."""
 
@@ -378,12 +414,14 @@ async def test_a_stop_is_no_timeout() -> None:
     assert running.hook.reconciled() == []
 
 
+@pytest.mark.behaviour(82)
 @pytest.mark.parametrize("answer", [ValueError(), Result(requeue=True), Result(requeue_after=1)])
 async def test_priority_is_kept_over_retries(answer: Any) -> None:
     """Errors, requeues and timed requeues keep the priority that the request had."""
     await _priorities([answer], [LOW_PRIORITY, LOW_PRIORITY])
 
 
+@pytest.mark.behaviour(82)
 async def test_a_result_may_set_the_priority() -> None:
     """For requeue and requeue_after alike, and it stays."""
     await _priorities([Result(requeue=True, priority=7), Result(requeue_after=1)], [LOW_PRIORITY, 7, 7])
@@ -423,6 +461,7 @@ async def test_a_conflict_is_no_drama(caplog: pytest.LogCaptureFixture) -> None:
 
 
 # ------------------------------------------------------------------ workers
+@pytest.mark.behaviour(76, 88)
 @pytest.mark.parametrize("seed", range(30))
 async def test_one_key_is_never_reconciled_twice_at_once(seed: int) -> None:
     """Random events, answers, errors and durations: never two workers on a key, never more than allowed, none lost."""
@@ -464,6 +503,7 @@ async def test_one_key_is_never_reconciled_twice_at_once(seed: int) -> None:
         assert running.hook.workers()[-1] == Workers(controller="c", active=0, limit=workers)
 
 
+@pytest.mark.behaviour(76, 88)
 async def test_workers_work_beside_each_other() -> None:
     """With k workers k keys are reconciled at once, and the first record says how many there are."""
 
@@ -479,6 +519,7 @@ async def test_workers_work_beside_each_other() -> None:
         assert max(w.active for w in running.hook.workers()) == 4
 
 
+@pytest.mark.behaviour(84)
 async def test_a_reconcile_knows_its_names() -> None:
     """Each attempt has an id of its own; log lines inside carry controller, object and id, and nothing outside."""
     seen: list[tuple[str, dict[str, str]]] = []
@@ -520,6 +561,7 @@ async def test_a_raising_hook_stops_no_worker() -> None:
 
 
 # ------------------------------------------------------------------ the end
+@pytest.mark.behaviour(83, better="Running reconciles get a drain timeout before they are cancelled.")
 async def test_stopping_lets_reconciles_finish_and_starts_none() -> None:
     """No new work, then what is in progress finishes; sources stay open until then."""
     finished: list[str] = []
@@ -605,6 +647,7 @@ async def test_who_ignores_cancellation_is_named() -> None:
     await asyncio.sleep(1)
 
 
+@pytest.mark.behaviour(90)
 @pytest.mark.parametrize("cancels", [1, 2, 3, 5])
 @pytest.mark.parametrize("seed", range(12))
 async def test_cancelled_at_any_moment_nothing_is_left(seed: int, cancels: int) -> None:
@@ -686,6 +729,7 @@ def test_mistakes_are_refused_where_they_are_made() -> None:
     assert isinstance(as_reconciler(Reconciler()), Reconciler)
 
 
+@pytest.mark.behaviour(87)
 async def test_a_standby_warms_its_queue_and_reconciles_nothing() -> None:
     """Sources run before the start; with the start each source is started once and the workers take over."""
     seen: list[str] = []
@@ -709,6 +753,24 @@ async def test_a_standby_warms_its_queue_and_reconciles_nothing() -> None:
     assert gate.closed == 1
 
 
+@pytest.mark.behaviour(86)
+async def test_a_source_added_during_the_warm_up_starts_once() -> None:
+    """It is started when it is added, and not again with the controller."""
+    gate = Gate()
+    controller = Controller("c", _nothing, sources=[Gate()])
+    warming = asyncio.create_task(controller.warmup())
+    await asyncio.sleep(10)
+    await controller.watch(gate)
+    running = asyncio.create_task(controller.start())
+    await asyncio.sleep(10)
+    assert gate.started == 1
+    for task in (running, warming):
+        task.cancel()
+    await asyncio.gather(running, warming, return_exceptions=True)
+    assert gate.closed == 1
+
+
+@pytest.mark.behaviour(90)
 async def test_a_standby_that_never_leads_closes_its_sources() -> None:
     """Cancelled during the warm-up or after it, the sources are closed and nothing was reconciled."""
     for seconds in (1, 100):
@@ -722,6 +784,7 @@ async def test_a_standby_that_never_leads_closes_its_sources() -> None:
         assert controller.state is ControllerState.STOPPED
 
 
+@pytest.mark.behaviour(87)
 async def test_warm_up_can_be_switched_off() -> None:
     """Without it, sources start with the controller."""
     gate = Gate()

@@ -169,6 +169,7 @@ async def test_never_two_leaders(seed: int) -> None:
     await asyncio.gather(*tasks.values(), return_exceptions=True)
 
 
+@pytest.mark.behaviour(118)
 async def test_the_next_one_takes_over_after_the_lease_has_run_out() -> None:
     """A leader that dies is followed after the lease duration, not before."""
     server = LeaseServer()
@@ -190,6 +191,7 @@ async def test_the_next_one_takes_over_after_the_lease_has_run_out() -> None:
     await asyncio.gather(waiting, return_exceptions=True)
 
 
+@pytest.mark.behaviour(111)
 async def test_a_released_lease_is_taken_at_once() -> None:
     """Giving the lease back lets the next one win within a retry period."""
     server = LeaseServer()
@@ -223,6 +225,7 @@ async def test_giving_back_never_hangs() -> None:
     assert asyncio.get_running_loop().time() - began == pytest.approx(5)
 
 
+@pytest.mark.behaviour(117)
 async def test_a_cut_off_leader_gives_up_before_others_may_begin() -> None:
     """Without an answer for the renew deadline the leader says so itself, even while a request hangs."""
     server = LeaseServer()
@@ -254,6 +257,7 @@ async def test_one_hung_renewal_does_not_lose_the_lease() -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
+@pytest.mark.behaviour(117)
 @pytest.mark.parametrize("phase", [0.0, 0.5, 1.0, 1.5, 1.99])
 async def test_an_outage_shorter_than_the_deadline_does_not_lose_the_lease(phase: float) -> None:
     """The renew deadline starts with the first try that fails: 7.9 s without a server are survived at any phase."""
@@ -332,6 +336,7 @@ async def test_the_error_of_a_lost_lease_explains_it() -> None:
         await task
 
 
+@pytest.mark.behaviour(119, 120)
 async def test_what_others_wrote_on_the_lease_stays() -> None:
     """Foreign labels survive renewals; ours are added; holder changes count as transitions, renewals do not."""
     server = LeaseServer()
@@ -353,6 +358,25 @@ async def test_what_others_wrote_on_the_lease_stays() -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
+@pytest.mark.behaviour(120)
+async def test_a_foreign_write_to_the_lease_does_not_end_the_leadership() -> None:
+    """The renewal conflicts, reads the lease again, and keeps the foreign annotation."""
+    server = LeaseServer()
+    elector = LeaderElector(server.client("a"), options("a"))
+    task = asyncio.create_task(elector.run())
+    assert await leading(elector)
+    assert server.lease is not None
+    server.lease.metadata.annotations["team"] = "x"
+    server.revision += 1
+    server.lease.metadata.resource_version = str(server.revision)
+    await asyncio.sleep(30)
+    assert elector.is_leader
+    assert server.lease.metadata.annotations == {"team": "x"}
+    assert server.lease.spec.lease_transitions == 0
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
 async def test_a_denied_candidate_keeps_trying() -> None:
     """No right to the lease is logged and retried, not a crash."""
     server = LeaseServer()
@@ -367,6 +391,7 @@ async def test_a_denied_candidate_keeps_trying() -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
+@pytest.mark.behaviour(118)
 def test_remote_clocks_are_not_believed() -> None:
     """A lease whose renew time lies in the far past or future is only free when we saw it unchanged long enough."""
     for year in (1999, 2099):
@@ -378,6 +403,7 @@ def test_remote_clocks_are_not_believed() -> None:
         assert rules.check(115.0) is Role.WAITING
 
 
+@pytest.mark.behaviour(109)
 @pytest.mark.parametrize(
     ("changes", "words"),
     [

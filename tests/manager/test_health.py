@@ -63,6 +63,7 @@ def checks(**named: Any) -> Checks:
     return made
 
 
+@pytest.mark.behaviour(132)
 async def test_well() -> None:
     """200 and ok; without checks there is ping; with ?verbose each check has a line."""
     assert await answer(checks(), "/healthz") == (200, "ok")
@@ -72,6 +73,7 @@ async def test_well() -> None:
     assert await answer(checks(), "/healthz?verbose=true") == (200, "[+]ping ok\nhealthz check passed\n")
 
 
+@pytest.mark.behaviour(132)
 async def test_not_well() -> None:
     """500; the reason is withheld at the root and shown at the check's own path."""
     made = checks(a=good, b=bad)
@@ -81,6 +83,7 @@ async def test_not_well() -> None:
     assert await answer(made, "/healthz/a") == (200, "ok")
 
 
+@pytest.mark.behaviour(132)
 async def test_excluding() -> None:
     """An excluded check is not asked; several may be named; a name that is not there is noted."""
     made = checks(a=good, b=bad, c=bad)
@@ -135,6 +138,7 @@ def test_half_brackets() -> None:
         parse_address("[::1:443")
 
 
+@pytest.mark.behaviour(110)
 def test_zero_and_empty_switch_off() -> None:
     """As in controller-runtime."""
     assert [is_enabled(a) for a in ("", "0", ":0", ":8081")] == [False, False, True, True]
@@ -159,6 +163,7 @@ async def fetch(port: int, path: str, method: str = "GET") -> tuple[int, str, by
     return int(lines[0].split()[1]), headers.get("content-type", ""), body
 
 
+@pytest.mark.behaviour(110)
 async def test_endpoints_exist_only_where_they_are_on() -> None:
     """Health and readiness on one port, metrics alone on the other; unknown paths are 404, other methods 405."""
     manager = Manager(ManagerOptions(health_probe_bind_address="127.0.0.1:0", metrics_bind_address="127.0.0.1:0"))
@@ -180,6 +185,7 @@ async def test_endpoints_exist_only_where_they_are_on() -> None:
         await fetch(health, "/healthz")
 
 
+@pytest.mark.behaviour(110)
 async def test_a_busy_port_is_named() -> None:
     """`start` raises a ConfigError with the address; nothing else has started."""
     first = HttpServer("a", "127.0.0.1:0", [])

@@ -112,6 +112,7 @@ async def run_for(manager: Manager, seconds: float) -> None:
 
 
 # ------------------------------------------------------------------ order
+@pytest.mark.behaviour(103)
 async def test_groups_start_in_order_each_when_the_one_before_is_ready_and_stop_in_reverse() -> None:
     """HTTP, webhooks, caches, others, leader; then others, leader, caches, webhooks, HTTP.
 
@@ -137,6 +138,7 @@ async def test_a_group_stops_as_one() -> None:
     assert now() == pytest.approx(11)
 
 
+@pytest.mark.behaviour(103)
 async def test_the_lease_is_given_back_last() -> None:
     """Renewed until everything has stopped, then released."""
     log: list[str] = []
@@ -165,6 +167,7 @@ async def test_where_a_runnable_goes() -> None:
     assert [text for text in log if text.endswith("starts")] == ["named starts", "anywhere starts"]
 
 
+@pytest.mark.behaviour(104)
 async def test_added_while_running_it_starts_at_its_time() -> None:
     """Into a running group at once, into a waiting one with it, and never once the manager stops."""
     log: list[str] = []
@@ -201,6 +204,7 @@ async def test_what_is_added_during_the_wait_is_waited_for() -> None:
     assert log[:5] == ["one starts", "two starts", "one ready", "two ready", "leader starts"]
 
 
+@pytest.mark.behaviour(111)
 async def test_readiness_is_told() -> None:
     """`wait_ready` returns when every replica's part is ready, whoever leads; `wait_elected` when this one leads."""
     ballot = Ballot()
@@ -217,6 +221,7 @@ async def test_readiness_is_told() -> None:
     await running
 
 
+@pytest.mark.behaviour(111)
 async def test_without_an_election_everybody_leads() -> None:
     """At once when everything else is ready."""
     manager = Manager()
@@ -239,6 +244,7 @@ async def test_one_that_ends_early_is_fine() -> None:
 
 
 # ------------------------------------------------------------------ errors
+@pytest.mark.behaviour(105)
 @pytest.mark.parametrize("phase", GROUPS)
 @pytest.mark.parametrize("at", [0.0, 5.0])
 async def test_the_first_error_ends_everything_and_is_raised(phase: Phase, at: float) -> None:
@@ -294,6 +300,7 @@ async def test_one_that_is_cancelled_from_outside_is_an_error() -> None:
         await manager.start()
 
 
+@pytest.mark.behaviour(109)
 async def test_a_second_start_is_refused() -> None:
     """While running and afterwards."""
     manager = Manager()
@@ -325,6 +332,7 @@ async def test_what_belongs_before_the_start_is_refused_after_it() -> None:
             add()
 
 
+@pytest.mark.behaviour(85, better="Names are unique per manager, so tests need no switch.")
 def test_names_are_unique_in_a_manager() -> None:
     """A second controller of one name is refused, another manager may use it."""
     one, two = Manager(), Manager()
@@ -357,6 +365,7 @@ async def test_the_grace_is_shared() -> None:
     assert now() < 5 + 10 + 3 * 1.5
 
 
+@pytest.mark.behaviour(105)
 async def test_a_failure_and_a_timeout_are_both_told() -> None:
     """The failure is raised, the timeout is a note on it."""
     manager = Manager(ManagerOptions(shutdown_timeout=2))
@@ -367,8 +376,10 @@ async def test_a_failure_and_a_timeout_are_both_told() -> None:
     assert any("<Part slow>" in note for note in caught.value.__notes__)
 
 
+@pytest.mark.behaviour(106)
 async def test_no_grace_and_endless_grace() -> None:
-    """0 does not wait and blames nobody; None waits as long as it takes."""
+    """0 does not wait and blames nobody; None waits as long as it takes; the default is 30 s."""
+    assert ManagerOptions().shutdown_timeout == 30
     manager = Manager(ManagerOptions(shutdown_timeout=0))
     manager.add(Part("slow", stop=1000))
     await run_for(manager, 5)
@@ -418,6 +429,7 @@ async def test_a_stuck_reconcile_keeps_the_lease_and_is_named() -> None:
     await asyncio.sleep(1)
 
 
+@pytest.mark.behaviour(108, better="controller-runtime waits for the sync.")
 async def test_stopping_during_a_sync_that_never_ends_is_prompt() -> None:
     """The end does not wait for what will never be ready; later groups never start."""
     log: list[str] = []
@@ -429,6 +441,7 @@ async def test_stopping_during_a_sync_that_never_ends_is_prompt() -> None:
     assert log == ["cache starts", "cache stops"]
 
 
+@pytest.mark.behaviour(108, better="controller-runtime waits for the sync.")
 async def test_a_cache_that_may_not_list_does_not_hold_up_the_end() -> None:
     """The real cache and a real controller: stopped while RBAC denies the list, all ends at once."""
     world = World()
@@ -481,6 +494,7 @@ async def test_cancelling_start_is_a_stop_and_again_ends_its_grace() -> None:
 
 
 # ------------------------------------------------------------------ election
+@pytest.mark.behaviour(107)
 async def test_who_never_leads_never_starts_what_leads() -> None:
     """Not even while stopping, and gives back no lease."""
     log: list[str] = []
@@ -493,6 +507,7 @@ async def test_who_never_leads_never_starts_what_leads() -> None:
     assert ballot.released == 0
 
 
+@pytest.mark.behaviour(106)
 async def test_lost_leadership_ends_at_once() -> None:
     """No grace for leaders, who are told first; `start` raises the loss, and the lease is left alone."""
     log: list[str] = []
@@ -580,6 +595,7 @@ def _whole(rng: random.Random, log: list[str]) -> tuple[Manager, list[Part]]:
     return manager, parts
 
 
+@pytest.mark.behaviour(115)
 @pytest.mark.parametrize("cancels", [1, 2, 3])
 @pytest.mark.parametrize("seed", range(30))
 async def test_cancelled_at_any_moment_nothing_is_left(seed: int, cancels: int) -> None:

@@ -84,6 +84,7 @@ class Program:
         return self
 
 
+@pytest.mark.behaviour(116)
 def test_a_program_without_faults() -> None:
     """SIGTERM ends it at once with status 0, and exit handlers run."""
     program = Program("run_program(serve(lambda: asyncio.sleep(3600)))").stop()
@@ -161,6 +162,7 @@ run_program(serve(spins))
     assert 5 < program.seconds < 12
 
 
+@pytest.mark.behaviour(116)
 def test_a_second_signal_while_the_loop_is_blocked() -> None:
     """It ends the process at once, as if the loop were free."""
     script = """

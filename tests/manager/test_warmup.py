@@ -65,6 +65,7 @@ class Warm:
         return "<Warm>"
 
 
+@pytest.mark.behaviour(87, 103)
 async def test_a_standby_is_warmed_after_its_caches() -> None:
     """The warm-up begins when the caches are ready, and may not write; `start` follows the election."""
     log: list[str] = []
@@ -92,6 +93,7 @@ async def test_a_standby_is_warmed_after_its_caches() -> None:
     assert log[3:] == ["starts", "stops"]
 
 
+@pytest.mark.behaviour(87)
 async def test_winning_does_not_wait_for_the_warm_up() -> None:
     """`start` runs while the warm-up still does, as in controller-runtime."""
     log: list[str] = []
@@ -139,6 +141,7 @@ async def test_without_an_election_or_elsewhere_nothing_is_warmed() -> None:
         assert log == ["starts", "stops"]
 
 
+@pytest.mark.behaviour(87)
 async def test_a_warm_up_that_fails_ends_the_manager() -> None:
     """A standby that could not take over must not look healthy."""
     log: list[str] = []

@@ -73,6 +73,7 @@ TestQueueMachine = QueueMachine.TestCase
 TestQueueMachine.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
 
 
+@pytest.mark.behaviour(66)
 def test_equal_priorities_go_in_the_order_of_becoming_ready() -> None:
     """First ready, first out."""
     q: QueueCore[str] = QueueCore()
@@ -82,6 +83,7 @@ def test_equal_priorities_go_in_the_order_of_becoming_ready() -> None:
     assert [q.take(5.0).item for _ in range(3)] == ["now", "early", "late"]  # type: ignore[union-attr]
 
 
+@pytest.mark.behaviour(66, 67, 73)
 def test_live_changes_overtake_the_initial_list() -> None:
     """A low-priority item is raised by a live change, and goes behind those already raised."""
     q: QueueCore[str] = QueueCore()
@@ -93,6 +95,7 @@ def test_live_changes_overtake_the_initial_list() -> None:
     assert q.take(0) is None
 
 
+@pytest.mark.behaviour(61)
 def test_an_item_is_never_at_two_workers() -> None:
     """Added while at work: handed out again only after done."""
     q: QueueCore[str] = QueueCore()
@@ -111,6 +114,7 @@ def test_done_twice_is_a_mistake() -> None:
         QueueCore[str]().done("a", now=0)
 
 
+@pytest.mark.behaviour(65)
 @pytest.mark.parametrize("drain", [True, False])
 def test_shutdown(*, drain: bool) -> None:
     """After shutdown nothing is taken in; what is ready is handed out only when draining."""

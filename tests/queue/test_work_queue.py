@@ -16,6 +16,7 @@ from opsdk.queue.rate_limiters import (
 from opsdk.queue.work_queue import ShutDownError, WorkQueue
 
 
+@pytest.mark.behaviour(62)
 async def test_get_waits_for_the_time() -> None:
     """A delayed item is handed out exactly when it is due."""
     q: WorkQueue[str] = WorkQueue()
@@ -27,6 +28,7 @@ async def test_get_waits_for_the_time() -> None:
     assert asyncio.get_running_loop().time() == pytest.approx(5)
 
 
+@pytest.mark.behaviour(62, 68)
 async def test_an_earlier_add_moves_the_timer() -> None:
     """Adding without delay makes a delayed item ready at once."""
     q: WorkQueue[str] = WorkQueue()
@@ -38,6 +40,7 @@ async def test_an_earlier_add_moves_the_timer() -> None:
     assert asyncio.get_running_loop().time() == pytest.approx(1)
 
 
+@pytest.mark.behaviour(63)
 async def test_failures_wait_longer_until_forgotten() -> None:
     """5 ms, 10 ms, 20 ms, ... and 5 ms again after success."""
     q: WorkQueue[str] = WorkQueue()
@@ -51,6 +54,7 @@ async def test_failures_wait_longer_until_forgotten() -> None:
     q.shut_down()
 
 
+@pytest.mark.behaviour(71)
 async def test_shutdown_wakes_every_worker() -> None:
     """Every get that waits, and every later one, raises ShutDownError."""
     q: WorkQueue[str] = WorkQueue()
@@ -63,6 +67,7 @@ async def test_shutdown_wakes_every_worker() -> None:
         await q.get()
 
 
+@pytest.mark.behaviour(65)
 async def test_draining_hands_out_what_is_ready_first() -> None:
     """With drain, ready items still go out; wait_idle returns when the last is done."""
     q: WorkQueue[str] = WorkQueue()
@@ -78,6 +83,7 @@ async def test_draining_hands_out_what_is_ready_first() -> None:
         await q.get()
 
 
+@pytest.mark.behaviour(61, 70)
 @pytest.mark.parametrize("seed", range(30))
 async def test_no_item_is_lost_and_none_is_doubled(seed: int) -> None:
     """Any interleaving, with workers cancelled: the last add of each key is processed, never two at once."""
@@ -123,6 +129,7 @@ async def test_no_item_is_lost_and_none_is_doubled(seed: int) -> None:
     await asyncio.gather(*workers)
 
 
+@pytest.mark.behaviour(63, 64)
 def test_limiters() -> None:
     """The waits of each limiter."""
     fast: ItemFastSlowRateLimiter[str] = ItemFastSlowRateLimiter(fast=1, slow=10, fast_attempts=2)
@@ -138,3 +145,70 @@ def test_limiters() -> None:
     assert both.num_requeues("b") == 0
     capped: ItemExponentialFailureRateLimiter[str] = ItemExponentialFailureRateLimiter()
     assert [capped.when("z", now=0) for _ in range(2000)][-1] == 1000.0
+    assert isinstance(WorkQueue[str]().rate_limiter, ItemExponentialFailureRateLimiter)
+    shared: BucketRateLimiter[str] = BucketRateLimiter()
+    assert [shared.when(f"k{n}", now=0) for n in range(102)][-3:] == pytest.approx([0, 0.1, 0.2])
+
+
+class Counts:
+    """Counts what is added."""
+
+    def __init__(self) -> None:
+        self.adds = 0
+
+    def added(self) -> None:
+        self.adds += 1
+
+    def taken(self, waited: float) -> None: ...
+
+    def finished(self, worked: float) -> None: ...
+
+    def retried(self) -> None: ...
+
+
+@pytest.mark.behaviour(61, 62, 67, 68, 70, 73)
+async def test_adds_merge() -> None:
+    """Adds of one item are one delivery, at the earliest time and highest priority; delayed ones have no length."""
+    counts = Counts()
+    q: WorkQueue[str] = WorkQueue(hooks=counts)
+    q.add("a", after=10)
+    q.add("a", after=5, priority=7)
+    q.add("a", after=20, priority=-100)
+    assert (len(q), counts.adds) == (0, 1)
+    assert (await q.get()).priority == 7
+    assert asyncio.get_running_loop().time() == pytest.approx(5)
+    q.done("a")
+    q.add("b", after=100)
+    for _ in range(3):
+        q.add("b")
+    assert (len(q), counts.adds) == (1, 2)
+    assert (await q.get()).item == "b"
+    q.done("b")
+    await asyncio.sleep(1000)
+    assert q.get_nowait() is None
+
+
+async def test_an_item_at_work_comes_again_after_done() -> None:
+    """Added while it is processed it is invisible until done."""
+    q: WorkQueue[str] = WorkQueue()
+    q.add("a")
+    await q.get()
+    q.add("a")
+    assert q.get_nowait() is None
+    q.done("a")
+    assert (await q.get()).item == "a"
+
+
+@pytest.mark.behaviour(71)
+@pytest.mark.parametrize("drain", [False, True])
+async def test_shutdown_among_adds_wakes_every_worker(*, drain: bool) -> None:
+    """Adds right before and after the shutdown leave nobody waiting."""
+    q: WorkQueue[str] = WorkQueue()
+    waiting = [asyncio.create_task(q.get()) for _ in range(5)]
+    await asyncio.sleep(0)
+    q.add("a")
+    q.shut_down(drain=drain)
+    q.add("b")
+    async with asyncio.timeout(1):
+        results = await asyncio.gather(*waiting, return_exceptions=True)
+    assert sum(isinstance(result, ShutDownError) for result in results) == (4 if drain else 5)

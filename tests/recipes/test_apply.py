@@ -49,6 +49,7 @@ def config(**data: str) -> ConfigMap:
     return ConfigMap(metadata=ObjectMeta(name="a", namespace="default"), data=data)
 
 
+@pytest.mark.behaviour(137)
 @pytest.mark.parametrize("recipe", [create_or_update, create_or_patch])
 async def test_created_updated_unchanged(recipe: Recipe) -> None:
     """One write where something changes, none where nothing does; the object ends up as the server has it."""
@@ -71,6 +72,7 @@ async def test_created_updated_unchanged(recipe: Recipe) -> None:
         assert len(writes) == 2
 
 
+@pytest.mark.behaviour(137)
 @pytest.mark.parametrize("recipe", [create_or_update, create_or_patch])
 async def test_a_wish_may_not_rename(recipe: Recipe) -> None:
     """Neither a new object nor one that is there, and nothing is written."""
@@ -86,6 +88,7 @@ async def test_a_wish_may_not_rename(recipe: Recipe) -> None:
             await client.apply(config(), field_owner="me")
 
 
+@pytest.mark.behaviour(137)
 async def test_status_is_patched_apart() -> None:
     """The results say which of the two was written; the status of a new object is not."""
     async with world() as (client, _):

@@ -29,6 +29,7 @@ def child(namespace: str = "ns") -> ConfigMap:
     return ConfigMap(metadata=ObjectMeta(name="c", namespace=namespace))
 
 
+@pytest.mark.behaviour(136)
 def test_one_controlling_owner() -> None:
     """Set once or often there is one reference; another controller is refused with both names, and nothing changes."""
     obj = child()
@@ -46,6 +47,7 @@ def test_one_controlling_owner() -> None:
     assert controller_of(child()) is None
 
 
+@pytest.mark.behaviour(136)
 def test_an_owner_that_was_made_again_or_moved_on_is_updated() -> None:
     """Another version, another uid: the same owner, in place."""
     obj = child()
@@ -85,6 +87,7 @@ def test_taking_an_owner_away() -> None:
     assert not has_owner_reference(owner(), obj)
 
 
+@pytest.mark.behaviour(136)
 def test_who_cannot_own() -> None:
     """Across namespaces, a namespaced owner of a cluster-scoped object, one that the server does not have."""
     node = Node(metadata=ObjectMeta(name="n", uid="n"))
@@ -99,6 +102,7 @@ def test_who_cannot_own() -> None:
     assert is_controlled_by(node, obj)
 
 
+@pytest.mark.behaviour(138)
 def test_finalizers() -> None:
     """Added once; removed wherever they stand; both say whether anything changed."""
     obj = child()

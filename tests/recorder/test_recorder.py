@@ -91,6 +91,7 @@ async def test_an_event_says_what_happened() -> None:
     assert recorder.dropped == 0
 
 
+@pytest.mark.behaviour(135)
 async def test_cluster_scoped_objects_report_to_default() -> None:
     """They have no namespace of their own; an action that is not given is the reason."""
     server = Server()
@@ -102,6 +103,7 @@ async def test_cluster_scoped_objects_report_to_default() -> None:
     assert (event.metadata.namespace, event.action) == ("default", "Seen")
 
 
+@pytest.mark.behaviour(135)
 async def test_repetitions_are_a_series_with_a_count() -> None:
     """One event; its count is written now and then, and at the end."""
     server = Server()
@@ -132,6 +134,7 @@ async def test_what_is_told_before_the_start_is_kept() -> None:
     await recorder.aclose()
 
 
+@pytest.mark.behaviour(135)
 async def test_after_the_end_events_are_dropped_quietly() -> None:
     """No error, no task; opening again does nothing."""
     server = Server()
@@ -236,6 +239,7 @@ async def test_a_series_whose_event_has_expired_becomes_a_new_one() -> None:
     await recorder.aclose()
 
 
+@pytest.mark.behaviour(135)
 async def test_the_queue_is_bounded() -> None:
     """With the server away a thousand wait, the rest is dropped and counted; recording never waits."""
     server = Server(seconds=10**6)
@@ -295,6 +299,7 @@ async def test_events_of_one_object_stay_in_order_and_several_are_written_at_onc
     await recorder.aclose()
 
 
+@pytest.mark.behaviour(115)
 @pytest.mark.parametrize("step", range(0, 30, 3))
 async def test_cancelling_the_end_leaves_nothing(step: int) -> None:
     """`aclose` cancelled at any moment: no task is left, and what was not written is counted."""

@@ -165,6 +165,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.behaviour(145)
 def test_precedence(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The argument wins over $KUBECONFIG, that over the pod, and that over the home directory."""
     assert load_config(kubeconfig=places / "argument").host == "https://argument"

@@ -50,6 +50,7 @@ async def _token(source: TokenFileCredentials) -> str:
     return (await source.headers())["Authorization"].removeprefix("Bearer ")
 
 
+@pytest.mark.behaviour(145)
 async def test_a_token_file_is_read_each_minute(tmp_path: Path) -> None:
     """A new token is used within a minute, without asking the disk for each request."""
     file = tmp_path / "token"
@@ -102,6 +103,7 @@ class _Guard:
         await send({"type": "http.response.body", "body": b""})
 
 
+@pytest.mark.behaviour(145)
 async def test_a_401_reads_the_token_file_again(tmp_path: Path) -> None:
     """A token that the server refuses is read again at once, and the same request repeated once."""
     file, app = tmp_path / "token", _Guard("new")
@@ -179,6 +181,7 @@ async def test_a_plugin_runs_once_for_all_who_wait(plugin: PluginMaker) -> None:
     assert "run-1" not in repr(source)
 
 
+@pytest.mark.behaviour(145)
 @pytest.mark.realtime
 async def test_a_plugin_runs_again_when_its_credential_expires(plugin: PluginMaker) -> None:
     """A credential is used until the second it names, and no longer."""
@@ -191,6 +194,7 @@ async def test_a_plugin_runs_again_when_its_credential_expires(plugin: PluginMak
     assert await source.headers() == {"Authorization": "Bearer run-2"}
 
 
+@pytest.mark.behaviour(145)
 @pytest.mark.realtime
 async def test_a_401_runs_the_plugin_again(plugin: PluginMaker) -> None:
     """A refused credential is fetched again, and the request repeated once."""

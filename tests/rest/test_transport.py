@@ -245,6 +245,7 @@ async def _never(*_: Any) -> None:
 
 
 # ------------------------------------------------------------------ retries
+@pytest.mark.behaviour(145)
 async def test_429_is_repeated_with_the_same_body() -> None:
     """A server that says "later" gets the same bytes again after the time it named, whatever the method."""
     async with Server(in_turn(answer(429, Retry_After="7"), answer(429, Retry_After="30"), answer(201))) as server:
@@ -255,6 +256,7 @@ async def test_429_is_repeated_with_the_same_body() -> None:
         assert [seen.body for seen in server.seen] == [POST.body] * 3
 
 
+@pytest.mark.behaviour(145)
 async def test_429_is_repeated_ten_times() -> None:
     """After ten repetitions the answer is handed out."""
     async with Server(always(answer(429, Retry_After="1"))) as server:
@@ -480,6 +482,7 @@ async def _cancel_at(turn: int, server: Server, config: Config) -> bool:
         return False
 
 
+@pytest.mark.behaviour(146)
 async def test_cancel_at_every_turn_leaves_nothing() -> None:
     """Wherever a call is cancelled, the error is a cancellation, and no task and no socket stay."""
 

@@ -69,6 +69,7 @@ def full(hook: PrometheusHook) -> None:
     hook.record(Requested(method="GET", host="h:6443", status=0, seconds=0.1))
 
 
+@pytest.mark.behaviour(134)
 def test_names_and_labels_are_those_of_controller_runtime() -> None:
     """After one record of each kind the page has exactly these metrics with exactly these labels."""
     hook = PrometheusHook(CollectorRegistry(), now=lambda: 100.0)
@@ -81,6 +82,7 @@ def test_names_and_labels_are_those_of_controller_runtime() -> None:
     assert found == NAMES
 
 
+@pytest.mark.behaviour(79, 88)
 def test_values() -> None:
     """Counters count, gauges show the last state, durations run on while items are at work."""
     hook = PrometheusHook(CollectorRegistry(), now=lambda: 100.0)
@@ -105,6 +107,7 @@ def test_values() -> None:
     assert page['leader_election_master_status{name="lease"}'] == 0
 
 
+@pytest.mark.behaviour(88)
 def test_every_series_of_a_controller_is_there_from_the_start() -> None:
     """When the workers start every result is at zero, whatever the queue told before: rates need a first point."""
     hook = PrometheusHook(CollectorRegistry())
@@ -117,6 +120,7 @@ def test_every_series_of_a_controller_is_there_from_the_start() -> None:
     assert page['controller_runtime_reconcile_time_seconds_count{controller="c"}'] == 0
 
 
+@pytest.mark.behaviour(72)
 def test_priorities_do_not_grow_without_bound() -> None:
     """After 25 different priorities the rest share one label value."""
     hook = PrometheusHook(CollectorRegistry())

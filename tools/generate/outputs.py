@@ -1,9 +1,11 @@
-"""Every generated file of the repository: its path and its text. Pure."""
+"""Every generated file of the repository: its path and its text."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
+from tools.generate.behaviours import PAGE, read_behaviours, read_proofs, render_behaviours
 from tools.generate.columns import render_columns
 from tools.generate.facts import COLUMNS, FOLDER, POLICY, STRUCTS, Facts
 from tools.generate.fields import render_fields
@@ -20,6 +22,12 @@ KINDS = "opsdk/api"
 
 Outputs = Mapping[str, str]
 """Texts by their paths from the root of the repository."""
+
+
+def outputs_of_tests(root: Path) -> Outputs:
+    """What is made of the tests of the repository at `root`: nothing if it has no data about behaviours."""
+    behaviours = read_behaviours(root)
+    return {PAGE: render_behaviours(behaviours, read_proofs(root))} if behaviours else {}
 
 
 def outputs_of_facts(facts: Facts) -> Outputs:

@@ -81,9 +81,6 @@ def test_the_message_has_the_test() -> None:
         simulate(simulation, name="FAMILIES")
 
 
-@pytest.mark.xfail(
-    strict=True, reason="Reflector.on_watch_error answers every 410 with a list at once, not only the first"
-)
 def test_a_watch_that_always_expires_is_no_hot_loop() -> None:
     """The informer must wait longer and longer."""
     steps = [Step(time=5.0, name=Fault.ALWAYS_EXPIRED.value, seconds=5.0)]

@@ -91,7 +91,7 @@ def test_without_the_documents(root: Path, capsys: pytest.CaptureFixture[str]) -
     assert "there is no folder" in error
     assert "make generate OPENAPI=" in error
     assert run(root, "--check", openapi=missing) == 0
-    assert "only rbac.txt is compared, because there is no folder" in capsys.readouterr().out
+    assert "of tables, only rbac.txt is compared, because there is no folder" in capsys.readouterr().out
     (root / "envtest/data/rbac.txt").write_text("clusterrole x\n")
     assert run(root, "--check", openapi=missing) == 1
 
