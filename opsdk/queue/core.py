@@ -182,6 +182,8 @@ class QueueCore(Generic[K]):
             raise KeyError(f"{item!r} is not being processed: done() was called twice, or the item was never taken")
         entry = self._entries.get(item)
         if entry is not None:
+            if self.state is QueueState.DRAINING:
+                entry.ready_at = min(entry.ready_at, now)  # nobody waits for a delay any more
             self._place(item, entry, now)
         return now - started
 
@@ -219,13 +221,19 @@ class QueueCore(Generic[K]):
 
     # -------------------------------------------------------------- ending
     def shut_down(self, *, drain: bool = False) -> None:
-        """Accept no more items. With `drain`, continue to return the ready ones. Idempotent."""
+        """Accept no more items. With `drain`, continue to return those that are ready or wait for `done`. Idempotent."""
         if self.state is QueueState.CLOSED:
             return
         self.state = QueueState.DRAINING if drain else QueueState.CLOSED
         self._delayed.clear()
-        for item in [i for i, e in self._entries.items() if not e.ready]:
-            del self._entries[item]
+        for item, entry in list(self._entries.items()):
+            if not entry.ready and not (drain and item in self._processing):
+                del self._entries[item]
+
+    @property
+    def ended(self) -> bool:
+        """Whether no item will be returned any more."""
+        return self.state is QueueState.CLOSED or (self.state is QueueState.DRAINING and not self._entries)
 
     def __repr__(self) -> str:
         delayed = len(self._entries) - len(self)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable
 from typing import Generic, Protocol, TypeVar
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock, Timer
-from opsdk.queue.core import QueueCore, QueueItem, QueueState
+from opsdk.queue.core import QueueCore, QueueItem
 from opsdk.queue.rate_limiters import ItemExponentialFailureRateLimiter, RateLimiter
 
 K = TypeVar("K", bound=Hashable)
@@ -108,7 +108,7 @@ class WorkQueue(Generic[K]):
         while True:
             if (queue_item := self.get_nowait()) is not None:
                 return queue_item
-            if self.core.state is not QueueState.OPEN:
+            if self.core.ended:
                 raise ShutDownError(self.name)
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._getters.append(waiter)
@@ -129,7 +129,15 @@ class WorkQueue(Generic[K]):
         if self._hooks:
             self._hooks.finished(worked)
         self._wake()
+        if self.core.ended:
+            self._wake_all()
         self._notify_idle()
+
+    def _wake_all(self) -> None:
+        while self._getters:
+            waiter = self._getters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
 
     def _wake(self) -> None:
         """Wake one waiting worker for each ready item, and set the timer for the next delayed item."""
@@ -158,10 +166,7 @@ class WorkQueue(Generic[K]):
     def shut_down(self, *, drain: bool = False) -> None:
         """Accept no more items and wake all waiting workers. With `drain`, return the ready items first. Idempotent."""
         self.core.shut_down(drain=drain)
-        while self._getters:
-            waiter = self._getters.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
+        self._wake_all()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = self._timer_at = None

@@ -212,3 +212,23 @@ async def test_shutdown_among_adds_wakes_every_worker(*, drain: bool) -> None:
     async with asyncio.timeout(1):
         results = await asyncio.gather(*waiting, return_exceptions=True)
     assert sum(isinstance(result, ShutDownError) for result in results) == (4 if drain else 5)
+
+
+@pytest.mark.behaviour(69)
+async def test_draining_returns_what_was_added_while_it_was_processed() -> None:
+    """A worker that waits gets the item after `done`; then the queue has ended for every worker."""
+    queue: WorkQueue[str] = WorkQueue()
+    queue.add("a")
+    first = await queue.get()
+    queue.add("a", after=100)
+    queue.shut_down(drain=True)
+    waiting = [asyncio.create_task(queue.get()) for _ in range(2)]
+    await asyncio.sleep(1)
+    assert not any(task.done() for task in waiting)
+    queue.done(first.item)
+    await asyncio.sleep(1)
+    [again] = [task.result() for task in waiting if task.done()]
+    assert again.item == "a"
+    queue.done("a")
+    results = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [type(result).__name__ for result in results if isinstance(result, Exception)] == ["ShutDownError"]
