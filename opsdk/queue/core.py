@@ -221,7 +221,7 @@ class QueueCore(Generic[K]):
 
     # -------------------------------------------------------------- ending
     def shut_down(self, *, drain: bool = False) -> None:
-        """Accept no more items. With `drain`, continue to return those that are ready or wait for `done`. Idempotent."""
+        """Accept no more items. With `drain`, return those that are ready or wait for `done`. Idempotent."""
         if self.state is QueueState.CLOSED:
             return
         self.state = QueueState.DRAINING if drain else QueueState.CLOSED
