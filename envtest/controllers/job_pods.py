@@ -98,7 +98,7 @@ def restarts(pod: JsonObject) -> int:
 def format_intervals(numbers: Iterable[int]) -> str:
     """Return numbers as a text of intervals (``1,3-5``).
 
-    >>> intervals({0, 1, 2, 5, 7, 8})
+    >>> format_intervals({0, 1, 2, 5, 7, 8})
     '0-2,5,7,8'
     """
     parts: list[str] = []
@@ -118,7 +118,7 @@ def format_intervals(numbers: Iterable[int]) -> str:
 def parse_intervals(text: str, below: int) -> set[int]:
     """Parse intervals; numbers from the limit on and invalid parts are skipped.
 
-    >>> sorted(numbers_in("0-2,5,7", 6))
+    >>> sorted(parse_intervals("0-2,5,7", 6))
     [0, 1, 2, 5]
     """
     indexes: set[int] = set()

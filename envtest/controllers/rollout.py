@@ -147,7 +147,7 @@ def limits(deployment: JsonObject) -> RollingLimits:
 def scaled_value(value: int | str, total: int, *, up: bool) -> int:
     """Return a number, or a percentage of `total`, rounded up or down.
 
-    >>> scaled("25%", 3, up=True), scaled("25%", 3, up=False), scaled(2, 3, up=True)
+    >>> scaled_value("25%", 3, up=True), scaled_value("25%", 3, up=False), scaled_value(2, 3, up=True)
     (1, 0, 2)
     """
     if isinstance(value, str) and value.endswith("%") and value[:-1].isdigit():

@@ -33,7 +33,7 @@ def seconds_of(stamp: str) -> float | None:
 def human_duration(seconds: float) -> str:
     """Return a duration as kubectl prints ages.
 
-    >>> human(90), human(125), human(3 * 3600), human(5 * 86400)
+    >>> human_duration(90), human_duration(125), human_duration(3 * 3600), human_duration(5 * 86400)
     ('90s', '2m5s', '3h', '5d')
     """
     whole = int(seconds)

@@ -333,7 +333,7 @@ _SCALARS: Final[dict[str, tuple[str, tuple[type, ...]]]] = {
 def type_mismatch(tree: JsonValue, schema: Schema) -> str:
     """Why expressions cannot see a value, because it is not of the type that the schema says.
 
-    >>> misfit(True, {"type": "string"})
+    >>> type_mismatch(True, {"type": "string"})
     'invalid data, expected string, got bool'
     """
     kind = schema.get("type") or ""

@@ -97,7 +97,7 @@ def next_hop(hop: Redirect, status: int, location: str) -> Redirect | None:
 def retry_delay(status: int, retry_after: str, attempts: int) -> int | None:
     """Return the seconds until the next attempt; None if the response is final.
 
-    >>> pause(503, "2", 0), pause(503, "", 0), pause(404, "2", 0), pause(429, "0", 10)
+    >>> retry_delay(503, "2", 0), retry_delay(503, "", 0), retry_delay(404, "2", 0), retry_delay(429, "0", 10)
     (2, None, None, None)
     """
     asks = status == 429 or status >= 500

@@ -108,21 +108,21 @@ async def test_node_goes_away_and_comes_back() -> None:
         api = Kubectl(env)
         await api.create(NODES, _node_object("n2"))
         await settle()
-        await api.create(f"{APPS}/deployments", deployment("web", replicas=4))
+        await api.create(f"{APPS}/deployments", deployment("web", replicas=12))
         await settle()
         assert await _places(api) == {"node-1", "n2"}
         await _sicken(api, "n2", "Unknown")
         await settle(5)
         away = [p for p in await api.items(f"{CORE}/pods") if p["spec"]["nodeName"] == "n2"]
         assert {condition(p, "Ready")["status"] for p in away} == {"False"}
-        assert (await api.get(f"{APPS}/deployments/web"))["status"]["availableReplicas"] == 4 - len(away)
+        assert (await api.get(f"{APPS}/deployments/web"))["status"]["availableReplicas"] == 12 - len(away)
         await settle(310)
         assert await _places(api) == {"node-1"}
-        assert (await api.get(f"{APPS}/deployments/web"))["status"]["availableReplicas"] == 4
-        assert len(await api.items(f"{CORE}/pods")) == 4 + len(away), "nobody confirms that they have ended"
+        assert (await api.get(f"{APPS}/deployments/web"))["status"]["availableReplicas"] == 12
+        assert len(await api.items(f"{CORE}/pods")) == 12 + len(away), "nobody confirms that they have ended"
         await _sicken(api, "n2", "True")
         await settle(5)
-        assert len(await api.items(f"{CORE}/pods")) == 4
+        assert len(await api.items(f"{CORE}/pods")) == 12
         assert not (await api.get(f"{NODES}/n2"))["spec"].get("taints")
 
 
