@@ -124,6 +124,9 @@ class ElectionThread(Closing):
         await asyncio.wait([self._ended], timeout=_END_SECONDS)
         if not self._ended.done():
             log.error("the thread of the leader election is still in %s", place(self._thread.ident or 0))
+        elif self._thread.ident is not None:
+            # Nothing is left of its function but the return: this waits for microseconds.
+            self._thread.join(_END_SECONDS)
 
     def __repr__(self) -> str:
         return f"<ElectionThread {self._elector or 'not started'}>"
