@@ -19,13 +19,12 @@ from opsdk.apimachinery.object import TypedObject as TypedObject
 from opsdk.apimachinery.object import Unstructured as Unstructured
 from opsdk.apimachinery.object import deep_copy as deep_copy
 from opsdk.apimachinery.object import to_tree as to_tree
-from opsdk.apimachinery.quantity import IntOrString as IntOrString
 from opsdk.apimachinery.quantity import Quantity as Quantity
 from opsdk.apimachinery.scheme import Scheme as Scheme
 from opsdk.apimachinery.selectors import FieldSelector as FieldSelector
 from opsdk.apimachinery.selectors import Selector as Selector
-from opsdk.apimachinery.time import Time as Time
 from opsdk.builder.controller_builder import ControllerBuilder as ControllerBuilder
+from opsdk.builder.controller_builder import OwnsSpec as OwnsSpec
 from opsdk.builder.controller_builder import WatchSpec as WatchSpec
 from opsdk.builder.operator import Operator as Operator
 from opsdk.builder.operator import OperatorOptions as OperatorOptions
@@ -36,8 +35,9 @@ from opsdk.client.client import Client as Client
 from opsdk.client.scheme import default_scheme as default_scheme
 from opsdk.cluster.cluster import Cluster as Cluster
 from opsdk.cluster.cluster import ClusterOptions as ClusterOptions
+from opsdk.controller.context import Context as Context
 from opsdk.controller.controller import Controller as Controller
-from opsdk.controller.controller import ControllerOptions as ControllerOptions
+from opsdk.controller.options import ControllerOptions as ControllerOptions
 from opsdk.controller.reconcile import Reconciler as Reconciler
 from opsdk.controller.reconcile import Result as Result
 from opsdk.errors import AlreadyExistsError as AlreadyExistsError
