@@ -27,7 +27,7 @@ from opsdk.builder.controller_builder import ControllerBuilder as ControllerBuil
 from opsdk.builder.controller_builder import OwnsSpec as OwnsSpec
 from opsdk.builder.controller_builder import WatchSpec as WatchSpec
 from opsdk.builder.operator import Operator as Operator
-from opsdk.builder.operator import OperatorOptions as OperatorOptions
+from opsdk.builder.options import OperatorOptions as OperatorOptions
 from opsdk.cache.cache import Cache as Cache
 from opsdk.cache.options import ByObject as ByObject
 from opsdk.cache.options import CacheOptions as CacheOptions

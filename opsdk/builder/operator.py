@@ -3,40 +3,46 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypedDict, TypeVar, Unpack, overload
+
+import yaml
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.closing import Closing
 from opsdk.aio.garbage import tune_garbage_collector
 from opsdk.aio.watchdog import Stall, Watchdog
+from opsdk.apimachinery.crd import crd_for
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
-from opsdk.apimachinery.object import AnyObject, KubeObject, TypedObject, Unstructured
+from opsdk.apimachinery.object import AnyObject, KubeObject, Object, TypedObject, Unstructured
 from opsdk.apimachinery.scheme import Scheme
 from opsdk.builder.controller_builder import ControllerBuilder, OwnsSpec, WatchSpec
 from opsdk.builder.election import ElectionFactory, can_use_thread
+from opsdk.builder.flags import parse_flags
+from opsdk.builder.options import OperatorOptions
 from opsdk.cache.metrics import InformerCollector
 from opsdk.client.client import Client
 from opsdk.client.scheme import default_scheme
-from opsdk.cluster.cluster import Cluster, ClusterOptions
+from opsdk.cluster.cluster import Cluster
 from opsdk.controller.context import Context
 from opsdk.controller.declaration import inspect_reconciler
 from opsdk.controller.finalizers import FinalizerFunction
 from opsdk.controller.journal import Journal
 from opsdk.controller.options import ControllerOptions
 from opsdk.controller.reconcile import Result
-from opsdk.errors import CacheError, UsageError
+from opsdk.errors import CacheError, OpsdkError, UsageError
 from opsdk.event.request import Request
 from opsdk.handlers import is_async
 from opsdk.leader_election.leader_election_record import LeaderElectionOptions
 from opsdk.leader_election.leader_elector import default_identity
-from opsdk.manager.manager import Manager, ManagerOptions, Phase
+from opsdk.manager.manager import Manager, Phase
 from opsdk.manager.process import ExitGuard, run_program
 from opsdk.manager.signals import stop_on_signals
 from opsdk.predicates import PredicateFunc
@@ -112,46 +118,6 @@ class ReconcilerDecorator(Generic[T]):
         return target
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OperatorOptions:
-    """Options of an `Operator`. Times are in seconds.
-
-    Attributes:
-        manager: health and metrics addresses, shutdown timeout.
-        cluster: what is cached, and how writes are made.
-        controller: for controllers without their own options.
-        max_concurrent_reconciles_by_kind: number of workers of the controllers of a kind (``"Deployment.apps"``,
-            ``"ConfigMap"``) without their own options, as controller-runtime's GroupKindConcurrency.
-        leader_election: run controllers on one replica at a time.
-        leader_election_id: the name of the Lease; empty for the operator's name.
-        leader_election_namespace: the namespace of the Lease; empty for the namespace of this process.
-        lease_duration: see `LeaderElectionOptions`.
-        renew_deadline: see `LeaderElectionOptions`.
-        retry_period: see `LeaderElectionOptions`.
-        leader_election_thread: renew the lease in a thread, so that blocking code does not lose it. Ignored in virtual
-            time and with a server in this process.
-        leader_election_max_stall: a longer blockade of the event loop ends the renewals of that thread, so that another
-            replica replaces this one; None for no limit.
-        watchdog_limit: `Operator.run` logs code that blocks the event loop longer than this; 0 disables the watchdog.
-        journal_size: number of reconciles in `Operator.journal`; 0 for none.
-    """
-
-    manager: ManagerOptions = ManagerOptions()
-    cluster: ClusterOptions = ClusterOptions()
-    controller: ControllerOptions = ControllerOptions()
-    max_concurrent_reconciles_by_kind: Mapping[str, int] = field(default_factory=dict)
-    leader_election: bool = False
-    leader_election_id: str = ""
-    leader_election_namespace: str = ""
-    lease_duration: float = 15.0
-    renew_deadline: float = 10.0
-    retry_period: float = 2.0
-    leader_election_thread: bool = True
-    leader_election_max_stall: float | None = 60.0
-    watchdog_limit: float = 1.0
-    journal_size: int = 1000
-
-
 class Operator:
     """An operator as a program.
 
@@ -179,6 +145,7 @@ class Operator:
         self.options = options or OperatorOptions()
         self.scheme = scheme or default_scheme()
         self._builders: list[Callable[[Operator], ControllerBuilder[Any]]] = []
+        self._kinds: list[Kind[Any]] = []
         self._made: list[ControllerBuilder[Any]] = []
         self.journal = Journal(size=self.options.journal_size)
         """What the last reconciles read and wrote, and why they ran."""
@@ -226,7 +193,9 @@ class Operator:
         ...     ctx.logger.info("%s has %d keys", config_map.metadata.name, len(config_map.data))
         """
         declared_kind = kind_of(kind) if kind is not None else None
-        if declared_kind is None and not options.get("name"):
+        if declared_kind is not None:
+            self._kinds.append(declared_kind)
+        elif not options.get("name"):
             raise UsageError("a controller without a kind needs a name: pass name=...")
         return ReconcilerDecorator(
             declared_kind, lambda target: self._builders.append(partial(_declare, declared_kind, options, target))
@@ -308,6 +277,7 @@ class Operator:
         o = self.options
         self._clock = clock
         cluster_options = replace(o.cluster, name=self.name, field_owner=o.cluster.field_owner or self.name)
+        self._made = []
         manager = self._manager = Manager(o.manager, hooks=hooks, clock=clock)
         self._cluster = Cluster(config, cluster_options, scheme=self.scheme, clock=clock, hook=manager.hook)
         manager.metrics.registry.register(InformerCollector(self._cluster.cache.health))
@@ -372,6 +342,30 @@ class Operator:
             run_program(self._run(config, guard))
         finally:
             guard.disarm()
+
+    def main(self, arguments: Sequence[str] | None = None) -> None:
+        """Run as a program with flags and environment variables, see `opsdk.builder.flags`.
+
+        An `OpsdkError` is printed as one line, and ends the program with status 1.
+
+        Args:
+            arguments: the command line without the program; default: ``sys.argv``.
+        """
+        try:
+            self.options, run_arguments = parse_flags(
+                self.name, self.options, sys.argv[1:] if arguments is None else arguments, os.environ
+            )
+            if run_arguments.pop("print_crds"):
+                sys.stdout.write(yaml.safe_dump_all([crd_for(kind) for kind in self.custom_kinds()], sort_keys=False))
+            else:
+                self.run(**run_arguments)
+        except OpsdkError as error:
+            sys.exit(f"{self.name}: {error}")
+
+    def custom_kinds(self) -> list[type[Object[Any, Any]]]:
+        """Return the classes with a CustomResourceDefinition among the kinds that `reconciler` declared."""
+        kinds = [kind.representation for kind in self._kinds if issubclass(kind.representation, Object)]
+        return list(dict.fromkeys(kinds))
 
     async def _run(self, config: Config, guard: ExitGuard) -> None:
         watchdog = self._watchdog = Watchdog(limit=self.options.watchdog_limit, on_stall=self._record_stall)
