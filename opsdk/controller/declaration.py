@@ -119,6 +119,8 @@ def _form(
         known = {"Request": Request, kind.representation.__name__ if kind is not None else "": kind}
         hint = known.get(hint.rpartition(".")[2], hint)
         hint = hint.representation if isinstance(hint, Kind) else hint
+        if isinstance(hint, str) and kind is None:
+            return ReconcilerForm.REQUEST, object  # the handlers decide
     if hint is None and len(parameters) > 1 and kind is not None:
         raise UsageError(
             f"{name} ({place}): annotate {first!r} with {kind.representation.__name__} to get the object, "
