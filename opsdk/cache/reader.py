@@ -19,6 +19,7 @@ from opsdk.apimachinery.watch import WatchEvent
 from opsdk.cache.cache import Cache
 from opsdk.cache.cached_kind import CachedKind
 from opsdk.cache.entry import StoreEntry
+from opsdk.cache.slicer import Slicer
 from opsdk.client.operations import Get, List, Operation, Watch
 from opsdk.client.options import ListOptions
 from opsdk.errors import DecodeError, Details, NotFoundError, StaleCacheError, UsageError
@@ -28,8 +29,6 @@ CONTINUE_NOT_SUPPORTED = "continue-not-supported"
 
 # Entries that are filtered before other tasks run.
 _SLICE_ENTRIES = 2_000
-# Bytes of objects that are decoded before other tasks run: about 5 ms.
-_SLICE_BYTES = 128 * 1024
 
 
 class CachedReader:
@@ -97,10 +96,9 @@ class CachedReader:
         items: list[AnyObject] = []
         bad: list[Undecodable] = []
         more = ""
-        cost = 0
+        slicer = Slicer()
         for entry in await _select(cached, options):
-            if (cost := cost + len(entry.data)) >= _SLICE_BYTES:
-                cost = 0
+            if slicer.add(len(entry.data)):
                 await asyncio.sleep(0)
             if options.limit is not None and len(items) >= options.limit:
                 more = CONTINUE_NOT_SUPPORTED
