@@ -177,13 +177,6 @@ def schedule_of(owner: JsonObject) -> ZonedSchedule | PendingEvent:
         return PendingEvent(owner, "UnparseableSchedule", f'unparseable schedule: "{text}" : {error}', warning=True)
 
 
-def _earliest(owner: JsonObject, status: JsonObject, now: datetime) -> datetime:
-    """From when on times count."""
-    last, limit = status.get("lastScheduleTime"), owner["spec"].get("startingDeadlineSeconds")
-    since = parse_time(last or owner["metadata"]["creationTimestamp"])
-    return since if limit is None else max(since, now - timedelta(seconds=limit))
-
-
 # ------------------------------------------------------------------ core
 def plan(owner: JsonObject, jobs: Sequence[JsonObject], now: datetime) -> CronPlan:
     """Sync a CronJob once: update the active list, apply the history limits, find the job to create."""
@@ -224,7 +217,9 @@ def _due(view: CronJobView) -> tuple[DueJob | None, float | None]:
         return None, None
     if view.owner["spec"].get("suspend"):
         return None, None
-    since = _earliest(view.owner, view.status, view.now)
+    last, limit = view.status.get("lastScheduleTime"), view.owner["spec"].get("startingDeadlineSeconds")
+    since = parse_time(last or view.owner["metadata"]["creationTimestamp"])
+    since = since if limit is None else max(since, view.now - timedelta(seconds=limit))
     latest = times.latest(since, view.now)
     # Periods count from the last time, not from now.
     upcoming = times.after(latest or since) if times.schedule.period else times.after(max(since, view.now))

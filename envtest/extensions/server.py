@@ -157,7 +157,12 @@ class ExtensionServer:
             next((str(c.get("reason", "")) for c in conditions if c["type"] == "Terminating"), "")
             != "InstanceDeletionInProgress"
         ):
-            await self._terminate(context, defined.definition)
+            text = "CustomResource deletion is in progress"
+            new = condition("Terminating", "True", "InstanceDeletionInProgress", text, context.timestamp())
+            await self._write_status(context, defined.definition, _with_condition(defined.definition, new))
+            definition = self._find(defined.definition["metadata"]["name"])
+            if definition is not None:
+                self._compile(definition)
         store = self._any_store(defined)
         for obj in store.list_now("", ListQuery()).items:
             meta = obj["metadata"]
@@ -171,14 +176,6 @@ class ExtensionServer:
                 continue
         if not store.list_now("", ListQuery()).items:
             await self._remove_finalizer(context, name)
-
-    async def _terminate(self, context: Context, obj: JsonObject) -> None:
-        text = "CustomResource deletion is in progress"
-        new = condition("Terminating", "True", "InstanceDeletionInProgress", text, context.timestamp())
-        await self._write_status(context, obj, _with_condition(obj, new))
-        definition = self._find(obj["metadata"]["name"])
-        if definition is not None:
-            self._compile(definition)
 
     async def _remove_finalizer(self, context: Context, name: str) -> None:
         async def drop(current: JsonObject | None) -> JsonObject | Remove:

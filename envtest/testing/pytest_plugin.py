@@ -77,14 +77,6 @@ def _inside(function: Callable[..., Any], entered: Sequence[AbstractAsyncContext
 
 
 # ------------------------------------------------------------------ fixtures
-def _options(request: pytest.FixtureRequest) -> dict[str, Any]:
-    options: dict[str, Any] = {"controllers": request.config.getini("k8s_controllers")}
-    for mark in reversed(list(request.node.iter_markers("k8s"))):
-        options |= mark.kwargs
-    paths = [*request.config.getini("k8s_crd_paths"), *(options.get("crd_paths") or ())]
-    return {**options, "crd_paths": [str(path) for path in paths]}
-
-
 @pytest.fixture
 def k8s_env(request: pytest.FixtureRequest) -> Any:
     """An `Environment` of this test alone, or what stands for it on another cluster.
@@ -94,7 +86,11 @@ def k8s_env(request: pytest.FixtureRequest) -> Any:
     """
     from envtest.external import clusters  # noqa: PLC0415 - loaded with every pytest: has to be light
 
-    options = _options(request)
+    options: dict[str, Any] = {"controllers": request.config.getini("k8s_controllers")}
+    for mark in reversed(list(request.node.iter_markers("k8s"))):
+        options |= mark.kwargs
+    paths = [*request.config.getini("k8s_crd_paths"), *(options.get("crd_paths") or ())]
+    options["crd_paths"] = [str(path) for path in paths]
     kind = clusters.target_kind()
     if kind is not clusters.TargetKind.EMBEDDED:
         # Other processes do not follow virtual time.

@@ -92,7 +92,13 @@ class CachedReader:
         if options.continue_token:
             raise UsageError("continue list option is not supported by the cache: leave it out, or pass uncached=True")
         cached = await self._synced(operation)
-        await _prepare(cached, options)
+        # Wait for indices that are being built, and read what own writes left unknown.
+        for informer in cached.select(options.namespace if cached.mapping.namespaced else ""):
+            for requirement in options.field_selector.requirements:
+                await informer.wait_index(requirement.field)
+            own = informer.store.own
+            if options.read_own_writes and (own.unknown or own.unknown_list):
+                await informer.read_unknown()
         items: list[AnyObject] = []
         bad: list[Undecodable] = []
         more = ""
@@ -111,16 +117,6 @@ class CachedReader:
         # Several informers have several resource versions, and the list has none.
         version = versions[0] if len(versions) == 1 else ""
         return ObjectList(items, ListMeta(resource_version=version, continue_token=more), bad)
-
-
-async def _prepare(cached: CachedKind, options: ListOptions) -> None:
-    """Wait for indices that are being built, and read what own writes left unknown."""
-    for informer in cached.select(options.namespace if cached.mapping.namespaced else ""):
-        for requirement in options.field_selector.requirements:
-            await informer.wait_index(requirement.field)
-        own = informer.store.own
-        if options.read_own_writes and (own.unknown or own.unknown_list):
-            await informer.read_unknown()
 
 
 async def _select(cached: CachedKind, options: ListOptions) -> list[StoreEntry]:

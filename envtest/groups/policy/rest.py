@@ -40,7 +40,9 @@ async def check_budgets(context: Context, budgets: GenericStore, pod: JsonObject
     if not matching:
         return
 
-    if not _is_ready(pod) and _allows_unhealthy(matching[0]):
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    ready = any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
+    if not ready and _allows_unhealthy(matching[0]):
         return
     name = matching[0]["metadata"]["name"]
 
@@ -54,11 +56,6 @@ async def check_budgets(context: Context, budgets: GenericStore, pod: JsonObject
         _check_and_decrement(copy_tree(matching[0]), pod["metadata"]["name"], context.timestamp())
         return
     await budgets.storage.guaranteed_update(budgets.key(context.namespace, name), spend)
-
-
-def _is_ready(pod: JsonObject) -> bool:
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    return any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
 
 
 def _allows_unhealthy(budget: JsonObject) -> bool:
