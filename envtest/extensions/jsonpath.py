@@ -123,7 +123,7 @@ def _elements(value: list[JsonValue], step: re.Match[str]) -> Iterator[JsonValue
 
 
 def _sliced(value: list[JsonValue], first: int | None, last: int | None, by: int) -> list[JsonValue]:
-    """Both ends must be there, unless nothing is asked for."""
+    """Return a slice. Both ends must be in range, unless the slice is empty."""
     size = len(value)
     start = 0 if first is None else first + size if first < 0 else first
     end = size if last is None else last + size if last < 0 else last

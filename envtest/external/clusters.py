@@ -355,7 +355,7 @@ class RemoteApi:
         return f"<RemoteApi of {self._transport!r}>"
 
     async def send(self, method: str, path: str, body: JsonObject | None = None) -> JsonObject:
-        """One request; the answer, or the `ApiError` that it stands for."""
+        """Send one request. Returns the response body; raises `ApiError` for an error status."""
         raw = b"" if body is None else msgspec.json.encode(body)
         headers = {"content-type": "application/json"} if raw else {}
         answer = await self._transport.send(RestRequest(method, path, body=raw, headers=headers))
@@ -375,7 +375,7 @@ async def _answers(config: Config, path: str) -> bool:
 
 
 async def _served(api: RemoteApi, obj: JsonObject) -> bool:
-    """Whether discovery shows it in every version."""
+    """Whether discovery lists the resource in every served version."""
     spec = obj["spec"]
     for version in spec["versions"]:
         if not version.get("served"):

@@ -35,7 +35,7 @@ class WorkloadStrategy(GeneratedStrategy, ABC):
         """Validate the spec by the rules of the kind."""
 
     def initial_status(self, obj: JsonObject) -> JsonObject:
-        """Return the counts that are shown even when they are zero."""
+        """Return the counts that a new status has as zeros."""
         return dict.fromkeys(self.shown_counts, 0)
 
     def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:
