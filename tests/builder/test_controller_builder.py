@@ -52,7 +52,7 @@ async def test_what_makes_no_sense_is_refused(build: Callable[[Any], Any], words
         build(builder())
 
 
-@pytest.mark.behaviour(85, better="Names are unique per manager, so tests need no switch.")
+@pytest.mark.behaviour(85, better="Names are unique per manager, so tests do not need `SkipNameValidation`.")
 async def test_names() -> None:
     """The kind in lower case unless another is given; a second controller of one name is refused by its manager."""
     manager = Manager()

@@ -353,7 +353,7 @@ async def test_a_terminal_error_ends_until_the_object_changes() -> None:
     assert len(seen) == 2
 
 
-@pytest.mark.behaviour(80, better="An exception is never fatal, so there is no switch for it.")
+@pytest.mark.behaviour(80, better="An exception never ends the process, so `RecoverPanic` is not needed.")
 async def test_anything_raised_is_survived() -> None:
     """Exceptions, groups, escaped cancellations and wrong answers are errors that are tried again."""
     answers = [KeyError("x"), ExceptionGroup("g", [ValueError()]), asyncio.CancelledError(), "later", 5, TimeoutError()]
@@ -364,7 +364,7 @@ async def test_anything_raised_is_survived() -> None:
     assert not any(r.timed_out for r in hook.reconciled())
 
 
-@pytest.mark.behaviour(80, better="An exception is never fatal, so there is no switch for it.")
+@pytest.mark.behaviour(80, better="An exception never ends the process, so `RecoverPanic` is not needed.")
 async def test_what_no_program_survives_ends_the_controller() -> None:
     """A BaseException that is no Exception is raised by `start`, not swallowed."""
 
