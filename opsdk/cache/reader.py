@@ -21,7 +21,7 @@ from opsdk.cache.cached_kind import CachedKind
 from opsdk.cache.entry import StoreEntry
 from opsdk.client.operations import Get, List, Operation, Watch
 from opsdk.client.options import ListOptions
-from opsdk.errors import DecodeError, Details, NotFoundError, StaleCacheError, UsageError
+from opsdk.errors import DecodeError, Details, NotFoundError, RequestInfo, StaleCacheError, UsageError
 
 CONTINUE_NOT_SUPPORTED = "continue-not-supported"
 """Continue token of a list that `limit` truncated. A cache has no pages."""
@@ -82,10 +82,20 @@ class CachedReader:
             if (entry := informer.store.get(key, own_writes=own_writes)) is not None:
                 obj: AnyObject = decode(entry.data, operation.kind)
                 return obj
-        resource = cached.mapping.resource.group_resource
+        resource = cached.mapping.resource
+        request = RequestInfo(
+            verb="get",
+            group=resource.group,
+            version=resource.version,
+            resource=resource.resource,
+            namespace=key.namespace,
+            name=key.name,
+            cached=True,
+        )
         raise NotFoundError(
-            f'{resource} "{key.name}" not found',
+            f'{resource.group_resource} "{key.name}" not found',
             details=Details(name=key.name, group=resource.group, kind=resource.resource),
+            request=request,
         )
 
     async def _list(self, operation: List) -> ObjectList[AnyObject]:

@@ -11,13 +11,14 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import count
+from typing import TypeVar
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.closing import Closing
 from opsdk.aio.fence import check_fence
 from opsdk.aio.timeout import timeout as clock_timeout
 from opsdk.aio.token_bucket import TokenBucket
-from opsdk.errors import DeadlineError, TlsError, TransportError
+from opsdk.errors import DeadlineError, OpsdkError, TlsError, TransportError
 from opsdk.http.client.decompression import decoder_for
 from opsdk.http.client.errors import TRANSPORT_ERRORS, translate
 from opsdk.http.client.in_process import AsgiBackend
@@ -85,17 +86,20 @@ class Stream:
                 return self._decoder.feed(data)
             self._decoder.finish()
         except TRANSPORT_ERRORS as error:
-            raise translate(error, sent=True, where=self._request.described) from error
+            raise _of(self._request, translate(error, sent=True, where="")) from error
         return b""
 
     async def _read(self) -> bytes:
-        if self._idle_timeout is None:
-            return await self._exchange.read()
         try:
+            if self._idle_timeout is None:
+                return await self._exchange.read()
             async with clock_timeout(self._clock, self._idle_timeout):
                 return await self._exchange.read()
+        except TransportError as error:
+            _of(self._request, error)
+            raise
         except TimeoutError as error:
-            raise DeadlineError(f"{self._request.described}: no byte within {self._idle_timeout:g} s") from error
+            raise _of(self._request, DeadlineError(f"no byte within {self._idle_timeout:g} s")) from error
 
     def __repr__(self) -> str:
         return f"<Stream {self._request.described}: {self.status}>"
@@ -190,7 +194,7 @@ class Transport(Closing):
         result = await self._with_timeout(timeout or 0.0, request, whole=False, retry=retry)
         if isinstance(result, RestResponse):
             raise_for_status(result, request, now=self._clock.wall())
-            raise TransportError(f"{request.described}: HTTP {result.status} has no stream")
+            raise _of(request, TransportError(f"HTTP {result.status} has no stream"))
         try:
             yield Stream(result, request, idle_timeout=idle_timeout, clock=self._clock)
         finally:
@@ -213,7 +217,7 @@ class Transport(Closing):
             async with clock_timeout(self._clock, seconds):
                 return await self._perform(request, whole=whole, retry=retry, until=until)
         except TimeoutError as error:
-            raise DeadlineError(f"{request.described}: no answer within {seconds:g} s") from error
+            raise _of(request, DeadlineError(f"no answer within {seconds:g} s")) from error
 
     async def _perform(
         self, request: RestRequest, *, whole: bool, retry: bool, until: float | None
@@ -255,13 +259,13 @@ class Transport(Closing):
                             pieces.append(decoder.feed(data))
                         decoder.finish()
                     except TRANSPORT_ERRORS as error:
-                        raise translate(error, sent=True, where=request.described) from error
+                        raise _of(request, translate(error, sent=True, where="")) from error
                     body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
                     outcome = RestResponse(exchange.status, exchange.headers, body)
                 finally:
                     await exchange.aclose()
         except TransportError as error:
-            outcome = error
+            outcome = _of(request, error)
         if self._observe is not None:
             status = 0 if isinstance(outcome, TransportError) else outcome.status
             seconds = self._clock.now() - started
@@ -306,6 +310,16 @@ class Transport(Closing):
 
     def __repr__(self) -> str:
         return f"<Transport to {self.endpoint}: {self._backend!r}>"
+
+
+E = TypeVar("E", bound=OpsdkError)
+
+
+def _of(request: RestRequest, error: E) -> E:
+    """Return the error with its request."""
+    if error.request is None:
+        error.request = request.info
+    return error
 
 
 def _check_fence(method: str, target: str) -> None:
