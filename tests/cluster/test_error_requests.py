@@ -141,11 +141,14 @@ async def test_a_broken_stream_names_its_request() -> None:
         writer.transport.abort()
 
     for handler, idle in ((cut, None), (always(begun), 3.0)):
-        async with Server(handler) as server, Transport(Config(host=server.host)) as transport:
-            async with transport.stream(GET, idle_timeout=idle, retry=False) as stream:
-                assert await anext(stream) == b"abc"
-                with pytest.raises(TransportError) as caught:
-                    await anext(stream)
+        async with (
+            Server(handler) as server,
+            Transport(Config(host=server.host)) as transport,
+            transport.stream(GET, idle_timeout=idle, retry=False) as stream,
+        ):
+            assert await anext(stream) == b"abc"
+            with pytest.raises(TransportError) as caught:
+                await anext(stream)
         assert str(caught.value).startswith("get things a: ")
 
 
