@@ -116,8 +116,8 @@ def self_signed_context(host: str, *, clock: Clock = LOOP_CLOCK) -> ssl.SSLConte
     """
     try:
         from cryptography import x509  # noqa: PLC0415 - an extra, and slow to import
-        from cryptography.hazmat.primitives import hashes, serialization  # noqa: PLC0415
-        from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415
+        from cryptography.hazmat.primitives import hashes, serialization  # noqa: PLC0415 - as above
+        from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415 - as above
     except ImportError as error:
         raise ConfigError(
             "a self-signed certificate needs the extra opsdk[tls]; install it, or set metrics_cert_file and "
