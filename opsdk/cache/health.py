@@ -34,6 +34,14 @@ class InformerHealth:
         failing_functions: user functions that raise for some objects, in words.
         function_failures: how often user functions raised so far.
         objects: number of objects in the store.
+        size: bytes of these objects as JSON.
+        lists: complete lists so far; a number above 1 means that the watch was interrupted for too long.
+        watches: watch requests so far.
+        events: watch events so far, bookmarks included.
+        errors: failed lists and watches so far.
+        undecodable: objects that did not decode so far.
+        own_writes_seen: own writes that the watch has shown so far.
+        own_write_delay: seconds from the end of these writes until the watch showed them, in all.
     """
 
     name: str
@@ -44,6 +52,14 @@ class InformerHealth:
     failing_functions: tuple[str, ...]
     function_failures: int
     objects: int
+    size: int = 0
+    lists: int = 0
+    watches: int = 0
+    events: int = 0
+    errors: int = 0
+    undecodable: int = 0
+    own_writes_seen: int = 0
+    own_write_delay: float = 0.0
 
     @property
     def ready(self) -> bool:

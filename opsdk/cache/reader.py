@@ -24,7 +24,7 @@ from opsdk.cache.entry import StoreEntry
 from opsdk.cache.slicer import Slicer
 from opsdk.client.operations import Get, List, Operation, Watch
 from opsdk.client.options import ListOptions
-from opsdk.errors import DecodeError, Details, NotFoundError, StaleCacheError, UsageError
+from opsdk.errors import DecodeError, Details, NotFoundError, RequestInfo, StaleCacheError, UsageError
 from opsdk.telemetry.activity import current_activity
 
 CONTINUE_NOT_SUPPORTED = "continue-not-supported"
@@ -86,10 +86,20 @@ class CachedReader:
                 _record_read(operation.kind, key, entry)
                 return obj
         _record_read(operation.kind, key, None)
-        resource = cached.mapping.resource.group_resource
+        resource = cached.mapping.resource
+        request = RequestInfo(
+            verb="get",
+            group=resource.group,
+            version=resource.version,
+            resource=resource.resource,
+            namespace=key.namespace,
+            name=key.name,
+            cached=True,
+        )
         raise NotFoundError(
-            f'{resource} "{key.name}" not found',
+            f'{resource.group_resource} "{key.name}" not found',
             details=Details(name=key.name, group=resource.group, kind=resource.resource),
+            request=request,
         )
 
     async def _list(self, operation: List) -> ObjectList[AnyObject]:

@@ -31,7 +31,7 @@ from opsdk.client.operations import (
 )
 from opsdk.client.ports import WriteObserver
 from opsdk.client.requests import build_request, build_watch
-from opsdk.errors import DecodeError, NotFoundError
+from opsdk.errors import DecodeError, NotFoundError, RequestInfo
 from opsdk.rest.frames import WatchDecoder, error_from_event
 from opsdk.rest.request import RestRequest
 from opsdk.rest.response import RestResponse, parse_warnings, raise_for_status
@@ -151,19 +151,21 @@ class DirectClient:
         """Open the stream. Leaving the block closes it."""
         request = build_watch(operation, await self.mapper.mapping_for(operation.kind.gvk))
         async with self.transport.stream(request) as stream:
-            yield _events(stream, operation.kind)
+            yield _events(stream, operation.kind, request.info)
 
     def __repr__(self) -> str:
         return f"<DirectClient over {self.transport!r}>"
 
 
-async def _events(chunks: AsyncIterator[bytes], kind: Kind[Any]) -> AsyncIterator[WatchEvent[Any]]:
+async def _events(
+    chunks: AsyncIterator[bytes], kind: Kind[Any], request: RequestInfo
+) -> AsyncIterator[WatchEvent[Any]]:
     decoder = WatchDecoder(kind.gvk)
     async for chunk in chunks:
         for frame in decoder.feed(chunk):
             body = bytes(frame.object)
             if frame.type == "ERROR":
-                raise error_from_event(body)
+                raise error_from_event(body, request)
             try:
                 event_type = WatchEventType(frame.type)
             except ValueError as error:

@@ -39,8 +39,8 @@ from opsdk.recorder.recorder import EventRecorder
 from opsdk.rest.config import Config
 from opsdk.rest.discovery import Discovery
 from opsdk.rest.discovery_mapper import RestDiscoverySource
-from opsdk.rest.transport import RequestAttempt, Transport
-from opsdk.telemetry.records import Requested, TelemetryHook
+from opsdk.rest.transport import Transport
+from opsdk.telemetry.records import TelemetryHook
 
 if TYPE_CHECKING:
     import httpx
@@ -100,8 +100,7 @@ class Cluster(Closing):
         self.config = config
         self.options = options or ClusterOptions()
         self.scheme = scheme or default_scheme()
-        self._hook = hook or TelemetryHook()
-        self.transport = Transport(config, clock=clock, observe=self._observe)
+        self.transport = Transport(config, clock=clock, hook=hook)
         self.mapper = RestMapper(RestDiscoverySource(Discovery(self.transport)), clock=clock)
         self.cache = Cache(
             self._list_watch, scheme=self.scheme, mapper=self.mapper, options=self.options.cache, clock=clock
@@ -149,11 +148,6 @@ class Cluster(Closing):
             namespace=scope.namespace,
             label_selector=scope.label_selector,
             field_selector=scope.field_selector,
-        )
-
-    def _observe(self, attempt: RequestAttempt) -> None:
-        self._hook.record(
-            Requested(method=attempt.request.method, host=attempt.host, status=attempt.status, seconds=attempt.seconds)
         )
 
     @cached_property

@@ -27,7 +27,7 @@ from opsdk.errors import (
     TransportError,
 )
 from opsdk.leader_election.leader_election_record import LeaderElectionOptions, LeaderElectionRules, Role
-from opsdk.telemetry.records import Leadership, TelemetryHook
+from opsdk.telemetry.records import Leadership, RenewedSlowly, TelemetryHook
 
 log = logging.getLogger(__name__)
 
@@ -205,6 +205,7 @@ class LeaderElector:
                 return await self._write()
             except (ConflictError, NotFoundError):
                 log.info("another client changed the lease %s; reading it again", self._lease_name)
+                self._hook.record(RenewedSlowly(name=self.options.name))
         try:
             self.rules.observed(await self._read(), self._clock.now())
         except NotFoundError:
