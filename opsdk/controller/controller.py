@@ -9,7 +9,6 @@ import asyncio
 import copy
 import logging
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from enum import Enum
 from typing import Any
 
@@ -25,23 +24,22 @@ from opsdk.controller.context import Context, request_key
 from opsdk.controller.finalizers import FinalizerFunction, Finalizers
 from opsdk.controller.journal import Journal, ReconcileRecord
 from opsdk.controller.options import ControllerOptions
-from opsdk.controller.outcome import ReconcileEnd, is_all, is_terminal, shortened
+from opsdk.controller.outcome import ReconcileEnd, is_terminal, shortened
 from opsdk.controller.reconcile import RECONCILE_ID, ContextReconciler, ReconcilerAdapter, Result
 from opsdk.controller.source_group import SourceGroup
-from opsdk.errors import ConflictError, OpsdkError, ShutdownTimeoutError, UsageError
+from opsdk.errors import ShutdownTimeoutError, UsageError
 from opsdk.queue.core import QueueItem
 from opsdk.queue.work_queue import QueueHooks, ShutDownError, WorkQueue
 from opsdk.sources import EventSource
-from opsdk.telemetry.activity import Activity, record_activity
+from opsdk.telemetry.activity import record_activity
 from opsdk.telemetry.cause import ReconcileCause
 from opsdk.telemetry.context import log_context
 from opsdk.telemetry.failures import FunctionFailure
-from opsdk.telemetry.records import Hooks, Queued, Reconciled, TelemetryHook, Workers
+from opsdk.telemetry.reconcile_log import log_failure, log_result, log_started
+from opsdk.telemetry.records import Hooks, Queued, Reconciled, ReconcileStarted, TelemetryHook, Workers
 from opsdk.telemetry.records import ReconcileOutcome as Outcome
 
 log = logging.getLogger(__name__)
-# Start, causes, requests and result of each reconcile, at DEBUG.
-reconcile_log = logging.getLogger("opsdk.reconcile")
 
 # Seconds after which a running reconcile is mentioned in the log.
 _SLOW_RECONCILE = 60.0
@@ -260,26 +258,59 @@ class Controller:
                 self.queue.done(queue_item.item)
 
     async def _reconcile(self, queue_item: QueueItem[Any]) -> None:
-        request = queue_item.item
-        began, started_at = self._clock.now(), self._clock.wall()
         ctx = self._context(queue_item)
+        started = self._started(ctx)
+        began, started_at = self._clock.now(), self._clock.wall()
         token = RECONCILE_ID.set(ctx.reconcile_id)
         try:
-            with log_context(**self._log_fields(ctx)), record_activity() as activity:
-                if reconcile_log.isEnabledFor(logging.DEBUG):
-                    reconcile_log.debug("reconcile %s starts: %s", request, "; ".join(map(str, ctx.causes)))
+            with (
+                log_context(**_log_fields(started)),
+                self._hook.reconcile(started),
+                record_activity() as activity,
+            ):
+                log_started(ctx.causes)
                 end = await self._attempt(queue_item, ctx)
                 seconds = self._clock.now() - began
-                if reconcile_log.isEnabledFor(logging.DEBUG):
-                    requests = "; ".join(map(str, activity.requests)) or "no requests"
-                    reconcile_log.debug("reconcile %s ends: %s after %.3g s, %s", request, end, seconds, requests)
+                if end.error is None:
+                    log_result(str(end), seconds)
+                self._hook.record(
+                    Reconciled(controller=self.name, result=end.outcome, seconds=seconds, error=end.error, **end.notes)
+                )
         finally:
             RECONCILE_ID.reset(token)
-        self._hook.record(Reconciled(controller=self.name, result=end.outcome, seconds=seconds, **end.notes))
         if self.journal is not None and self.journal.size:
             self.journal.add(
-                self._journal_record(ctx, queue_item, activity, end, started_at=started_at, seconds=seconds)
+                ReconcileRecord(
+                    controller=self.name,
+                    kind=str(self.kind.gvk) if self.kind is not None else "",
+                    namespace=started.namespace,
+                    name=started.name,
+                    reconcile_id=ctx.reconcile_id,
+                    started_at=started_at,
+                    seconds=seconds,
+                    waited=queue_item.waited,
+                    attempt=ctx.attempt,
+                    causes=ctx.causes,
+                    reads=tuple(activity.reads),
+                    requests=tuple(activity.requests),
+                    more_reads=activity.more_reads,
+                    more_requests=activity.more_requests,
+                    result=end.outcome.value,
+                    detail=end.detail,
+                )
             )
+
+    def _started(self, ctx: Context) -> ReconcileStarted:
+        namespace, name = request_key(ctx.request)
+        return ReconcileStarted(
+            controller=self.name,
+            group=self.kind.gvk.group if self.kind is not None else "",
+            kind=self.kind.name if self.kind is not None else "",
+            namespace=namespace,
+            name=name,
+            reconcile_id=ctx.reconcile_id,
+            causes=tuple(map(str, ctx.causes)),
+        )
 
     def _context(self, queue_item: QueueItem[Any]) -> Context:
         limit = self.options.reconciliation_timeout
@@ -292,47 +323,6 @@ class Controller:
             deadline=self._clock.now() + limit if limit else None,
             clock=self._clock,
             _cluster=self._cluster,
-        )
-
-    def _log_fields(self, ctx: Context) -> dict[str, str]:
-        namespace, name = request_key(ctx.request)
-        fields = {
-            "controllerGroup": self.kind.gvk.group if self.kind is not None else "",
-            "controllerKind": self.kind.name if self.kind is not None else "",
-            "namespace": namespace,
-            "name": name,
-            "reconcileID": ctx.reconcile_id,
-        }
-        return {field: value for field, value in fields.items() if value}
-
-    def _journal_record(
-        self,
-        ctx: Context,
-        queue_item: QueueItem[Any],
-        activity: Activity,
-        end: ReconcileEnd,
-        *,
-        started_at: datetime,
-        seconds: float,
-    ) -> ReconcileRecord:
-        namespace, name = request_key(ctx.request)
-        return ReconcileRecord(
-            controller=self.name,
-            kind=str(self.kind.gvk) if self.kind is not None else "",
-            namespace=namespace,
-            name=name,
-            reconcile_id=ctx.reconcile_id,
-            started_at=started_at,
-            seconds=seconds,
-            waited=queue_item.waited,
-            attempt=ctx.attempt,
-            causes=ctx.causes,
-            reads=tuple(activity.reads),
-            requests=tuple(activity.requests),
-            more_reads=activity.more_reads,
-            more_requests=activity.more_requests,
-            result=end.outcome.value,
-            detail=end.detail,
         )
 
     async def _attempt(self, queue_item: QueueItem[Any], ctx: Context) -> ReconcileEnd:
@@ -350,10 +340,10 @@ class Controller:
             return self._on_failure(queue_item, error, panicked=True, timed_out=(scope is not None and scope.expired()))
         except Exception as error:  # noqa: BLE001 - any exception of a reconciler is logged, counted and retried
             if is_terminal(error):
-                log.error("reconcile failed, not retried: %s", error)  # noqa: TRY400 - the message is sufficient
+                log_failure(error, wait=None)
                 self.queue.forget(item)
                 notes = {"terminal": True, "timed_out": (scope is not None and scope.expired())}
-                return ReconcileEnd(Outcome.ERROR, detail=f"not retried: {error}", notes=notes)
+                return ReconcileEnd(Outcome.ERROR, detail=f"not retried: {error}", notes=notes, error=error)
             return self._on_failure(queue_item, error, timed_out=(scope is not None and scope.expired()))
         finally:
             slow.cancel()
@@ -374,14 +364,8 @@ class Controller:
     def _on_failure(self, queue_item: QueueItem[Any], error: BaseException, **notes: bool) -> ReconcileEnd:
         cause = ReconcileCause("retry", detail=shortened(error))
         wait = self.queue.add_rate_limited(queue_item.item, priority=queue_item.priority, cause=cause)
-        if is_all(error, ConflictError):
-            # Expected with concurrent writers: the next reconcile reads the newer object.
-            log.info("the object changed concurrently, retry in %.3g s: %s", wait, error)
-        elif is_all(error, OpsdkError):
-            log.error("reconcile failed, retry in %.3g s: %s", wait, error)
-        else:
-            log.error("reconcile failed, retry in %.3g s", wait, exc_info=error)
-        return ReconcileEnd(Outcome.ERROR, detail=f"retry in {wait:.3g} s: {error!r}", notes=notes)
+        log_failure(error, wait=wait)
+        return ReconcileEnd(Outcome.ERROR, detail=f"retry in {wait:.3g} s: {error!r}", notes=notes, error=error)
 
     def _on_result(self, queue_item: QueueItem[Any], result: Result | None, **notes: bool) -> ReconcileEnd:
         item, priority = queue_item.item, queue_item.priority
@@ -415,6 +399,17 @@ class Controller:
 
     def __repr__(self) -> str:
         return f"<Controller {self.name} {self.state.value}: {self._active} busy, {self.queue!r}>"
+
+
+def _log_fields(started: ReconcileStarted) -> dict[str, str]:
+    fields = {
+        "controllerGroup": started.group,
+        "controllerKind": started.kind,
+        "namespace": started.namespace,
+        "name": started.name,
+        "reconcileID": started.reconcile_id,
+    }
+    return {field: value for field, value in fields.items() if value}
 
 
 class _Hooks(QueueHooks):

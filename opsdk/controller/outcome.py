@@ -20,11 +20,13 @@ class ReconcileEnd:
         outcome: for metrics.
         detail: the delay of the next run, or the error.
         notes: flags of the `opsdk.telemetry.records.Reconciled` record.
+        error: what the reconciler raised.
     """
 
     outcome: ReconcileOutcome
     detail: str = ""
     notes: Mapping[str, bool] = field(default_factory=dict)
+    error: BaseException | None = None
 
     def __str__(self) -> str:
         return f"{self.outcome.value} ({self.detail})" if self.detail else self.outcome.value
@@ -34,13 +36,6 @@ def shortened(error: BaseException) -> str:
     """Return class and message of an error, at most 200 characters."""
     text = f"{type(error).__name__}: {error}"
     return text if len(text) <= _MAX_ERROR else f"{text[: _MAX_ERROR - 3]}..."
-
-
-def is_all(error: BaseException, kind: type[Exception]) -> bool:
-    """Whether the error is of `kind`, or a group (from a TaskGroup) of such errors only."""
-    if isinstance(error, ExceptionGroup):
-        return all(is_all(part, kind) for part in error.exceptions)
-    return isinstance(error, kind)
 
 
 def is_terminal(error: BaseException | None) -> bool:
