@@ -109,8 +109,8 @@ class ControllerBuilder(Generic[T]):
         self._filters: tuple[PredicateFunc, ...] = ()
         self._finalizers: dict[str, FinalizerFunction] = {}
         self._reconciler: Any = None
-        self.built = False
-        """Whether `build` or `complete` was called: a controller that is only declared does nothing."""
+        self.controller: Controller | None = None
+        """What `build` or `complete` made. A controller that is only declared does nothing."""
 
     def for_(self, kind: KindLike[U], *, predicates: Sequence[PredicateFunc] = ()) -> ControllerBuilder[U]:
         """Set the reconciled kind. Raises `UsageError` on a second call."""
@@ -204,9 +204,8 @@ class ControllerBuilder(Generic[T]):
     def build(self) -> Controller:
         """Return the controller, without adding it to a manager. Raises `UsageError` if something is missing."""
         self._check()
-        self.built = True
         name = self._name or (self._kind.name.lower() if self._kind is not None else "")
-        return Controller(
+        self.controller = Controller(
             name,
             self._reconciler,
             sources=[*self._kind_sources(), *self._sources],
@@ -218,6 +217,7 @@ class ControllerBuilder(Generic[T]):
             cluster=self._cluster,
             journal=self._journal,
         )
+        return self.controller
 
     def complete(self) -> Controller:
         """Build the controller and add it to the manager. Raises `UsageError`, also if its name is taken."""

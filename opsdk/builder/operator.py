@@ -32,6 +32,7 @@ from opsdk.client.client import Client
 from opsdk.client.scheme import default_scheme
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.context import Context
+from opsdk.controller.controller import Controller
 from opsdk.controller.declaration import inspect_reconciler
 from opsdk.controller.finalizers import FinalizerFunction
 from opsdk.controller.journal import Journal
@@ -291,7 +292,7 @@ class Operator:
         for plan in self._builders:
             plan(self).complete()
         for builder in self._made:
-            if not builder.built:
+            if builder.controller is None:
                 raise UsageError(f"{builder!r} was declared but not completed: call complete() at its end")
         if not self._made and not self._setups:
             raise UsageError(
@@ -361,6 +362,11 @@ class Operator:
                 self.run(**run_arguments)
         except OpsdkError as error:
             sys.exit(f"{self.name}: {error}")
+
+    @property
+    def controllers(self) -> dict[str, Controller]:
+        """The controllers by name. Empty before the operator is prepared."""
+        return {b.controller.name: b.controller for b in self._made if b.controller is not None}
 
     def custom_kinds(self) -> list[type[Object[Any, Any]]]:
         """Return the classes with a CustomResourceDefinition among the kinds that `reconciler` declared."""

@@ -257,7 +257,14 @@ class Controller:
                 self._record_workers()
                 self.queue.done(queue_item.item)
 
-    async def _reconcile(self, queue_item: QueueItem[Any]) -> None:
+    async def reconcile_once(self, request: Any, *, causes: tuple[ReconcileCause, ...] = ()) -> ReconcileRecord:
+        """Reconcile one request now, beside the workers, and return what it did. For tests and interactive use.
+
+        A failure is in the record, and the request is queued again, as after any reconcile.
+        """
+        return await self._reconcile(QueueItem(request, priority=0, waited=0.0, causes=causes))
+
+    async def _reconcile(self, queue_item: QueueItem[Any]) -> ReconcileRecord:
         ctx = self._context(queue_item)
         started = self._started(ctx)
         began, started_at = self._clock.now(), self._clock.wall()
@@ -278,27 +285,27 @@ class Controller:
                 )
         finally:
             RECONCILE_ID.reset(token)
-        if self.journal is not None and self.journal.size:
-            self.journal.add(
-                ReconcileRecord(
-                    controller=self.name,
-                    kind=str(self.kind.gvk) if self.kind is not None else "",
-                    namespace=started.namespace,
-                    name=started.name,
-                    reconcile_id=ctx.reconcile_id,
-                    started_at=started_at,
-                    seconds=seconds,
-                    waited=queue_item.waited,
-                    attempt=ctx.attempt,
-                    causes=ctx.causes,
-                    reads=tuple(activity.reads),
-                    requests=tuple(activity.requests),
-                    more_reads=activity.more_reads,
-                    more_requests=activity.more_requests,
-                    result=end.outcome.value,
-                    detail=end.detail,
-                )
-            )
+        record = ReconcileRecord(
+            controller=self.name,
+            kind=str(self.kind.gvk) if self.kind is not None else "",
+            namespace=started.namespace,
+            name=started.name,
+            reconcile_id=ctx.reconcile_id,
+            started_at=started_at,
+            seconds=seconds,
+            waited=queue_item.waited,
+            attempt=ctx.attempt,
+            causes=ctx.causes,
+            reads=tuple(activity.reads),
+            requests=tuple(activity.requests),
+            more_reads=activity.more_reads,
+            more_requests=activity.more_requests,
+            result=end.outcome.value,
+            detail=end.detail,
+        )
+        if self.journal is not None:
+            self.journal.add(record)
+        return record
 
     def _started(self, ctx: Context) -> ReconcileStarted:
         namespace, name = request_key(ctx.request)
