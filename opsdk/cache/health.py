@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from enum import Enum
 
@@ -36,7 +37,7 @@ class InformerHealth:
         objects: number of objects in the store.
         size: bytes of these objects as JSON.
         lists: complete lists so far; a number above 1 means that the watch was interrupted for too long.
-        watches: watch requests so far.
+        watches: watch requests so far, streaming lists not included.
         events: watch events so far, bookmarks included.
         errors: failed lists and watches so far.
         undecodable: objects that did not decode so far.
@@ -65,6 +66,12 @@ class InformerHealth:
     def ready(self) -> bool:
         """Whether reads return what the server had a moment ago."""
         return self.state is InformerState.CURRENT
+
+    def as_json(self) -> dict[str, object]:
+        """Return all fields, and `ready`, with a JSON form."""
+        fields: dict[str, object] = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        last_error = None if self.last_error is None else str(self.last_error)
+        return {**fields, "state": self.state.value, "ready": self.ready, "last_error": last_error}
 
     def __str__(self) -> str:
         """Return the state and its reason in words."""

@@ -29,6 +29,7 @@ from opsdk.apimachinery.selectors import FieldSelector, Selector
 from opsdk.cache.entry import Indexer, Problem, Transform
 from opsdk.cache.health import InformerHealth, InformerState
 from opsdk.cache.list_watch import ListerWatcher, RawEvent
+from opsdk.cache.own_writes import revision_of
 from opsdk.cache.reflector import Action, ListPage, Reflector, ReflectorState, ReflectorStep, Wait, WatchFrom
 from opsdk.cache.registration import Handler, HandlerRegistration
 from opsdk.cache.slicer import Slicer
@@ -314,6 +315,11 @@ class Informer(Closing):
         self.store.write(entry)
         if sole_change:
             self.store.own.expect_echo(entry.key, entry.resource_version)
+            if not self._synced:
+                return
+            if self.store.revision >= (revision_of(entry.resource_version) or 0):
+                self.counts["own_write_seen"] += 1  # the watch was faster than the response
+                return
             self._written_at[entry.key, entry.resource_version] = self._clock.now()
             if len(self._written_at) > _MAX_MEASURED:
                 del self._written_at[next(iter(self._written_at))]

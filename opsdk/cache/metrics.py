@@ -21,7 +21,7 @@ _GAUGES: tuple[tuple[str, str, Callable[[InformerHealth], float | None]], ...] =
 )
 _COUNTERS: tuple[tuple[str, str, Callable[[InformerHealth], float]], ...] = (
     ("lists", "Complete lists. More than one: the watch was interrupted for too long.", lambda h: h.lists),
-    ("watches", "Watch requests.", lambda h: h.watches),
+    ("watches", "Watch requests, streaming lists not included.", lambda h: h.watches),
     ("events", "Watch events, bookmarks included.", lambda h: h.events),
     ("errors", "Failed lists and watches.", lambda h: h.errors),
     ("undecodable", "Objects that did not decode.", lambda h: h.undecodable),

@@ -6,7 +6,7 @@ Upstream: sigs.k8s.io/controller-runtime/pkg/cluster/cluster.go
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -168,6 +168,10 @@ class Cluster(Closing):
     def applier(self) -> Applier:
         """Keeps objects in a desired state, with the cluster's field owner."""
         return Applier(self.client, field_owner=self.options.field_owner or self.options.name)
+
+    def debug_pages(self) -> Mapping[str, Callable[[], Iterable[object]]]:
+        """See `opsdk.runnable.Debuggable`."""
+        return {"informers": lambda: [health.as_json() for health in self.cache.health()]}
 
     # -------------------------------------------------------------- life cycle
     def needs_leader_election(self) -> bool:

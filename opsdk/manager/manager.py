@@ -16,19 +16,22 @@ from typing import Protocol
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.fence import Fence
+from opsdk.aio.task_stacks import TaskAges
 from opsdk.aio.timeout import timeout
 from opsdk.aio.waiting import wait_ended
 from opsdk.errors import LeaderElectionLostError, ShutdownTimeoutError, UsageError
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse
+from opsdk.manager.debug import DebugPages, memory_page, tasks_page
 from opsdk.manager.health import Check, Checks
 from opsdk.manager.http import Endpoint, HttpServer, is_enabled, is_loopback, parse_address
 from opsdk.manager.metrics_authorization import MetricsAuthorization, ReviewClient
 from opsdk.manager.runnable_group import RunnableGroup
 from opsdk.manager.serving_certificate import ServingCertificate, self_signed_context
-from opsdk.runnable import NeedsLeaderElection, Runnable, Warmup
+from opsdk.runnable import Debuggable, NeedsLeaderElection, Runnable, Warmup
 from opsdk.telemetry.context import add_context_to_records
 from opsdk.telemetry.prometheus import PrometheusHook
+from opsdk.telemetry.queue_monitor import QueueMonitor
 from opsdk.telemetry.records import Hooks, TelemetryHook
 
 log = logging.getLogger(__name__)
@@ -115,6 +118,8 @@ class ManagerOptions:
         metrics_authentication: only users with permission read the metrics (see
             `opsdk.manager.metrics_authorization`). Needs `metrics_secure_serving`, unless the address is a loopback
             address: the tokens of the readers must not cross the network in clear text.
+        debug_bind_address: ``host:port`` of ``/debug/`` (see `opsdk.manager.debug`); empty or ``"0"`` disables it. The
+            pages need no authentication: bind them to a loopback address, and use ``kubectl port-forward``.
         shutdown_timeout: seconds for everything to stop; None for no limit, 0 to cancel without waiting.
     """
 
@@ -124,6 +129,7 @@ class ManagerOptions:
     metrics_cert_file: str | Path = ""
     metrics_key_file: str | Path = ""
     metrics_authentication: bool = False
+    debug_bind_address: str = ""
     shutdown_timeout: float | None = 30.0
 
     def __post_init__(self) -> None:
@@ -158,7 +164,8 @@ class Manager:
     Attributes:
         healthz: liveness checks.
         readyz: readiness checks.
-        metrics: the Prometheus metrics.
+        metrics: the Prometheus metrics; ``metrics.registry`` takes metrics of your own.
+        debug: the debug pages; ``debug.add`` takes pages of your own.
         hook: passes records to the metrics and to `hooks`.
     """
 
@@ -172,7 +179,11 @@ class Manager:
     ) -> None:
         self.options = options or ManagerOptions()
         self.metrics = PrometheusHook(now=clock.now)
-        self.hook: TelemetryHook = Hooks([self.metrics, *hooks])
+        self.debug = DebugPages(clock)
+        self._queues = QueueMonitor(clock.now)
+        self._task_ages = TaskAges(clock)
+        monitors = [self._queues] if is_enabled(self.options.debug_bind_address) else []
+        self.hook: TelemetryHook = Hooks([self.metrics, *monitors, *hooks])
         self.healthz = Checks("/healthz")
         self.readyz = Checks("/readyz")
         self._clock = clock
@@ -208,6 +219,13 @@ class Manager:
             self.add(HttpServer("health", self.options.health_probe_bind_address, endpoints), phase=Phase.HTTP)
         if is_enabled(self.options.metrics_bind_address):
             self.add(self._metrics_server(), phase=Phase.HTTP)
+        if is_enabled(address := self.options.debug_bind_address):
+            if not is_loopback(address):
+                log.warning("the debug pages at %s need no authentication: bind them to 127.0.0.1", address)
+            self.debug.add("tasks", lambda: tasks_page(self._task_ages), description="tasks with age and await stack")
+            self.debug.add("queues", self._queues.states, description="queue and workers of each controller")
+            self.debug.add("memory", memory_page, description="memory, garbage collector, objects by type")
+            self.add(HttpServer("debug", address, [self.debug.handle]), phase=Phase.HTTP)
 
     def _metrics_server(self) -> HttpServer:
         o = self.options
@@ -251,6 +269,9 @@ class Manager:
             anywhere = isinstance(runnable, NeedsLeaderElection) and not runnable.needs_leader_election()
             phase = Phase.OTHERS if anywhere else Phase.LEADER
         self._groups[phase].add(runnable)
+        if isinstance(runnable, Debuggable):
+            for page, rows in runnable.debug_pages().items():
+                self.debug.extend(page, rows)
         if phase is Phase.LEADER and isinstance(runnable, Warmup) and not self._elected.is_set():
             self._warmups.add(_WarmupRunnable(runnable))
 
@@ -322,6 +343,8 @@ class Manager:
         if self.options.metrics_authentication and self._authorization is None:
             raise UsageError("metrics_authentication needs a client: call use_client(cluster.uncached) first")
         self._started = True
+        if is_enabled(self.options.debug_bind_address):
+            self._task_ages.install()
         election: asyncio.Task[None] | None = None
         others: asyncio.Task[None] | None = None
         try:
@@ -339,6 +362,7 @@ class Manager:
                 await self._ending.wait()
         finally:
             await self._stop_completely(election, others)
+            self._task_ages.uninstall()
         if self._failed:
             raise self._failed[0]
 
