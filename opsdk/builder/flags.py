@@ -48,12 +48,31 @@ def _boolean(text: str) -> bool:
     return words[text.lower()]
 
 
+def _level(text: str) -> str:
+    return text.upper()
+
+
+def _levels(text: str) -> dict[str, str]:
+    pairs = [pair.partition("=") for pair in text.split(",")]
+    if any(not name or not level for name, _, level in pairs):
+        raise ValueError("write logger=level, with commas between")
+    return {name: level.upper() for name, _, level in pairs}
+
+
 FLAGS = (
     Flag("kubeconfig", "", str, "default: $KUBECONFIG, then in-cluster, then ~/.kube/config"),
     Flag("context", "", str, "the kubeconfig's context"),
-    Flag("log-level", "", str, "debug, info, warning or error"),
+    Flag("log-level", "", _level, "debug, info, warning or error"),
+    Flag("log-format", "", str, "text or json"),
+    Flag("log-levels", "", _levels, "of single loggers: opsdk.reconcile=debug,opsdk.requests=debug"),
     Flag("health-probe-bind-address", "manager.health_probe_bind_address", str, "host:port of /healthz and /readyz"),
     Flag("metrics-bind-address", "manager.metrics_bind_address", str, "host:port of /metrics"),
+    Flag("metrics-secure-serving", "manager.metrics_secure_serving", _boolean, "serve the metrics with TLS"),
+    Flag("metrics-cert-file", "manager.metrics_cert_file", str, "PEM certificate chain; default: self-signed"),
+    Flag("metrics-key-file", "manager.metrics_key_file", str, "PEM private key"),
+    Flag("metrics-authentication", "manager.metrics_authentication", _boolean, "only readers with permission"),
+    Flag("debug-bind-address", "manager.debug_bind_address", str, "host:port of /debug/, such as 127.0.0.1:6060"),
+    Flag("debug-objects", "debug_objects", _boolean, "show objects that reconciles read, for opsdk why --export-test"),
     Flag("shutdown-timeout", "manager.shutdown_timeout", float, "seconds for a stop"),
     Flag("max-concurrent-reconciles", "controller.max_concurrent_reconciles", int, "workers of each controller"),
     Flag("reconciliation-timeout", "controller.reconciliation_timeout", float, "seconds for a reconcile; 0: no limit"),

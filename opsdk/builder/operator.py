@@ -11,7 +11,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Generic, Literal, TypedDict, TypeVar, Unpack, overload
 
 import yaml
 
@@ -36,6 +36,7 @@ from opsdk.controller.controller import Controller
 from opsdk.controller.declaration import inspect_reconciler
 from opsdk.controller.finalizers import FinalizerFunction
 from opsdk.controller.journal import Journal
+from opsdk.controller.journal_format import record_to_json
 from opsdk.controller.options import ControllerOptions
 from opsdk.controller.reconcile import Result
 from opsdk.errors import CacheError, OpsdkError, UsageError
@@ -287,6 +288,11 @@ class Operator:
         manager.add_readyz_check("user-functions", self._check_functions)
         if o.leader_election:
             self._use_election(manager, config, clock)
+        manager.debug.add(
+            "reconciles",
+            lambda: [record_to_json(record, objects=o.debug_objects) for record in self.journal.find()],
+            description="the last reconciles: causes, reads, requests, result",
+        )
         for setup in self._setups:
             setup(self)
         for plan in self._builders:
@@ -316,7 +322,14 @@ class Operator:
             await self.cluster.aclose()
 
     def run(
-        self, *, kubeconfig: str | Path | None = None, context: str | None = None, log_level: int | str = logging.INFO
+        self,
+        *,
+        kubeconfig: str | Path | None = None,
+        context: str | None = None,
+        log_level: int | str = logging.INFO,
+        log_format: Literal["text", "json"] = "text",
+        log_levels: Mapping[str, int | str] | None = None,
+        hooks: Sequence[TelemetryHook] = (),
     ) -> None:
         """Run as a program: load the configuration, configure logging, handle signals. Returns after SIGTERM or SIGINT.
 
@@ -328,29 +341,33 @@ class Operator:
         Args:
             kubeconfig: see `opsdk.rest.load.load_config`.
             context: see `opsdk.rest.load.load_config`.
-            log_level: of the root logger.
+            log_level: see `opsdk.telemetry.context.setup_logging`.
+            log_format: see `setup_logging`.
+            log_levels: see `setup_logging`.
+            hooks: receive telemetry, such as `opsdk.telemetry.otel.OpenTelemetryHook`.
 
         Raises:
             Exception: as `start`.
         """
         from opsdk.rest.load import load_config  # noqa: PLC0415 - start-up time: only programs load kubeconfigs
 
-        setup_logging(log_level)
+        setup_logging(log_level, log_format, levels=log_levels)
         config = load_config(kubeconfig=kubeconfig, context=context)
         timeout = self.options.manager.shutdown_timeout
         guard = ExitGuard(None if timeout is None else timeout + _EXIT_GRACE)
         try:
-            run_program(self._run(config, guard))
+            run_program(self._run(config, guard, hooks))
         finally:
             guard.disarm()
 
-    def main(self, arguments: Sequence[str] | None = None) -> None:
+    def main(self, arguments: Sequence[str] | None = None, *, hooks: Sequence[TelemetryHook] = ()) -> None:
         """Run as a program with flags and environment variables, see `opsdk.builder.flags`.
 
         An `OpsdkError` is printed as one line, and ends the program with status 1.
 
         Args:
             arguments: the command line without the program; default: ``sys.argv``.
+            hooks: see `run`.
         """
         try:
             self.options, run_arguments = parse_flags(
@@ -359,7 +376,7 @@ class Operator:
             if run_arguments.pop("print_crds"):
                 sys.stdout.write(yaml.safe_dump_all([crd_for(kind) for kind in self.custom_kinds()], sort_keys=False))
             else:
-                self.run(**run_arguments)
+                self.run(**run_arguments, hooks=hooks)
         except OpsdkError as error:
             sys.exit(f"{self.name}: {error}")
 
@@ -373,9 +390,9 @@ class Operator:
         kinds = [kind.representation for kind in self._kinds if issubclass(kind.representation, Object)]
         return list(dict.fromkeys(kinds))
 
-    async def _run(self, config: Config, guard: ExitGuard) -> None:
+    async def _run(self, config: Config, guard: ExitGuard, hooks: Sequence[TelemetryHook]) -> None:
         watchdog = self._watchdog = Watchdog(limit=self.options.watchdog_limit, on_stall=self._record_stall)
-        manager = self.prepare(config)
+        manager = self.prepare(config, hooks=hooks)
         manager.on_stop(guard.arm)
         tune_garbage_collector()
         async with watchdog if self.options.watchdog_limit > 0 else nullcontext():

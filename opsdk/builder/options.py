@@ -32,6 +32,8 @@ class OperatorOptions:
             replica replaces this one; None for no limit.
         watchdog_limit: `Operator.run` logs code that blocks the event loop longer than this; 0 disables the watchdog.
         journal_size: number of reconciles in `Operator.journal`; 0 for none.
+        debug_objects: the debug page of reconciles also shows the objects that they read, for ``opsdk why
+            --export-test``. Values of Secrets are hidden.
     """
 
     manager: ManagerOptions = ManagerOptions()
@@ -48,3 +50,4 @@ class OperatorOptions:
     leader_election_max_stall: float | None = 60.0
     watchdog_limit: float = 1.0
     journal_size: int = 1000
+    debug_objects: bool = False

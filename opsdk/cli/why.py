@@ -15,7 +15,7 @@ from opsdk.controller.journal_format import record_from_json, record_to_json
 from opsdk.errors import ConnectError, DecodeError, NotFoundError, UsageError
 
 _VARIABLE = "OPSDK_DEBUG_URL"
-_DEFAULT_URL = "http://127.0.0.1:8082"
+_DEFAULT_URL = "http://127.0.0.1:6060"
 # Seconds for the response of the debug page.
 _TIMEOUT = 15.0
 
@@ -25,8 +25,8 @@ _EXAMPLES = """examples:
   opsdk why --controller website             all objects of one controller
   opsdk why default/site --export-test tests/test_replay.py --operator website.operator:make_operator
 
-The operator serves its debug pages with --debug-bind-address=127.0.0.1:8082. In a cluster:
-  kubectl port-forward pod/NAME 8082
+The operator serves its debug pages with --debug-bind-address=127.0.0.1:6060. In a cluster:
+  kubectl port-forward pod/NAME 6060
 """
 
 

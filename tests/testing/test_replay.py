@@ -3,23 +3,43 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from opsdk import Cluster, MergeFrom, ObjectMeta, Unstructured, UsageError, crd_for, deep_copy
 from opsdk.api.apps.v1 import Deployment
 from opsdk.api.core.v1 import Secret
+from opsdk.apimachinery.codec import encode
 from opsdk.controller.journal import ReconcileRecord
 from opsdk.controller.journal_format import record_to_json
+from opsdk.telemetry.activity import ObjectRead
 from opsdk.testing.replay import differences, export_test, load_record, replay
 from website.api import Website, WebsiteSpec
 from website.operator import make_operator
 
 environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
+
+
+LESS = """
+from website import operator as sample
+
+
+async def reconcile(site: sample.Website, ctx: sample.Context) -> None:
+    await ctx.apply(sample.config_map(site))
+
+
+def make() -> sample.Operator:
+    operator = sample.Operator("website-operator")
+    operator.reconciler(sample.Website)(reconcile)
+    return operator
+"""
 
 
 async def recorded(*, delete: bool = False) -> list[ReconcileRecord]:
@@ -46,13 +66,13 @@ async def recorded(*, delete: bool = False) -> list[ReconcileRecord]:
 
 
 async def test_reconciles_replay_to_the_same_requests(tmp_path: Path) -> None:
-    """The first reconcile, the repair of a drift, a reconcile without a write, and a finalizer, each on a new server."""
+    """A first reconcile, a repair of drift, one without a write, and a finalizer, each on a new server."""
     records = await recorded(delete=True)
-    drift = next(r for r in records if len(r.requests) == 1 and "Deployment" in r.requests[0].gvk)
+    drift = next(r for r in records[5:] if any(q.verb == "apply" and "Deployment" in q.gvk for q in r.requests))
     idle = next(r for r in records if r.result == "success" and not r.requests)
     final = next(r for r in records if any(q.verb == "delete" for q in r.requests))
     for record in (records[0], drift, idle, final):
-        loaded = load_record(__import__("json").dumps(record_to_json(record, objects=True)))
+        loaded = load_record(json.dumps(record_to_json(record, objects=True)))
         async with environment.Environment() as env:
             assert differences(record, await replay(loaded, make_operator(), env.config)) == []
 
@@ -63,15 +83,11 @@ async def test_an_exported_test_runs_and_fails_when_the_operator_changes(tmp_pat
     record = await asyncio.to_thread(asyncio.run, recorded_first())
     text = export_test(record, operator="website.operator:make_operator")
     (tmp_path / "test_replayed.py").write_text(text)
-    (tmp_path / "other.py").write_text(
-        "from website import operator as sample\n\n\nasync def reconcile(site: sample.Website, ctx: sample.Context) -> None:\n"
-        "    await ctx.apply(sample.config_map(site))\n\n\ndef make():\n    operator = sample.Operator('website-operator')\n"
-        "    operator.reconciler(sample.Website)(reconcile)\n    return operator\n"
-    )
+    (tmp_path / "other.py").write_text(LESS)
     (tmp_path / "test_changed.py").write_text(export_test(record, operator="other:make"))
     run = await asyncio.to_thread(pytest_in, tmp_path)
     assert "1 failed, 1 passed" in run
-    assert "not sent: apply" in run
+    assert "not sent: " in run
 
 
 async def recorded_first() -> ReconcileRecord:
@@ -102,11 +118,6 @@ def pytest_in(folder: Path) -> str:
 
 def test_secrets_and_lost_objects_are_not_exported() -> None:
     """Values of Secrets are replaced; a record whose objects the journal dropped is refused."""
-    import msgspec
-
-    from opsdk.apimachinery.codec import encode
-    from opsdk.telemetry.activity import ObjectRead
-
     secret = encode(
         Secret(metadata=ObjectMeta(name="s", namespace="default", resource_version="1"), data={"k": b"top"})
     )
@@ -117,7 +128,7 @@ def test_secrets_and_lost_objects_are_not_exported() -> None:
         "namespace": "default",
         "name": "s",
         "reconcile_id": "1",
-        "started_at": __import__("datetime").datetime(2026, 1, 1),
+        "started_at": datetime(2026, 1, 1, tzinfo=UTC),
         "seconds": 0.0,
     }
     tree = record_to_json(ReconcileRecord(**base, reads=(read,)), objects=True)
