@@ -1,6 +1,6 @@
 """A local Kubernetes control plane: the API-server framework of opsdk with the built-in kinds.
 
-`envtest.environment.Environment` is the way in for tests, ``python -m envtest serve`` the one for people.
+Tests use `envtest.environment.Environment`; ``python -m envtest serve`` starts a server process.
 """
 
 from typing import Any

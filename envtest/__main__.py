@@ -94,7 +94,7 @@ def assets(directory: Path) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run; the exit status is 1 for what the user can mend."""
+    """Run the command. Returns the exit status: 1 for an error that the user can correct."""
     options = parser().parse_args(arguments)
     if options.command == "assets":
         return assets(options.directory)

@@ -64,31 +64,31 @@ class Environment(Startable):
             client = ...(env.config)
 
     Args:
-        data_dir: keep objects and certificates here, for the next start; None keeps nothing.
-        controllers: ``none``, as a bare API server, ``cluster`` for all simulated controllers, or names of some, as
-            kube-controller-manager has them; ``-name`` leaves one out.
-        stages: what becomes of pods, and when; by default they run and are ready at once, and those of jobs succeed.
+        data_dir: the directory for objects and certificates, which the next start reads; None stores nothing.
+        controllers: ``none`` for a bare API server, ``cluster`` for all simulated controllers, or names of
+            kube-controller-manager's controllers; ``-name`` excludes one.
+        stages: the rules for pod phases; by default pods are ready at once, and pods of jobs succeed.
         tokens: more users by bearer token.
-        authorizer: who may do what; by default roles and bindings say it (RBAC), as on a real server.
-            `AllowAuthenticated` lets everybody with credentials do everything.
-        anonymous: let requests without credentials in as ``system:anonymous``; the bootstrap roles show those health
-            and version only.
-        service_range: where services get their addresses from; the default has room for 254.
+        authorizer: replaces RBAC, the default. `AllowAuthenticated` allows every request with
+            credentials.
+        anonymous: authenticate requests without credentials as ``system:anonymous``; the bootstrap roles let these read
+            health and version only.
+        service_range: the CIDR of cluster IPs; the default has 254 addresses.
         crds: CustomResourceDefinitions to serve from the start, as `opsdk.crd_for` returns them.
-        crd_paths: files and directories with more of them; other kinds in them are passed over.
+        crd_paths: files and directories with more definitions; other kinds in them are ignored.
         webhooks: admission webhooks that are called from the start.
-        admission_plugins: built-in plugins to run beside the usual ones, named as kube-apiserver names them:
+        admission_plugins: built-in plugins to enable in addition to the default ones, by kube-apiserver's names:
             ``ServiceAccount``, ``OwnerReferencesPermissionEnforcement``.
-        disable_admission_plugins: built-in plugins that shall not run.
-        pki: certificates and keys that others have made; by default the environment makes its own.
+        disable_admission_plugins: built-in plugins to disable.
+        pki: existing certificates and keys; by default the environment creates its own.
         compaction_interval: seconds between compactions, after which old revisions and continue tokens expire with 410;
             0 never compacts.
-        clock: timestamps, timeouts, bookmarks, compaction follow it.
+        clock: the clock of timestamps, timeouts, bookmarks and compaction.
         hot_loop_limit: requests of one user for one object without virtual time passing, after which the test fails
             with `HotLoopError`; 0 is no limit.
 
     Attributes:
-        webhook_serving: where the webhook server has to listen, with which certificate; None without `webhooks`.
+        webhook_serving: the address and certificate of the webhook server; None without `webhooks`.
     """
 
     webhook_serving: WebhookServing | None = None
@@ -231,7 +231,7 @@ class Environment(Startable):
         return self.authority.pair.cert.decode()
 
     def _believed(self) -> tuple[bytes, bytes]:
-        """The authorities of clients, and those of proxies."""
+        """Return the CA certificates of clients and of front proxies."""
         clients, proxies = self._pki.clients, self._pki.proxies
         return (
             self.authority.pair.cert if clients is None else clients,
@@ -260,9 +260,9 @@ class Environment(Startable):
         return snapshots.take_snapshot(self.plane.storage)
 
     def restore(self, snapshot: Snapshot, *, reset_revision: bool = False) -> None:
-        """Have the objects of a snapshot again. Open watches are told that they are too old (410), and end.
+        """Restore the objects of a snapshot. Open watches end with 410.
 
-        Resource versions go on from the present one; with `reset_revision` they go on from that of the snapshot.
+        Resource versions continue from the current one; with `reset_revision` from the snapshot's.
         """
         snapshots.restore_snapshot(self.plane, self._simulated, snapshot, reset=reset_revision)
 
@@ -311,7 +311,7 @@ class Environment(Startable):
     # -------------------------------------------------------------- waiting
     @property
     def clock(self) -> ManualClock:
-        """The clock that everything here follows, where it is one that can be moved: ``await env.clock.advance(15)``.
+        """The manual clock of the environment: ``await env.clock.advance(15)``.
 
         Raises:
             ConfigError: the environment follows the event loop.
@@ -372,9 +372,9 @@ class Environment(Startable):
     async def expose(
         self, service: str, *, port: int = 443, host: str = "127.0.0.1", service_port: int = 443, app: App | None = None
     ) -> None:
-        """Say where a Service (``namespace/name``) is: at an address, or an application of this process.
+        """Register the address of a Service (``namespace/name``): a host and port, or an application of this process.
 
-        Webhooks and APIServices that name the Service call it there. The Service is made where it is missing.
+        Webhooks and APIServices that name the Service call this address. A missing Service is created.
         """
         await self._publish_trust()
         await port_exposure.expose(self.plane, service, host=host, port=port, service_port=service_port, app=app)
@@ -396,10 +396,10 @@ class Environment(Startable):
     async def kubectl(
         self, *args: str, user: AuthenticatedUser | None = None, stdin: str = "", check: bool = True
     ) -> kubectl.Output:
-        """Run the kubectl that is installed against this environment, as its admin or as `user`.
+        """Run the installed kubectl against this environment, as its admin or as `user`.
 
         Raises:
-            ConfigError: there is none; or it failed, unless `check` is off.
+            ConfigError: no kubectl is installed; or it failed, unless `check` is False.
         """
         web = self._webs[0] if self._webs else await self.serve()
         text = self.kubeconfig(web) if user is None else user.kubeconfig(web)

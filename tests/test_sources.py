@@ -11,9 +11,9 @@ from flowkit import THING, WIDGET, World
 from opsdk.errors import CacheSyncError, ConnectError, ForbiddenError, NoMatchError, UsageError
 from opsdk.event.event import AnyEvent, EventType
 from opsdk.event.request import Request
-from opsdk.handlers import EnqueueRequestForObject, EnqueueRequestForOwner, EnqueueRequestsFromMapFunc
+from opsdk.handlers import Enqueue, EnqueueRequestForObject, EnqueueRequestForOwner, EnqueueRequestsFromMapFunc
 from opsdk.queue.work_queue import WorkQueue
-from opsdk.sources import ChannelSource, KindSource
+from opsdk.sources import Channel, ChannelSource, KindSource
 
 
 class Running:
@@ -245,7 +245,7 @@ async def test_a_source_serves_one_controller() -> None:
     """Starting it a second time is refused, for kinds and channels alike."""
     world = World()
     async with Running(world) as running:
-        for source in (KindSource(world.cache, THING, EnqueueRequestForObject()), ChannelSource("c")):
+        for source in (KindSource(world.cache, THING, EnqueueRequestForObject()), ChannelSource(Channel("c"))):
             await source.start(running.queue)
             with pytest.raises(UsageError, match="is already started"):
                 await source.start(running.queue)
@@ -256,13 +256,14 @@ async def test_a_source_serves_one_controller() -> None:
 async def test_channels_keep_what_comes_before_the_start() -> None:
     """Requests sent before, during and after the start are delivered in order; after the end they are ignored."""
     queue: WorkQueue[Request] = WorkQueue()
-    channel = ChannelSource("billing")
+    channel = Channel("billing")
     channel.send(Request("", "early"))
-    channel.send(Request("", "urgent"), priority=10)
-    await channel.start(queue)
-    await channel.wait_synced(0)
+    source = ChannelSource(channel)
+    channel.send(Enqueue(request=Request("", "urgent"), priority=10))
+    await source.start(queue)
+    await source.wait_synced(1)
     channel.send(Request("", "late"))
-    await channel.aclose()
+    await source.aclose()
     channel.send(Request("", "after"))
     taken = []
     while (handout := queue.get_nowait()) is not None:

@@ -25,11 +25,11 @@ def _signer(obj: JsonObject | None) -> str:
 
 
 class SignerPermission(Plugin):
-    """Some updates need a permission on the signer, or on all signers of its domain.
+    """Checks that the user has a permission on the signer, or on all signers of its domain.
 
     Args:
-        path: the resource whose updates are meant.
-        verb: the permission.
+        path: the resource whose updates are checked.
+        verb: the RBAC verb that the user needs on the signer.
     """
 
     def __init__(self, authorizer: Authorizer, *, path: str, verb: str) -> None:

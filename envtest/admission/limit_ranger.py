@@ -54,7 +54,7 @@ def _limits(limit_range: JsonObject) -> Iterator[JsonObject]:
 
 # ------------------------------------------------------------------ defaults
 def with_defaults(pod: JsonObject, limit_range: JsonObject) -> JsonObject:
-    """The pod with what the range says where its containers say nothing; the same pod where that is nothing."""
+    """Return the pod with the default requests and limits of a LimitRange; the same pod if none apply."""
     limits, requests = dict[str, str](), dict[str, str]()
     for limit in _limits(limit_range):
         if limit.get("type") == "Container":
@@ -94,7 +94,7 @@ def _fill(container: JsonObject, word: str, limits: Mapping[str, str], requests:
 
 # ------------------------------------------------------------------ checks
 def pod_problems(limit: JsonObject, pod: JsonObject) -> Iterator[str]:
-    """What is wrong with a pod, or with each of its containers."""
+    """Yield the limits that a pod, or one of its containers, violates."""
     spec, kind = pod.get("spec") or {}, limit.get("type")
     if kind == "Container":
         for key in ("containers", "initContainers"):
@@ -106,7 +106,7 @@ def pod_problems(limit: JsonObject, pod: JsonObject) -> Iterator[str]:
 
 
 def claim_problems(limit: JsonObject, claim: JsonObject) -> Iterator[str]:
-    """What is wrong with a claim."""
+    """Yield the limits that a claim violates."""
     if limit.get("type") != "PersistentVolumeClaim":
         return
     requests = read(((claim.get("spec") or {}).get("resources") or {}).get("requests"))
@@ -117,7 +117,7 @@ def claim_problems(limit: JsonObject, claim: JsonObject) -> Iterator[str]:
 
 
 class _Bound:
-    """One amount that must be kept, and what was asked for."""
+    """One minimum or maximum of a LimitRange, with the quantity that the object requests."""
 
     def __init__(self, limit: JsonObject, name: str, text: str, requests: Amounts, limits: Amounts) -> None:
         self.name, self.kind = name, limit["type"]

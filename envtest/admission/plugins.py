@@ -40,7 +40,7 @@ OFF: Final = frozenset({"ServiceAccount", "OwnerReferencesPermissionEnforcement"
 
 
 class PlaneAuthorizer(Protocol):
-    """What is needed of the authenticators and the authorizer of a control plane."""
+    """The protocol of a control plane's authorizer, as admission plugins use it."""
 
     @property
     def authorizer(self) -> Authorizer:
@@ -49,7 +49,7 @@ class PlaneAuthorizer(Protocol):
 
 
 class PluginPlane(Protocol):
-    """What is needed of a control plane."""
+    """The protocol of a control plane, as admission plugins use it."""
 
     storage: Storage
     stores: dict[str, GenericStore]
@@ -63,7 +63,7 @@ class PluginPlane(Protocol):
 
 
 class ListerFactory:
-    """The objects that plugins go by; each resource is kept once."""
+    """Returns the listers of the objects that plugins read; all plugins share one lister for each resource."""
 
     def __init__(self, plane: PluginPlane) -> None:
         self._plane = plane
@@ -73,7 +73,7 @@ class ListerFactory:
         return f"<ListerFactory of {', '.join(self._caches) or 'nothing'}>"
 
     def __call__(self, resource: str) -> ObjectCache:
-        """Those of ``group/resource``."""
+        """Return the lister of ``group/resource``."""
         if resource not in self._caches:
             self._caches[resource] = ObjectCache(self._plane.storage, self._plane.stores[resource].prefix)
         return self._caches[resource]
@@ -145,7 +145,7 @@ _MAKERS: Final[Mapping[str, Maker]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginSelection:
-    """The plugins that are enabled beside the default ones, and those that are disabled."""
+    """The plugins to enable in addition to the default ones, and those to disable."""
 
     enabled: frozenset[str] = frozenset()
     disabled: frozenset[str] = frozenset()

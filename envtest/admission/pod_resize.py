@@ -75,7 +75,7 @@ def _spec(obj: JsonObject | None) -> JsonObject:
 
 
 def _resizes(attributes: Attributes) -> bool:
-    """Whether something changes of a pod that has its place."""
+    """Whether the request changes a pod that is assigned to a node."""
     if not writes(attributes, "pods/resize", "UPDATE"):
         return False
     spec = _spec(attributes.obj)
@@ -93,7 +93,7 @@ def _lacking(pod: JsonObject, node: JsonObject) -> Iterator[str]:
 
 
 def _features(new: JsonObject, old: JsonObject) -> Iterator[str]:
-    """Those that a node needs for a change."""
+    """Yield the declared features that the node must have for the change."""
     if (new.get("resources") or {}) != (old.get("resources") or {}):
         yield "InPlacePodLevelResourcesVerticalScaling"
     pairs = zip(new.get("initContainers") or (), old.get("initContainers") or (), strict=False)

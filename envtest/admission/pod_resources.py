@@ -65,6 +65,6 @@ def _of(owner: JsonObject, kind: str) -> Amounts:
 
 
 def containers(spec: JsonObject, keys: Iterable[str] = ("containers", "initContainers")) -> Iterator[JsonObject]:
-    """Those of a pod."""
+    """Return the containers of a pod spec in the fields `keys`."""
     for key in keys:
         yield from spec.get(key) or ()

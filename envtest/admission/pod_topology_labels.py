@@ -38,7 +38,7 @@ class PodTopologyLabels(Plugin):
 
 
 def _node(attributes: Attributes) -> str:
-    """The node that a pod goes to."""
+    """Return the name of the node that a pod is bound to."""
     obj: JsonObject = attributes.obj or {}
     if writes(attributes, "pods/binding", "CREATE"):
         target = obj.get("target") or {}

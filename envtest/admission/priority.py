@@ -65,7 +65,7 @@ class Priority(Plugin):
 
 
 def _check_priority(attributes: Attributes, spec: JsonObject, priority_class: JsonObject) -> None:
-    """Set what the class says; what was said already must be the same."""
+    """Set the priority and the preemption policy of the class. A value that the pod sets must be equal."""
     value, actual = priority_class.get("value", 0), spec.get("priority")
     if actual is not None and actual != value:
         text = (

@@ -30,7 +30,7 @@ class ServiceAccount(Plugin):
         self._accounts = accounts
 
     async def mutate(self, attributes: Attributes) -> None:
-        """New pods, but those that a node shows."""
+        """Set the default service account and mount its token in new pods, except mirror pods."""
         if not writes(attributes, "pods", "CREATE") or attributes.obj is None or _mirrored(attributes.obj):
             return
         pod: JsonObject = copy_tree(attributes.obj)
@@ -58,7 +58,7 @@ class ServiceAccount(Plugin):
         attributes.obj = pod
 
     async def validate(self, attributes: Attributes) -> None:
-        """The account is there; what a node shows has none."""
+        """Require that the account exists; a mirror pod must not have one."""
         if not writes(attributes, "pods", "CREATE") or attributes.obj is None:
             return
         spec = attributes.obj["spec"]

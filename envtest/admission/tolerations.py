@@ -18,7 +18,7 @@ _PATIENCE: Final = 300
 
 
 class DefaultTolerationSeconds(Plugin):
-    """Nodes that are away for a short while keep their pods."""
+    """Adds tolerations of 300 s for not-ready and unreachable nodes."""
 
     async def mutate(self, attributes: Attributes) -> None:
         """Add the default tolerations to new and changed pods."""
@@ -53,7 +53,7 @@ class TaintNodesByCondition(Plugin):
 
 # ------------------------------------------------------------------ merging
 def merged(first: Sequence[JsonObject], second: Sequence[JsonObject]) -> list[JsonObject]:
-    """Both, without those that others cover."""
+    """Return both lists without the tolerations that others cover."""
     tolerations, result = [*first, *second], list[JsonObject]()
     for index, toleration in enumerate(tolerations):
         later = (t for t in tolerations[index + 1 :] if t != toleration)
@@ -63,7 +63,7 @@ def merged(first: Sequence[JsonObject], second: Sequence[JsonObject]) -> list[Js
 
 
 def covers(wide: JsonObject, narrow: JsonObject) -> bool:
-    """Whether `wide` tolerates all that `narrow` does."""
+    """Whether `wide` tolerates everything that `narrow` tolerates."""
     if wide == narrow:
         return True
     keys = _of(wide, "key") == _of(narrow, "key") or (not _of(wide, "key") and _of(wide, "operator") == "Exists")

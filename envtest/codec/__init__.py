@@ -1,4 +1,4 @@
-"""Decoding of built-in bodies as Go's decoders do it, and Go's own writing of values in messages.
+"""Decoding of built-in bodies with the semantics of Go's decoders, and Go's formats of values in messages.
 
-Here belongs what follows from the generated data alone. Rules of kinds belong to ``groups``.
+Code here depends on the generated data only. Rules of kinds belong to ``groups``.
 """

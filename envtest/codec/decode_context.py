@@ -1,7 +1,7 @@
 """The error messages of Go's decoders, and when they occur. Pure.
 
-There are two: one reads text, as bodies and most patches are; the other reads objects in memory, as applies and
-strategic merges make them.
+There are two decoders. One reads text: request bodies and most patches. The other reads objects in memory, which
+apply and strategic merge patches produce.
 
 Upstream: sigs.k8s.io/json, k8s.io/apimachinery/pkg/runtime/converter.go (v1.36)
 """
@@ -33,9 +33,9 @@ class GoKind(Enum):
 
 
 class PathStep(str):
-    """A part of a path that Go's decoder names in another way.
+    """A part of a path as Go's decoder names it.
 
-    Keys of maps are no fields: it does not name them. Fields of embedded structs are named with these.
+    It omits map keys, and names fields of embedded structs with the embedded struct.
     """
 
     __slots__ = ("go_path",)
@@ -55,7 +55,7 @@ INSIDE = PathStep("")
 
 @dataclass(slots=True)
 class DecodeContext:
-    """Where in the document the reader is, and what it found."""
+    """The position of the reader in the document, and the errors up to there."""
 
     problems: list[str] = field(default_factory=list)
     path: list[str] = field(default_factory=list)

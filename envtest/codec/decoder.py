@@ -174,7 +174,7 @@ def _map(item: Decoder, go_type: str, nothing: Decoder) -> Decoder:
 
 
 def _referred(schema: Mapping[str, JsonValue]) -> str:
-    """The name of the type that a schema stands for; empty where it says for itself what it is."""
+    """Return the name of the type that a schema refers to; empty for an inline schema."""
     ref: str = schema["allOf"][0]["$ref"] if "allOf" in schema else schema.get("$ref", "")
     return ref.removeprefix(_REF)
 
@@ -265,7 +265,7 @@ _EMPTY_STRUCTS = frozenset({"CustomResourceSubresourceStatus"})
 
 
 def _either(struct: Decoder, go_type: str) -> Decoder:
-    """A struct, or instead a boolean, a list of structs or of strings, as the name of the type says."""
+    """Return the decoder of a union: a struct, or by `go_type` a boolean, a list of structs or a list of strings."""
     structs = _array(struct, "[]v1.JSONSchemaProps", lambda _, context: struct({}, context))
     texts = _array(_text("string"), "[]string", lambda *_: "")
 
@@ -361,7 +361,7 @@ _SPECIAL_ZEROS: Mapping[str, JsonValue] = {"IntOrString": 0, "Quantity": "0"}
 
 
 def _null_item(schema: Mapping[str, JsonValue], decode: Decoder) -> Decoder:
-    """What Go's decoder leaves where a list or map has a null: nothing of the type, as it is then written."""
+    """Return the zero value that Go's decoder stores for a null in a list or map, in its JSON form."""
     if isinstance(decode, _LazyStruct):
         return lambda _, context: decode({}, context)
     short = _referred(schema).rpartition(".")[2]
@@ -439,6 +439,6 @@ class StructDecoder:
             result[key] = read  # no owners: that is a wish
 
     def _inside(self, value: JsonObject) -> Iterator[tuple[str, JsonValue]]:
-        """Objects in memory are read in the order of the fields; what is unknown comes last."""
+        """Yield the entries of an object in memory in the order of the struct's fields; unknown fields come last."""
         yield from ((key, value[key]) for key in self._order if key in value)
         yield from ((key, part) for key, part in value.items() if key not in self._fields)

@@ -18,7 +18,7 @@ Arrange = Callable[[JsonValue], JsonValue]
 
 @cache
 def arranger(name: str) -> Arrange:
-    """Puts objects of a type in order; they are not changed, and what has no order is shared."""
+    """Return a function that orders the fields of an object. It returns a new object, which shares unordered values."""
     schema = types().schema(name) or {}
     positions = {field: position for position, field in enumerate(forms(name))}
     parts: dict[str, Arrange] = {}
@@ -45,7 +45,7 @@ def _arranged(name: str, value: JsonValue) -> JsonValue:
 
 
 def _part(schema: Mapping[str, JsonValue]) -> Arrange | None:
-    """How a field's values are put in order; None where nothing is to be done."""
+    """Return the function that orders the values of a field; None if their order stays."""
     ref = schema["allOf"][0]["$ref"] if "allOf" in schema else schema.get("$ref", "")
     name = str(ref).removeprefix(_REF)
     if name:

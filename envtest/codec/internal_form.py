@@ -122,7 +122,7 @@ def _as_is(value: JsonValue) -> JsonValue:
 
 
 def _pod_spec(show: Show, spec: JsonObject) -> JsonObject:
-    """What is shared with the node stands in the security context."""
+    """In the internal form the host namespaces are fields of the security context."""
     internal: JsonObject = show(spec)
     of_node = {go_name(key): spec.get(key, False if key in _HOST[:3] else None) for key in _HOST}
     internal["SecurityContext"] = {**of_node, **shown(f"{CORE}PodSecurityContext", spec.get("securityContext") or {})}
@@ -139,7 +139,7 @@ def _fields(name: str) -> Iterator[tuple[str, str, Show]]:
 
 
 def _part(schema: Mapping[str, JsonValue], mark: str) -> Show:
-    """How a field's value is shown, and what is shown where there is none."""
+    """Return the function that shows the value of a field; an absent value is shown as its zero value."""
     ref = schema["allOf"][0]["$ref"] if "allOf" in schema else schema.get("$ref", "")
     name = str(ref).removeprefix(_REF)
     optional = mark in (POINTER, NULL)
@@ -154,7 +154,7 @@ def _part(schema: Mapping[str, JsonValue], mark: str) -> Show:
 
 
 def _of_type(name: str, *, zero: JsonValue, schema: Mapping[str, JsonValue]) -> Show:
-    """A struct is there even if it is empty, unless it is behind a pointer."""
+    """A struct without a pointer is printed even if it is empty."""
     whole = "default" in schema and zero is None and (types().schema(name) or {}).get("properties")
 
     def show(value: JsonValue) -> JsonValue:

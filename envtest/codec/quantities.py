@@ -57,7 +57,7 @@ def canonical(text: str) -> str:
 
 
 def _power(suffix: str) -> int:
-    """Of ten."""
+    """Return the power of ten of a decimal suffix. Raises `DecodeError`."""
     if suffix in _POWERS:
         return _POWERS[suffix]
     match = _EXPONENT.fullmatch(suffix)
@@ -67,14 +67,14 @@ def _power(suffix: str) -> int:
 
 
 def _small(number: str, part: str, suffix: str, power: int) -> bool:
-    """Whether one machine word and a power say it all."""
+    """Whether the number fits into an int64 with a power of ten."""
     if suffix in _BINARY:
         return not part and len(number) + _BINARY[suffix] * 3 // 10 <= _BINARY_DIGITS
     return len(number) + len(part) <= _DECIMAL_DIGITS and power - len(part) >= _FINEST
 
 
 def _binary(value: int, suffix: str, places: int) -> str:
-    """Amounts that are no whole number, or small, have decimal suffixes."""
+    """Format a binary quantity. Fractions and values below 1024 get decimal suffixes."""
     whole, rest = divmod(value << _BINARY[suffix], 10**places)
     if (whole, rest) > (_MOST, 0):
         return str(_MOST)
@@ -87,7 +87,7 @@ def _binary(value: int, suffix: str, places: int) -> str:
 
 
 def _decimal(value: int, power: int, suffix: str) -> str:
-    """Powers go by thousands, and down to billionths: what is finer is rounded up."""
+    """Format a decimal quantity. Exponents are multiples of three, at least -9; smaller fractions are rounded up."""
     if not value:
         return "0"
     if power < _FINEST:

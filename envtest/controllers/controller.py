@@ -70,7 +70,7 @@ class ControllerContext:
     certify: Certify = no_authority
 
     def now(self) -> datetime:
-        """Return the present time."""
+        """Return the current time."""
         return self.clock.wall()
 
 
@@ -78,8 +78,8 @@ class SimulatedController(ABC):
     """A simulated controller; subclasses add event handlers and reconcile keys.
 
     Attributes:
-        name: by which it is switched on.
-        component: by which its Events are signed; empty for ``<name>-controller``.
+        name: the name that enables it.
+        component: the source component of its Events; empty for ``<name>-controller``.
     """
 
     name = ""
@@ -209,7 +209,7 @@ class Runner:
 
 
 def _ending(error: ApiError) -> bool:
-    """Whether the namespace is on its way out."""
+    """Whether the write failed because the namespace is terminating."""
     causes = error.details.causes if isinstance(error, ForbiddenError) else ()
     return any(c.reason == "NamespaceTerminating" for c in causes)
 

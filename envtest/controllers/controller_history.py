@@ -18,14 +18,14 @@ _OF_STATEFUL_SETS = "controller.kubernetes.io/hash"
 
 
 def existing_revision(owner: JsonObject, revisions: Sequence[JsonObject]) -> JsonObject | None:
-    """Return the latest revision with the owner's present template; None if there is none."""
+    """Return the latest revision with the owner's current template, or None."""
     data = revision_data(owner)
     matching = [r for r in revisions if r.get("data") == data]
     return max(matching, key=lambda r: int(r.get("revision", 0)), default=None)
 
 
 def revision_name(owner: JsonObject, revisions: Sequence[JsonObject] = ()) -> str:
-    """Return the name of the existing or new revision of the owner's present template."""
+    """Return the name of the existing or new revision of the owner's current template."""
     existing = existing_revision(owner, revisions)
     if existing is not None:
         return str(existing["metadata"]["name"])
@@ -39,7 +39,7 @@ def revision_name(owner: JsonObject, revisions: Sequence[JsonObject] = ()) -> st
 
 
 def revision_data(owner: JsonObject) -> JsonObject:
-    """Return the ``data`` of a revision: a patch that restores the present template."""
+    """Return the ``data`` of a revision: a patch that restores the current template."""
     template: JsonObject = copy_tree(owner["spec"]["template"])
     return {"spec": {"template": {**template, "$patch": "replace"}}}
 
@@ -51,7 +51,7 @@ def template_of(revision: JsonObject) -> JsonObject:
 
 
 def record_revision(owner: JsonObject, revisions: Sequence[JsonObject]) -> list[Write]:
-    """Return the write that makes the present template the latest revision."""
+    """Return the write that makes the current template the latest revision."""
     latest = max((r.get("revision", 0) for r in revisions), default=0)
     existing = existing_revision(owner, revisions)
     if existing is None:

@@ -96,7 +96,7 @@ class ZonedSchedule:
     def after(self, when: datetime) -> datetime | None:
         """Return the next scheduled time after a time.
 
-        A time that the clock skips does not come; one that it shows twice comes twice.
+        A local time that a change to summer time skips is left out; a time that occurs twice is returned twice.
         """
         when = when.replace(microsecond=0)
         while True:
@@ -122,7 +122,7 @@ class ZonedSchedule:
         return when.astimezone(self.zone).utcoffset() or timedelta()
 
     def _change(self, when: datetime, until: datetime, offset: timedelta) -> datetime | None:
-        """The first moment up to `until` at which the clock is set to another offset."""
+        """Return the first time up to `until` with another UTC offset."""
         low = when
         while low < until:
             high = min(low + _STEP, until)
@@ -177,13 +177,6 @@ def schedule_of(owner: JsonObject) -> ZonedSchedule | PendingEvent:
         return PendingEvent(owner, "UnparseableSchedule", f'unparseable schedule: "{text}" : {error}', warning=True)
 
 
-def _earliest(owner: JsonObject, status: JsonObject, now: datetime) -> datetime:
-    """From when on times count."""
-    last, limit = status.get("lastScheduleTime"), owner["spec"].get("startingDeadlineSeconds")
-    since = parse_time(last or owner["metadata"]["creationTimestamp"])
-    return since if limit is None else max(since, now - timedelta(seconds=limit))
-
-
 # ------------------------------------------------------------------ core
 def plan(owner: JsonObject, jobs: Sequence[JsonObject], now: datetime) -> CronPlan:
     """Sync a CronJob once: update the active list, apply the history limits, find the job to create."""
@@ -224,7 +217,9 @@ def _due(view: CronJobView) -> tuple[DueJob | None, float | None]:
         return None, None
     if view.owner["spec"].get("suspend"):
         return None, None
-    since = _earliest(view.owner, view.status, view.now)
+    last, limit = view.status.get("lastScheduleTime"), view.owner["spec"].get("startingDeadlineSeconds")
+    since = parse_time(last or view.owner["metadata"]["creationTimestamp"])
+    since = since if limit is None else max(since, view.now - timedelta(seconds=limit))
     latest = times.latest(since, view.now)
     # Periods count from the last time, not from now.
     upcoming = times.after(latest or since) if times.schedule.period else times.after(max(since, view.now))
@@ -242,7 +237,7 @@ def _began(job: JsonObject) -> tuple[str, str]:
 
 
 def _may_begin(view: CronJobView, due: datetime) -> bool:
-    """Whether it is not too late, not done already, and the others allow it; those that are to be replaced go."""
+    """Check the deadline, the last schedule time and the concurrency policy. With Replace, active jobs are deleted."""
     spec = view.owner["spec"]
     limit = spec.get("startingDeadlineSeconds")
     if limit is not None and due + timedelta(seconds=limit) < view.now:
@@ -283,7 +278,7 @@ def _drop(view: CronJobView, jobs: Sequence[JsonObject]) -> None:
 
 
 def _tidy(view: CronJobView) -> None:
-    """Finished jobs beyond the limits go, those that began first."""
+    """Delete the oldest finished jobs beyond the history limits."""
     spec = view.owner["spec"]
     for kind, limit in (("Complete", "successfulJobsHistoryLimit"), ("Failed", "failedJobsHistoryLimit")):
         history_limit = spec.get(limit)

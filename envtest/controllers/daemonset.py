@@ -75,7 +75,7 @@ class DaemonSetView:
 
     @property
     def template_hash(self) -> str:
-        """The hash of the present template, as in the pods' revision label."""
+        """The hash of the current template, as in the pods' revision label."""
         return controller_history.revision_name(self.owner, self.revisions).rpartition("-")[2]
 
     @property
@@ -90,7 +90,7 @@ class DaemonSetView:
         return unavailable if unavailable or self.surge else 1
 
     def current(self, pod: JsonObject) -> bool:
-        """Return whether a pod has the present template."""
+        """Return whether a pod has the current template."""
         return (pod["metadata"].get("labels") or {}).get(controller_history.HASH) == self.template_hash
 
     def wait_for(self, pod: JsonObject) -> float | None:
@@ -124,7 +124,7 @@ def node_of(pod: JsonObject) -> str:
 
 
 def _tolerations(spec: JsonObject) -> list[JsonObject]:
-    """Those of a pod's spec, and those that every pod of a daemon set has."""
+    """Return the tolerations of the pod spec, and those that the controller adds to every pod."""
     tolerations: list[JsonObject] = list(spec.get("tolerations") or ())
     keys = [*_TOLERATED, *([_OF_NETWORKS] if spec.get("hostNetwork") else [])]
     own = [{"key": key, "operator": "Exists", "effect": effect} for key, effect in keys]
@@ -209,7 +209,7 @@ def _tidy(view: DaemonSetView, node: str, live: Sequence[JsonObject]) -> list[Wr
 
 
 def _beyond_surge(view: DaemonSetView, running: Sequence[JsonObject]) -> list[JsonObject]:
-    """One new pod and one old one may stand side by side, until the new one can do without the old one."""
+    """Return the surplus pods: one new and one old pod may run until the new one is available."""
     new = [p for p in running if view.current(p)]
     old = [p for p in running if not view.current(p)]
     going = [*new[1:], *old[1:]]
@@ -236,7 +236,7 @@ def _new(view: DaemonSetView, node: str) -> JsonObject:
 
 
 def _pair(view: DaemonSetView, pods: Sequence[JsonObject]) -> tuple[JsonObject | None, JsonObject | None] | None:
-    """The new and the old pod of a node; None where that is not clear yet."""
+    """Return the new and the old pod of a node; None while a pod terminates or a duplicate exists."""
     new = [p for p in pods if view.current(p)]
     old = [p for p in pods if not view.current(p)]
     if any(deleting(p) for p in pods) or len(new) > 1 or len(old) > 1:
@@ -245,7 +245,7 @@ def _pair(view: DaemonSetView, pods: Sequence[JsonObject]) -> tuple[JsonObject |
 
 
 def _roll(view: DaemonSetView) -> list[Write]:
-    """Old pods go, or new ones come beside them, as many at once as the strategy allows."""
+    """Return the writes of a rolling update: delete old pods, or with surge create new ones next to them."""
     pairs = [(node, _pair(view, node_pods)) for node, node_pods in view.pods.items() if node_pods]
     return _surge(view, pairs) if view.surge else _replace(view, pairs)
 
@@ -254,7 +254,7 @@ Pairs = Sequence[tuple[str, tuple[JsonObject | None, JsonObject | None] | None]]
 
 
 def _replace(view: DaemonSetView, pairs: Pairs) -> list[Write]:
-    """Old pods that do not work go at once, others as long as enough nodes have an available one."""
+    """Delete unavailable old pods at once, and available ones within maxUnavailable."""
     missing, broken, working = 0, list[JsonObject](), list[JsonObject]()
     for _, pair in pairs:
         new, old = pair or (None, None)
@@ -266,7 +266,7 @@ def _replace(view: DaemonSetView, pairs: Pairs) -> list[Write]:
 
 
 def _surge(view: DaemonSetView, pairs: Pairs) -> list[Write]:
-    """New pods come beside old ones; where old ones do not work, at once."""
+    """Create new pods next to available old ones within maxSurge; replace unavailable old pods at once."""
     taken, broken, working, going = 0, list[str](), list[str](), list[JsonObject]()
     for node, pair in pairs:
         new, old = pair or (None, None)

@@ -122,7 +122,7 @@ def _scaled(view: DeploymentView, name: str, before: int, after: int) -> Pending
 
 
 def _roll(view: DeploymentView, revision: int) -> list[Write]:
-    """New ones first, as far as the surge allows; old ones as soon as they can be spared."""
+    """Scale the new replica set up within maxSurge, then the old ones down within maxUnavailable."""
     if view.new is None:
         return [_create(view, revision)]
     size = rollout.new_replica_set_size(view.deployment, view.new, view.old)
@@ -132,7 +132,7 @@ def _roll(view: DeploymentView, revision: int) -> list[Write]:
 
 
 def _recreate(view: DeploymentView, revision: int) -> list[Write]:
-    """Old ones first, to the last pod."""
+    """Scale the old replica sets to zero, and create the new pods when all old pods are gone."""
     going = {_name(s): 0 for s in view.old if replicas_of(s)}
     if going:
         return _resize(view, going, revision)
@@ -228,7 +228,7 @@ def _condition(kind: str, status: str, reason: str, message: str, now: str) -> J
 
 
 def _put(conditions: list[JsonObject], new: JsonObject, *, touch: bool = False) -> list[JsonObject]:
-    """With a condition; one that says the same already stays, unless it is to be touched."""
+    """Return the conditions with `new`. An equal condition keeps its timestamps, unless it must be updated."""
     before = condition_in(conditions, new["type"])
     same = before is not None and all(before.get(k) == new[k] for k in ("status", "reason", "message"))
     return conditions if same and not touch else with_condition(conditions, new)
@@ -244,7 +244,7 @@ def _available(view: DeploymentView, counts: JsonObject, now: str) -> JsonObject
 
 
 def _paused(conditions: list[JsonObject], now: str) -> list[JsonObject]:
-    """A pause is told, unless it was too late already."""
+    """Set Progressing to DeploymentPaused, unless the progress deadline was exceeded before."""
     if (condition_in(conditions, "Progressing") or {}).get("reason") == _LATE:
         return conditions
     return _put(conditions, _condition("Progressing", "Unknown", "DeploymentPaused", "Deployment is paused", now))
@@ -292,7 +292,7 @@ def _has_deadline(deployment: JsonObject) -> bool:
 
 
 def _failures(view: DeploymentView, conditions: list[JsonObject]) -> list[JsonObject]:
-    """``ReplicaFailure`` of a replica set, the new one's first, shows on the deployment for as long as it stands."""
+    """Copy ``ReplicaFailure`` from a replica set to the deployment, first from the new one; else remove it."""
     sets = [*([view.new] if view.new is not None else []), *view.old]
     failure = next((c for s in sets if (c := condition_in(conditions_of(s), "ReplicaFailure")) is not None), None)
     if failure is None:
@@ -304,7 +304,7 @@ def _failures(view: DeploymentView, conditions: list[JsonObject]) -> list[JsonOb
 
 
 def _moved(deployment: JsonObject, counts: JsonObject) -> bool:
-    """Whether the numbers are better than those of the last status."""
+    """Whether the counts progressed since the last status."""
 
     def was(key: str) -> int:
         return status_of(deployment, key)
@@ -318,7 +318,7 @@ def _moved(deployment: JsonObject, counts: JsonObject) -> bool:
 
 
 def _seconds_left(view: DeploymentView) -> float | None:
-    """Until the deadline of progress; None where there is none."""
+    """Return the seconds until the progress deadline; None without a deadline."""
     limit = view.deployment["spec"]["progressDeadlineSeconds"] if _has_deadline(view.deployment) else None
     last = condition_in(conditions_of(view.deployment), "Progressing")
     if limit is None or last is None or last.get("reason") == _DONE or view.deployment["spec"].get("paused"):
@@ -330,7 +330,7 @@ def _seconds_left(view: DeploymentView) -> float | None:
 
 
 def _status(view: DeploymentView, created: str | None, revision: int | None) -> list[Write]:
-    """The write that brings the status, and the revision beside it, up to date."""
+    """Return the write that updates the status and the revision annotation."""
     deployment = view.deployment
     counts = count(view)
     conditions = _put(conditions_of(deployment), _available(view, counts, stamp(view.now)))

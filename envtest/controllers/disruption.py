@@ -36,7 +36,7 @@ _PATIENCE = 120.0
 
 
 class NoScaleError(Exception):
-    """The expected number of pods is unknown; the text says why."""
+    """The expected number of pods is unknown; the text is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +184,7 @@ class DisruptionController(SimulatedController):
         return again
 
     async def _stale(self, pod: JsonObject) -> float | None:
-        """A pod that was to go, and did not, is not to go any more."""
+        """Reset ``DisruptionTarget`` of a pod that was not deleted in time."""
         remaining = seconds_of_disruption(pod, self.context.now())
         if remaining is None or remaining > 0:
             return remaining
@@ -195,7 +195,7 @@ class DisruptionController(SimulatedController):
         return None
 
     async def _scale(self, pods: Sequence[JsonObject]) -> dict[str, int]:
-        """How many pods the owners want; pods without an owner count for nothing."""
+        """Return the number of replicas that each owner expects, by uid. Pods without an owner are not counted."""
         scales: dict[str, int] = {}
         uids: set[str] = set()
         for pod in pods:
@@ -208,7 +208,7 @@ class DisruptionController(SimulatedController):
         return scales
 
     async def _size(self, pod: JsonObject, owner: JsonObject) -> tuple[str, int]:
-        """The uid and the wish of whoever decides about a pod: a replica set's deployment, else the owner."""
+        """Return the uid and the replicas of the scaled owner: the deployment of a replica set, or the owner."""
         namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
         resource = self.informers.resource_of(owner["apiVersion"], owner["kind"])
         obj = None if resource is None else self.informers.get(resource.key(namespace, owner["name"]))

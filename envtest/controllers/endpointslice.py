@@ -36,7 +36,7 @@ def backends(service: JsonObject, pods: Iterable[JsonObject]) -> list[JsonObject
 
 
 def ports_of(service: JsonObject, pod: JsonObject, *, names: bool) -> list[JsonObject]:
-    """Return the endpoint ports of a pod behind a service; `names` says whether empty names are written."""
+    """Return the endpoint ports of a pod behind a service; `names` writes empty names too."""
     service_ports: list[JsonObject] = []
     for port in service["spec"].get("ports") or ():
         number = _target_port(port, pod)
@@ -218,7 +218,7 @@ class LabelIndex:
 
 # ------------------------------------------------------------------ shell
 class _ServiceController(SimulatedController):
-    """Looks at a service whenever it changes or a pod does that it selects."""
+    """Syncs a service when it or a pod that it selects changes."""
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)

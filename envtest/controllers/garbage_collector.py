@@ -137,7 +137,7 @@ class GarbageCollector(SimulatedController):
         await self.context.api.write(DeleteWrite(resource, obj, propagation))
 
     async def _report_invalid_owner(self, resource: Resource, obj: JsonObject) -> None:
-        """A cluster-scoped object cannot be owned by one that lives in a namespace: say so, once."""
+        """Write one Event for a cluster-scoped object with a namespaced owner, which is invalid."""
         if obj["metadata"].get("namespace") or deleting(obj):
             return
         for ref in obj["metadata"].get("ownerReferences") or ():
@@ -153,7 +153,7 @@ class GarbageCollector(SimulatedController):
 
 
 def _same(old: JsonObject, new: JsonObject) -> bool:
-    """Whether nothing changed that matters here."""
+    """Whether owners, finalizers and the deletion timestamp are unchanged."""
     a, b = old["metadata"], new["metadata"]
     return all(a.get(k) == b.get(k) for k in ("ownerReferences", "finalizers", "deletionTimestamp"))
 

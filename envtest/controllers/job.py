@@ -1,7 +1,7 @@
 """Jobs: run pods until enough succeed or too many fail. Each pod is counted exactly once.
 
-A finished pod is first noted in ``uncountedTerminatedPods``, then loses its finalizer, and only then moves to the
-counters: whenever this stops in between, it can go on from what is written down.
+A finished pod is first added to ``uncountedTerminatedPods``, then loses its finalizer, and only then moves to the
+counters. A sync that stops in between continues from the status.
 
 Upstream: pkg/controller/job/job_controller.go (v1.36)
 """
@@ -94,7 +94,7 @@ class FinishedPods:
 
 @dataclass(slots=True)
 class JobView:
-    """The state of one sync; `blocked` means that pods cannot be created now. The other fields are filled."""
+    """The state of one sync. `blocked`: pods cannot be created now. The sync fills the other fields."""
 
     job: JsonObject
     pods: Sequence[JsonObject]
@@ -136,7 +136,7 @@ class JobView:
         return list((self.status.get("uncountedTerminatedPods") or {}).get(key) or ())
 
     def condition(self, kind: str, reason: str, message: str, *, holds: bool = True) -> JsonObject:
-        """Return a condition with the present time."""
+        """Return a condition with the current time."""
         when = stamp(self.now)
         times = {"lastProbeTime": when, "lastTransitionTime": when}
         return {"type": kind, "status": str(holds), **times, "reason": reason, "message": message}
@@ -237,7 +237,7 @@ def _failure(view: JobView, counted: FinishedPods) -> tuple[str, str] | None:
 
 
 def _restarted_too_often(view: JobView, limit: int) -> bool:
-    """Where containers are started again in place, these count."""
+    """With restart policy OnFailure, restarts of containers count as failures."""
     if (view.spec["template"].get("spec") or {}).get("restartPolicy") != "OnFailure":
         return False
     restarts = sum(of_pods.restarts(p) for p in view.pods if phase_of(p) in ("Running", "Pending"))
@@ -313,7 +313,7 @@ def _sync_pods(view: JobView, counted: FinishedPods, held: Mapping[int, JsonObje
 
 
 def _manage(view: JobView, counted: FinishedPods, held: Mapping[int, JsonObject]) -> None:
-    """Bring the number of active pods to what it should be; in one step either deletes or makes."""
+    """Create or delete pods until the number of active pods is right; one sync does only one of both."""
     parallelism, completions = int(view.spec.get("parallelism", 1)), view.spec.get("completions")
     active = view.active
     if view.suspended:
@@ -403,7 +403,7 @@ def _failure_counts(view: JobView, before: JsonObject | None) -> dict[str, str]:
 
 # ------------------------------------------------------------------ core: the status
 def _track(view: JobView, counted: FinishedPods, over: JsonObject | None, held: Collection[str]) -> list[PatchWrite]:
-    """Note what has ended, and let go of what is noted; the patches that take finalizers away."""
+    """Record finished pods in the status. Returns the patches that remove the finalizers of recorded pods."""
     _settle(view)
     failing = over is not None and over["type"] == "FailureTarget"
     noted: dict[str, list[str]] = {key: view.uncounted(key) for key in ("succeeded", "failed")}
@@ -443,7 +443,7 @@ def _counts_as(view: JobView, pod: JsonObject, *, failed: bool) -> str | None:
 
 
 def _settle(view: JobView) -> None:
-    """What has lost its finalizer moves from the notes to the counters."""
+    """Move pods without finalizer from ``uncountedTerminatedPods`` to the counters."""
     there = {p["metadata"]["uid"] for p in view.pods if of_pods.has_tracking_finalizer(p)}
     for key in ("succeeded", "failed"):
         moved = [u for u in view.uncounted(key) if u not in there]
@@ -458,7 +458,7 @@ def _release(pod: JsonObject) -> PatchWrite:
 
 
 def _finish(view: JobView, over: JsonObject, *, done: bool) -> None:
-    """Say first that it will end, and that it has ended when every pod is counted and gone."""
+    """Set FailureTarget or SuccessCriteriaMet first, and Failed or Complete when all pods are counted."""
     if view.set_condition(over):
         return
     if not done or any(view.status["uncountedTerminatedPods"].values()) or view.status["terminating"]:

@@ -206,7 +206,7 @@ class KubeletController(SimulatedController):
         await self._register(NODES.key("", NODE))
 
     async def _register(self, key: str) -> None:
-        """A node comes up: it says how it is, and takes pods from then on."""
+        """Write the first status of a node, which then accepts pods."""
         node = self.informers.get(key)
         if node is None:
             return
@@ -349,7 +349,7 @@ class KubeletController(SimulatedController):
 
     # -------------------------------------------------------------- the end
     async def _end(self, key: str, pod: JsonObject) -> float | None:
-        """The containers are told to stop, and killed when the time of grace is over; then the pod is gone."""
+        """Stop the containers, kill them after the grace period, then delete the pod."""
         number = stage_for(pod, State.TERMINATING, self.stages, self._used)
         stage = None if number is None else self.stages[number]
         grace = float(pod["metadata"].get("deletionGracePeriodSeconds") or 0)

@@ -30,7 +30,7 @@ def owner_uids(obj: JsonObject | None) -> Sequence[str]:
 
 
 def controller_of(obj: JsonObject) -> JsonObject | None:
-    """Return the owner reference of the controller; None if there is none."""
+    """Return the owner reference of the controller, or None."""
     return next((o for o in obj["metadata"].get("ownerReferences") or () if o.get("controller")), None)
 
 
@@ -64,7 +64,7 @@ def conditions_of(obj: JsonObject) -> list[JsonObject]:
 
 
 def condition_in(conditions: Iterable[JsonObject], kind: str) -> JsonObject | None:
-    """Return the condition of a type; None if there is none."""
+    """Return the condition of a type, or None."""
     return next((c for c in conditions if c.get("type") == kind), None)
 
 

@@ -85,7 +85,7 @@ def _asked(claim: JsonObject) -> str:
 
 
 def _grows(claim: JsonObject, volume: JsonObject) -> bool:
-    """Whether a bound claim asks for more than its volume has."""
+    """Whether a bound claim requests more storage than its volume has."""
     there = (volume["spec"].get("capacity") or {}).get("storage", "0")
     return phase_of(claim) == "Bound" and Quantity(_asked(claim)) > Quantity(there)
 
@@ -110,7 +110,7 @@ def _lose(claim: JsonObject) -> Writes:
 
 
 def _bind(claim: JsonObject, view: ClaimView) -> Writes:
-    """Bind it to the smallest volume that fits, else to one that is made for it, else say what it waits for."""
+    """Bind the claim to the smallest volume that fits, else provision one, else write an Event with the reason."""
     meta, spec = claim["metadata"], claim["spec"]
     name, waits = spec.get("storageClassName") or "", (view.storage_class or {}).get("volumeBindingMode") == _LATER
     if waits and not view.has_consumer:
@@ -155,7 +155,7 @@ def _fits(claim: JsonObject, volume: JsonObject) -> bool:
 
 
 def _takes(volume: JsonObject, claim: JsonObject) -> bool:
-    """Whether a volume is for this claim, or for anybody."""
+    """Whether the claimRef of a volume is empty or names this claim."""
     reference = volume["spec"].get("claimRef") or {}
     meta = claim["metadata"]
     if reference and (reference.get("namespace"), reference.get("name")) != (meta["namespace"], meta["name"]):

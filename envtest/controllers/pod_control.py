@@ -32,7 +32,7 @@ def claim(
 ) -> tuple[list[JsonObject], list[Write]]:
     """Return the owner's pods, and the writes that adopt matching pods and release others.
 
-    `finalizer` comes with the owner and goes with it.
+    Adoption adds `finalizer` to a pod, and release removes it.
     """
     selector = selector_of(owner)
     owned: list[JsonObject] = []
@@ -108,7 +108,7 @@ class PodOwnerController(SimulatedController):
     ) -> float | None:
         """Run one sync; `orphans` are pods without a controller, `failed` is the error of the last pod creation.
 
-        The answer is that of `reconcile`.
+        Returns the value that `reconcile` returns.
         """
 
     def add_event_handlers(self) -> None:

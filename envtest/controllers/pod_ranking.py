@@ -18,7 +18,7 @@ _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
 def deletion_order(pods: Sequence[JsonObject], *, pods_by_node: Mapping[str, int] | None = None) -> list[JsonObject]:
     """Sort pods by deletion order, the first to delete first.
 
-    Unscheduled, pending, not ready, then, where `pods_by_node` is given, cheap to delete and on a crowded
+    Unscheduled, pending, not ready, then, with `pods_by_node`, cheap to delete and on a crowded
     node; then ready for the shortest time, restarted most often, youngest.
     """
 

@@ -29,7 +29,7 @@ _PAUSES = (0.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodTransition:
-    """The new state of a pod, and what its status shows."""
+    """The new state of a pod, with the values of its status."""
 
     to: State
     now: str
@@ -170,7 +170,7 @@ def _conditions(pod: JsonObject, move: PodTransition, unready: list[str]) -> lis
 
 
 def _shut(pod: JsonObject) -> str:
-    """Why its readiness gates keep it from being ready."""
+    """Return the message for readiness gates that are not true."""
     texts = []
     for gate in pod["spec"].get("readinessGates") or ():
         kind = gate["conditionType"]

@@ -1,6 +1,6 @@
-"""What a pod's commands and images say about its life, for kubelets that run no containers. Pure.
+"""Derives the outcome of a pod from its commands and images, because no containers run. Pure.
 
-Only a few programs are understood: ``sleep``, ``true``, ``false``, ``exit`` in a shell, the pause image.
+It interprets only ``sleep``, ``true``, ``false``, ``exit`` in a shell, and the pause image.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ class Program(NamedTuple):
 
 
 def missing_image(pod: JsonObject) -> str:
-    """Return the first image of a pod whose name says that it cannot be pulled; empty if all can."""
+    """Return the first image of a pod whose name stands for a failing pull; empty if all can be pulled."""
     spec = pod["spec"]
     containers = (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
     return next((image for c in containers if _MISSING.search(image := str(c.get("image") or ""))), "")
 
 
 def program_of(pod: JsonObject) -> Program | None:
-    """Return the program of a pod: it ends with its last container; None if nothing is known.
+    """Return the program of a pod, which ends with its last container; None if no command is interpreted.
 
-    Containers whose program is not understood end at once in pods of jobs, and run on in others.
+    Containers with other commands end at once in pods of jobs, and keep running in other pods.
     """
     programs = [_program(c) for c in pod["spec"].get("containers") or ()]
     if not any(programs):

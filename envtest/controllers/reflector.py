@@ -1,8 +1,8 @@
 """Shared informers on the storage: objects of each resource, indexed by owner, without delay.
 
-The storage is in this process, so a controller may look at the present state at any time:
-`SharedInformers.catch_up` takes in what has happened up to now. Nothing is copied: the reflector holds the storage's
-own trees, which nobody changes.
+The storage is in this process, so a controller can read the current state at any time:
+`SharedInformers.catch_up` processes all events up to now. The reflector shares the storage's trees, which are never
+modified.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class StoreEvent:
 
     @property
     def obj(self) -> JsonObject:
-        """The present object, or the last one if it was removed."""
+        """The current object, or the last one if it was removed."""
         current = self.new if self.new is not None else self.old
         assert current is not None
         return current
@@ -181,7 +181,7 @@ class SharedInformers:
         return reflector
 
     def _on_definition(self, event: StoreEvent) -> None:
-        """A definition of a custom resource came, changed or went."""
+        """Process an event of a CustomResourceDefinition."""
         spec = event.obj["spec"]
         names = spec["names"]
         served = [v["name"] for v in spec["versions"] if v.get("served")]

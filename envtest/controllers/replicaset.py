@@ -44,7 +44,7 @@ def plan(
 ) -> PodPlan:
     """Sync once: adopt and release pods, create or delete pods, update the status.
 
-    `failed` says why pods cannot be made; `pods_by_node` how many related pods each node runs.
+    `failed` is the error of the last pod creation; `pods_by_node` the number of related pods on each node.
     """
     claimed, moved = claim(replica_set, pods, orphans)
     writes: list[Write | PendingEvent] = [*moved]
@@ -118,7 +118,7 @@ class ReplicaSetController(PlanningController):
         return plan(owner, pods, orphans, self.context.now(), failed=failed, pods_by_node=pods_by_node)
 
     def _pods_by_node(self, owner: JsonObject) -> dict[str, int]:
-        """How many pods each node runs for this set and others of the same owner."""
+        """Return the number of active pods on each node, for this set and others of the same owner."""
         above = controller_of(owner)
         sets = [owner] if above is None else self.informers.dependents(above["uid"], self.resource.prefix)
         pods = (p for s in sets for p in self.informers.dependents(s["metadata"]["uid"], PODS.prefix))

@@ -67,7 +67,7 @@ def split(deployment: JsonObject, sets: Iterable[JsonObject]) -> tuple[JsonObjec
 
 
 def new_replica_set(deployment: JsonObject, *, replicas: int, revision: int) -> JsonObject:
-    """Return the replica set of the present template."""
+    """Return the replica set of the current template."""
     spec, meta = deployment["spec"], deployment["metadata"]
     collisions = int((deployment.get("status") or {}).get("collisionCount") or 0)
     digest = template_hash(spec["template"], collisions)
@@ -239,7 +239,7 @@ def is_saturated(deployment: JsonObject, new: JsonObject | None) -> bool:
 
 
 def _shares(deployment: JsonObject, active: Sequence[JsonObject]) -> dict[str, int]:
-    """Each grows or shrinks by its share; what rounding leaves goes to the largest."""
+    """Scale each replica set in proportion; the largest one gets the rounding remainder."""
     replicas = replicas_of(deployment)
     allowed = replicas + limits(deployment).surge if replicas else 0
     missing = allowed - total_replicas(active)
@@ -260,7 +260,7 @@ def _shares(deployment: JsonObject, active: Sequence[JsonObject]) -> dict[str, i
 
 
 def _share(deployment: JsonObject, item: JsonObject, allowed: int) -> int:
-    """By how much one replica set would change if it kept its part of the whole."""
+    """Return the change of one replica set that keeps its proportion."""
     size = replicas_of(item)
     if not replicas_of(deployment):
         return -size

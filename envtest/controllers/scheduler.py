@@ -158,7 +158,7 @@ def schedule(
 
 
 def waits_for_scheduler(pod: JsonObject) -> bool:
-    """Return whether the default scheduler should place the pod now."""
+    """Return whether the default scheduler should bind the pod now."""
     spec = pod["spec"]
     return (
         not spec.get("nodeName")

@@ -172,8 +172,8 @@ def simulate(
 ) -> Runner:
     """Return the runner of the selected controllers; their users' tokens are added to `tokens`.
 
-    `stages` say what becomes of pods; `certificate` gives the certificates (PEM) that clients in the cluster trust,
-    `certify` makes more.
+    `stages` are the rules for pods; `certificate` returns the CA certificates (PEM) for clients in the cluster;
+    `certify` signs certificates.
     """
     names = selected_controllers(controllers)
     plane.components.simulated = bool(names)

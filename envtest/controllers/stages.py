@@ -1,4 +1,4 @@
-"""Pod lifecycle as data: a `Stage` says which pods change state, from which to which, and when."""
+"""The lifecycle of pods as data: a `Stage` selects pods, and defines a state change and its delay."""
 
 from __future__ import annotations
 
@@ -36,22 +36,22 @@ class State(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """One rule: pods that are `at` a state and match are moved `to` another after `delay` seconds.
+    """One rule: pods in state `at` that match change to state `to` after `delay` seconds.
 
     Attributes:
-        selector: labels that the pod has; none match every pod.
-        namespace: where the pod is; empty matches everywhere.
+        selector: labels that the pod must have; an empty one matches every pod.
+        namespace: the namespace of the pod; empty matches any.
         owner: the kind of the controlling owner; empty matches any pod.
-        to: None keeps the pod where it is, for ever. A terminating pod ends as ``SUCCEEDED`` or ``FAILED`` and is
-            gone; None leaves that to its restart policy.
-        delay: seconds from the moment the state was reached; 0, as in most tests, is at once. A terminating pod never
-            takes longer than its grace period, after which it is killed.
-        reason: shown where containers wait or have failed.
-        message: the same.
-        exit_code: with which the containers end; None is 0 for ``SUCCEEDED`` and 1 else.
-        times: after how many uses, on whichever pods, the rule is used up; None never.
-        by_pod: the rule applies only to pods whose images or commands say something: at ``PENDING`` an image that
-            cannot be pulled, else a program that `envtest.controllers.programs` understands. Then `delay`, `exit_code`
+        to: the next state; None keeps the pod in its state. A terminating pod ends as ``SUCCEEDED`` or ``FAILED`` and
+            is deleted; None chooses by its restart policy.
+        delay: seconds after the pod entered the state; 0 by default. A terminating pod is killed after its grace
+            period, if `delay` is longer.
+        reason: the reason in the status of waiting or failed containers.
+        message: the message in the status of waiting or failed containers.
+        exit_code: the exit code of the containers; None is 0 for ``SUCCEEDED``, else 1.
+        times: how often the rule applies, for all pods together; None is no limit.
+        by_pod: the rule applies only to pods with a known image or command: at ``PENDING`` an image that cannot be
+            pulled, else a program that `envtest.controllers.programs` interprets. Then `delay`, `exit_code`
             and `message` come from the pod.
     """
 
@@ -78,7 +78,7 @@ class Stage:
         return self.selector.items() <= (meta.get("labels") or {}).items() and self.owner in ("", owner)
 
     def for_pod(self, pod: JsonObject) -> Stage:
-        """Return the rule with what the pod says, if it is a rule `by_pod`."""
+        """Return the rule with delay, exit code and message of the pod, if it is a rule `by_pod`."""
         if not self.by_pod:
             return self
         if self.at is State.PENDING:

@@ -54,7 +54,7 @@ class StatefulSetView:
 
     @property
     def update(self) -> str:
-        """The revision of the present template."""
+        """The revision of the current template."""
         return controller_history.revision_name(self.owner, self.revisions)
 
     @property
@@ -102,7 +102,7 @@ class StatefulSetView:
 
 
 def ordinal_of(pod: JsonObject) -> int:
-    """Return the ordinal in the pod's name; -1 if there is none."""
+    """Return the ordinal in the pod's name, or -1."""
     _, _, number = pod["metadata"]["name"].rpartition("-")
     return int(number) if number.isdigit() else -1
 
@@ -138,7 +138,7 @@ def plan(view: StatefulSetView) -> PodPlan:
 
 
 def _fill(view: StatefulSetView) -> list[Write | PendingEvent]:
-    """Make what is missing; an ordered set waits for each pod before the next."""
+    """Create the missing pods; an ordered set waits for each pod before the next one."""
     writes: list[Write | PendingEvent] = []
     for ordinal in view.ordinals:
         pod = view.pods.get(ordinal)
@@ -179,7 +179,7 @@ def _remove(owner: JsonObject, pod: JsonObject) -> DeleteWrite:
 
 
 def _shrink(view: StatefulSetView) -> list[Write | PendingEvent]:
-    """Delete what is not wanted, the highest first; an ordered set one at a time, while all others are well."""
+    """Delete surplus pods from the highest ordinal on; an ordered set one at a time, if the others are ready."""
     condemned = sorted((n for n in view.pods if n not in view.ordinals), reverse=True)
     if view.ordered:
         blocked = any(n not in view.pods or not healthy(view, view.pods[n]) for n in view.ordinals)
@@ -244,7 +244,7 @@ def _claim_name(template: JsonObject, pod: str) -> str:
 
 
 def _stale(view: StatefulSetView, pod: str) -> bool:
-    """Whether a claim still belongs to a pod of this name that is gone: it is about to go, too."""
+    """Whether an earlier pod of this name owns a claim of the new pod: the claim will be deleted with it."""
     templates = view.owner["spec"].get("volumeClaimTemplates") or ()
     claims = (view.claims.get(_claim_name(t, pod)) for t in templates)
     owners = (r for c in claims if c is not None for r in c["metadata"].get("ownerReferences") or ())
@@ -277,7 +277,7 @@ def _claim(owner: JsonObject, template: JsonObject, name: str) -> JsonObject:
 
 # ------------------------------------------------------------------ core: what becomes of claims
 def _retention(owner: JsonObject) -> tuple[bool, bool]:
-    """Whether claims go with the set, and with pods that are not wanted any more."""
+    """Whether claims are deleted with the set (whenDeleted), and with scaled-down pods (whenScaled)."""
     policy = owner["spec"].get("persistentVolumeClaimRetentionPolicy") or {}
     return policy.get("whenDeleted") == "Delete", policy.get("whenScaled") == "Delete"
 

@@ -1,8 +1,8 @@
 """Field properties that the published schemas lack: pointers, and fields without omitempty.
 
-Which are pointers, and which are written even where nothing was given. The table has a line for each type: its fields,
-in the order in which they are written, each with the embedded struct it is in, its Go type where the
-schema does not tell that, and a mark.
+The table has a line for each type: its fields in the order of Go's encoder. Each field has its embedded struct, its
+Go type if the schema lacks it, and a mark for pointers and for fields that are written even if they
+are empty.
 """
 
 from __future__ import annotations
@@ -75,5 +75,5 @@ def _words(name: str) -> Iterator[_FieldEntry]:
 
 @cache
 def pointers(name: str) -> frozenset[str]:
-    """The fields of a type in which a zero means something."""
+    """Return the pointer fields of a type, in which a zero value differs from an absent one."""
     return frozenset(field for field, mark in forms(name).items() if mark in (POINTER, NULL))

@@ -94,7 +94,7 @@ def bootstrap_flows() -> Iterator[tuple[str, JsonObject]]:
 
 
 def fixed_flow(resource: str, name: str) -> JsonObject | None:
-    """The spec of one that may not be changed; None for others."""
+    """Return the spec of a mandatory object, which is immutable, or None."""
     if name not in ("exempt", "catch-all"):
         return None
     specs = (flow["spec"] for kind, flow in bootstrap_flows() if (kind, flow["metadata"]["name"]) == (resource, name))

@@ -1,4 +1,4 @@
-"""The protobuf messages of the tables."""
+"""The protobuf messages of the built-in kinds, from the generated table."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def read_table(name: str) -> str:
-    """The lines of ``NAME.txt``, without the header that says where the table is from."""
+    """Return the lines of ``NAME.txt`` without the header."""
     return without_header((Path(__file__).parent / f"{name}.txt").read_text())
 
 

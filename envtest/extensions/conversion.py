@@ -134,7 +134,7 @@ def _accepted(webhook: str, index: int, original: JsonObject, converted: JsonVal
 
 
 def _without_resource_version(obj: JsonObject) -> JsonObject:
-    """Without the revision, which is not part of what is kept."""
+    """Return the object without its resource version, which is not stored."""
     meta = obj.get("metadata") or {}
     if "resourceVersion" not in meta:
         return obj
@@ -160,7 +160,7 @@ def pruned(schema: StructuralSchema, converted: JsonObject) -> JsonObject:
 class VersionCodec:
     """Converts between one served version and the storage version.
 
-    What is read gets the defaults of the version in which it was written, and loses what either version does not know.
+    A read object gets the defaults of its stored version, and loses fields that one of both versions does not define.
 
     Args:
         storage_version: the current storage version.

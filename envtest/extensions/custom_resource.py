@@ -116,7 +116,7 @@ class CustomModel:
         return defaulted
 
     def to_storage(self, obj: JsonObject) -> JsonObject:
-        """See `Model`: the store converts, where objects are kept in another version."""
+        """See `Model`. Returns the object as it is: the store converts to another storage version."""
         return obj
 
     def from_storage(self, obj: JsonObject) -> JsonObject:
@@ -217,7 +217,7 @@ class CustomStrategy(SchemaStrategy):
         return () if self._scale is None else list(self._scale.check(obj, status_only=status_only))
 
     def as_read(self, obj: JsonObject) -> JsonObject:
-        """Return a stored object as the present schema prunes and defaults it."""
+        """Return a stored object, pruned and defaulted by the current schema."""
         return self._shown(obj)
 
     def canonicalize(self, obj: JsonObject) -> None:
@@ -236,7 +236,7 @@ class CustomStrategy(SchemaStrategy):
         ]
 
     async def after_delete(self, context: Context, obj: JsonObject) -> None:
-        """Tell the server that an instance is gone; a terminating CRD may be waiting for it."""
+        """Notify the server of a deleted instance; a terminating CRD may wait for it."""
         await self._gone(context)
 
 

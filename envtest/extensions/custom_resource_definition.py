@@ -153,7 +153,7 @@ class DefinitionStrategy(GeneratedStrategy):
         await self._tell(context, obj)
 
     async def after_update(self, context: Context, obj: JsonObject, old: JsonObject) -> None:
-        """Serve the CRD as it is now."""
+        """Serve the updated CRD."""
         await self._tell(context, obj)
 
     async def after_delete(self, context: Context, obj: JsonObject) -> None:
@@ -166,7 +166,7 @@ class DefinitionStrategy(GeneratedStrategy):
 
 
 def _conversion(obj: JsonObject, old: JsonObject | None) -> Iterator[Cause]:
-    """What an old definition got away with stays allowed."""
+    """An unchanged invalid conversion of an old definition stays allowed."""
     before: JsonObject = {} if old is None else old["spec"].get("conversion") or {}
     versions = (before.get("webhook") or {}).get("conversionReviewVersions")
     strategy = (obj["spec"].get("conversion") or {}).get("strategy") or ""
@@ -297,7 +297,7 @@ def _validate_version(version: JsonObject, where: str, versions: Sequence[JsonOb
 
 
 def _validate_shared(versions: Sequence[JsonObject]) -> Iterator[Cause]:
-    """What all versions say alike stands at the top in the server's own form."""
+    """Fields that are equal in all versions are top-level fields in the internal form."""
     for part, check, paths in _PARTS:
         if not versions or not _is_shared(part, versions):
             continue
@@ -360,7 +360,7 @@ def _schema(version: JsonObject) -> JsonObject | None:
 
 
 def _shown(versions: list[JsonObject]) -> list[JsonObject]:
-    """Versions as messages show them, without what is long."""
+    """Return the versions as messages show them, without schemas."""
     return [
         {
             "Name": v.get("name", ""),

@@ -123,7 +123,7 @@ def _elements(value: list[JsonValue], step: re.Match[str]) -> Iterator[JsonValue
 
 
 def _sliced(value: list[JsonValue], first: int | None, last: int | None, by: int) -> list[JsonValue]:
-    """Both ends must be there, unless nothing is asked for."""
+    """Return a slice. Both ends must be in range, unless the slice is empty."""
     size = len(value)
     start = 0 if first is None else first + size if first < 0 else first
     end = size if last is None else last + size if last < 0 else last
@@ -139,17 +139,14 @@ def _passes(element: JsonValue, step: re.Match[str]) -> bool:
     if not values:
         return False
     right = step["right"].strip()
-    expected = next(iter(find(element, right)), None) if right.startswith("@") else _literal(right)
-    return _holds(step["op"], values[0], expected)
-
-
-def _holds(op: str, left: JsonValue, right: JsonValue) -> bool:
-    """Numbers with numbers, words with words; the rest cannot be compared."""
-    if isinstance(left, bool) or isinstance(right, bool):
-        fits = type(left) is type(right) and op in ("==", "!=")
+    expected: JsonValue = next(iter(find(element, right)), None) if right.startswith("@") else _literal(right)
+    # Numbers compare with numbers, strings with strings, and booleans for equality only.
+    op, left = step["op"], values[0]
+    if isinstance(left, bool) or isinstance(expected, bool):
+        fits = type(left) is type(expected) and op in ("==", "!=")
     else:
-        fits = all(isinstance(v, (int, float)) for v in (left, right)) or type(left) is type(right) is str
-    return fits and bool(_COMPARE[op](left, right))
+        fits = all(isinstance(v, (int, float)) for v in (left, expected)) or type(left) is type(expected) is str
+    return fits and bool(_COMPARE[op](left, expected))
 
 
 def _literal(text: str) -> JsonValue:

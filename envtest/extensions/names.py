@@ -13,7 +13,7 @@ _LISTS = ("shortNames", "categories")
 
 
 def _accepted_names(others: Iterable[JsonObject]) -> tuple[set[str], set[str]]:
-    """Names of resources and names of kinds that are taken."""
+    """Return the accepted resource names and the accepted kind names."""
     resources: set[str] = set()
     kinds: set[str] = set()
     for other in others:

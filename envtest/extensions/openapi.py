@@ -35,7 +35,7 @@ def published(info: ResourceInfo, schema: JsonObject, selectable: Sequence[str] 
 
 
 def _spelled(schema: JsonValue) -> JsonValue:
-    """With the extensions also said in words that every reader of OpenAPI knows."""
+    """Return the schema with Kubernetes' extensions also in terms of standard OpenAPI."""
     if not isinstance(schema, dict):
         return schema
     result = dict(schema)

@@ -97,7 +97,7 @@ def _keys(path: str) -> list[str]:
 
 
 def _nested(obj: JsonObject, path: str, kind: type, zero: JsonValue) -> JsonValue:
-    """The value at `path`, `zero` where there is none."""
+    """Return the value at `path`; `zero` if it is absent."""
     value: JsonValue = obj
     keys = _keys(path)
     for depth, key in enumerate(keys):

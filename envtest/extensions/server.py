@@ -157,7 +157,12 @@ class ExtensionServer:
             next((str(c.get("reason", "")) for c in conditions if c["type"] == "Terminating"), "")
             != "InstanceDeletionInProgress"
         ):
-            await self._terminate(context, defined.definition)
+            text = "CustomResource deletion is in progress"
+            new = condition("Terminating", "True", "InstanceDeletionInProgress", text, context.timestamp())
+            await self._write_status(context, defined.definition, _with_condition(defined.definition, new))
+            definition = self._find(defined.definition["metadata"]["name"])
+            if definition is not None:
+                self._compile(definition)
         store = self._any_store(defined)
         for obj in store.list_now("", ListQuery()).items:
             meta = obj["metadata"]
@@ -171,14 +176,6 @@ class ExtensionServer:
                 continue
         if not store.list_now("", ListQuery()).items:
             await self._remove_finalizer(context, name)
-
-    async def _terminate(self, context: Context, obj: JsonObject) -> None:
-        text = "CustomResource deletion is in progress"
-        new = condition("Terminating", "True", "InstanceDeletionInProgress", text, context.timestamp())
-        await self._write_status(context, obj, _with_condition(obj, new))
-        definition = self._find(obj["metadata"]["name"])
-        if definition is not None:
-            self._compile(definition)
 
     async def _remove_finalizer(self, context: Context, name: str) -> None:
         async def drop(current: JsonObject | None) -> JsonObject | Remove:
@@ -205,7 +202,7 @@ class ExtensionServer:
             await self._remove(context, name)
 
     async def _remove(self, context: Context, name: str) -> None:
-        """Serve a definition no more; who watches its objects is told so by the end of the stream."""
+        """Stop serving a definition; watches of its objects end."""
         defined = self._served_definitions.pop(name, None)
         if defined is not None:
             self._any_store(defined).storage.drop_history(self._any_store(defined).prefix)
@@ -377,7 +374,7 @@ class ExtensionServer:
 
 
 def _nothing() -> None:
-    """Nobody wants to know."""
+    """The default callback: does nothing."""
 
 
 def _deprecation(spec: JsonObject, version: str) -> str:
@@ -393,7 +390,7 @@ def _deprecation(spec: JsonObject, version: str) -> str:
 
 
 class _Shapes(Mapping[str, Schema]):
-    """The shapes of versions by apiVersion, each made when somebody asks."""
+    """The typed shapes of versions by apiVersion, created at their first use."""
 
     def __init__(self, models: Iterable[CustomModel]) -> None:
         self._models = {model.api_version: model for model in models}
@@ -430,6 +427,6 @@ def version_priority(version: str) -> tuple[int, int, int, str]:
 
 
 def _replica_paths(spec: JsonObject) -> dict[str, tuple[str, ...]]:
-    """Where each version that can be scaled keeps its replicas."""
+    """Return the path of the replicas for each version with a scale subresource."""
     scales = {v["name"]: (v.get("subresources") or {}).get("scale") for v in spec["versions"]}
     return {group_version(spec["group"], name): ScalePaths(scale).replicas for name, scale in scales.items() if scale}

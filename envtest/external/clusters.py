@@ -1,6 +1,7 @@
 """Run a test suite against another cluster: real binaries (etcd, kube-apiserver) or an existing cluster.
 
-The environment variables are those of Go's envtest. What only the embedded server can do skips the test, and says so.
+The environment variables are those of Go's envtest. A test that uses a feature of the embedded server is skipped; the
+reason names the feature.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import re
 import socket
 import tempfile
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
@@ -54,11 +56,11 @@ class TargetKind(enum.Enum):
     BINARIES = "real binaries"
     """etcd and kube-apiserver as child processes."""
     EXISTING = "an existing cluster"
-    """Whatever the kubeconfig says."""
+    """The cluster of the current kubeconfig context."""
 
 
 def target_kind(env: Mapping[str, str] = os.environ) -> TargetKind:
-    """The kind of cluster that the environment variables select."""
+    """Return the kind of cluster that the environment variables select."""
     if env.get("USE_EXISTING_CLUSTER", "").lower() in ("true", "1"):
         return TargetKind.EXISTING
     variables = ("KUBEBUILDER_ASSETS", "TEST_ASSET_KUBE_APISERVER", "TEST_ASSET_ETCD")
@@ -108,10 +110,10 @@ class ExternalUser:
 
 
 class ClusterTarget(Startable):
-    """A cluster that is not ours; an async context manager with what `Environment` and it have in common.
+    """A cluster outside this process: an async context manager with the methods that it shares with `Environment`.
 
     Attributes:
-        kind: on what it runs.
+        kind: the kind of the cluster.
     """
 
     kind: TargetKind
@@ -128,7 +130,7 @@ class ClusterTarget(Startable):
     def config(self) -> Config:
         """Client configuration as admin; available after `start`."""
         if self._config is None:
-            raise ConfigError(f"{self.kind.value}: not started yet, so nobody knows where it is")
+            raise ConfigError(f"{self.kind.value}: not started yet: enter the environment first")
         return self._config
 
     def __getattr__(self, name: str) -> NoReturn:
@@ -136,11 +138,12 @@ class ClusterTarget(Startable):
             raise SkipTest(f"{name} needs the embedded server; this run is on {self.kind.value}")
         raise AttributeError(name)
 
+    @abstractmethod
     async def _begin(self) -> Config:
-        raise NotImplementedError
+        """Start or find the cluster. Returns the client configuration of the admin."""
 
     async def start(self) -> None:
-        """Start or find it, and install definitions."""
+        """Start or find the cluster, and install definitions."""
         if hasattr(asyncio.get_running_loop(), "wall"):
             raise ConfigError(f"{self.kind.value} does not follow virtual time: mark the test realtime")
         self._config = await self._begin()
@@ -180,7 +183,7 @@ class ClusterTarget(Startable):
         return await kubectl.run(kubeconfig_of(self.config), args, stdin=stdin, check=check)
 
     async def aclose(self) -> None:
-        """Leave it as it was, or end it; idempotent."""
+        """Stop processes that this object started; an existing cluster is left as it is. Idempotent."""
         await self._stack.aclose()
 
 
@@ -190,7 +193,7 @@ class ExistingCluster(ClusterTarget):
     kind = TargetKind.EXISTING
 
     async def _begin(self) -> Config:
-        from opsdk.rest.load import load_config  # noqa: PLC0415 - reads files only when it is meant
+        from opsdk.rest.load import load_config  # noqa: PLC0415 - only this target reads kubeconfig files
 
         return load_config()
 
@@ -232,7 +235,7 @@ class RealBinaries(ClusterTarget):
             try:
                 return await self._try(directory)
             except ConfigError as error:
-                # Somebody may have taken a port that was free a moment ago.
+                # Another process may have taken the port that was free.
                 failed = error
                 await self._stop()
                 if "was not healthy within" in str(error) or attempt == _TRIES - 1:
@@ -283,12 +286,12 @@ class RealBinaries(ClusterTarget):
         await process.start()
 
     async def _stop(self) -> None:
-        """The last one started first."""
+        # In reverse order of their start.
         while self.processes:
             await self.processes.pop().stop()
 
     def add_user(self, name: str, *, groups: Sequence[str] = ()) -> ExternalUser:
-        """A user with a client certificate."""
+        """Return a user with a client certificate."""
         config, authority = self.config, self._authority
         assert authority is not None
         pair = authority.client(name, tuple(groups))
@@ -352,7 +355,7 @@ class RemoteApi:
         return f"<RemoteApi of {self._transport!r}>"
 
     async def send(self, method: str, path: str, body: JsonObject | None = None) -> JsonObject:
-        """One request; the answer, or the `ApiError` that it stands for."""
+        """Send one request. Returns the response body; raises `ApiError` for an error status."""
         raw = b"" if body is None else msgspec.json.encode(body)
         headers = {"content-type": "application/json"} if raw else {}
         answer = await self._transport.send(RestRequest(method, path, body=raw, headers=headers))
@@ -372,7 +375,7 @@ async def _answers(config: Config, path: str) -> bool:
 
 
 async def _served(api: RemoteApi, obj: JsonObject) -> bool:
-    """Whether discovery shows it in every version."""
+    """Whether discovery lists the resource in every served version."""
     spec = obj["spec"]
     for version in spec["versions"]:
         if not version.get("served"):

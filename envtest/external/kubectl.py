@@ -17,7 +17,7 @@ from opsdk.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What a command wrote, and how it ended."""
+    """The output and the exit code of a command."""
 
     code: int
     stdout: str
@@ -28,7 +28,7 @@ class Output:
 
 
 def find(env: Mapping[str, str] = os.environ) -> Path | None:
-    """The binary: ``TEST_ASSET_KUBECTL``, then ``$KUBEBUILDER_ASSETS/kubectl``, then the one in PATH."""
+    """Return the path of kubectl: ``TEST_ASSET_KUBECTL``, ``$KUBEBUILDER_ASSETS/kubectl``, or the one in PATH."""
     if env.get("TEST_ASSET_KUBECTL"):
         return Path(env["TEST_ASSET_KUBECTL"])
     assets = Path(env.get("KUBEBUILDER_ASSETS") or "/usr/local/kubebuilder/bin") / "kubectl"
@@ -41,10 +41,10 @@ def find(env: Mapping[str, str] = os.environ) -> Path | None:
 async def run(
     kubeconfig: str, args: Sequence[str], *, stdin: str = "", seconds: float = 60.0, check: bool = True
 ) -> Output:
-    """Run it to its end, in a thread: under virtual time, time stands still meanwhile.
+    """Run kubectl in a thread until it ends; virtual time does not advance meanwhile.
 
     Raises:
-        ConfigError: there is no kubectl; or, with `check`, it failed or took longer than `seconds`.
+        ConfigError: no kubectl is installed; or, with `check`, it failed or took longer than `seconds`.
     """
     binary = find()
     if binary is None:

@@ -15,7 +15,7 @@ from opsdk.structured_merge.value import JsonObject
 async def expose(
     plane: ControlPlane, service: str, *, host: str, port: int, service_port: int, app: App | None
 ) -> None:
-    """Make the namespace, the Service and a slice with this address, as far as they are missing; see `Environment`."""
+    """Create the namespace, the Service and an EndpointSlice with this address if missing; see `Environment`."""
     namespace, _, name = service.partition("/")
     if not namespace or not name:
         raise ConfigError(f"{service!r} names no Service: write it like default/greeter")
@@ -38,7 +38,7 @@ async def expose(
 
 
 async def _put_slice(plane: ControlPlane, namespace: str, name: str, host: str, port: int) -> None:
-    """Loopback is no address for slices of anybody else, so this one is put into the storage as it is."""
+    """Write the slice to the storage directly, because validation refuses loopback addresses in EndpointSlices."""
     context = Context(namespace=namespace, clock=plane.clock)
     store = plane.stores["discovery.k8s.io/endpointslices"]
     meta = {"name": name, "namespace": namespace, "labels": {SLICE_OF: name}}

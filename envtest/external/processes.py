@@ -26,12 +26,12 @@ _alive: set[Process] = set()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessOptions:
-    """How a process is run.
+    """Options of a child process.
 
     Attributes:
-        start_timeout: seconds until it has to be healthy.
-        stop_timeout: seconds that it gets after SIGTERM, before SIGKILL.
-        attach_output: let it write to our own output; else its words are kept for errors.
+        start_timeout: seconds until the process must be healthy.
+        stop_timeout: seconds between SIGTERM and SIGKILL.
+        attach_output: inherit this process's output; else the output is kept for error messages.
     """
 
     start_timeout: float = 20.0
@@ -40,7 +40,7 @@ class ProcessOptions:
 
 
 class Process:
-    """One child; `healthy` says whether it serves. It dies with this process, however this one ends (on Linux)."""
+    """One child process; `healthy` returns whether it serves. On Linux it is killed when this process ends."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class Process:
             await asyncio.sleep(_POLL)
 
     def last_words(self) -> str:
-        """The end of what it wrote."""
+        """Return the last lines of its output."""
         try:
             return self._log.read_bytes()[-_SHOWN:].decode(errors="replace").strip() or "it said nothing"
         except OSError:

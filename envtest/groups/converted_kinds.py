@@ -1,4 +1,4 @@
-"""Kinds that are served in two forms: what an owner's fields mean depends on the form in which they were written."""
+"""Kinds with two different served forms. The fields of a manager belong to the version that it wrote."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The running API server: how its parts are joined, who may enter, and what it publishes about itself.
+"""The running API server: its assembly, authentication, authorization, health and metrics.
 
 Here belong the control plane, bootstrap objects, authentication and authorization, certificates, health, metrics and
 flow control. Rules of single kinds belong to ``groups``, simulated controllers to ``controllers``.

@@ -76,7 +76,7 @@ class Versions:
 
     @cached_property
     def _core(self) -> Mapping[tuple[str, str], list[InstalledResource]]:
-        """Built-in resources by their place and subresource."""
+        """Return the built-in resources by storage prefix and subresource."""
         core, resources = self._plane.core, defaultdict[tuple[str, str], list[InstalledResource]](list)
         for served in core.installed():
             info = served.info

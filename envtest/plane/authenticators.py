@@ -31,14 +31,14 @@ class AccessOptions:
     """The options of authentication and authorization.
 
     Attributes:
-        authenticators: tried first, in order; bearer tokens come after them.
+        authenticators: tried in this order, before bearer tokens.
         tokens: fixed bearer tokens.
-        checkers: other kinds of bearer tokens, beside those of service accounts.
-        authorizer: asked after masters were let pass; None goes by roles and bindings.
-        anonymous: let requests without credentials through to the authorizer.
-        key_file: where the key that signs tokens is kept; None keeps it in this process.
-        more_keys: files with other keys whose tokens are good.
-        names: what tokens call this server.
+        checkers: authenticators of other bearer tokens than service account tokens.
+        authorizer: replaces the default, which allows system:masters everything and else uses RBAC.
+        anonymous: authenticate requests without credentials as ``system:anonymous``.
+        key_file: the file of the signing key for service account tokens; None keeps the key in memory.
+        more_keys: files with further keys that verify tokens.
+        names: the issuer and audiences of tokens.
     """
 
     authenticators: Sequence[Authenticator] = ()
@@ -55,10 +55,10 @@ class Authenticators:
     """The authenticators and the authorizer that `AccessOptions` describe, on one storage.
 
     Attributes:
-        bearer: what takes bearer tokens.
-        rbac: knows roles and bindings, whoever decides.
-        key: signs tokens of service accounts.
-        authorizer: decides; `observed` is the same for requests, and remembers what they were about.
+        bearer: the bearer token authenticator.
+        rbac: the RBAC rules, also if another authorizer decides.
+        key: the signing key of service account tokens.
+        authorizer: the authorizer; `observed` wraps it for requests, and records their attributes.
     """
 
     def __init__(self, access: AccessOptions, storage: Storage, clock: Clock) -> None:

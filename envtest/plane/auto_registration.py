@@ -74,7 +74,7 @@ class AutoRegistration:
     """Creates and deletes the APIServices of locally served group versions.
 
     Args:
-        custom: the group versions that definitions of custom resources say.
+        custom: returns the group versions of CustomResourceDefinitions.
     """
 
     def __init__(self, services: GenericStore, clock: Clock, custom: Callable[[], Iterable[GroupVersion]]) -> None:

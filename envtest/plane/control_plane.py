@@ -151,10 +151,10 @@ class ControlPlane:
     """One API server with its objects.
 
     Attributes:
-        storage: where everything is kept.
+        storage: the storage of all objects.
         stores: the registries of the built-in resources by ``group/resource``.
         server: the outermost server; ``server.app`` is the ASGI application.
-        aggregator: the first of the chain; to be closed where other servers are called.
+        aggregator: the first server of the delegation chain; close it if it calls other servers.
     """
 
     def __init__(
@@ -356,7 +356,7 @@ class ControlPlane:
         self.core.install(InstalledResource(row.info, store, self._model(row), row.verbs, versions=versions))
 
     def _install_subresource(self, row: ServedResourceRow) -> None:
-        """Those that are built; discovery lists no others."""
+        """Install an implemented subresource; discovery lists only these."""
         store = self.stores.get(f"{row.info.group}/{row.info.resource}")
         main = self.core.find(row.info.group, row.info.version, row.info.resource)
         if store is None or main is None:
@@ -380,7 +380,7 @@ class ControlPlane:
     def _own_subresource(
         self, row: ServedResourceRow, store: GenericStore
     ) -> ScaleStore | BindingStore | EvictionStore | None:
-        """Those with a kind of their own."""
+        """Return the store of a subresource with its own kind, or None."""
         match row.info.subresource:
             case "scale":
                 return ScaleStore(store)
@@ -393,7 +393,7 @@ class ControlPlane:
 
     @staticmethod
     def _part(row: ServedResourceRow, store: GenericStore, main: ResourceInfo) -> StatusStore | UpdateStore | None:
-        """Those that change one part of the object."""
+        """Return the store of a subresource that changes one part of the object."""
         whole = ServedResourceRow(main, ())
         match row.info.subresource:
             case "status" if isinstance(store.strategy, SigningRequestStrategy):
@@ -412,7 +412,7 @@ class ControlPlane:
                 return None
 
     def _remote(self, row: ServedResourceRow, store: GenericStore) -> LogStore | RunStore | ProxyStore | None:
-        """Those behind which something runs elsewhere."""
+        """Return the store of a subresource that connects to a pod, node or service; None for others."""
         match row.info.subresource:
             case "log":
                 return LogStore(store, self.stores["/nodes"], self.responders)

@@ -210,7 +210,7 @@ class FlowControl:
         self._classified.clear()
 
     async def _update_dangling_conditions(self) -> None:
-        """Have every schema say whether its level exists."""
+        """Set the condition Dangling of each flow schema: whether its priority level is missing."""
         self._update_pending = False
         self._reload()
         now = Context(clock=self._clock).timestamp()

@@ -37,12 +37,12 @@ class Webhooks:
 
     Attributes:
         objects: webhook configurations.
-        paths: files and directories with configurations; other kinds in them are passed over.
-        app: answers inside this process, without a socket; None leaves that to a server that listens.
-        host: where that server listens.
-        port: its port; 0 takes one that is free.
-        cert_dir: where its ``tls.crt`` and ``tls.key`` are put; None makes a directory that lasts as long as the
-            environment.
+        paths: files and directories with configurations; other kinds in them are ignored.
+        app: the ASGI application that serves the webhooks in this process; None if a server listens.
+        host: the address of that server.
+        port: the port of that server; 0 selects a free port.
+        cert_dir: the directory for ``tls.crt`` and ``tls.key``; None creates a temporary directory for the lifetime of
+            the environment.
     """
 
     objects: Sequence[JsonObject] = ()
@@ -193,7 +193,7 @@ def prepare(
 
 
 def _free_port(host: str) -> int:
-    """A port that nobody listens on now."""
+    """Return a port that is free now."""
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as listener:
         listener.bind((host, 0))
         return int(listener.getsockname()[1])

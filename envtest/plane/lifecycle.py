@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from typing import Self
 
 from opsdk.aio.closing import Closing
 
 
-class Startable(Closing):
+class Startable(Closing, ABC):
     """Starts on entry and closes on exit; a failed or cancelled start closes too."""
 
     @abstractmethod

@@ -28,7 +28,7 @@ class Metrics:
 
     Args:
         stores: the registries by ``group/resource``.
-        version: what the server says of itself.
+        version: the server's version information.
         checks: the health checks by path.
     """
 

@@ -58,18 +58,18 @@ class CertificateAuthority(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PKI:
-    """Given keys and CAs (PEM); the environment creates those that are None, and an empty CA trusts nobody.
+    """Existing keys and CAs (PEM). The environment creates those that are None; an empty CA file trusts no certificate.
 
     Attributes:
         serving: files with the server's certificate and its key.
-        clients: authorities whose certificates are users.
-        proxies: authorities whose certificates are proxies, that say by headers who asks.
-        proxy_names: the common names of proxies; empty believes every one. Used with `proxies` only, as is the next:
-        proxy_headers: where they say it.
-        identity: what the server shows where it is the proxy itself.
-        signing_key: the file with the key that signs tokens of service accounts.
-        token_keys: files with more keys whose tokens are good.
-        names: what tokens call the server.
+        clients: the CA of client certificates of users.
+        proxies: the CA of client certificates of front proxies, which send the user in headers.
+        proxy_names: the allowed common names of proxies; empty allows all. Needs `proxies`.
+        proxy_headers: the names of these headers. Needs `proxies`.
+        identity: the client certificate of the server itself as a proxy.
+        signing_key: the file of the signing key for service account tokens.
+        token_keys: files with further keys that verify tokens.
+        names: the issuer and audiences of tokens.
     """
 
     serving: tuple[Path, Path] | None = None
@@ -94,7 +94,7 @@ class PKI:
 
 
 def read_authority(path: Path) -> bytes:
-    """Read and check a PEM file of CAs; `ConfigError` says what is wrong."""
+    """Read and check a PEM file of CAs. Raises `ConfigError`."""
     from cryptography import x509  # noqa: PLC0415 - takes long to load
 
     try:

@@ -25,7 +25,7 @@ _TURNS = 10
 
 
 class _PollTimer:
-    """When to look again: after a write, or after a while."""
+    """Triggers the next check: after a write, or after an interval."""
 
     def __init__(self, clock: Clock, storage: Storage | None, every: float) -> None:
         self._clock, self._storage, self._every = clock, storage, every

@@ -13,7 +13,7 @@ _BOOKKEEPING = frozenset({"metadata.managedFields", "metadata.resourceVersion", 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One field; None stands for absent, too."""
+    """The difference of one field; None means absent or null."""
 
     path: str
     old: JsonValue

@@ -136,7 +136,7 @@ LineStream = AsyncGenerator[bytes, None]
 
 
 async def _watch(call: Call, handler: Handler, change: Callable[[LineStream], LineStream]) -> HttpResponse:
-    """The answer with its stream of lines changed; whatever is no stream stays."""
+    """Return the response with a changed stream of events; other responses stay."""
     response = await handler(call)
     if not isinstance(response, StreamResponse):
         return response
@@ -271,9 +271,9 @@ def _is_bookmark(line: bytes) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class StaleList:
-    """Lists that are content with any version (``resourceVersion=0``) show the objects of `behind` revisions ago.
+    """Lists with ``resourceVersion=0`` return the objects of `behind` revisions ago.
 
-    Where the storage does not remember that far, what is there now is shown.
+    If that revision is compacted, they return the current objects.
     """
 
     behind: int = 10

@@ -42,7 +42,7 @@ class RequestMatch:
             ``read`` and ``write`` for all of a sort.
         group: the API group; None is any, empty the core group.
         resource: ``pods``, or ``pods/status``; ``pods`` alone does not mean its subresources.
-        user: who asks; simulated controllers are meant only when they are named here.
+        user: the user of the request; requests of simulated controllers match only with their user here.
     """
 
     verb: str = ""
@@ -68,12 +68,12 @@ class RequestMatch:
 
 @dataclass(slots=True, kw_only=True)
 class FaultRule:
-    """A fault that is waiting for its requests; a context manager that ends with it.
+    """A fault rule in force; as a context manager it ends with the block.
 
     Attributes:
-        nth: the only matching request that is hit, from 1; 0 is any.
-        times: how many are hit at most; None is no limit.
-        probability: of being hit, for each matching request.
+        nth: the number of the matching request that the fault hits, from 1; 0 is any.
+        times: the largest number of requests that the fault hits; None is no limit.
+        probability: the probability for each matching request.
         matched: matching requests up to now.
         hits: how many of them were hit.
     """
@@ -202,7 +202,7 @@ class Faults:
     async def restart(self, downtime: float = 0.0) -> None:
         """Restart the server: connections are cut, acknowledged writes remain.
 
-        For `downtime` seconds of the environment's clock, requests find nobody; this returns after that.
+        For `downtime` seconds of the environment's clock connections are refused. Returns after that time.
         """
         self._memory().fail_watches(lambda _: CutConnection("the server restarts"))
         for web in self._webs:

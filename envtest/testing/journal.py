@@ -1,7 +1,7 @@
 """A bounded record of every write, with assertions about hot loops and conflicting writers.
 
-Nothing is recorded until somebody asks for the journal. The trees of the storage never change, so an entry holds them
-as they are; differences are computed when they are read.
+Recording starts with the first use of the journal. Stored trees never change, so an entry refers to them; differences
+are computed when they are read.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _WRITER: ContextVar[Writer] = ContextVar("writer", default=SERVER)
 
 @contextmanager
 def written_by(writer: Writer) -> Iterator[None]:
-    """What is written inside is theirs."""
+    """Attribute the writes inside the block to `writer`."""
     token = _WRITER.set(writer)
     try:
         yield
@@ -118,7 +118,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class StartUp:
-    """The start of an environment, whose writes are no user's fault.
+    """The start of an environment. Its writes are ignored.
 
     Attributes:
         revision: the revision at the end of the start.
@@ -171,7 +171,7 @@ class Journal:
     """The last `limit` writes, oldest first.
 
     Attributes:
-        count: how many writes there were in all, those that are forgotten included.
+        count: the number of all writes, including those that were dropped.
         idle: how often each writer sent a write of an object (by its path) that changed nothing.
         start_up: the environment's own start, which `hot_loops` and `fights` ignore.
     """
@@ -236,7 +236,7 @@ class Journal:
         self, *, after: int = 0, user: str = "", manager: str = "", resource: str = "", namespace: str = "",
         name: str = "", verb: str = "",
     ) -> list[Entry]:  # fmt: skip
-        """The writes that have all of these; what is not given may be anything."""
+        """Return the writes that match all arguments; None matches any value."""
         return [
             e
             for e in self._entries
@@ -250,7 +250,7 @@ class Journal:
         ]
 
     def since(self, count: int) -> list[Entry]:
-        """What came after `count` was so much, as far as it is remembered."""
+        """Return the recorded writes after the first `count` writes."""
         new = self.count - count
         return list(self._entries)[-new:] if new else []
 
@@ -274,7 +274,7 @@ class Journal:
         return [loop for loop in loops if not user or loop.writer.user == user]
 
     def _runs(self) -> Iterator[list[Entry]]:
-        """The writes, cut where the writer changes."""
+        """Yield the consecutive writes of each writer."""
         run: list[Entry] = []
         for entry in self._entries:
             if self.start_up.contains(entry):
@@ -307,7 +307,7 @@ class Journal:
 
 
 def _record_turn(moves: list[tuple[int, Writer, JsonValue]], entry: Entry, change: Difference) -> None:
-    """Only turns count: another writer than the last one, who wrote another value."""
+    """Record a turn: a different writer wrote a different value than the last one."""
     who = (entry.writer.user, entry.writer.manager)
     if moves and (moves[-1][1].user, moves[-1][1].manager) == who:
         moves[-1] = (entry.revision, entry.writer, change.new)

@@ -23,9 +23,9 @@ T = TypeVar("T", bound=AnyObject)
 
 
 class Komega:
-    """Makes functions without arguments that ask or change something through a client, to be called until they pass.
+    """Creates functions without arguments that read or change objects, for `Environment.eventually`.
 
-    A change reads the object first, so one that lost against another writer (`ConflictError`) passes the next time.
+    A change reads the object first, so after a `ConflictError` the next call succeeds.
     """
 
     def __init__(self, client: Client, *, namespace: str = "") -> None:

@@ -1,11 +1,11 @@
 """Pytest fixtures: an API server per test; the start-up cost is paid once per session.
 
-Comes with ``opsdk[envtest]`` by itself. Tests are ``async def``; whatever runs those (``-p opsdk.testing.plugin``,
-pytest-asyncio, anyio) runs these too. The server lives in the test's process, without ports and files, so that any
-number of workers (pytest-xdist) can run side by side.
+Installed with ``opsdk[envtest]``. Tests are ``async def``, run by ``-p opsdk.testing.plugin``, pytest-asyncio or
+anyio. The server is in the test's process, without ports and files, so pytest-xdist can run any number of
+workers.
 
-Options of one test stand in its mark: ``@pytest.mark.k8s(controllers="cluster", crd_paths=["config/crd"])``. Everything
-that `Environment` takes may stand there, and besides:
+A mark sets options of a test: ``@pytest.mark.k8s(controllers="cluster", crd_paths=["config/crd"])``. It accepts the
+arguments of `Environment`, and:
 
 - ``clock="manual"``: time stands still until ``await k8s_env.clock.advance(...)``;
 - ``faults=[Fail(503)]``: rules for every request of the test's users, or ``(effect, {"verb": "get"})``;
@@ -31,14 +31,14 @@ _TEMPLATES = pytest.StashKey[Any]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """What holds for all tests of a project."""
+    """Add the options for all tests of a project."""
     parser.addini("k8s_crd_paths", "files and directories with CustomResourceDefinitions for every test", type="paths")
     parser.addini("k8s_controllers", "which simulated controllers run in every test", default="none")
     parser.addini("k8s_report_requests", "how many requests a failed test shows", default="20")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the mark known."""
+    """Register the mark ``k8s``."""
     config.addinivalue_line("markers", "realtime: run this async test on an ordinary event loop")
     config.addinivalue_line(
         "markers", "k8s(**options): options of this test's API server, see envtest.testing.pytest_plugin"
@@ -47,7 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 # ------------------------------------------------------------------ entering what fixtures made, in the test's loop
 def _enter(request: pytest.FixtureRequest, context: AbstractAsyncContextManager[Any]) -> None:
-    """Have `context` around the test, inside its loop, after those before."""
+    """Enter `context` in the loop of the test, after the contexts of earlier fixtures."""
     node = request.node
     if request.config.pluginmanager.hasplugin(_VIRTUAL) and inspect.iscoroutinefunction(node.obj):
         from opsdk.testing.plugin import loop_of  # noqa: PLC0415 - another plugin may run the tests
@@ -77,24 +77,20 @@ def _inside(function: Callable[..., Any], entered: Sequence[AbstractAsyncContext
 
 
 # ------------------------------------------------------------------ fixtures
-def _options(request: pytest.FixtureRequest) -> dict[str, Any]:
+@pytest.fixture
+def k8s_env(request: pytest.FixtureRequest) -> Any:
+    """The `Environment` of this test, or a `ClusterTarget` on another cluster.
+
+    USE_EXISTING_CLUSTER and KUBEBUILDER_ASSETS select the cluster. A test that needs the embedded server is skipped
+    there, with the reason.
+    """
+    from envtest.external import clusters  # noqa: PLC0415 - loaded with every pytest: has to be light
+
     options: dict[str, Any] = {"controllers": request.config.getini("k8s_controllers")}
     for mark in reversed(list(request.node.iter_markers("k8s"))):
         options |= mark.kwargs
     paths = [*request.config.getini("k8s_crd_paths"), *(options.get("crd_paths") or ())]
-    return {**options, "crd_paths": [str(path) for path in paths]}
-
-
-@pytest.fixture
-def k8s_env(request: pytest.FixtureRequest) -> Any:
-    """An `Environment` of this test alone, or what stands for it on another cluster.
-
-    Which one is said by USE_EXISTING_CLUSTER and KUBEBUILDER_ASSETS; a test that needs more than that can give is
-    skipped, and says what.
-    """
-    from envtest.external import clusters  # noqa: PLC0415 - loaded with every pytest: has to be light
-
-    options = _options(request)
+    options["crd_paths"] = [str(path) for path in paths]
     kind = clusters.target_kind()
     if kind is not clusters.TargetKind.EMBEDDED:
         # Other processes do not follow virtual time.
@@ -124,7 +120,7 @@ def _templates(request: pytest.FixtureRequest) -> Any:
 
 @pytest.fixture
 def k8s_config(k8s_env: Any) -> Any:
-    """How clients reach the test's server, as its admin: an `opsdk.rest.config.Config`."""
+    """The client configuration of the admin: an `opsdk.rest.config.Config`."""
     return k8s_env.config
 
 
@@ -146,7 +142,7 @@ def k8s_client(k8s_cluster: Any) -> Any:
 
 @pytest.fixture
 def k8s_namespace(request: pytest.FixtureRequest, k8s_env: Any) -> str:
-    """The name of a namespace that is there for this test alone."""
+    """The name of a new namespace for this test."""
     # A name for people and for the server.
     test = request.node.name
     from uuid import uuid4  # noqa: PLC0415 - as above
@@ -182,7 +178,7 @@ def k8s_user(k8s_env: Any) -> Any:
 # ------------------------------------------------------------------ failures
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> Any:
-    """A failed test shows the last requests, and the objects of its namespace."""
+    """Add the last requests and the objects of the namespace to the report of a failed test."""
     outcome = yield
     report = outcome.get_result()
     target: Any = item.stash.get(_TARGET, None)

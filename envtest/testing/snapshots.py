@@ -34,7 +34,7 @@ def copy(storage: Storage) -> Storage:
 
 
 def share(plane: ControlPlane, other: ControlPlane) -> None:
-    """Let a copy work with what is in no storage: the key of tokens, webhooks of this process."""
+    """Give a copy the state outside the storage: the signing key and the webhooks of this process."""
     other.access.key.share(plane.access.key)
     other.webhook_client.apps.update(plane.webhook_client.apps)
 

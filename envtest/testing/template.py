@@ -57,7 +57,7 @@ class Templates:
         return env
 
     def target(self, kind: TargetKind, options: Mapping[str, Any]) -> ClusterTarget:
-        """Another cluster, started, with everything installed; the same one for all tests that ask alike."""
+        """Return a started external cluster; tests with the same options share it."""
         key = _key(options)
         entry = self._targets.get(key)
         if entry is None:

@@ -26,9 +26,9 @@ class EnvironmentCase(unittest.IsolatedAsyncioTestCase):
                 self.assertTrue(await self.cluster.uncached.list(Namespace))
 
     Attributes:
-        options: what `Environment` takes, for all tests of the class; ``"clock": "manual"`` makes a clock to advance.
+        options: arguments of `Environment` for all tests of the class; ``"clock": "manual"`` creates a manual clock.
         env: the test's environment.
-        cluster: of its admin.
+        cluster: the cluster of the admin.
     """
 
     options: ClassVar[Mapping[str, Any]] = {}

@@ -12,7 +12,7 @@ import msgspec
 
 from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
 from opsdk.apimachinery.kinds import Kind
-from opsdk.apimachinery.meta import ListMeta, ObjectMeta
+from opsdk.apimachinery.meta import ListMeta
 from opsdk.apimachinery.model import decode_hook, encode_hook
 from opsdk.apimachinery.object import (
     AnyObject,
@@ -140,10 +140,10 @@ def undecodable(data: bytes, gvk: GroupVersionKind, error: DecodeError) -> Undec
     return Undecodable(key=peek_key(data), gvk=gvk, error=str(error))
 
 
-def decode_meta(data: bytes) -> ObjectMeta:
-    """Decode only the metadata of an object. Raises `DecodeError`."""
+def decode_partial(data: bytes) -> PartialObjectMetadata:
+    """Decode only the kind, as it is sent, and the metadata of an object. Raises `DecodeError`."""
     try:
-        return _decode(data, PartialObjectMetadata).metadata
+        return _decode(data, PartialObjectMetadata)
     except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError) as error:
         raise DecodeError(f"unreadable metadata of {_name(data)}: {error}") from error
 

@@ -13,9 +13,10 @@ from typing import TypeVar
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.waiting import finish
 from opsdk.apimachinery.codec import decode
+from opsdk.apimachinery.decoders import decoder_steps
 from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
-from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata
+from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata, TypedObject
 from opsdk.apimachinery.rest_mapper import RestMapper, RestMapping
 from opsdk.apimachinery.scheme import Scheme
 from opsdk.cache.cached_kind import CachedKind
@@ -71,6 +72,7 @@ class Cache:
         self._indexers: dict[GroupVersionKind, dict[str, Indexer]] = {}
         self._locks: dict[tuple[GroupVersionKind, bool], asyncio.Lock] = {}
         self._warned: set[GroupVersionKind] = set()
+        self._decodable: set[type] = set()
         self._running = False
         self._stopped = False
         self._started = asyncio.Event()
@@ -134,8 +136,10 @@ class Cache:
         Raises:
             NoMatchError: the server does not serve the kind.
             NotCachedError: implicit informers are disabled.
+            UsageError: the class of the kind cannot be decoded.
         """
         token = kind_of(kind)
+        await self._build_decoder(token.representation)
         metadata_only = token.representation is PartialObjectMetadata
         if (cached := self._find(token.gvk, metadata_only=metadata_only)) is not None:
             return cached
@@ -156,6 +160,13 @@ class Cache:
         if self._running:
             _start(cached_kind)
         return cached_kind
+
+    async def _build_decoder(self, form: type[AnyObject]) -> None:
+        """Build the decoder before the first object arrives, in slices. Each cache does so, so that runs repeat."""
+        if form not in self._decodable and issubclass(form, TypedObject):
+            for _ in decoder_steps(form):
+                await asyncio.sleep(0)
+        self._decodable.add(form)
 
     def _find(self, gvk: GroupVersionKind, *, metadata_only: bool) -> CachedKind | None:
         full = self._kinds.get((gvk, False))

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from opsdk.apimachinery.codec import decode_meta
+from opsdk.apimachinery.codec import decode_partial
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.errors import DecodeError, UsageError
@@ -87,7 +87,7 @@ class StoreEntry:
 
     def metadata(self) -> ObjectMeta:
         """Decode all metadata. Returns a new object."""
-        return decode_meta(self.data)
+        return decode_partial(self.data).metadata
 
     def __repr__(self) -> str:
         return f"<StoreEntry {self.key} at {self.resource_version}, {len(self.data)} bytes>"
@@ -99,13 +99,18 @@ def index_function(name: str) -> str:
 
 
 def make_entry(
-    data: bytes, indexers: Mapping[str, Indexer] | None = None, transform: Transform | None = None
+    data: bytes,
+    indexers: Mapping[str, Indexer] | None = None,
+    transform: Transform | None = None,
+    *,
+    meta: ObjectMeta | None = None,
 ) -> tuple[StoreEntry, list[Problem]]:
     """Return the entry of an object, and the user functions that failed on it.
 
-    Raises `DecodeError` if the object's metadata is unreadable.
+    `meta` is the decoded metadata of `data`, if the caller has it. Raises `DecodeError` if the metadata is unreadable.
     """
-    meta = decode_meta(data)
+    if meta is None:
+        meta = decode_partial(data).metadata
     if not meta.name or not meta.resource_version:
         raise DecodeError(f"an object without name or resourceVersion: {data[:80]!r}")
     key = ObjectKey(sys.intern(meta.namespace), meta.name)
@@ -167,7 +172,7 @@ def _transformed(data: bytes, before: ObjectMeta, transform: Transform) -> tuple
     if not isinstance(tree, dict):
         raise UsageError(f"the transform returned {type(tree).__name__}: return the object's JSON tree")
     changed = msgspec.json.encode(tree)
-    after = decode_meta(changed)
+    after = decode_partial(changed).metadata
     for field in ("name", "namespace", "uid", "resource_version"):
         if getattr(before, field) != getattr(after, field):
             raise UsageError(f"the transform changed metadata.{field}: the cache needs it to follow the object")

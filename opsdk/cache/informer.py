@@ -31,7 +31,8 @@ from opsdk.cache.health import InformerHealth, InformerState
 from opsdk.cache.list_watch import ListerWatcher, RawEvent
 from opsdk.cache.own_writes import revision_of
 from opsdk.cache.reflector import Action, ListPage, Reflector, ReflectorState, ReflectorStep, Wait, WatchFrom
-from opsdk.cache.registration import SLICE_BYTES, SLICE_OBJECT, Handler, HandlerRegistration
+from opsdk.cache.registration import Handler, HandlerRegistration
+from opsdk.cache.slicer import Slicer
 from opsdk.cache.store import Delta, DeltaType, InformerStore
 from opsdk.errors import (
     CacheError,
@@ -111,7 +112,7 @@ class Informer(Closing):
         self._source = source
         self._clock = clock
         self._failures = FunctionFailures(self.name, clock)
-        self._registrations: list[HandlerRegistration] = []
+        self._registrations: dict[HandlerRegistration, None] = {}
         self._tasks = TaskOwner(f"informer {self.name}", on_error=self._on_crash, clock=clock)
         self._started = False
         self._closed = False
@@ -242,20 +243,14 @@ class Informer(Closing):
             functools.partial(self.call_handler, handler),
             resync=resync,
             start_task=lambda coro: self._tasks.start(coro, name="deliver"),
-            on_remove=self.remove_handler,
+            on_remove=lambda removed: self._registrations.pop(removed, None),
         )
-        self._registrations.append(registration)
+        self._registrations[registration] = None
         if self._synced:
             entries = self.store.entries(own_writes=False)
             registration.deliver(Delta(change=DeltaType.ADDED, new=entry, initial=True) for entry in entries)
             registration.complete_initial()
         return registration
-
-    def remove_handler(self, registration: HandlerRegistration) -> None:
-        """Remove a handler. Does nothing if it is not registered."""
-        if registration in self._registrations:
-            self._registrations.remove(registration)
-            registration.remove()
 
     @property
     def handlers(self) -> int:
@@ -282,9 +277,10 @@ class Informer(Closing):
 
     def _index_slice(self, name: str, keys: deque[ObjectKey]) -> bool:
         """Index some objects. Returns whether keys are left."""
-        cost = 0
-        while keys and cost < SLICE_BYTES:
-            cost += self.store.index_entry(keys.popleft(), name) + SLICE_OBJECT
+        slicer = Slicer()
+        while keys:
+            if slicer.add(self.store.index_entry(keys.popleft(), name)):
+                break
         self._report(self.store.take_problems())
         return bool(keys)
 
@@ -397,12 +393,11 @@ class Informer(Closing):
         except OpsdkError as error:
             self._failed("list", error)
             return await self._next(self.reflector.on_list_error(error, page=page, now=self._clock.now()))
-        begin, cost = 0, 0
-        for number, item in enumerate(items):
-            cost += len(item) + SLICE_OBJECT
-            if cost >= SLICE_BYTES:
-                self.reflector.on_items(items[begin : number + 1])
-                begin, cost = number + 1, 0
+        begin, slicer = 0, Slicer()
+        for end, item in enumerate(items, 1):
+            if slicer.add(len(item)):
+                self.reflector.on_items(items[begin:end])
+                begin = end
                 await asyncio.sleep(0)
         self.reflector.on_items(items[begin:])
         return await self._next(self.reflector.on_page(meta))
@@ -437,7 +432,7 @@ class Informer(Closing):
 
     async def _read(self, events: AsyncIterator[RawEvent], running: ClockTimeout) -> Action | None:
         """Read events until the stream ends. Returns the next action, if an event decides it."""
-        cost = 0
+        slicer = Slicer()
         async for event in events:
             self.counts["event"] += 1
             self._contact_at = self._clock.now()
@@ -452,9 +447,7 @@ class Informer(Closing):
                 return await self._next(step)
             await self._take(step)
             # One chunk of the stream may hold thousands of events.
-            cost += len(event.data) + SLICE_OBJECT
-            if cost >= SLICE_BYTES:
-                cost = 0
+            if slicer.add(len(event.data)):
                 await asyncio.sleep(0)
         return None
 

@@ -25,9 +25,9 @@ from typing import TypeVar
 import msgspec
 
 from opsdk.aio.backoff import Backoff, BackoffState
-from opsdk.apimachinery.codec import peek_key
+from opsdk.apimachinery.codec import decode_partial, peek_key
 from opsdk.apimachinery.gvk import GroupVersionKind
-from opsdk.apimachinery.meta import ListMeta
+from opsdk.apimachinery.meta import ListMeta, ObjectMeta
 from opsdk.cache.entry import Problem
 from opsdk.cache.store import Delta, InformerStore
 from opsdk.errors import (
@@ -171,12 +171,15 @@ class Reflector:
     def on_items(self, items: Iterable[bytes]) -> None:
         """Objects of a list have arrived."""
         for data in items:
-            try:
-                self._listed.add(self.store.make_entry(data))
-            except DecodeError as error:
-                key = peek_key(data)
-                self._listed.unreadable[key] = None
-                self._problems.append(Problem(key, error))
+            self._on_item(data)
+
+    def _on_item(self, data: bytes, meta: ObjectMeta | None = None) -> None:
+        try:
+            self._listed.add(self.store.make_entry(data, meta))
+        except DecodeError as error:
+            key = peek_key(data)
+            self._listed.unreadable[key] = None
+            self._problems.append(Problem(key, error))
 
     def on_page(self, meta: ListMeta) -> ReflectorStep:
         """A page is complete: `on_items` got all its objects."""
@@ -245,7 +248,21 @@ class Reflector:
             return self._on_bookmark(data)
         self._objects_seen += 1
         self._short_watches = self._broken_watches = 0
-        if (stranger := self._wrong_kind(data)) is not None:
+        return self._on_object(kind, data)
+
+    def _on_object(self, kind: str, data: bytes) -> ReflectorStep:
+        meta: ObjectMeta | None = None
+        try:
+            head = decode_partial(data)
+            meta, api_version, name = head.metadata, head.api_version, head.kind
+        except DecodeError:
+            # Reported below, unless the object is of another kind.
+            identity = _decode_lenient(data, _Kind)
+            api_version, name = identity.api_version, identity.kind
+        expected = self._expected
+        if expected is not None and name and (name, api_version) != (expected.kind, expected.api_version):
+            # Such as a Status or a Table.
+            stranger = DecodeError(f"an event with a {api_version} {name} in a watch of {expected}")
             self._problems.append(Problem(peek_key(data), stranger))
             return self._step()
         if self.state is ReflectorState.LISTING:
@@ -253,10 +270,10 @@ class Reflector:
             if kind == "DELETED":
                 self._listed.discard(peek_key(data))
             else:
-                self.on_items((data,))
+                self._on_item(data, meta)
             return ReflectorStep()
         try:
-            entry = self.store.make_entry(data)
+            entry = self.store.make_entry(data, meta)
         except DecodeError as error:
             # The resource version still advances, and a deletion still deletes.
             key = peek_key(data)
@@ -286,15 +303,6 @@ class Reflector:
         self._advance(bookmark.resource_version)
         self.store.own.bookmark()
         return ReflectorStep()
-
-    def _wrong_kind(self, data: bytes) -> DecodeError | None:
-        """Return the error for an event with an object of another kind, such as a Status or a Table."""
-        if self._expected is None:
-            return None
-        head = _decode_lenient(data, _Kind)
-        if not head.kind or (head.kind, head.api_version) == (self._expected.kind, self._expected.api_version):
-            return None
-        return DecodeError(f"an event with a {head.api_version} {head.kind} in a watch of {self._expected}")
 
     def _advance(self, resource_version: str) -> None:
         if resource_version:

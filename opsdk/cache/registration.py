@@ -9,15 +9,11 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 
+from opsdk.cache.slicer import Slicer
 from opsdk.cache.store import Delta
 
 Handler = Callable[[Delta], None]
 """Called for every delta, in order, from the event loop. It must not block."""
-
-# Bytes of objects after which a loop over many objects lets other tasks run: 5 to 10 ms of decoding and user functions.
-SLICE_BYTES = 128 * 1024
-# What an object costs besides its bytes.
-SLICE_OBJECT = 512
 
 
 class HandlerRegistration:
@@ -38,7 +34,7 @@ class HandlerRegistration:
         *,
         resync: bool,
         start_task: Callable[[Coroutine[object, None, None]], object],
-        on_remove: Callable[[HandlerRegistration], None],
+        on_remove: Callable[[HandlerRegistration], object],
     ) -> None:
         self.resync = resync
         self._handler = handler
@@ -84,22 +80,25 @@ class HandlerRegistration:
 
     def _deliver_slice(self) -> bool:
         """Deliver one slice. Returns whether deltas are left."""
-        cost = 0
-        while self._backlog and cost < SLICE_BYTES:
+        slicer = Slicer()
+        while self._backlog:
             deltas = self._backlog[0]
             delta = next(deltas, None) if deltas is not None else None
             if delta is not None:
-                cost += len(delta.entry.data) + SLICE_OBJECT
                 self._handler(delta)
-                continue
-            self._backlog.popleft()
-            if deltas is None:
-                self._initial = False
-                self._wake()
+                if slicer.add(len(delta.entry.data)):
+                    break
+            else:
+                self._backlog.popleft()
+                if deltas is None:
+                    self._initial = False
+                    self._wake()
         return bool(self._backlog)
 
     def remove(self) -> None:
         """Remove the handler. Idempotent."""
+        if self._removed:
+            return
         self._removed = True
         self._backlog.clear()
         self._wake()

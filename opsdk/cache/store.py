@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from opsdk.apimachinery.gvk import ObjectKey
+from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.selectors import Selector
 from opsdk.cache.entry import Indexer, Problem, StoreEntry, Transform, index_function, make_entry, with_index
 from opsdk.cache.own_writes import OwnWrites, revision_of
@@ -136,9 +137,12 @@ class InformerStore:
         self._tables = _Tables(())
 
     # -------------------------------------------------------------- writing
-    def make_entry(self, data: bytes) -> StoreEntry:
-        """Return an entry for this store. Raises `DecodeError`; failed user functions are added to `problems`."""
-        entry, problems = make_entry(data, self.indexers, self._transform)
+    def make_entry(self, data: bytes, meta: ObjectMeta | None = None) -> StoreEntry:
+        """Return an entry for this store. `meta` is the decoded metadata of `data`, if the caller has it.
+
+        Raises `DecodeError`; failed user functions are added to `problems`.
+        """
+        entry, problems = make_entry(data, self.indexers, self._transform, meta=meta)
         self.problems += problems
         return entry
 

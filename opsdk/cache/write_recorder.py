@@ -1,4 +1,4 @@
-"""Tells the informers of a cache what their client has written, so that cached reads never go back in time.
+"""Records the client's writes in the informers of a cache, so that cached reads never go back in time.
 
 Upstream: none; controller-runtime's cached reads may return the state before an own write.
 """
@@ -28,7 +28,7 @@ class _Details(msgspec.Struct):
 
 
 class _Answer(msgspec.Struct, rename="camel"):
-    """What decides about a response or a request body."""
+    """The decisive fields of a response or a request body."""
 
     kind: str = ""
     metadata: _Metadata | None = None
@@ -54,37 +54,41 @@ class WriteRecorder:
         if not kinds or isinstance(operation, Get | List) or operation.options.dry_run:
             return
         namespace = namespace_of(operation) if mapping.namespaced else ""
-        for kind in kinds:
-            for informer in kind.informers_of(namespace):
-                if isinstance(operation, DeleteAllOf):
-                    informer.store.own.unknown_list = True
-                    continue
-                key = ObjectKey(namespace, _name(operation, response))
-                same_version = kind.gvk == mapping.gvk
-                if isinstance(operation, Delete):
-                    _record_deletion(informer, key, response, same_version=same_version)
-                    continue
-                whole = kind.metadata_only or not isinstance(operation.obj, PartialObjectMetadata)
-                if same_version and whole and operation.subresource in ("", "status"):
-                    informer.write(response, sole_change=_is_sole_change(operation, request, _decode(response)))
-                elif operation.subresource != "token":
-                    informer.store.own.record_unknown(key)
+        informers = [(kind, informer) for kind in kinds for informer in kind.informers_of(namespace)]
+        if isinstance(operation, DeleteAllOf):
+            for _, informer in informers:
+                informer.store.own.unknown_list = True
+            return
+        answer = _decode(response)
+        if isinstance(operation, Delete):
+            key = ObjectKey(namespace, operation.key.name)
+            for kind, informer in informers:
+                _record_deletion(informer, key, response, answer, same_version=kind.gvk == mapping.gvk)
+            return
+        # The server makes the name from generateName.
+        name = operation.obj.metadata.name or (answer.metadata.name if answer.metadata is not None else "")
+        sole_change = _is_sole_change(operation, request, answer)
+        for kind, informer in informers:
+            whole = kind.metadata_only or not isinstance(operation.obj, PartialObjectMetadata)
+            if kind.gvk == mapping.gvk and whole and operation.subresource in ("", "status"):
+                informer.write(response, sole_change=sole_change)
+            elif operation.subresource != "token":
+                informer.store.own.record_unknown(ObjectKey(namespace, name))
 
 
-def _name(operation: Write | Delete, response: bytes) -> str:
-    if isinstance(operation, Delete):
-        return operation.key.name
-    if name := operation.obj.metadata.name:
-        return name
-    metadata = _decode(response).metadata  # the server made it from generateName
-    return metadata.name if metadata is not None else ""
-
-
-def _record_deletion(informer: Informer, key: ObjectKey, response: bytes, *, same_version: bool) -> None:
-    answer = _decode(response)
+def _record_deletion(
+    informer: Informer, key: ObjectKey, response: bytes, answer: _Answer, *, same_version: bool
+) -> None:
+    metadata = answer.metadata
     if answer.kind == "Status" and answer.details is not None and answer.details.uid:
         informer.store.write_deleted(key, answer.details.uid)
-    elif same_version and _still_exists(answer.metadata):
+    elif (
+        same_version
+        and metadata is not None
+        and metadata.deletion_timestamp is not None
+        and (metadata.finalizers or metadata.deletion_grace_period_seconds)
+    ):
+        # The object waits for its finalizers or its grace period.
         informer.write(response)
     else:
         informer.store.own.record_unknown(key)
@@ -93,8 +97,8 @@ def _record_deletion(informer: Informer, key: ObjectKey, response: bytes, *, sam
 def _is_sole_change(operation: Write, request: bytes, answer: _Answer) -> bool:
     """Whether the resource version of the answer is surely this write's.
 
-    A write that changes nothing returns the version of somebody else's write. Only a create, or a write that named the
-    version before it, tells the two apart.
+    A write that changes nothing returns the version of an earlier write. Only a create, or a write that sent the
+    version before it, excludes that.
     """
     if isinstance(operation, Create) and not operation.subresource:
         return True
@@ -106,13 +110,6 @@ def _is_sole_change(operation: Write, request: bytes, answer: _Answer) -> bool:
         and before.resource_version
         and before.resource_version != after.resource_version
     )
-
-
-def _still_exists(metadata: _Metadata | None) -> bool:
-    """Whether a deleted object surely waits for its finalizers or its grace period."""
-    if metadata is None or metadata.deletion_timestamp is None:
-        return False
-    return bool(metadata.finalizers or metadata.deletion_grace_period_seconds)
 
 
 def _decode(body: bytes) -> _Answer:

@@ -25,6 +25,7 @@ from opsdk.cache.options import CacheOptions, CacheScope
 from opsdk.cache.reader import CachedReader
 from opsdk.cache.write_recorder import WriteRecorder
 from opsdk.client.client import Client
+from opsdk.client.decorators.activity import RecordRequests
 from opsdk.client.decorators.dry_run import DryRun
 from opsdk.client.decorators.field_owner import FieldOwner, FieldValidating
 from opsdk.client.direct import DirectClient, WarningHandler, log_warning
@@ -33,6 +34,7 @@ from opsdk.client.ports import OperationExecutor
 from opsdk.client.scheme import default_scheme
 from opsdk.cluster.delegating import Delegating
 from opsdk.errors import UsageError
+from opsdk.recipes.apply import Applier
 from opsdk.recorder.recorder import EventRecorder
 from opsdk.rest.config import Config
 from opsdk.rest.discovery import Discovery
@@ -103,13 +105,14 @@ class Cluster(Closing):
         self.cache = Cache(
             self._list_watch, scheme=self.scheme, mapper=self.mapper, options=self.options.cache, clock=clock
         )
-        direct = DirectClient(
+        unrecorded = DirectClient(
             self.transport,
             scheme=self.scheme,
             mapper=self.mapper,
             on_warning=on_warning,
             observer=WriteRecorder(self.cache),
         )
+        direct = RecordRequests(unrecorded, clock)
         self.uncached = Client(self._wrapped(direct))
         cached = CachedReader(self.cache)
         self.client = Client(
@@ -122,7 +125,7 @@ class Cluster(Closing):
                 )
             )
         )
-        self.recorder = EventRecorder(Client(direct), self.options.name, clock=clock, dry_run=self.options.dry_run)
+        self.recorder = EventRecorder(Client(unrecorded), self.options.name, clock=clock, dry_run=self.options.dry_run)
         self._running = asyncio.Event()
 
     def _wrapped(self, executor: OperationExecutor) -> OperationExecutor:
@@ -160,6 +163,11 @@ class Cluster(Closing):
         from opsdk.rest.httpx_client import httpx_client  # noqa: PLC0415
 
         return httpx_client(self.transport)
+
+    @cached_property
+    def applier(self) -> Applier:
+        """Keeps objects in a desired state, with the cluster's field owner."""
+        return Applier(self.client, field_owner=self.options.field_owner or self.options.name)
 
     def debug_pages(self) -> Mapping[str, Callable[[], Iterable[object]]]:
         """See `opsdk.runnable.Debuggable`."""

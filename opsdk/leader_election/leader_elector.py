@@ -168,7 +168,10 @@ class LeaderElector:
             if self.rules.holder and self.rules.holder != last_holder:
                 last_holder = self.rules.holder
                 log.info("waiting for the lease %s, held by %s", self._lease_name, last_holder)
-            await self._clock.sleep(self.options.retry_period * (1 + _JITTER * loop_random().random()))
+            jittered = self.options.retry_period * (1 + _JITTER * loop_random().random())
+            # client-go waits for its next try; a standby that wakes when the lease expires takes over sooner.
+            expires_in = self.rules.expires_at() - self._clock.now()
+            await self._clock.sleep(min(jittered, expires_in) if expires_in > 0 else jittered)
 
     async def _renew(self) -> None:
         await self._sleep_until(self._clock.now() + self.options.retry_period)

@@ -15,6 +15,7 @@ from opsdk.recipes.owner_references import (
     set_controller_reference,
     set_owner_reference,
 )
+from opsdk.recipes.retry import retry_on_conflict
 
 __all__ = [
     "Applier",
@@ -31,6 +32,7 @@ __all__ = [
     "is_deleting",
     "remove_finalizer",
     "remove_owner_reference",
+    "retry_on_conflict",
     "set_condition",
     "set_controller_reference",
     "set_owner_reference",

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from opsdk.api.coordination.v1 import Lease
 from opsdk.api.core.v1 import ConfigMap, Container, Pod
-from opsdk.apimachinery.codec import decode, decode_list, decode_meta, decode_tree, encode, peek_key, split_list
+from opsdk.apimachinery.codec import decode, decode_list, decode_partial, decode_tree, encode, peek_key, split_list
 from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
 from opsdk.apimachinery.kinds import Kind, kind_of, metadata_only, unstructured
 from opsdk.apimachinery.meta import ObjectMeta
@@ -60,7 +60,7 @@ def test_errors_name_kind_key_and_path() -> None:
         with pytest.raises(DecodeError):
             decode(wrong, ANY)
         with pytest.raises(DecodeError):
-            decode_meta(wrong)
+            decode_partial(wrong)
 
 
 def test_items_of_built_in_lists_are_named() -> None:

@@ -14,7 +14,8 @@ from opsdk.api.events.v1 import Event
 from opsdk.apimachinery.crd import crd_for
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.object import Unstructured
-from opsdk.builder.operator import Operator, OperatorOptions
+from opsdk.builder.operator import Operator
+from opsdk.builder.options import OperatorOptions
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import UsageError
 from opsdk.event.request import Request

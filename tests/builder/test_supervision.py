@@ -17,9 +17,10 @@ from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.object import Unstructured
 from opsdk.apiserver.auth.authorization import AuthorizerAttributes, Decision
 from opsdk.builder.controller_builder import WatchSpec
-from opsdk.builder.operator import Operator, OperatorOptions
+from opsdk.builder.operator import Operator
+from opsdk.builder.options import OperatorOptions
 from opsdk.cluster.cluster import Cluster
-from opsdk.controller.controller import ControllerOptions, SyncPolicy
+from opsdk.controller.options import ControllerOptions, SyncPolicy
 from opsdk.controller.reconcile import Result
 from opsdk.errors import ForbiddenError, TerminalError, UsageError
 from opsdk.event.request import Request
@@ -155,7 +156,7 @@ async def test_a_cached_read_that_is_denied_raises_at_once() -> None:
             assert "cannot" in (await readiness(operator, "caches-synced"))[1]
 
 
-@pytest.mark.behaviour(48, better="Health, readiness and the sync timeout carry the server's words.")
+@pytest.mark.behaviour(48, better="Health, readiness and the sync timeout include the server's message.")
 async def test_readiness_follows_the_watch() -> None:
     """An informer that has synced and then loses its permission makes the replica unready, until it has it back."""
     denies = Denies()

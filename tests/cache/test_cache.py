@@ -114,7 +114,7 @@ async def test_several_namespaces_are_one_list() -> None:
                 await read
 
 
-@pytest.mark.behaviour(32, better="Every caller gets objects of its own; there is no unsafe mode.")
+@pytest.mark.behaviour(32, better="Each read returns a new object; `UnsafeDisableDeepCopy` is not needed.")
 @pytest.mark.behaviour(33)
 async def test_listed_objects_are_the_callers_own() -> None:
     """Each has its kind; changing one does not change the cache."""

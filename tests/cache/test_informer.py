@@ -60,7 +60,7 @@ def stored(informer: Informer) -> dict[str, str]:
 
 
 @pytest.mark.behaviour(50, 56)
-@pytest.mark.behaviour(49, better="Lists carry no resource version, so none can be too old.")
+@pytest.mark.behaviour(49, better="Lists are sent without a resource version, so they never expire.")
 @pytest.mark.parametrize("seed", range(40))
 async def test_whatever_happens_it_ends_up_with_what_the_server_has(seed: int) -> None:
     """Faults, compactions, cut streams and expired pages: the store equals the server, and so do the differences."""
@@ -116,8 +116,8 @@ async def test_late_handlers_see_everything_first() -> None:
 
 
 @pytest.mark.behaviour(54, 100)
-@pytest.mark.behaviour(49, better="Lists carry no resource version, so none can be too old.")
-@pytest.mark.behaviour(55, better="It is always a deletion and an addition.")
+@pytest.mark.behaviour(49, better="Lists are sent without a resource version, so they never expire.")
+@pytest.mark.behaviour(55, better="Handlers always receive DELETED and then ADDED.")
 async def test_deleted_while_nobody_watched() -> None:
     """After a gap a deletion is told with the last known state, marked as such; a recreation as delete and add."""
     server = FakeServer()
@@ -161,7 +161,7 @@ async def test_too_many_requests_does_not_list_again() -> None:
         assert set(server.watches) == {str(server.revision)}
 
 
-@pytest.mark.behaviour(48, better="Health, readiness and the sync timeout carry the server's words.")
+@pytest.mark.behaviour(48, better="Health, readiness and the sync timeout include the server's message.")
 async def test_a_denial_is_named_in_the_timeout() -> None:
     """An informer that may not list says so: the sync error carries the server's words."""
     server = FakeServer()
@@ -352,7 +352,7 @@ async def test_an_unreadable_object_in_a_list_keeps_its_last_state() -> None:
 
 
 @pytest.mark.behaviour(56)
-@pytest.mark.behaviour(53, better="A missing bookmark ends in a paged list instead of a hang.")
+@pytest.mark.behaviour(53, better="Without the final bookmark the informer lists in pages instead of waiting for ever.")
 @pytest.mark.parametrize("support", [True, False, "endless"])
 async def test_streaming_lists_fall_back_to_pages(support: bool | str) -> None:
     """With support the list is one watch; without it, or without the final bookmark, pages follow soon."""

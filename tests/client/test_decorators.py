@@ -114,7 +114,7 @@ def _namespace(operation: Any) -> str:
 
 
 @pytest.mark.behaviour(19)
-@pytest.mark.behaviour(24, better="One constructor makes every client, so no option is lost for watches.")
+@pytest.mark.behaviour(24, better="One constructor creates every client, so each option applies to watches.")
 @every(WRITES | DELETES | READS)
 async def test_a_namespaced_client_fills_in_its_namespace(call: Call) -> None:
     """For every verb, watches and subresources included; its own namespace may be named, too."""

@@ -90,7 +90,7 @@ def config(name: str = "a", **data: str) -> ConfigMap:
 
 
 @pytest.mark.behaviour(4, 5, 8)
-@pytest.mark.behaviour(142, better="The test server is a whole API server in the process, used by the real client.")
+@pytest.mark.behaviour(142, better="The test server is a complete API server, used through the production client.")
 async def test_a_life() -> None:
     """Create, read, update, patch, apply, delete: each as its type promises, and no write is silent about conflicts."""
     async with world(field_owner="me") as (cluster, _):
@@ -237,7 +237,7 @@ async def test_watching() -> None:
 
 @pytest.mark.behaviour(28)
 @pytest.mark.behaviour(27, better="Unstructured reads use the same cache.")
-@pytest.mark.behaviour(43, better="One informer serves all three, so memory is spent once.")
+@pytest.mark.behaviour(43, better="One informer serves all three, so each object is held once.")
 async def test_cached_reads_ask_nothing() -> None:
     """After the sync get and list, in every form, cost no request; live ones do; before the start they are refused."""
     async with world() as (cluster, hook):
@@ -279,7 +279,7 @@ async def test_a_cached_list_that_is_cut_short_says_so() -> None:
             assert len(rest) == 1
 
 
-@pytest.mark.behaviour(32, better="Every caller gets objects of its own; there is no unsafe mode.")
+@pytest.mark.behaviour(32, better="Each read returns a new object; `UnsafeDisableDeepCopy` is not needed.")
 async def test_a_cached_object_is_the_callers_own() -> None:
     """Changing it does not change the cache."""
     async with world() as (cluster, _):

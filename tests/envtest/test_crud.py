@@ -53,7 +53,7 @@ async def test_concurrent_patches_are_all_applied() -> None:
         assert len((await call("GET", f"{CM}/a")).json["data"]) == 10
 
 
-@pytest.mark.behaviour(142, better="The test server is a whole API server in the process, used by the real client.")
+@pytest.mark.behaviour(142, better="The test server is a complete API server, used through the production client.")
 async def test_a_dry_run_changes_nothing() -> None:
     """The answer is as if it were done; nothing is stored and no revision is used."""
     async with Environment() as env:
@@ -79,7 +79,7 @@ async def test_a_dry_run_does_not_reach_the_check_of_versions() -> None:
         assert (accepted.status, accepted.json["metadata"]["resourceVersion"]) == (201, "7")
 
 
-@pytest.mark.behaviour(142, better="The test server is a whole API server in the process, used by the real client.")
+@pytest.mark.behaviour(142, better="The test server is a complete API server, used through the production client.")
 async def test_finalizers_hold_a_deleted_object() -> None:
     """DELETE marks; dropping the last finalizer removes; no new finalizer is taken meanwhile."""
     async with Environment() as env:
@@ -100,7 +100,7 @@ async def test_nothing_is_created_in_a_missing_namespace() -> None:
         assert (answer.status, answer.json["message"]) == (404, 'namespaces "nowhere" not found')
 
 
-@pytest.mark.behaviour(142, better="The test server is a whole API server in the process, used by the real client.")
+@pytest.mark.behaviour(142, better="The test server is a complete API server, used through the production client.")
 async def test_generated_names() -> None:
     """GenerateName gives a fresh name below 64 characters."""
     async with Environment() as env:
@@ -111,7 +111,7 @@ async def test_generated_names() -> None:
         assert all(len(n) == 63 for n in names)
 
 
-@pytest.mark.behaviour(142, better="The test server is a whole API server in the process, used by the real client.")
+@pytest.mark.behaviour(142, better="The test server is a complete API server, used through the production client.")
 async def test_apply_owns_and_conflicts() -> None:
     """A second manager cannot change what the first applied, unless it forces it; then the first owns it no more."""
     async with Environment() as env:
@@ -140,7 +140,7 @@ async def test_unknown_fields_warn_or_are_refused() -> None:
         assert (await call("POST", f"{CM}?fieldValidation=Strict", body)).status == 400
 
 
-@pytest.mark.behaviour(142, better="The test server is a whole API server in the process, used by the real client.")
+@pytest.mark.behaviour(142, better="The test server is a complete API server, used through the production client.")
 async def test_status_and_spec_have_their_own_doors() -> None:
     """The main resource ignores status, the status resource ignores spec; only spec counts as a generation."""
     async with Environment() as env:

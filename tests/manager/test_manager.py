@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 from flowkit import THING, World
 
-from opsdk.controller.controller import Controller, ControllerOptions
+from opsdk.controller.controller import Controller
+from opsdk.controller.options import ControllerOptions
 from opsdk.errors import CacheSyncError, ForbiddenError, LeaderElectionLostError, ShutdownTimeoutError, UsageError
 from opsdk.event.request import Request
 from opsdk.handlers import EnqueueRequestForObject
 from opsdk.manager.manager import Manager, ManagerOptions, Phase
 from opsdk.runnable import Runnable
-from opsdk.sources import ChannelSource, KindSource
+from opsdk.sources import Channel, ChannelSource, KindSource
 
 GROUPS = (Phase.HTTP, Phase.WEBHOOKS, Phase.CACHES, Phase.OTHERS, Phase.LEADER)
 
@@ -332,7 +333,7 @@ async def test_what_belongs_before_the_start_is_refused_after_it() -> None:
             add()
 
 
-@pytest.mark.behaviour(85, better="Names are unique per manager, so tests need no switch.")
+@pytest.mark.behaviour(85, better="Names are unique per manager, so tests do not need `SkipNameValidation`.")
 def test_names_are_unique_in_a_manager() -> None:
     """A second controller of one name is refused, another manager may use it."""
     one, two = Manager(), Manager()
@@ -416,12 +417,12 @@ async def test_a_stuck_reconcile_keeps_the_lease_and_is_named() -> None:
             except asyncio.CancelledError:
                 continue
 
-    channel = ChannelSource("c")
+    channel = Channel("c")
     channel.send(Request("ns", "stuck"))
     ballot = Ballot()
     ballot.won.set()
     manager = Manager(ManagerOptions(shutdown_timeout=60), election=ballot)
-    manager.add(Controller("c", deaf, sources=[channel], options=ControllerOptions(shutdown_timeout=2)))
+    manager.add(Controller("c", deaf, sources=[ChannelSource(channel)], options=ControllerOptions(shutdown_timeout=2)))
     with pytest.raises(ShutdownTimeoutError, match="ns/stuck"):
         await run_for(manager, 5)
     assert ballot.released == 0
@@ -429,7 +430,7 @@ async def test_a_stuck_reconcile_keeps_the_lease_and_is_named() -> None:
     await asyncio.sleep(1)
 
 
-@pytest.mark.behaviour(108, better="controller-runtime waits for the sync.")
+@pytest.mark.behaviour(108, better="The stop is immediate; controller-runtime waits for the sync.")
 async def test_stopping_during_a_sync_that_never_ends_is_prompt() -> None:
     """The end does not wait for what will never be ready; later groups never start."""
     log: list[str] = []
@@ -441,7 +442,7 @@ async def test_stopping_during_a_sync_that_never_ends_is_prompt() -> None:
     assert log == ["cache starts", "cache stops"]
 
 
-@pytest.mark.behaviour(108, better="controller-runtime waits for the sync.")
+@pytest.mark.behaviour(108, better="The stop is immediate; controller-runtime waits for the sync.")
 async def test_a_cache_that_may_not_list_does_not_hold_up_the_end() -> None:
     """The real cache and a real controller: stopped while RBAC denies the list, all ends at once."""
     world = World()

@@ -9,7 +9,7 @@ import envtest
 from opsdk import MergeFrom, ObjectMeta, Operator, OperatorOptions, Request, Result, crd_for, deep_copy
 from opsdk.api.apps.v1 import Deployment
 from opsdk.api.core.v1 import ConfigMap, Secret, Service
-from opsdk.controller.controller import ControllerOptions
+from opsdk.controller.options import ControllerOptions
 from opsdk.event.event import AnyEvent
 from opsdk.recipes import add_finalizer, is_deleting, remove_finalizer, set_controller_reference
 from opsdk.testing.simulate import DEFAULT_FAULTS, Fault, Simulation, World

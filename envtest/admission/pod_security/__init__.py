@@ -1,1 +1,1 @@
-"""Pod security standards: levels, checks, and the plugin that goes by the labels of namespaces."""
+"""Pod security standards: levels, checks, and the plugin that enforces the labels of namespaces."""

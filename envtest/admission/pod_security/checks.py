@@ -1,6 +1,6 @@
 """The checks of the Pod Security Standards. Pure.
 
-Each check says what of a pod breaks it; nothing where the pod is fine.
+Each check yields the violations of a pod.
 
 Upstream: k8s.io/pod-security-admission/policy (v1.36)
 """
@@ -57,7 +57,7 @@ class Pod:
 
     @cached_property
     def containers(self) -> Sequence[JsonObject]:
-        """All of them, those that run first at the front."""
+        """Return all containers, init containers first."""
         return [container for key in _ORDER for container in self.spec.get(key) or ()]
 
     @property
@@ -66,7 +66,7 @@ class Pod:
         return self.minor >= 25 and (self.spec.get("os") or {}).get("name") == "windows"
 
     def named(self, bad: Callable[[JsonObject], bool]) -> list[str]:
-        """The names of the containers that are bad."""
+        """Return the names of the containers that `bad` is true for."""
         return [str(c.get("name", "")) for c in self.containers if bad(c)]
 
     def setters(self, *path: str, bad: Callable[[JsonValue], bool]) -> tuple[list[str], list[JsonValue]]:
@@ -273,7 +273,7 @@ def _seccomp_set(pod: Pod) -> str:
 # ------------------------------------------------------------------ all of them
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One check; it replaces another one (by its reason) from the minor version on in which it began."""
+    """One check. From its minor version on it replaces an older check with the same reason."""
 
     reason: str
     find: Callable[[Pod], str]

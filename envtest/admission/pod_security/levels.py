@@ -45,7 +45,7 @@ class LevelVersion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """What is refused, recorded and warned about."""
+    """The levels that a namespace enforces, audits and warns about."""
 
     enforce: LevelVersion = LevelVersion()
     audit: LevelVersion = LevelVersion()
@@ -53,15 +53,15 @@ class Policy:
 
     @property
     def lenient(self) -> bool:
-        """Whether nothing is demanded in any way."""
+        """Whether all three levels are privileged."""
         return self.enforce.lenient and self.audit.lenient and self.warn.lenient
 
 
 def policy_of(labels: Mapping[str, str] | None) -> tuple[Policy, list[Cause]]:
-    """The policy of a namespace, and what is wrong with its labels.
+    """Return the policy of a namespace, and the errors of its labels.
 
-    A level that nobody knows is the strictest one where it is enforced, else none; warnings follow what is
-    enforced where nothing is said about them.
+    An unknown level means restricted for enforce, and privileged for audit and warn. Without a warn label, warn
+    follows enforce.
     """
     values, wrong = labels or {}, list[Cause]()
     demands = {mode: _demand(values, mode, wrong) for mode in _MODES}

@@ -35,8 +35,8 @@ class PodSecurity(Plugin):
     """See the module.
 
     Args:
-        namespace: gives a namespace, or None where there is none.
-        pods: gives the pods of a namespace.
+        namespace: returns a namespace, or None if it does not exist.
+        pods: returns the pods of a namespace.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class PodSecurity(Plugin):
         self._pods = pods
 
     async def validate(self, attributes: Attributes) -> None:
-        """Namespaces, pods, and what makes pods."""
+        """Check namespaces, pods, and workloads with a pod template."""
         info = attributes.served.info
         if attributes.operation not in ("CREATE", "UPDATE") or attributes.obj is None:
             return

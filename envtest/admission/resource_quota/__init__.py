@@ -1,1 +1,1 @@
-"""Resource quotas: what objects count for, whether they fit, and what is used."""
+"""Resource quotas: the usage of objects, the check against the hard limits, and the recorded usage."""

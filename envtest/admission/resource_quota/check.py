@@ -16,7 +16,7 @@ from opsdk.structured_merge.value import JsonObject
 
 
 class QuotaError(Exception):
-    """The object does not fit; the text says why."""
+    """The object exceeds a quota; the text is the message of the 403."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ def check_request(quotas: Sequence[JsonObject], request: QuotaRequest) -> list[t
 
 
 def _interesting(quota: JsonObject, request: QuotaRequest) -> bool:
-    """Whether a quota is about the object; it must know what is used, and the object what it needs."""
+    """Whether a quota limits the object. Raises `QuotaError` if the object lacks requests or the quota its usage."""
     hard, name = _of(quota, "hard"), quota["metadata"]["name"]
     if not request.evaluator.matches(quota, hard, request.obj):
         return False
@@ -87,7 +87,7 @@ def written(amounts: Mapping[str, Quantity]) -> dict[str, str]:
 
 
 def recount(quota: JsonObject, objects: Iterable[tuple[Evaluator, Iterable[JsonObject]]], now: datetime) -> Amounts:
-    """What is used of each resource that the quota limits."""
+    """Return the usage of each resource that the quota limits."""
     hard = read((quota.get("spec") or {}).get("hard"))
     total: Amounts = dict.fromkeys(hard, ZERO)
     for evaluator, counted in objects:

@@ -38,12 +38,12 @@ IGNORED: Final = frozenset(
 
 
 def counter_of(group: str, resource: str) -> str:
-    """The name under which a quota counts objects of a resource."""
+    """Return the quota resource name for the object count of a resource."""
     return f"count/{resource}.{group}" if group else f"count/{resource}"
 
 
 def scopes_of(quota: JsonObject) -> Iterator[JsonObject]:
-    """The requirements of a quota on objects."""
+    """Return the scopes of a quota as scope selector requirements."""
     spec = quota.get("spec") or {}
     for scope in spec.get("scopes") or ():
         yield {"scopeName": scope, "operator": "Exists"}
@@ -51,11 +51,11 @@ def scopes_of(quota: JsonObject) -> Iterator[JsonObject]:
 
 
 class Evaluator:
-    """Objects that are counted, and nothing else.
+    """Evaluates objects that are only counted.
 
     Attributes:
-        names: the resources of quotas that the objects count for.
-        updates: whether changed objects are measured again.
+        names: the quota resource names that the evaluator measures.
+        updates: whether updates are measured.
     """
 
     updates = False
@@ -72,7 +72,7 @@ class Evaluator:
         return not subresource and (operation == "CREATE" or (operation == "UPDATE" and self.updates))
 
     def matching(self, names: Iterable[str]) -> frozenset[str]:
-        """Those of the names that the objects count for."""
+        """Return those of `names` that the evaluator measures."""
         return frozenset(name for name in names if name in self.names)
 
     def in_scope(self, requirement: JsonObject, obj: JsonObject) -> bool:
@@ -84,7 +84,7 @@ class Evaluator:
         return dict.fromkeys(self.names, _ONE)
 
     def missing(self, names: frozenset[str], obj: JsonObject) -> str:
-        """What an object must say so that it can be measured; empty where it says enough."""
+        """Return the message about requests and limits that the object lacks; empty if it has all."""
         return ""
 
     def matches(self, quota: JsonObject, names: Iterable[str], obj: JsonObject) -> bool:
@@ -94,7 +94,7 @@ class Evaluator:
 
 # ------------------------------------------------------------------ pods
 class PodEvaluator(Evaluator):
-    """Pods that have not ended, with what their containers ask for."""
+    """Evaluates pods that have not terminated by the requests and limits of their containers."""
 
     def __init__(self) -> None:
         super().__init__("", "pods")
@@ -148,7 +148,7 @@ class PodEvaluator(Evaluator):
         return {**counted, **_compute(requests, limits)}
 
     def missing(self, names: frozenset[str], obj: JsonObject) -> str:
-        """Each container says what it needs of each measured resource."""
+        """Every container must set each compute resource that the quota limits."""
         spec: JsonObject = obj.get("spec") or {}
         required = sorted(n for n in names if n.removeprefix("requests.").removeprefix("limits.") in ("cpu", "memory"))
         whole = _named(spec)
@@ -190,7 +190,7 @@ def _ended(pod: JsonObject, now: datetime) -> bool:
 
 
 def _selected(requirement: JsonObject, *values: str) -> bool:
-    """Whether one of the values, where there are any, is as a requirement wants it."""
+    """Whether a value satisfies the scope selector requirement."""
     expected, actual = requirement.get("values") or (), [value for value in values if value]
     match requirement.get("operator"):
         case "Exists":
@@ -242,7 +242,7 @@ class ServiceEvaluator(Evaluator):
 
 
 class ClaimEvaluator(Evaluator):
-    """Claims with their sizes, all together and by storage class."""
+    """Evaluates claims by number and storage, in total and for each storage class."""
 
     updates = True
 
@@ -251,7 +251,7 @@ class ClaimEvaluator(Evaluator):
         self.names = frozenset({*self.names, "persistentvolumeclaims", "requests.storage"})
 
     def matching(self, names: Iterable[str]) -> frozenset[str]:
-        """Also those of single storage classes."""
+        """Return the names, those of single storage classes included."""
         return frozenset(name for name in names if name in self.names or name.endswith(_BY_CLASS))
 
     def in_scope(self, requirement: JsonObject, obj: JsonObject) -> bool:
@@ -277,7 +277,7 @@ class ClaimEvaluator(Evaluator):
 
 
 def _size(claim: JsonObject) -> Quantity | None:
-    """The higher one of what is asked for and what was given, in whole bytes."""
+    """Return the larger one of the requested and the allocated storage, in whole bytes."""
     requests: JsonValue = ((claim.get("spec") or {}).get("resources") or {}).get("requests") or {}
     allocated: JsonValue = (claim.get("status") or {}).get("allocatedResources") or {}
     sizes = [Quantity(part["storage"]) for part in (requests, allocated) if "storage" in part]
@@ -286,7 +286,7 @@ def _size(claim: JsonObject) -> Quantity | None:
 
 
 class Registry:
-    """The evaluators of all resources; those that are only counted are made when they are first seen."""
+    """The evaluators of all resources. The evaluator of a resource that is only counted is created at its first use."""
 
     def __init__(self) -> None:
         self._special: Mapping[str, Evaluator] = {
@@ -299,7 +299,7 @@ class Registry:
         return f"<Registry with {len(self._special)} evaluators of their own>"
 
     def of(self, group: str, resource: str) -> Evaluator | None:
-        """That of a resource; None where nothing is measured."""
+        """Return the evaluator of a resource; None if quotas do not measure it."""
         key = f"{group}/{resource}"
         if key in IGNORED:
             return None

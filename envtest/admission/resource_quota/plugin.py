@@ -22,7 +22,7 @@ _MANAGER = "kube-apiserver"
 
 
 class _ChangedError(Exception):
-    """Somebody else booked something meanwhile."""
+    """Another request changed the usage in the meantime."""
 
 
 class ResourceQuota(Plugin):
@@ -31,7 +31,7 @@ class ResourceQuota(Plugin):
     Args:
         quotas: the quotas.
         store: where they are stored.
-        owner: makes the field manager of their status; asked when something is booked for the first time.
+        owner: returns the managedFields owner of the quota status; called at the first change of a usage.
     """
 
     def __init__(self, quotas: ObjectCache, store: GenericStore, owner: Callable[[], FieldManager]) -> None:
@@ -41,7 +41,7 @@ class ResourceQuota(Plugin):
         self._registry = Registry()
 
     async def validate(self, review: Attributes) -> None:
-        """Check and book the usage of a namespaced object."""
+        """Check the usage of a namespaced object, and add it to the status of the quotas."""
         info = review.served.info
         if not info.namespaced or review.obj is None or not self._quotas.of(review.namespace):
             return

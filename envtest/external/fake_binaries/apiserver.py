@@ -1,6 +1,6 @@
 """A fake ``kube-apiserver`` binary: it accepts the real flags and starts this server.
 
-Whatever starts the real one in tests (Go's envtest, say) starts this one as well, without knowing.
+Programs that start the real binary in tests, such as Go's envtest, can start this one instead.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ async def serve(flags: Flags, stack: AsyncExitStack) -> str:
 
 
 def pki_of(flags: Flags) -> PKI:
-    """Certificates, keys and names as flags say them."""
+    """Return the certificates, keys and issuer names that the flags set."""
     signing = flags.text("service-account-signing-key-file")
     issuers = flags.each("service-account-issuer") or (ISSUER,)
     proxies = flags.text("requestheader-client-ca-file")
@@ -152,7 +152,7 @@ def _identity(flags: Flags) -> ClientCertificate | None:
 
 
 async def _kept(flags: Flags) -> Path:
-    """Where its ``etcd`` keeps things: they are there again when this program starts anew beside it."""
+    """Return the data directory of the fake ``etcd``, so that a restarted kube-apiserver reads its objects again."""
     servers = flags.listed("etcd-servers")
     if not servers:
         raise ConfigError("--etcd-servers must be specified")

@@ -23,11 +23,11 @@ class Flags:
         return values[-1] if values else default
 
     def each(self, name: str) -> tuple[str, ...]:
-        """All values, one for each time it was given."""
+        """Return all values, one for each occurrence of the flag."""
         return tuple(self.values.get(name, ()))
 
     def listed(self, name: str, default: Sequence[str] = ()) -> tuple[str, ...]:
-        """All values; commas part them, too."""
+        """Return all values of the flag; each occurrence can hold several, separated by commas."""
         values = self.values.get(name)
         return tuple(default) if values is None else tuple(w for text in values for w in text.split(",") if w)
 
@@ -47,12 +47,12 @@ class Flags:
         raise ConfigError(f'invalid argument "{text}" for "--{name}" flag: true or false is wanted')
 
     def unknown_flags(self, names: Collection[str]) -> list[str]:
-        """Names that were given and are not known."""
+        """Return the flags of the command line that are not in `names`."""
         return sorted(self.values.keys() - set(names))
 
 
 def parse(arguments: Sequence[str], *, switches: Collection[str]) -> Flags:
-    """Read a command line; a `ConfigError` for what is no flag. `switches` never take the next word as their value.
+    """Parse a command line. Raises `ConfigError` for an argument that is not a flag. `switches` take no value.
 
     >>> parse(["--port", "6443", "--fast", "--name=a", "--name=b"], switches={"fast"}).values
     {'port': ['6443'], 'fast': ['true'], 'name': ['a', 'b']}

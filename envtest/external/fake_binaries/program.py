@@ -16,13 +16,13 @@ from opsdk.errors import ConfigError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FakeProgram:
-    """One that stands in for another.
+    """A fake of another program.
 
     Attributes:
-        name: what the other one is called.
-        version: what that says when it is asked for its version.
-        switches: its flags that take no value.
-        serve: starts; what it has to be stopped with goes on the stack. Returns what is said when it serves.
+        name: the name of the real program.
+        version: the output of ``--version``.
+        switches: the flags without a value.
+        serve: starts the program and pushes its cleanup on the stack. Returns the message to print when it serves.
     """
 
     name: str
@@ -44,7 +44,7 @@ class FakeProgram:
 
 
 def run(start: Callable[[AsyncExitStack], Awaitable[str]], *, name: str = "", said_on: TextIO | None = None) -> int:
-    """Serve until SIGTERM or SIGINT; the exit status is 1 for what the user can mend."""
+    """Serve until SIGTERM or SIGINT. Returns the exit status: 1 for an error that the user can correct."""
     try:
         asyncio.run(_until_told(start, said_on))
     except ConfigError as error:

@@ -35,9 +35,9 @@ class PolicyStore(CheckedStore):
     """A store of policies or of bindings.
 
     Args:
-        authorizer: asked whether somebody may read the parameters.
-        resolve: finds their resource.
-        stores: where the policies of bindings are.
+        authorizer: checks that the user can read the parameters.
+        resolve: returns the resource of the parameter kind.
+        stores: the registries by ``group/resource``, for the policies of bindings.
     """
 
     def __init__(

@@ -334,7 +334,7 @@ def _actions(actions: Sequence[str], field: str) -> Iterator[Cause]:
 
 
 class _Compiled(Protocol):
-    """What is needed of `opsdk.apiserver.expressions.activation.CompiledExpression`, which takes long to load."""
+    """The protocol of `opsdk.apiserver.expressions.activation.CompiledExpression`, which takes long to import."""
 
     @property
     def text(self) -> str: ...
@@ -344,7 +344,7 @@ class _Compiled(Protocol):
 
 
 class _Compiler(Protocol):
-    """What is needed of `opsdk.apiserver.expressions.activation.PolicyCompiler`."""
+    """The protocol of `opsdk.apiserver.expressions.activation.PolicyCompiler`."""
 
     def variable(self, name: str, text: str) -> _Compiled: ...
 

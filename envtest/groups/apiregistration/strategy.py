@@ -25,7 +25,7 @@ class ApiServiceStrategy(GeneratedStrategy):
     """The strategy of APIServices; local ones are available at once.
 
     Attributes:
-        gone: hears of those that were deleted.
+        gone: called after an APIService is deleted.
     """
 
     status_keeps = ("labels", "annotations", "finalizers", "ownerReferences")

@@ -61,7 +61,7 @@ def _rolling_deployment(rolling: JsonObject, path: str) -> Iterator[Cause]:
 
 
 def _go_strategy(kind: JsonValue, rolling: JsonObject | None) -> JsonObject:
-    """A strategy as messages show it: a struct of the server."""
+    """Return a strategy as Go prints the struct in messages."""
     rolling_update = None
     if rolling is not None:
         rolling_update = {"MaxUnavailable": rolling.get("maxUnavailable", 0), "MaxSurge": rolling.get("maxSurge", 0)}
@@ -113,7 +113,7 @@ def validate_stateful_set(spec: JsonObject) -> Iterator[Cause]:
 
 
 def _stateful_template(spec: JsonObject) -> Iterator[Cause]:
-    """Validate that there are containers, and no more: what the pod spec mounts comes from the claims."""
+    """Validate only that the template has containers: volume mounts may name the claim templates."""
     if not is_valid(spec.get("selector")):
         yield api_errors.invalid_value("spec.selector", spec["selector"], "")
         return

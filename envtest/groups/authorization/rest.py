@@ -38,11 +38,11 @@ def review_subject(context: Context, spec: JsonObject) -> User:  # noqa: ARG001 
 
 
 class AccessReviews:
-    """The store of access reviews; asks the authorizer of the server.
+    """The store of access reviews; evaluates them with the server's authorizer.
 
     Args:
-        subject: whom a review is about.
-        local: reviews live in a namespace, and ask about that only.
+        subject: returns the user of a review.
+        local: reviews are namespaced, and limited to their namespace.
     """
 
     def __init__(self, authorizer: Authorizer, *, subject: Subject, local: bool = False) -> None:
@@ -124,7 +124,7 @@ def check_selectors(resource: JsonObject) -> Iterator[Cause]:
 
 
 def attributes(user: User, spec: JsonObject) -> AuthorizerAttributes:
-    """Return the attributes that a review asks about."""
+    """Return the authorizer attributes of a review."""
     resource = spec.get("resourceAttributes")
     if resource is None:
         non_resource = spec.get("nonResourceAttributes") or {}
@@ -146,7 +146,7 @@ def attributes(user: User, spec: JsonObject) -> AuthorizerAttributes:
 
 
 def _selector(selector: JsonObject | None) -> str:
-    """As text; requirements that cannot be written so are left out, which asks for more."""
+    """Return a selector as text. Requirements without a text form are left out, which widens the request."""
     if selector is None:
         return ""
     if selector.get("rawSelector"):

@@ -91,7 +91,7 @@ def _listed(text: str | None) -> list[JsonObject]:
 
 
 def _lower(value: JsonValue) -> JsonValue:
-    """Keys as they are written in v2, without what is null: the annotation has them as the server's own type has."""
+    """Return the fields with v2 names, without nulls: the annotation has the Go names of the internal type."""
     if isinstance(value, dict):
         return {f"{key[:1].lower()}{key[1:]}": _lower(part) for key, part in value.items() if part is not None}
     return [_lower(part) for part in value] if isinstance(value, list) else value
@@ -183,7 +183,7 @@ def _cpu(metric: JsonObject, side: str) -> int | None:
 
 
 def _old_metric(metric: JsonObject, side: _Side) -> JsonObject:
-    """A metric of v1, its fields in the order of its type; what is no pointer there is shown as zero."""
+    """Return a v1 metric with the fields in Go's order; fields that are not pointers are written even if zero."""
     part, _, (value, average, share) = side
     kind = metric.get("type", "")
     key = _PARTS.get(kind, "")

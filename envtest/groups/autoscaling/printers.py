@@ -23,7 +23,7 @@ _NIL = "<nil>"
 
 
 def _metric(spec: JsonObject, status: JsonObject) -> str:
-    """What a metric is, and what it should be."""
+    """Return the current and the target value of a metric."""
     key = _SOURCES.get(spec.get("type", ""))
     if key is None:
         return "<unknown type>"
@@ -32,7 +32,7 @@ def _metric(spec: JsonObject, status: JsonObject) -> str:
     average = target.get("averageValue")
 
     def value(name: str) -> str:
-        """Nothing reported is not the same as a report without it."""
+        """Return the reported value; ``<unknown>`` without a report."""
         return UNKNOWN if reported is None else str(current.get(name, _NIL))
 
     if "name" in about:

@@ -1,4 +1,4 @@
-"""HorizontalPodAutoscalers: kept as ``autoscaling/v2``.
+"""HorizontalPodAutoscalers, stored as ``autoscaling/v2``.
 
 Upstream: pkg/registry/autoscaling (v1.36)
 """
@@ -36,7 +36,7 @@ class AutoscalerStrategy(GeneratedStrategy):
         _clean(obj)
 
     def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:  # noqa: ARG002 - the shape of the hook
-        """See the rules; a form that is shown to old clients is checked in the new one."""
+        """Validate the object in the v2 form, whichever version the client sent."""
         return list(validate_autoscaler(to_new(obj) if obj.get("apiVersion") == OLD else obj))
 
     def validate_status(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:  # noqa: ARG002

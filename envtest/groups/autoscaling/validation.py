@@ -56,7 +56,7 @@ def validate_autoscaler_status(obj: JsonObject, old: JsonObject) -> Iterator[Cau
 
 
 def _reference(ref: JsonObject, path: str, *, grouped: bool = True) -> Iterator[Cause]:
-    """Something of a kind; `grouped` if that must not be one of the core."""
+    """Validate an object reference; `grouped` requires an API group, except for ReplicationControllers."""
     for key in ("kind", "name"):
         value = ref.get(key, "")
         if not value:
@@ -127,7 +127,7 @@ def _target(target: JsonObject, path: str) -> Iterator[Cause]:
 
 
 def _amounts(kind: str, target: JsonObject, path: str) -> Iterator[Cause]:
-    """Which amounts a kind of metric must have, and which it cannot have together."""
+    """Validate the target values: those that a metric type requires, and those that exclude each other."""
     value, average, share = (target.get(key) for key in ("value", "averageValue", "averageUtilization"))
     if kind == "Pods":
         if average is None or Quantity(average) <= Quantity("0"):

@@ -66,7 +66,7 @@ class Schedule:
     period: float = 0.0
 
     def next(self, after: datetime) -> datetime | None:
-        """Return the first time after `after`, in its time zone; None if there is none within five years."""
+        """Return the first time after `after`, in its time zone; None without one in the next five years."""
         if self.period:
             return (after + timedelta(seconds=self.period)).replace(microsecond=0)
         timestamp = after.replace(second=0, microsecond=0) + timedelta(minutes=1)

@@ -33,7 +33,7 @@ def job_spec(spec: JsonObject) -> None:
 
 
 def _patterns(spec: JsonObject) -> None:
-    """Conditions of pods are those that hold."""
+    """Default the status of ``onPodConditions`` patterns to True."""
     for rule in (spec.get("podFailurePolicy") or {}).get("rules") or ():
         for pattern in rule.get("onPodConditions") or ():
             pattern["status"] = pattern.get("status") or "True"

@@ -148,7 +148,7 @@ class MutableTemplateParts(NamedTuple):
 
 
 def _fixed_template(spec: JsonObject, waits: MutableTemplateParts) -> JsonObject:
-    """What stays of the template; as long as a job waits, where its pods run may change, and what they need."""
+    """Return the immutable part of the template; a suspended job may change scheduling fields and resources."""
     template: JsonObject = copy_tree(spec.get("template") or {})
     pod = template.get("spec") or {}
     if waits.places:
@@ -237,7 +237,7 @@ def _ending(obj: JsonObject, old: JsonObject, changed: set[str]) -> Iterator[Cau
 
 
 def _finish(obj: JsonObject, old: JsonObject, changed: set[str]) -> Iterator[Cause]:
-    """What is finished has nothing running."""
+    """Validate a finished job: it has a start time, and no active or uncounted pods."""
     status = obj.get("status") or {}
     if not _finished(obj):
         return
@@ -339,7 +339,7 @@ _OPERATORS: Final = ("In", "NotIn")
 
 
 def _unshown(path: str, text: str) -> Cause:
-    """A value that is not shown."""
+    """Return an error that does not show the value."""
     return Cause(reason="FieldValueInvalid", message=f"Invalid value: {text}", field=path)
 
 

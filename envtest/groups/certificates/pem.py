@@ -21,7 +21,7 @@ def _blocks(text: str) -> list[tuple[str, bytes, bytes]]:
 
 
 def request_organizations(text: str) -> Sequence[str]:
-    """Return the organizations of a certificate request; `ValueError` says why it does not parse."""
+    """Return the organizations of a certificate request. Raises `ValueError` with the reason if it does not parse."""
     blocks = _blocks(text)
     if not blocks or blocks[0][0] != _REQUEST:
         raise ValueError(f"PEM block type must be {_REQUEST}")

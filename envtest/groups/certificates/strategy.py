@@ -67,7 +67,7 @@ class SigningRequestStrategy(GeneratedStrategy):
 
 
 def _stamp(context: Context, obj: JsonObject, old: JsonObject) -> None:
-    """Conditions tell when they were written, and since when they hold."""
+    """Set lastUpdateTime and lastTransitionTime of conditions."""
     status = obj.get("status") or {}
     conditions = status.get("conditions")
     if not conditions:

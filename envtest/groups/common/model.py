@@ -96,7 +96,7 @@ class TypedModel:
         return DecodedBody(obj, reading.problems)
 
     def from_protobuf(self, body: bytes) -> JsonObject:
-        """See `Model`; options of deletions come this way too."""
+        """See `Model`. DeleteOptions are decoded here too."""
         unknown = envelope(body)
         options = unknown.kind == "DeleteOptions"
         name = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions" if options else self.name

@@ -131,8 +131,8 @@ class KindPrinter(Printer):
     """Prints the columns of ``group/resource`` with a function.
 
     Args:
-        conditions: what is said of whole rows.
-        order: the key that lists are sorted by; they stay as they are without.
+        conditions: returns the conditions of a row, such as Completed.
+        order: the sort key of lists; None keeps their order.
     """
 
     def __init__(

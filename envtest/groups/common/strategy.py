@@ -1,5 +1,5 @@
 # ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
-"""The strategy that every built-in kind starts from: what the generated tables and a few lists say.
+"""The base strategy of the built-in kinds, driven by the generated tables.
 
 Upstream: pkg/registry/<group>/<kind>/strategy.go (v1.36)
 """
@@ -142,15 +142,15 @@ class KindRules:
     """The validation, warning and preparation functions of one kind.
 
     Attributes:
-        new: rules of a new object, and of a changed one where there is no `changed`.
-        status: rules of a changed status.
+        new: validates a new object, and an updated one if `changed` is not set.
+        status: validates an updated status.
         initial_status: the status of a new object; None keeps what the client sent.
         selectable: field selectors besides name and namespace.
-        warnings: what makers and changers of an object should know.
-        prepare: what the server fills in, or takes away, when an object is new or replaces another one.
-        name: why a name is none; None goes by the tables.
-        counted: a part of the metadata that counts for the generation.
-        wrong_field: how an unknown field selector is refused, where the kind has words of its own.
+        warnings: returns the warnings for a create or an update.
+        prepare: sets and drops fields before a create or an update.
+        name: returns the errors of a name; None uses the tables.
+        counted: the part of the metadata whose changes increase the generation.
+        wrong_field: the kind's own message for an unknown field selector.
     """
 
     new: New

@@ -61,7 +61,7 @@ def sync_profiles(obj: JsonObject) -> Iterator[str]:
 
 
 def _take_over(container: JsonObject, text: str, whole: JsonObject | None) -> bool:
-    """Put what an annotation says into the field; whether that is worth a warning."""
+    """Copy a deprecated annotation to its field. Returns whether the user gets a warning."""
     profile = _profile(text)
     if profile is None:
         return True

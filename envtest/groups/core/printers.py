@@ -42,7 +42,7 @@ _ENDED = {
 
 
 class _Tally:
-    """What the statuses of containers add up to, as they are gone through."""
+    """The totals of the container statuses of a pod."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
@@ -77,7 +77,7 @@ def _ended(ended: JsonObject) -> str:
 
 
 def _init_reason(container: JsonObject, index: int, total: int) -> str:
-    """What an init container that is not through says of the pod."""
+    """Return the reason that an unfinished init container gives to the pod."""
     state = container.get("state") or {}
     if state.get("terminated") is not None:
         return f"Init:{_ended(state['terminated'])}"

@@ -52,7 +52,7 @@ def _huge_quota(name: str) -> bool:
 
 
 def is_quota_name(name: str) -> bool:
-    """Return whether a quota knows the resource by its plain name."""
+    """Return whether a quota can limit the resource by this name."""
     return name in QUOTA or _huge_quota(name)
 
 

@@ -1,4 +1,4 @@
-"""Warnings about objects of the core group and of pod templates: allowed, and probably not meant.
+"""Warnings about valid but suspicious fields of core objects and pod templates.
 
 Upstream: pkg/api/pod/warnings.go (v1.36)
 """

@@ -1,4 +1,4 @@
-"""Events between the core API, whose form is stored, and events.k8s.io.
+"""Conversion of events between the core API, the stored form, and events.k8s.io.
 
 Upstream: pkg/apis/events/v1/conversion.go (v1.36)
 """

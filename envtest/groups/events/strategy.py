@@ -1,4 +1,4 @@
-"""Kinds of the group events.k8s.io: its events are those of the core group.
+"""Strategies of the group events.k8s.io, whose events are stored as core events.
 
 Upstream: pkg/registry/core/event (v1.36)
 """

@@ -60,7 +60,7 @@ _SUBJECTS: Final = {"Group": "group", "ServiceAccount": "serviceAccount", "User"
 
 
 def _fixed(obj: JsonObject, resource: str, shape: Shape) -> Iterator[Cause]:
-    """What a server cannot do without stays as it is."""
+    """Validate that mandatory objects keep their spec."""
     name = obj["metadata"].get("name", "")
     expected = fixed_flow(resource, name)
     if expected is None:

@@ -85,7 +85,7 @@ def address_name(name: str) -> Sequence[str]:
 
 
 def _fault(text: str) -> str:
-    """Where Go's parser gives up."""
+    """Return netip.ParseAddr's message for an invalid address."""
     mark = next((char for char in text if char in ".:%"), "")
     if mark == ".":
         return _fault_of_four(text)
@@ -93,7 +93,7 @@ def _fault(text: str) -> str:
 
 
 def _fault_of_four(text: str) -> str:
-    """What is wrong with four numbers."""
+    """Return netip.ParseAddr's message for an invalid IPv4 address."""
     dots = digits = value = 0
     for index, char in enumerate(text):
         if char.isascii() and char.isdigit():

@@ -1,4 +1,4 @@
-"""``pods/eviction``: pods go where disruption budgets let them.
+"""``pods/eviction``: deletes pods within their disruption budgets.
 
 Upstream: pkg/registry/core/pod/storage/eviction.go (v1.36)
 """
@@ -40,7 +40,9 @@ async def check_budgets(context: Context, budgets: GenericStore, pod: JsonObject
     if not matching:
         return
 
-    if not _is_ready(pod) and _allows_unhealthy(matching[0]):
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    ready = any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
+    if not ready and _allows_unhealthy(matching[0]):
         return
     name = matching[0]["metadata"]["name"]
 
@@ -56,13 +58,8 @@ async def check_budgets(context: Context, budgets: GenericStore, pod: JsonObject
     await budgets.storage.guaranteed_update(budgets.key(context.namespace, name), spend)
 
 
-def _is_ready(pod: JsonObject) -> bool:
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    return any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
-
-
 def _allows_unhealthy(budget: JsonObject) -> bool:
-    """Return whether a pod that is not ready may go without being counted."""
+    """Return whether a pod that is not ready can be evicted without the budget."""
     if (budget.get("spec") or {}).get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
         return True
     status = budget.get("status") or {}
@@ -116,9 +113,9 @@ class EvictionStore:
     """``pods/eviction``: deletes a pod if its disruption budget allows it.
 
     Args:
-        pods: what is evicted.
-        budgets: what may be in the way.
-        record: names the server as the owner of what it changes in a budget.
+        pods: the store of pods.
+        budgets: the store of disruption budgets.
+        record: sets managedFields of the server's change of a budget.
     """
 
     def __init__(
@@ -154,7 +151,7 @@ class EvictionStore:
         return dict(SUCCESS)
 
     async def _add_disruption_target(self, context: Context, name: str) -> None:
-        """The pod says why it goes."""
+        """Add the condition DisruptionTarget to the pod."""
         store = GenericStore(self._pods.storage, self._pods.info, UnvalidatedStrategy(), prefix=self._pods.prefix)
 
         async def mark(current: JsonObject | None) -> JsonObject:

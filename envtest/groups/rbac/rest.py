@@ -31,8 +31,8 @@ class GuardedStore(CheckedStore):
     """A store of roles or bindings that refuses privilege escalation.
 
     Args:
-        authorizer: asked whether somebody may ``escalate`` or ``bind``.
-        rbac: knows what everybody has.
+        authorizer: checks whether the user may ``escalate`` or ``bind``.
+        rbac: returns the rules of a user.
     """
 
     def __init__(

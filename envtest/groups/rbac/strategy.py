@@ -1,5 +1,5 @@
 # ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
-"""Roles and bindings: their form. Who may do what is the authorizer's.
+"""Strategies of roles and bindings. The authorizer evaluates them.
 
 Upstream: pkg/registry/rbac (v1.36)
 """

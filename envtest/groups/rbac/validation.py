@@ -50,7 +50,7 @@ def _aggregation(rule: JsonObject) -> Iterator[Cause]:
 
 
 def _none_of(field: str, value: str, allowed: Sequence[str]) -> Cause:
-    """The value is not one of a few, which are told in this order."""
+    """Return the error for an unsupported value, with the allowed values in the given order."""
     names = ", ".join(api_errors.quoted(v) for v in allowed)
     text = f"Unsupported value: {api_errors.quoted(value)}: supported values: {names}"
     return Cause(reason="FieldValueNotSupported", message=text, field=field)

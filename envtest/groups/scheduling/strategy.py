@@ -1,5 +1,5 @@
 # ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
-"""Priority classes: two belong to the system, the others stay below a billion and never change their value.
+"""Priority classes: two are reserved for the system; the value of others is at most a billion, and immutable.
 
 Upstream: pkg/registry/scheduling (v1.36)
 """

@@ -128,7 +128,11 @@ class OwnershipUpdater:
         """`merged` without what only the last apply of this manager had set."""
         if last is None or not last.fields or not self._versions.can_convert_to(last.api_version):
             return merged
-        if self._claims_all_of(last, managed, applied):
+        # Usually everything of the last apply is applied again, and nothing is pruned. An object with managers in
+        # several versions takes the long way, because its conversion may fail.
+        versions = {owner.api_version for owner in managed.values()}
+        known_versions = {v for v in versions if self._versions.can_convert_to(v)} | {last.api_version}
+        if known_versions == {self._version} and not last.fields.difference(applied):
             return merged
         version = last.api_version
         shape = self._versions.shape(version)
@@ -140,17 +144,6 @@ class OwnershipUpdater:
         everything = ensure_named_fields_are_members(to_field_set(whole, shape), shape)
         pruned = remove_items(whole, everything.difference(pruned_fields).intersection(dropped), shape) or {}
         return self._versions.convert(pruned, version, self._version, "pruned object")
-
-    def _claims_all_of(self, last: ManagedFieldsEntry, managed: Managed, applied: FieldSet) -> bool:
-        """Whether everything of the last apply is applied again, as most often: then nothing of it goes.
-
-        It is not said of objects that are owned in several versions, whose conversion may fail.
-        """
-        versions = {owner.api_version for owner in managed.values()}
-        known_versions = {version for version in versions if self._versions.can_convert_to(version)} | {
-            last.api_version
-        }
-        return known_versions == {self._version} and not last.fields.difference(applied)
 
     def _add_back_owned(self, merged: Object, pruned: Object, pruned_in: str, managed: Managed) -> Object:
         """Give back what others, or the new configuration, own; first in the version that is at hand."""

@@ -122,7 +122,12 @@ class ClientConnection(asyncio.Protocol):
         if self.transport is None:
             return
         if self.reader.state is ResponseState.HEAD:
-            _drop_unsent(self.transport)
+            # SO_LINGER 0 makes the close a reset. Else the kernel delivers a cancelled write after a network
+            # partition of up to 45 s, when another replica may lead.
+            sock = self.transport.get_extra_info("socket")
+            if sock is not None and sock.fileno() >= 0 and sock.family in {socket.AF_INET, socket.AF_INET6}:
+                with suppress(OSError):
+                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.transport.abort()
 
     async def wait_closed(self) -> None:
@@ -147,17 +152,6 @@ class ClientConnection(asyncio.Protocol):
     def __repr__(self) -> str:
         state = "draining" if self.draining else self.reader.state.name.lower()
         return f"<ClientConnection {self.where}: {state}>"
-
-
-def _drop_unsent(transport: asyncio.Transport) -> None:
-    """Make the close a reset. Else the kernel delivers a cancelled write after a network partition of up to 45 s.
-
-    By then another replica may lead.
-    """
-    sock = transport.get_extra_info("socket")
-    if sock is not None and sock.fileno() >= 0 and sock.family in {socket.AF_INET, socket.AF_INET6}:
-        with suppress(OSError):
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
 async def connect(

@@ -20,7 +20,7 @@ class BindingStore:
     """``pods/binding`` and ``bindings``: binds a pod to a node, once.
 
     Attributes:
-        keeps_identity: what a client says of the object's identity is a condition here.
+        keeps_identity: uid and resource version in the body are preconditions.
     """
 
     keeps_identity = True

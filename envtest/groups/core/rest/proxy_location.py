@@ -85,7 +85,7 @@ def service_location(target: ProxyTarget, service: JsonObject, endpoints: JsonOb
 
 
 def _port_name(target: ProxyTarget, service: JsonObject) -> str:
-    """Ports that are asked for by number have a name in the service."""
+    """Return the port name: the service's name for a port number."""
     if not target.port.removeprefix("-").isdecimal():
         return target.port
     for port in (service.get("spec") or {}).get("ports") or ():

@@ -1,4 +1,4 @@
-"""Responders: test functions that answer exec, logs and proxy requests in place of pods and nodes."""
+"""Responders: test functions that answer exec, logs and proxy requests for pods and nodes."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class Command:
     """An exec or attach request to a container.
 
     Attributes:
-        pod: as it is stored.
+        pod: the stored pod.
         argv: the command and its arguments; empty where the client attaches to the running process.
         stdin: whether the client sends input.
-        stdout: whether it wants the output; `stderr` likewise. With a `tty`, both are one.
+        stdout: whether the client reads the output; `stderr` likewise. A `tty` merges both.
     """
 
     pod: JsonObject

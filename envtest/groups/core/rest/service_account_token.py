@@ -53,7 +53,7 @@ class TokenRequests:
         self._names = names
 
     async def create(self, context: Context, name: str, obj: JsonObject, validate: Validate = accept) -> JsonObject:
-        """See `Creater`; nothing is kept."""
+        """See `Creater`; nothing is stored."""
         meta, spec = dict(obj.get("metadata") or {}), dict(obj["spec"])
         for key, expected in (("name", name), ("namespace", context.namespace)):
             word = "service account"

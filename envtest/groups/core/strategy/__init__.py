@@ -1,4 +1,4 @@
 """Strategies of the core group, a file per kind; ``kinds`` says which strategy each kind has.
 
-What is wrong with an object belongs to ``validation``; a strategy says when it is checked and what is filled in.
+Rules belong to ``validation``; a strategy selects the rules for each operation and sets fields.
 """

@@ -1,5 +1,5 @@
 # ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
-"""Limit ranges: what pods, containers and claims may ask for.
+"""Limit ranges: the limits of requests of pods, containers and claims.
 
 Upstream: pkg/registry/core/limitrange/strategy.go (v1.36)
 """
@@ -23,7 +23,7 @@ class LimitRangeStrategy(GeneratedStrategy):
         super().__init__(row, has_status=has_status)
 
     def prepare_for_create(self, context: Context, obj: JsonObject) -> None:
-        """Generate a name if there is none."""
+        """Set a name for a LimitRange without one."""
         super().prepare_for_create(context, obj)
         if not obj["metadata"].get("name"):
             obj["metadata"]["name"] = context.new_uid()

@@ -1,5 +1,5 @@
 # ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
-"""Persistent volumes: when their phase became what it is.
+"""Persistent volumes: sets the time of the last phase transition.
 
 Upstream: pkg/registry/core/persistentvolume/strategy.go (v1.36)
 """

@@ -16,7 +16,7 @@ _SOURCES: Final = frozenset({("", "PersistentVolumeClaim"), ("snapshot.storage.k
 def share_source(obj: JsonObject, before: JsonObject | None) -> None:
     """Copy ``dataSource`` and ``dataSourceRef`` to each other, as far as ``dataSource`` allows the kind.
 
-    Those of other namespaces are a feature that is off.
+    The feature gate for sources in other namespaces is off.
     """
     spec = obj.get("spec") or {}
     there = ((before or {}).get("spec") or {}).get("dataSourceRef")

@@ -98,7 +98,7 @@ class PodStrategy(GeneratedStrategy):
 
     @staticmethod
     def _check_notes(obj: JsonObject, old: JsonObject) -> list[Cause]:
-        """Annotations that stay; those that there are, are looked at once more."""
+        """Validate the annotations, and that the immutable ones do not change."""
         now, before = (o["metadata"].get("annotations") or {} for o in (obj, old))
         again = validate_pod_annotations(now, obj.get("spec") or {}, _NOTES)
         return [*validate_annotations_update(now, before, _NOTES), *again]

@@ -1,5 +1,5 @@
 # ruff: noqa: ARG002 - hooks take what the store gives, whether a kind needs it or not
-"""Resource quotas: what a namespace may hold, and of which pods that is said.
+"""Resource quotas: the hard limits of a namespace, and their scopes.
 
 Upstream: pkg/registry/core/resourcequota/strategy.go (v1.36)
 """

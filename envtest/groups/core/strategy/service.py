@@ -41,7 +41,7 @@ _NO_DUAL = "this cluster is not configured for dual-stack services"
 
 
 class AddressPool:
-    """Allocates cluster IPs and node ports; the stored services say which are in use."""
+    """Allocates cluster IPs and node ports that no stored service uses."""
 
     def __init__(self) -> None:
         self.range = DEFAULT_RANGE
@@ -166,7 +166,7 @@ class ServiceStrategy(GeneratedStrategy):
     """See the module.
 
     Attributes:
-        addresses: where an ``IPAddress`` is kept for each address in use; set when the server has that kind.
+        addresses: the store of an ``IPAddress`` for each address in use; set if the server has that kind.
     """
 
     addresses: GenericStore | None = None
@@ -215,7 +215,7 @@ class ServiceStrategy(GeneratedStrategy):
             raise api_errors.invalid("Service", "", obj["metadata"].get("name", ""), causes)
 
     def _families(self, obj: JsonObject) -> None:
-        """One stack is all there is; a service without selector may speak of two, because nobody serves it here."""
+        """Set the IP families: one, except for a headless service without selector, which may have two."""
         spec = obj["spec"]
         self._refuse(obj, *validate_families(spec))
         if is_headless(spec) and not spec.get("selector"):
@@ -253,7 +253,7 @@ class ServiceStrategy(GeneratedStrategy):
                 self._refuse(obj, api_errors.invalid_value("spec.clusterIPs", addresses, text))
 
     def _allocate_ports(self, obj: JsonObject, old: JsonObject | None) -> None:
-        """Ports of nodes for those that want some, and one for questions about health."""
+        """Allocate node ports for the ports of a type that needs them, and a health check node port."""
         spec, uid = obj["spec"], obj["metadata"].get("uid", "")
         ports = ServicePortAllocation(self.pool, uid)
         if spec.get("type") in ("NodePort", "LoadBalancer"):
@@ -306,7 +306,7 @@ class ServiceStrategy(GeneratedStrategy):
 
     # -------------------------------------------------------------- side effects
     def before_create(self, context: Context, obj: JsonObject) -> None:
-        """Take the chosen addresses; replace one that another request took during admission."""
+        """Reserve the chosen addresses; replace one that another request reserved during admission."""
         uid, spec = obj["metadata"]["uid"], obj["spec"]
         automatic = uid in self._automatic
         self._automatic.discard(uid)
@@ -371,7 +371,7 @@ class ServiceStrategy(GeneratedStrategy):
 
 
 def _drop_by_type(spec: JsonObject, old: JsonObject) -> None:
-    """What the old type needed and the new one does not goes, unless it was changed on purpose."""
+    """Drop fields that the old type needed and the new one does not, unless the update changes them."""
     kind, before = spec.get("type"), old.get("type")
     if kind == "ExternalName" and before != "ExternalName":
         _drop_same(spec, old, "clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
@@ -395,7 +395,7 @@ def _drop_same(spec: JsonObject, old: JsonObject, *keys: str) -> None:
 
 
 def _same_health(spec: JsonObject, old: JsonObject) -> Iterator[Cause]:
-    """The port for questions about health stays."""
+    """Require that the health check node port does not change."""
     port = spec.get("healthCheckNodePort", 0)
     if port != old.get("healthCheckNodePort", 0):
         text = "cannot change healthCheckNodePort on loadBalancer service with externalTraffic=Local during update"

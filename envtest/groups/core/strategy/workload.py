@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 
 from envtest.data.resources import ServedResourceRow
@@ -15,7 +16,7 @@ from opsdk.errors import Cause
 from opsdk.structured_merge.value import JsonObject
 
 
-class WorkloadStrategy(GeneratedStrategy):
+class WorkloadStrategy(GeneratedStrategy, ABC):
     """The base strategy of workloads with a selector and a pod template.
 
     Attributes:
@@ -29,12 +30,12 @@ class WorkloadStrategy(GeneratedStrategy):
     def __init__(self, row: ServedResourceRow, has_status: bool) -> None:
         super().__init__(row, has_status=has_status)
 
+    @abstractmethod
     def validate_spec(self, spec: JsonObject) -> Iterator[Cause]:
         """Validate the spec by the rules of the kind."""
-        raise NotImplementedError
 
     def initial_status(self, obj: JsonObject) -> JsonObject:
-        """Return the counts that are shown even when they are zero."""
+        """Return the counts that a new status has as zeros."""
         return dict.fromkeys(self.shown_counts, 0)
 
     def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:

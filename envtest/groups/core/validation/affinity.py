@@ -59,7 +59,7 @@ def validate_node_selector(selector: JsonObject, path: str) -> Iterator[Cause]:
 
 
 def _node_term(term: JsonObject, path: str, *, values: bool) -> Iterator[Cause]:
-    """One term; whether `values` must be those of labels depends on how much it matters."""
+    """Validate one term. Only required terms need values that are valid labels."""
     for index, requirement in enumerate(term.get("matchExpressions") or ()):
         item_path, key = f"{path}.matchExpressions[{index}]", requirement.get("key", "")
         yield from _operator(requirement, item_path)

@@ -61,11 +61,11 @@ class PodContext:
 
     Attributes:
         volumes: their sources by name.
-        claims: names of the claims to devices.
+        claims: the names of the DRA claims.
         grace_period_seconds: the pod's termination grace period.
         restart_policy: the pod's restart policy.
         system: the operating system of the pod; empty if it is not set.
-        host_users: whether its users are those of the node.
+        host_users: whether the pod uses the node's user namespace.
     """
 
     volumes: Mapping[str, JsonObject] = field(default_factory=dict)
@@ -520,7 +520,7 @@ def _pages(name: str, amount: str, path: str) -> Iterator[Cause]:
 
 
 def _claimed(claims_used: Sequence[JsonObject], path: str, claims: Sequence[str]) -> Iterator[Cause]:
-    """Claims to devices are those of the pod."""
+    """Validate that the DRA claims of a container exist in the pod."""
     pairs: set[tuple[str, str]] = set()
     for index, claim in enumerate(claims_used):
         item_path, name = f"{path}[{index}]", claim.get("name", "")

@@ -1,4 +1,4 @@
-"""When a container is started again, where it says so itself.
+"""Validation of container restart policies and restart rules.
 
 Upstream: pkg/apis/core/validation/validation.go (v1.36)
 """

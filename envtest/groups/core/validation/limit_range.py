@@ -62,7 +62,7 @@ def _names(limit: JsonObject, path: str) -> Iterator[Cause]:
 
 
 class _Amounts:
-    """What a limit says about one resource."""
+    """The minimum, maximum, defaults and ratio of one resource."""
 
     def __init__(self, limit: JsonObject, name: str, kind: str) -> None:
         texts: Mapping[str, str | None] = {part: (limit.get(part) or {}).get(name) for part in _parts(kind)}

@@ -1,4 +1,4 @@
-"""Persistent volumes: what is wrong with them.
+"""Validation of persistent volumes.
 
 Upstream: pkg/apis/core/validation/validation.go (v1.36)
 """
@@ -145,7 +145,7 @@ def validate_persistent_volume_update(obj: JsonObject, old: JsonObject) -> Itera
 
 
 def _expandable(now: JsonObject, before: JsonObject) -> JsonObject:
-    """Who expands a volume may be said later."""
+    """Return the source without an expansion secret that the update adds, because that is allowed."""
     key = "controllerExpandSecretRef"
     if now.get("csi") is None or before.get("csi") is None or before["csi"].get(key) is not None:
         return now

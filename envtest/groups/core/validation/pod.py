@@ -78,7 +78,7 @@ def _surroundings(spec: JsonObject, volumes: Mapping[str, JsonObject]) -> PodCon
 
 
 def validate_new_pod(spec: JsonObject) -> Iterator[Cause]:
-    """Validate what is checked for new pods only, not for templates."""
+    """Validate the rules for new pods, which do not apply to templates."""
     if spec.get("ephemeralContainers"):
         yield api_errors.not_allowed("spec.ephemeralContainers", "cannot be set on create")
     if spec.get("nodeName") and spec.get("schedulingGates"):
@@ -86,7 +86,7 @@ def validate_new_pod(spec: JsonObject) -> Iterator[Cause]:
 
 
 def validate_own_pod(spec: JsonObject) -> Iterator[Cause]:
-    """Validate what is checked for pods, not for templates."""
+    """Validate the rules for pods, which do not apply to templates."""
     if not spec.get("serviceAccountName"):
         for index, volume in enumerate(spec.get("volumes") or ()):
             for number, source in enumerate((volume.get("projected") or {}).get("sources") or ()):
@@ -131,7 +131,7 @@ def _aliases(aliases: Sequence[JsonObject], path: str) -> Iterator[Cause]:
 
 
 def _host_network(spec: JsonObject, path: str, *, pod: bool) -> Iterator[Cause]:
-    """Ports of a pod are those of its node; a template may leave them open."""
+    """Validate host ports with host networking: each equals its container port."""
     if not spec.get("hostNetwork"):
         return
     for key in ("containers", "initContainers"):

@@ -1,4 +1,4 @@
-"""Annotations that mean something to pods: mirrors, costs of deletion, profiles of the kernel's two guards.
+"""Validation of pod annotations: mirror pods, pod deletion cost, seccomp and AppArmor profiles.
 
 Upstream: pkg/apis/core/validation/validation.go (v1.36)
 """

@@ -1,4 +1,4 @@
-"""What a pod asks for as a whole, and its claims to devices.
+"""Validation of pod-level resources and DRA claims.
 
 Upstream: pkg/apis/core/validation/validation.go (v1.36)
 """

@@ -1,4 +1,4 @@
-"""What the status of a pod may say.
+"""Validation of the pod status.
 
 Upstream: pkg/apis/core/validation/validation.go (v1.36)
 """
@@ -86,7 +86,7 @@ def _claims(statuses: Sequence[JsonObject], spec: JsonObject, path: str) -> Iter
 
 
 def _addresses(addresses: Sequence[str], path: str) -> Iterator[Cause]:
-    """One of each family; an unreadable one is told of once more where there are several."""
+    """Validate IPs of a pod or node: valid, at most one of each family, no duplicates."""
     wrong = False
     for index, address in enumerate(addresses):
         for cause in ip_address(address, f"{path}[{index}]"):

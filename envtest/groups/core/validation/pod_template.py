@@ -32,7 +32,7 @@ def validate_template(template: JsonObject, path: str, *, kind: str) -> Iterator
 
 
 def validate_keeps_running(template: JsonObject, path: str, *, kind: str) -> Iterator[Cause]:
-    """Validate that the restart policy is Always and that there is no active deadline."""
+    """Validate that the restart policy is Always and that activeDeadlineSeconds is not set."""
     spec = template.get("spec") or {}
     if spec.get("restartPolicy") != "Always":
         yield api_errors.unsupported(f"{path}.spec.restartPolicy", spec.get("restartPolicy", ""), ["Always"])

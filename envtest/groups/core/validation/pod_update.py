@@ -1,4 +1,4 @@
-"""What may change of a pod once it is there, by itself and by its debugging containers.
+"""Validation of updates of pods and of their ephemeral containers.
 
 Upstream: pkg/apis/core/validation/validation.go (v1.36)
 """
@@ -100,7 +100,7 @@ def _there(spec: JsonObject) -> JsonObject:
 
 # ------------------------------------------------------------------ pods that wait behind a gate
 def _narrowed(spec: JsonObject, old: JsonObject) -> Iterator[Cause]:
-    """As long as nobody looks for a node, the search may be narrowed; what is wrong with that is told here only."""
+    """Validate changes of a pod with scheduling gates: node selector and affinity may only become narrower."""
     now, before = spec.get("nodeSelector") or {}, old.get("nodeSelector") or {}
     if any(now.get(key) != value for key, value in before.items()):
         yield api_errors.invalid_value("spec.nodeSelector", now or None, _SELECTOR)
@@ -127,7 +127,7 @@ def _narrowed_nodes(now: JsonObject, before: JsonObject) -> Iterator[Cause]:
 
 
 def _begins(now: Sequence[JsonObject], before: Sequence[JsonObject]) -> bool:
-    """Whether it is what it was, and perhaps more; from nothing nothing comes, as that would mean everything."""
+    """Whether `now` begins with `before`. An empty `before` must stay empty, because it means "all"."""
     return list(now[: len(before)]) == list(before) and (bool(before) or not now)
 
 

@@ -42,7 +42,7 @@ def validate_amounts(amounts: Mapping[str, str], path: str) -> Iterator[Cause]:
 
 
 def _foreign(scope: str, spec: JsonObject) -> int:
-    """How many resources the scope cannot be asked of."""
+    """Return the number of hard limits that the scope does not support."""
     fitting = SCOPES.get(scope)
     hard = spec.get("hard") or {}
     return 0 if fitting is None else sum(resource_names.is_quota_name(name) and name not in fitting for name in hard)

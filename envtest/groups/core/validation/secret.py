@@ -44,7 +44,7 @@ def validate_secret(obj: JsonObject) -> Iterator[Cause]:
 
 
 def _docker_config(kind: str, data: Mapping[str, str]) -> Iterator[Cause]:
-    """Credentials for registries are JSON; what is in them is not shown."""
+    """Validate that registry credentials are JSON. The error does not show the value."""
     key = _DOCKER.get(kind, "")
     if key not in data:
         return

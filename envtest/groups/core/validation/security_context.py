@@ -1,4 +1,4 @@
-"""What pods may say of users, profiles and namespaces of their processes.
+"""Validation of security contexts: users, groups, profiles and host namespaces.
 
 Upstream: pkg/apis/core/validation/validation.go (v1.36)
 """

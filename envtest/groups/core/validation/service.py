@@ -1,4 +1,4 @@
-"""What services may be, apart from what is allocated for them.
+"""Validation of services, except for allocated addresses and ports.
 
 Upstream: pkg/apis/core/validation/validation.go (v1.36)
 """

@@ -1,4 +1,4 @@
-"""Where the files of a volume come from: what each kind of source must say, in pods and in persistent volumes.
+"""Validation of volume sources in pods and in persistent volumes.
 
 Upstream: pkg/apis/core/validation/validation.go (v1.36)
 """
