@@ -45,8 +45,9 @@ from opsdk.errors import (
     UsageError,
 )
 from opsdk.telemetry.failures import FunctionFailures
+from opsdk.telemetry.safe_logger import SafeLogger
 
-log = logging.getLogger(__name__)
+log = SafeLogger(__name__)
 
 # Objects of a list whose differences are computed and delivered before other tasks run.
 _SLICE_DELTAS = 500

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -36,8 +35,9 @@ from opsdk.rest.frames import WatchDecoder, error_from_event
 from opsdk.rest.request import RestRequest
 from opsdk.rest.response import RestResponse, parse_warnings, raise_for_status
 from opsdk.rest.transport import Transport
+from opsdk.telemetry.safe_logger import SafeLogger
 
-log = logging.getLogger(__name__)
+log = SafeLogger(__name__)
 
 WarningHandler = Callable[[RestRequest, str], None]
 

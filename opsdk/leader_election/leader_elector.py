@@ -29,8 +29,9 @@ from opsdk.errors import (
 from opsdk.leader_election.leader_election_record import LeaderElectionOptions, LeaderElectionRules, Role
 from opsdk.recorder.recorder import EventRecorder
 from opsdk.telemetry.records import Leadership, RenewedSlowly, TelemetryHook
+from opsdk.telemetry.safe_logger import SafeLogger
 
-log = logging.getLogger(__name__)
+log = SafeLogger(__name__)
 
 # Jitter spreads the attempts of waiting replicas (JitterFactor in client-go).
 _JITTER = 1.2

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import inspect
-import logging
 import os
 import threading
 import tracemalloc
@@ -25,8 +24,9 @@ from opsdk.errors import UsageError
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse, encode_json, text_response
 from opsdk.telemetry.describe import describe
+from opsdk.telemetry.safe_logger import SafeLogger
 
-log = logging.getLogger(__name__)
+log = SafeLogger(__name__)
 
 Provider = Callable[[], "object | Awaitable[object]"]
 """Returns what a page shows, as a value with a JSON form."""

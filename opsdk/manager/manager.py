@@ -6,7 +6,6 @@ Upstream: sigs.k8s.io/controller-runtime/pkg/manager/internal.go
 from __future__ import annotations
 
 import asyncio
-import logging
 import ssl
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
@@ -33,8 +32,9 @@ from opsdk.telemetry.context import add_context_to_records
 from opsdk.telemetry.prometheus import PrometheusHook
 from opsdk.telemetry.queue_monitor import QueueMonitor
 from opsdk.telemetry.records import Hooks, TelemetryHook
+from opsdk.telemetry.safe_logger import SafeLogger
 
-log = logging.getLogger(__name__)
+log = SafeLogger(__name__)
 
 # Seconds for cancelled tasks of the manager's own to end, for a cancelled election, and for the release of its lease.
 _CANCEL_GRACE = 1.0

@@ -6,7 +6,6 @@ Deviates: the files are checked when a client connects, at most every `RELOAD_EV
 
 from __future__ import annotations
 
-import logging
 import ssl
 import tempfile
 from datetime import timedelta
@@ -15,8 +14,9 @@ from pathlib import Path
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.errors import ConfigError
+from opsdk.telemetry.safe_logger import SafeLogger
 
-log = logging.getLogger(__name__)
+log = SafeLogger(__name__)
 
 RELOAD_EVERY = 10.0
 """Seconds between two checks of the files (certwatcher's interval)."""
