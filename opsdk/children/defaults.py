@@ -104,14 +104,6 @@ def _device_request(request: JsonObject) -> None:
         _put(request, {"count": 1})
 
 
-def _job_spec(spec: JsonObject) -> None:
-    if spec.get("completions") is None and spec.get("parallelism") is None:
-        spec["completions"] = 1
-    _put(spec, {"parallelism": 1, "completionMode": "NonIndexed", "suspend": False})
-    _put(spec, {"backoffLimit": 6 if spec.get("backoffLimitPerIndex") is None else 2**31 - 1})
-    _put(spec, {"podReplacementPolicy": "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed"})
-
-
 def _resource_names(names: JsonObject) -> None:
     kind = names.get("kind") or ""
     _put(names, {"singular": kind.lower(), "listKind": f"{kind}List"})
@@ -230,7 +222,6 @@ _FILLS: Final[Mapping[str, Fill]] = {
     "apps.v1.DaemonSetUpdateStrategy": _rolling_update({"maxUnavailable": 1, "maxSurge": 0}),
     "apps.v1.DeploymentStrategy": _rolling_update({"maxUnavailable": "25%", "maxSurge": "25%"}),
     "apps.v1.StatefulSetUpdateStrategy": _stateful_set_strategy,
-    "batch.v1.JobSpec": _job_spec,
     "core.v1.Container": _container,
     "core.v1.EphemeralContainer": _container,
     "core.v1.ImageVolumeSource": _image_volume,

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
-from opsdk.apimachinery.gvk import GroupVersionKind
-from opsdk.apimachinery.object import Unstructured
+from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
+from opsdk.apimachinery.kinds import unstructured
+from opsdk.apimachinery.object import Unstructured, origin_of
 from opsdk.children.kinds import built_in_kinds
 from opsdk.client.client import Client
 from opsdk.client.decorators.intercept import intercept
@@ -73,6 +74,21 @@ def prepared(tree: JsonObject) -> JsonObject:
 def desired(tree: JsonObject) -> Unstructured:
     """A desired object as a reconciler makes it."""
     return Unstructured.from_tree(copy.deepcopy(tree))
+
+
+async def live_tree(client: Client, tree: JsonObject) -> JsonObject:
+    """The object as the server has it."""
+    key = ObjectKey(tree["metadata"].get("namespace", ""), tree["metadata"]["name"])
+    found = origin_of(await client.get(unstructured(tree["apiVersion"], tree["kind"]), key))
+    assert found is not None
+    return found
+
+
+def state(live: JsonObject) -> JsonObject:
+    """What an apply can change. Controllers of the server write statuses meanwhile."""
+    entries = [e for e in live["metadata"].get("managedFields", ()) if not e.get("subresource")]
+    metadata = {**live["metadata"], "managedFields": entries, "resourceVersion": "", "generation": 0}
+    return {**live, "metadata": metadata, "status": {}}
 
 
 @cache
