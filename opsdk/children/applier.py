@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final, TypeVar
@@ -34,9 +34,11 @@ from opsdk.children.desired import check_desired
 from opsdk.children.explanation import ApplyReason, Explanation, explain
 from opsdk.children.inferred_types import inferred_type
 from opsdk.children.ownership import STATUS, applied_by, fields_to_own, managers_of
-from opsdk.children.pruning import PruneVerdict, identity_of, judge
+from opsdk.children.pruning import Identity, PruneVerdict, identity_of, judge
 from opsdk.children.resolver import ResolvedType, TypeResolver
 from opsdk.client.client import Client
+from opsdk.client.decorators.intercept import intercept
+from opsdk.client.operations import Delete, DeleteAllOf, Get, List, Operation, gvk_of_operation
 from opsdk.errors import AlreadyOwnedError, ConflictError, InvalidError, NotFoundError, TerminatingError, UsageError
 from opsdk.recipes.owner_references import controller_of, set_controller_reference
 from opsdk.structured_merge.fieldpath import EMPTY, FieldSet
@@ -141,6 +143,7 @@ class Applier:
         self._settled: LRUCache[tuple[GroupVersionKind, ObjectKey], _Settled] = LRUCache(size)
         self._to_own: LRUCache[bytes, FieldSet] = LRUCache(min(size, 4096))
         self._gone: LRUCache[str, bool] = LRUCache(size)
+        self._suspects: LRUCache[Identity, bool] = LRUCache(size)
 
     # -------------------------------------------------------------- applying
     async def apply(self, desired: T, *, owner: KubeObject | None = None, force: bool = True) -> T:
@@ -161,7 +164,9 @@ class Applier:
         """
         declared = self._declare(desired, owner)
         kind = kind_of_object(desired)
-        live = await self._client.get_or_none(kind, declared.key)
+        # A cache may be behind the NotFoundError of another request, so read from the server.
+        suspect = self._suspects.pop((declared.gvk.group_kind, declared.key), False)
+        live = await self._client.get_or_none(kind, declared.key, uncached=suspect)
         if live is not None and live.metadata.uid in self._gone:
             live = None  # the cache is behind: no event has told it of the deletion
         if live is None:
@@ -294,6 +299,29 @@ class Applier:
         """
         if obj.metadata.uid:
             self._gone[obj.metadata.uid] = True
+
+    def observing_client(self) -> Client:
+        """Return the client, with the addition that this applier learns of deletions from its requests.
+
+        After a `NotFoundError` from the server, or a delete, the next `apply` of that object reads from the server, so
+        that a cache that is behind never returns the dead object.
+        """
+        return intercept(self._client, self._observe)
+
+    async def _observe(self, operation: Operation, proceed: Callable[[Operation], Awaitable[Any]]) -> Any:
+        if isinstance(operation, List | DeleteAllOf):
+            return await proceed(operation)
+        key = operation.key if isinstance(operation, Get | Delete) else key_of(operation.obj)
+        identity = (gvk_of_operation(operation).group_kind, key)
+        try:
+            result = await proceed(operation)
+        except NotFoundError:
+            if not isinstance(operation, Get) or operation.options.uncached:
+                self._suspects[identity] = True
+            raise
+        if isinstance(operation, Delete):
+            self._suspects[identity] = True
+        return result
 
     # -------------------------------------------------------------- many children
     async def apply_all(

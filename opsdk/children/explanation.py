@@ -19,6 +19,8 @@ from opsdk.structured_merge.value import JsonValue
 REDACTED: Final = "<redacted>"
 """Stands for a value of a Secret."""
 _LAST_APPLIED: Final = "f:kubectl.kubernetes.io/last-applied-configuration"
+_DATA: Final = ("f:data",)
+_STRING_DATA: Final = ("f:stringData",)
 _SHOWN: Final = 5
 """As many changes are in the one line; `Explanation.changes` has all."""
 _LENGTH: Final = 80
@@ -174,8 +176,10 @@ def _reason(
     if not comparison.owners_known:
         return ApplyReason.DRIFT
     if own is not None and owns(own.fields, path):
-        # The value of stringData is owned below data by the manager that changed it.
-        return ApplyReason.DRIFT if other is not None and path[:1] == ("f:data",) else ApplyReason.CHANGED
+        return ApplyReason.CHANGED
+    if own is not None and path[:1] == _DATA and owns(own.fields, (*_STRING_DATA, *path[1:])):
+        # Applied as stringData of a Secret. Who changes the value owns it below data.
+        return ApplyReason.CHANGED if other is None else ApplyReason.DRIFT
     is_new = own is None or (previous is not None and not owns(previous, path))
     if difference.live is ABSENT:
         return ApplyReason.ADDED if is_new or previous is None else ApplyReason.DRIFT
@@ -186,7 +190,7 @@ def shown_value(gvk: GroupVersionKind, path: Path, value: JsonValue) -> str:
     """Return a value as JSON text; `REDACTED` for content of a Secret, "" for `ABSENT`."""
     if value is ABSENT:
         return ""
-    secret = gvk.group == "" and gvk.kind == "Secret" and path[:1] in (("f:data",), ("f:stringData",))
+    secret = gvk.group == "" and gvk.kind == "Secret" and path[:1] in (_DATA, _STRING_DATA)
     if secret or _LAST_APPLIED in path:
         return REDACTED
     text = msgspec.json.encode(value).decode()
