@@ -264,9 +264,9 @@ class Operator:
         """The client: reads from the cache, writes to the server."""
         return self.cluster.client
 
-    async def ensure(self, desired: Child, *, owner: KubeObject | None = None) -> Child:
-        """Make an object match `desired`, controlled by `owner`. See `opsdk.recipes.apply.Applier`."""
-        return await self.cluster.applier.ensure(desired, owner=owner)
+    async def apply(self, desired: Child, *, owner: KubeObject | None = None, force: bool = True) -> Child:
+        """Make an object match `desired`, controlled by `owner`. See `opsdk.children.applier.Applier.apply`."""
+        return await self.cluster.applier.apply(desired, owner=owner, force=force)
 
     @property
     def recorder(self) -> EventRecorder:

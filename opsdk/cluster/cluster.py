@@ -34,16 +34,19 @@ from opsdk.client.ports import OperationExecutor
 from opsdk.client.scheme import default_scheme
 from opsdk.cluster.delegating import Delegating
 from opsdk.errors import UsageError
-from opsdk.recipes.apply import Applier
 from opsdk.recorder.recorder import EventRecorder
 from opsdk.rest.config import Config
 from opsdk.rest.discovery import Discovery
 from opsdk.rest.discovery_mapper import RestDiscoverySource
 from opsdk.rest.transport import Transport
+from opsdk.telemetry.activity import current_activity
 from opsdk.telemetry.records import TelemetryHook
 
 if TYPE_CHECKING:
     import httpx
+
+    from opsdk.children.applier import Applier
+    from opsdk.children.explanation import Explanation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,8 +169,13 @@ class Cluster(Closing):
 
     @cached_property
     def applier(self) -> Applier:
-        """Keeps objects in a desired state, with the cluster's field owner."""
-        return Applier(self.client, field_owner=self.options.field_owner or self.options.name)
+        """Applies children with the cluster's field owner. The journal of reconciles gets the reason of each write."""
+        # Imported here for start-up time: a cluster that only reads does not need the tables of built-in kinds.
+        from opsdk.children.applier import Applier  # noqa: PLC0415
+
+        return Applier(
+            self.client, field_owner=self.options.field_owner or self.options.name, on_write=_explain_in_journal
+        )
 
     def debug_pages(self) -> Mapping[str, Callable[[], Iterable[object]]]:
         """See `opsdk.runnable.Debuggable`."""
@@ -218,3 +226,8 @@ class Cluster(Closing):
 
     def __repr__(self) -> str:
         return f"<Cluster {self.config.host}>"
+
+
+def _explain_in_journal(explanation: Explanation) -> None:
+    if (activity := current_activity()) is not None:
+        activity.explain(str(explanation))

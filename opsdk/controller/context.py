@@ -7,12 +7,13 @@ Deviates: a value that is passed to the reconciler; Go's context carries only lo
 from __future__ import annotations
 
 import logging
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Literal, Protocol, TypeVar, overload
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.apimachinery.kinds import KindLike
 from opsdk.apimachinery.object import AnyObject, KubeObject, Object, TypedObject, Unstructured, gvk_of
 from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
@@ -107,31 +108,69 @@ class Context:
         return StatusPatch(self.client, obj)
 
     async def apply(
-        self, desired: Child, *, owner: KubeObject | Literal[_Owner.RECONCILED] | None = _Owner.RECONCILED
+        self,
+        desired: Child,
+        *,
+        owner: KubeObject | Literal[_Owner.RECONCILED] | None = _Owner.RECONCILED,
+        force: bool = True,
     ) -> Child:
-        """Make an object match `desired`, and return its current state. See `opsdk.recipes.apply.Applier`.
+        """Make an object match `desired`, and return the live object. Nothing is sent if nothing would change.
+
+        See `opsdk.children.applier.Applier.apply`.
 
         Args:
             desired: only the fields that matter. Without a namespace, a namespaced object gets that of its owner.
             owner: made the controller of the object; default: the reconciled object. None for an object without owner,
                 which garbage collection does not delete.
+            force: take fields over from other managers.
 
         Raises:
-            AlreadyOwnedError: another controller owns the object.
-            UsageError: the reconciler takes a request, so the owner has to be passed.
+            AlreadyOwnedError: another object is the controller. Nothing is sent.
+            ConflictError: other managers own fields with different values, and `force` is False.
+            TerminatingError: the live object is being deleted. The retry creates it again when it is gone.
+            UsageError: `desired` cannot be applied, or the owner is missing.
             ApiError: the server rejected the apply.
         """
-        parent = None if isinstance(owner, _Owner) else owner
-        if isinstance(owner, _Owner):
-            if self.object is None:
-                raise UsageError(
-                    "the reconciler takes a request, so opsdk does not know the owner: pass owner=..., or owner=None"
-                )
-            parent = self.object
+        parent = self._parent(owner)
+        await self._set_namespace(desired, parent)
+        return await self.cluster.applier.apply(desired, owner=parent, force=force)
+
+    async def apply_all(
+        self,
+        desired: Sequence[TypedObject | Unstructured],
+        *,
+        owner: KubeObject | Literal[_Owner.RECONCILED] = _Owner.RECONCILED,
+        prune: Sequence[KindLike[AnyObject]] = (),
+        force: bool = True,
+    ) -> list[TypedObject | Unstructured]:
+        """Apply every object in order, then delete children of the `prune` kinds that are no longer desired.
+
+        See `opsdk.children.applier.Applier.apply_all`. Only objects that the owner controls and that this operator
+        applied are deleted, also after a restart.
+
+        Raises:
+            UsageError: an object occurs twice, or as `apply`.
+        """
+        parent = self._parent(owner)
+        assert parent is not None
+        for obj in desired:
+            await self._set_namespace(obj, parent)
+        return await self.cluster.applier.apply_all(desired, owner=parent, prune=prune, force=force)
+
+    def _parent(self, owner: KubeObject | Literal[_Owner.RECONCILED] | None) -> KubeObject | None:
+        if not isinstance(owner, _Owner):
+            return owner
+        if self.object is None:
+            raise UsageError(
+                "the reconciler takes a request, so opsdk does not know the owner: pass owner=..., or owner=None"
+            )
+        parent: KubeObject = self.object
+        return parent
+
+    async def _set_namespace(self, desired: KubeObject, parent: KubeObject | None) -> None:
         if parent is not None and parent.metadata.namespace and not desired.metadata.namespace:
             mapping = await self.cluster.mapper.mapping_for(gvk_of(desired))
             desired.metadata.namespace = parent.metadata.namespace if mapping.namespaced else ""
-        return await self.cluster.applier.ensure(desired, owner=parent)
 
     def event(
         self,

@@ -37,7 +37,7 @@ def made(seen: list[str], **options: Any) -> Operator:
         wanted = ConfigMap(
             metadata=ObjectMeta(name=request.name, namespace=request.namespace), data={"image": found.spec.image}
         )
-        await operator.ensure(wanted, owner=found)
+        await operator.apply(wanted, owner=found)
         if found.status is None:
             found.status = SiteStatus(ready=1)
             await operator.client.status().update(found)

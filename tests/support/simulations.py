@@ -126,7 +126,7 @@ def make_family_operator() -> Operator:
                     names.remove(child.metadata.name)
         for name in names:
             meta = ObjectMeta(name=name, namespace=request.namespace)
-            await operator.ensure(Secret(metadata=meta, string_data={"of": request.name}), owner=parent)
+            await operator.apply(Secret(metadata=meta, string_data={"of": request.name}), owner=parent)
         if is_deleting(parent) and FAMILY_FINALIZER in parent.metadata.finalizers:
             before = deep_copy(parent)
             remove_finalizer(parent, FAMILY_FINALIZER)
@@ -202,7 +202,7 @@ def make_elected_operator() -> Operator:
         if source is None or request.namespace != NAMESPACE or "n" not in source.data:
             return
         meta = ObjectMeta(name=request.name, namespace=request.namespace)
-        await operator.ensure(Secret(metadata=meta, string_data={"n": source.data["n"]}), owner=source)
+        await operator.apply(Secret(metadata=meta, string_data={"n": source.data["n"]}), owner=source)
 
     return operator
 
