@@ -31,6 +31,8 @@ from opsdk.patch import merge_patch
 from opsdk.rest.config import Config
 from opsdk.structured_merge.value import JsonObject
 
+# Metadata with uids of other objects.
+_LINKED = ("ownerReferences", "managedFields")
 # Metadata that the server sets.
 _SERVER_SET = (
     "uid",
@@ -39,9 +41,7 @@ _SERVER_SET = (
     "creationTimestamp",
     "deletionTimestamp",
     "deletionGracePeriodSeconds",
-    "managedFields",
-    "ownerReferences",
-    "selfLink",
+    *_LINKED,
 )
 
 
@@ -153,17 +153,28 @@ async def _restore(record: ReconcileRecord, operator: Operator, client: Client) 
         uids[tree["metadata"].get("uid", "")] = obj.metadata.uid
         restored.append((tree, obj))
     for tree, obj in restored:
-        if owners := [
-            {**owner, "uid": uids.get(owner["uid"], owner["uid"])}
-            for owner in tree["metadata"].get("ownerReferences", ())
-        ]:
-            await client.patch(obj, merge_patch({"metadata": {"ownerReferences": owners}}))
+        # One after the other: an update takes the fields that it changes away from their managers. A write that sends
+        # managedFields and changes nothing else sets them.
+        for name in _LINKED:
+            if name in tree["metadata"]:
+                metadata = _with_new_uids({name: tree["metadata"][name]}, uids)
+                await client.patch(obj, merge_patch({"metadata": metadata}))
         if tree["metadata"].get("deletionTimestamp"):
             await client.delete(obj)
 
 
+def _with_new_uids(tree: JsonObject, uids: Mapping[str, str]) -> JsonObject:
+    """Return owner references and field managers with the uids of the new server."""
+    text = json.dumps(tree)
+    for old, new in uids.items():
+        if old:
+            text = text.replace(old, new)
+    result: JsonObject = json.loads(text)
+    return result
+
+
 async def _restore_object(client: Client, tree: JsonObject) -> Unstructured:
-    """Create an object with its status and its field managers."""
+    """Create an object with its status."""
     metadata = {name: value for name, value in tree["metadata"].items() if name not in _SERVER_SET}
     content = {**tree, "metadata": metadata}
     try:
@@ -171,15 +182,16 @@ async def _restore_object(client: Client, tree: JsonObject) -> Unstructured:
     except NoMatchError:
         await _create(client, _permissive_crd(tree))
         obj = await _create(client, content)
-    if tree.get("status"):
+    if status := tree.get("status"):
+        if "observedGeneration" in status:
+            # The new object has another generation: keep how far the status is behind.
+            behind = tree["metadata"].get("generation", 0) - status["observedGeneration"]
+            status = {**status, "observedGeneration": max(obj.metadata.generation - behind, 0)}
         try:
-            await client.status().patch(obj, merge_patch({"status": tree["status"]}))
+            await client.status().patch(obj, merge_patch({"status": status}))
         except ApiError as error:
             if error.code not in (404, 405):  # a kind without a status subresource
                 raise
-    if managers := tree["metadata"].get("managedFields"):
-        # As a restored backup does: a write that sends managedFields sets them.
-        await client.patch(obj, merge_patch({"metadata": {"managedFields": managers}}))
     return obj
 
 
