@@ -507,6 +507,13 @@ class AlreadyOwnedError(OpsdkError):
     """Another controller is the controlling owner of the object."""
 
 
+class TerminatingError(OpsdkError):
+    """The object is being deleted, so it cannot be brought into its desired state.
+
+    Let it end the reconcile. The retry, or the event of the deletion, creates the object again.
+    """
+
+
 class LeaderElectionLostError(OpsdkError):
     """This process lost the lease and must stop writing.
 

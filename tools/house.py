@@ -301,7 +301,7 @@ MEASURES = (
         scale=lambda house, findings: 100 * findings / len(private_helpers(house)),
         unit=" % of private helpers",
     ),
-    Measure(name="vague locals", limit=300, count=vague_locals),
+    Measure(name="vague locals", limit=60, count=vague_locals),
     Measure(name="lazy imports without a reason", limit=0, count=lazy_imports),
     Measure(name="own imports under TYPE_CHECKING", limit=0, count=own_type_checking_imports),
     Measure(name="modules in the largest folder", limit=40, count=largest_folder),

@@ -108,9 +108,9 @@ def _owners(plane: PluginPlane, _: ListerFactory) -> OwnerReferencesPermissionEn
         group, _, version = api_version.rpartition("/")
         return [
             GroupVersionResource(group, version, served.info.resource)
-            for found in plane.core.groups()
-            if found.group == group
-            for each in found.versions
+            for served_group in plane.core.groups()
+            if served_group.group == group
+            for each in served_group.versions
             if each.version == version
             for served in each.resources
             if served.info.kind == kind and not served.info.subresource

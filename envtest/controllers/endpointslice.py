@@ -73,7 +73,7 @@ def _by_ports(
     groups: list[tuple[list[JsonObject], list[JsonObject]]] = []
     for pod in pods:
         ports = ports_of(service, pod, names=names)
-        group = next((members for known, members in groups if known == ports), None)
+        group = next((members for group_ports, members in groups if group_ports == ports), None)
         if group is None:
             groups.append((ports, [pod]))
         else:

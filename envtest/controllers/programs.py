@@ -61,7 +61,7 @@ def _program(container: JsonObject) -> Program | None:
 
 def _script(text: str) -> Program | None:
     """Return the program of a shell script; None if it has other than plain commands."""
-    seconds, code, known = 0.0, 0, False
+    seconds, code, interpreted = 0.0, 0, False
     for line in re.split(r"(;|\n|&&)", text):
         if line == "&&" and code:
             break
@@ -78,12 +78,12 @@ def _script(text: str) -> Program | None:
         step = _statement(words)
         if step is None and words[0] not in _INSTANT:
             return None
-        known = known or step is not None
+        interpreted = interpreted or step is not None
         step = step or Program(0.0)
         seconds, code = seconds + step.seconds, step.code
         if words[0] == "exit":
             break
-    return Program(seconds, code) if known else None
+    return Program(seconds, code) if interpreted else None
 
 
 def _statement(words: list[str]) -> Program | None:
@@ -98,8 +98,8 @@ def _statement(words: list[str]) -> Program | None:
             return Program(0.0, int(code) & 255)
         case ["sleep", first, *more]:
             times = [_seconds(text) for text in (first, *more)]
-            known = [t for t in times if t is not None]
-            return Program(sum(known)) if len(known) == len(times) else Program(0.0, 1)
+            seconds = [t for t in times if t is not None]
+            return Program(sum(seconds)) if len(seconds) == len(times) else Program(0.0, 1)
         case _:
             return None
 

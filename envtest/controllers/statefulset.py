@@ -303,13 +303,13 @@ def retain(view: StatefulSetView) -> list[Write]:
 
 
 def _belonging(
-    found: JsonObject, wanted: Sequence[JsonObject], view: StatefulSetView, pod: JsonObject
+    claim: JsonObject, owners: Sequence[JsonObject], view: StatefulSetView, pod: JsonObject
 ) -> list[JsonObject] | None:
-    """The owners of a claim, None where they are right; those that others have set stay."""
-    before = list(found["metadata"].get("ownerReferences") or ())
+    """Return the new owner references of a claim, or None if they are right; foreign references stay."""
+    before = list(claim["metadata"].get("ownerReferences") or ())
     names = {(view.owner["kind"], view.owner["metadata"]["name"]), ("Pod", pod["metadata"]["name"])}
     others = [r for r in before if (r.get("kind"), r.get("name")) not in names]
-    after = [*others, *(owner_reference(w) for w in wanted)]
+    after = [*others, *(owner_reference(w) for w in owners)]
     return None if {r.get("uid") for r in before} == {r.get("uid") for r in after} else after
 
 

@@ -224,7 +224,7 @@ class OwnedVersions:
         self.remote = converter.remote
         self._converter = converter
 
-    async def convert(self, obj: JsonObject, wanted: str) -> JsonObject:
+    async def convert(self, obj: JsonObject, api_version: str) -> JsonObject:
         """See `Versions`."""
-        [converted] = await self._converter.convert([obj], wanted)
+        [converted] = await self._converter.convert([obj], api_version)
         return converted

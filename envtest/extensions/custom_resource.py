@@ -47,6 +47,8 @@ class CustomModel:
         self.api_version = f"{spec['group']}/{version['name']}"
         self.schema_name = schema_name(spec["group"], version["name"], spec["names"]["kind"])
         self.schema = StructuralSchema(self.raw)
+        self._group = spec["group"]
+        self._versions: dict[str, JsonObject] = {v["name"]: v["schema"]["openAPIV3Schema"] for v in spec["versions"]}
         self.selectable = tuple(field["jsonPath"] for field in version.get("selectableFields") or ())
         self._decoders = decoders
         self._shown = IdentityCache[JsonObject](limit=_SHOWN)
@@ -79,11 +81,21 @@ class CustomModel:
         reading = DecodeContext(path=["metadata"], skipped_path_parts=1, struct="ObjectMeta")
         metadata = body.get("metadata")
         meta = self._decoders.read(_META, {} if metadata is None else metadata, reading)
-        pruned, unknown = self.schema.prune({**body, "metadata": meta})
+        api_version = body.get("apiVersion", "")
+        schema = self.schema if api_version == self.api_version else self._schema_of(api_version)
+        pruned, unknown = schema.prune({**body, "metadata": meta}) if schema is not None else (body, [])
         inner: list[str] = []
         decoded = self.schema.change_embedded(pruned, lambda obj, place: self._decode_inner(obj, place, inner))
         warnings = [*sorted(f'unknown field "{path}"' for path in unknown), *sorted(inner)]
         return DecodedBody(decoded, [*reading.problems, *warnings])
+
+    def _schema_of(self, api_version: str) -> StructuralSchema | None:
+        """Return the schema that decodes a body of another version, which the server refuses after it.
+
+        The schema of an undefined version has no fields. Objects of another group are not pruned: None.
+        """
+        group, _, version = api_version.rpartition("/")
+        return StructuralSchema(self._versions.get(version, {"type": "object"})) if group == self._group else None
 
     def _decode_inner(self, obj: JsonObject, path: str, warnings: list[str]) -> JsonObject:
         """An object inside of another: its metadata has the one form that metadata has."""

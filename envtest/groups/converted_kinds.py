@@ -44,11 +44,11 @@ class ConvertedKind:
         """See `Versions`."""
         return {version: self._typing.shapes.of(name) for version, name in _KINDS[self._kind][0].items()}
 
-    async def convert(self, obj: JsonObject, wanted: str) -> JsonObject:
+    async def convert(self, obj: JsonObject, api_version: str) -> JsonObject:
         """See `Versions`."""
-        if obj.get("apiVersion") == wanted:
+        if obj.get("apiVersion") == api_version:
             return obj
-        return _KINDS[self._kind][1](obj, wanted)
+        return _KINDS[self._kind][1](obj, api_version)
 
 
 def versions_of(typing: Typing, kind: str) -> ConvertedKind | None:

@@ -57,9 +57,9 @@ class ParamKinds:
             *self._plane.core.installed(),
             *[
                 served
-                for found in self._plane.extensions.groups()
-                if found.group == group
-                for one in found.versions
+                for served_group in self._plane.extensions.groups()
+                if served_group.group == group
+                for one in served_group.versions
                 if one.version == version
                 for served in one.resources
             ],

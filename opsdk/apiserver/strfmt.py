@@ -59,8 +59,8 @@ def is_duration(text: str) -> bool:
         return True
     parts = _WORD_DURATION.findall(text)
     units = [unit.lower() for _, unit in parts]
-    known = any(unit in _UNITS or unit.startswith(_LONG_UNITS) for unit in units)
-    return known and all(int(number) < 2**63 for number, _ in parts)
+    has_unit = any(unit in _UNITS or unit.startswith(_LONG_UNITS) for unit in units)
+    return has_unit and all(int(number) < 2**63 for number, _ in parts)
 
 
 _SLOPPY: Final = re.compile(r"\b0+(?=[0-9])")

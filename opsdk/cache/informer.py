@@ -333,13 +333,13 @@ class Informer(Closing):
         for unknown in (key,) if key is not None else tuple(own.unknown):
             if unknown not in own.unknown:
                 continue
-            watched, shown = self.store.get(unknown, own_writes=False), self.store.get(unknown)
+            watched, visible = self.store.get(unknown, own_writes=False), self.store.get(unknown)
             # Before the request: a write during it makes the object unknown again.
             del own.unknown[unknown]
             try:
                 self.write(await self._source.get(unknown))
             except NotFoundError:
-                for gone in (watched, shown):
+                for gone in (watched, visible):
                     if gone is not None:
                         self.store.write_deleted(unknown, gone.uid)
             except (ForbiddenError, MethodNotAllowedError) as error:
@@ -351,21 +351,21 @@ class Informer(Closing):
     async def _read_all(self) -> None:
         before = list(self.store.entries())
         self.store.own.unknown_list = False
-        found: set[ObjectKey] = set()
+        listed: set[ObjectKey] = set()
         token = ""
         try:
             while True:
                 items, meta = await self._source.list_page(continue_token=token, limit=self.options.page_size)
                 for item in items:
                     self.write(item)
-                    found.add(peek_key(item))
+                    listed.add(peek_key(item))
                 if not (token := meta.continue_token):
                     break
         except BaseException:
             self.store.own.unknown_list = True
             raise
         for entry in before:
-            if entry.key not in found:
+            if entry.key not in listed:
                 self.store.write_deleted(entry.key, entry.uid)
 
     # -------------------------------------------------------------- the loop

@@ -121,7 +121,7 @@ def scopes(options: CacheOptions, mapping: RestMapping, *, metadata_only: bool =
     if not namespaces or not mapping.namespaced:
         namespaces = {ALL_NAMESPACES: NamespaceOptions()}
     cache_wide = _with_options(options.namespaces)
-    made = {}
+    planned = {}
     for namespace, first in namespaces.items():
         # For a kind with namespaces of its own, the cache's options for the namespace come after the kind's.
         levels = (first, own, cache_wide.get(namespace, NamespaceOptions())) if own.namespaces else (own, first)
@@ -131,7 +131,7 @@ def scopes(options: CacheOptions, mapping: RestMapping, *, metadata_only: bool =
             fields = replace(fields, requirements=(*fields.requirements, *others))
         # A field selector for one namespace becomes a namespaced list, which needs fewer permissions.
         pinned = fields.exact("metadata.namespace") if mapping.namespaced and not namespace else None
-        made[namespace] = CacheScope(
+        planned[namespace] = CacheScope(
             gvk=mapping.gvk,
             namespace=namespace or pinned or "",
             label_selector=_first(options.label_selector, *(level.label_selector for level in levels)),
@@ -140,7 +140,7 @@ def scopes(options: CacheOptions, mapping: RestMapping, *, metadata_only: bool =
             transform=_first(options.transform, *(level.transform for level in levels)),
             resync=_first(options.resync, *(level.resync for level in levels)),
         )
-    return made
+    return planned
 
 
 def _with_options(namespaces: Namespaces) -> Mapping[str, NamespaceOptions]:

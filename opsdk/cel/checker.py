@@ -331,10 +331,10 @@ class _Checker:
         self._issue(node.range.at, f"expression of type '{self._show(over)}' {text}")
         return types.ERROR, types.ERROR
 
-    def _expect(self, expr: Expr, wanted: Type) -> None:
+    def _expect(self, expr: Expr, expected: Type) -> None:
         actual = self.check(expr)
-        if not self._fits(wanted, actual):
-            self._mismatch(expr.at, wanted, actual)
+        if not self._fits(expected, actual):
+            self._mismatch(expr.at, expected, actual)
 
 
 def qualified_name(expr: Expr) -> str | None:

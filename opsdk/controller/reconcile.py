@@ -59,7 +59,7 @@ class Reconciler(Protocol):
     not retry. A second parameter gets the `Context`.
     """
 
-    async def reconcile(self, request: Request) -> Result | None:
+    async def reconcile(self, request: Request, /) -> Result | None:
         """Reconcile one object. Cancelled when the controller stops and `shutdown_timeout` has passed."""
         ...
 
@@ -67,7 +67,7 @@ class Reconciler(Protocol):
 class ContextReconciler(Protocol):
     """A `Reconciler` that also gets a `Context`."""
 
-    async def reconcile(self, request: Request, ctx: Context) -> Result | None:
+    async def reconcile(self, request: Request, ctx: Context, /) -> Result | None:
         """Reconcile one object."""
         ...
 
@@ -78,7 +78,7 @@ class ObjectReconciler(Protocol[T_contra]):
     It is not called for an object that is gone or being deleted: declare finalizers to clean up.
     """
 
-    async def reconcile(self, obj: T_contra, ctx: Context) -> Result | None:
+    async def reconcile(self, obj: T_contra, ctx: Context, /) -> Result | None:
         """Reconcile one object. The object is a copy of its own."""
         ...
 

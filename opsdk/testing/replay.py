@@ -65,7 +65,8 @@ def export_test(record: ReconcileRecord, *, operator: str) -> str:
         raise UsageError(f"{operator!r} does not name an operator: write module:attribute")
     if any(read.resource_version and read.data is None for read in record.reads):
         raise UsageError(
-            f"the journal has dropped the objects that reconcile {record.reconcile_id} read: choose a later one"
+            f"the objects that reconcile {record.reconcile_id} read are missing: choose a later one, and start the "
+            "operator with --debug-objects"
         )
     key = f"{record.namespace}/{record.name}" if record.namespace else record.name
     text = json.dumps(record_to_json(record, objects=True), indent=1)

@@ -8,6 +8,7 @@ from envtest.environment import Environment
 from opsdk.aio.clock import LOOP_CLOCK
 
 CM = "/api/v1/namespaces/default/configmaps"
+PODS = "/api/v1/namespaces/default/pods"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
 
@@ -26,6 +27,20 @@ async def test_a_watch_without_a_version_shows_what_is_there() -> None:
             await make(call, "b")
             await call("DELETE", f"{CM}/b")
             assert [(await events.get())["type"] for _ in range(2)] == ["ADDED", "DELETED"]
+
+
+async def test_a_deletion_answers_with_the_revision_of_the_removal() -> None:
+    """A pod on a node, without a grace period, is marked and removed in one request; both have an event."""
+    async with Environment() as env:
+        call = Caller(env)
+        spec = {"containers": [{"name": "c", "image": "i"}], "nodeName": "n", "terminationGracePeriodSeconds": 0}
+        pod = (await call("POST", PODS, {"metadata": {"name": "p"}, "spec": spec})).json
+        async with call.watch(f"{PODS}?watch=1&resourceVersion={pod['metadata']['resourceVersion']}") as events:
+            removed = (await call("DELETE", f"{PODS}/p")).json
+            marked, gone = await events.get(), await events.get()
+        assert (marked["type"], gone["type"]) == ("MODIFIED", "DELETED")
+        assert removed["metadata"] == gone["object"]["metadata"]
+        assert int(gone["object"]["metadata"]["resourceVersion"]) > int(marked["object"]["metadata"]["resourceVersion"])
 
 
 async def test_a_watch_resumes_after_a_version() -> None:

@@ -349,7 +349,7 @@ class _Compiler(Protocol):
     def variable(self, name: str, text: str) -> _Compiled: ...
 
     def compile(
-        self, text: str, wanted: tuple[Type, ...], *, authorizer: bool = True, patches: bool = False
+        self, text: str, types: tuple[Type, ...], *, authorizer: bool = True, patches: bool = False
     ) -> _Compiled: ...
 
 

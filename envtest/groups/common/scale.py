@@ -111,11 +111,11 @@ class ScaleStore:
         stored, _ = await self.main.update(context, name, through, uid=uid)
         return self._show(stored), False
 
-    def _check(self, wanted: JsonObject, name: str, replicas: int) -> None:
+    def _check(self, desired: JsonObject, name: str, replicas: int) -> None:
         if replicas >= 0 or self.main.strategy.custom:
             return  # custom objects say themselves what may stand there
         cause = api_errors.invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")
-        raise api_errors.invalid("Scale", "autoscaling", wanted["metadata"].get("name", name), [cause])
+        raise api_errors.invalid("Scale", "autoscaling", desired["metadata"].get("name", name), [cause])
 
 
 def _put_replicas(obj: JsonObject, replicas: int) -> None:

@@ -26,7 +26,7 @@ _MOST_HINTS: Final = 8
 
 def validate_endpoint_slice(obj: JsonObject, old: JsonObject | None = None) -> Iterator[Cause]:
     """Validate an EndpointSlice; its addresses have one type. An update may keep addresses that it had."""
-    known = {a for e in (old or {}).get("endpoints") or () for a in e.get("addresses") or ()}
+    old_addresses = {a for e in (old or {}).get("endpoints") or () for a in e.get("addresses") or ()}
     kind = obj.get("addressType", "")
     yield from validation.one_of(kind, _KINDS, "addressType")
     endpoints: Sequence[JsonObject] = obj.get("endpoints") or ()
@@ -34,7 +34,7 @@ def validate_endpoint_slice(obj: JsonObject, old: JsonObject | None = None) -> I
         yield api_errors.too_many("endpoints", len(endpoints), _MOST_ENDPOINTS)
     else:
         for index, endpoint in enumerate(endpoints):
-            yield from _endpoint(endpoint, kind, f"endpoints[{index}]", known)
+            yield from _endpoint(endpoint, kind, f"endpoints[{index}]", old_addresses)
     ports = obj.get("ports") or ()
     if len(ports) > _MOST_PORTS:
         yield api_errors.too_many("ports", len(ports), _MOST_PORTS)

@@ -34,10 +34,10 @@ def validate_ingress_class(obj: JsonObject) -> Iterator[Cause]:
         yield api_errors.too_long("spec.controller", _MOST_CONTROLLER)
     yield from domain_path(controller, "spec.controller")
     if spec.get("parameters") is not None:
-        found = spec["parameters"]
+        reference = spec["parameters"]
         path = "spec.parameters"
-        yield from validate_typed_reference(found, path)
-        scope, namespace = found.get("scope"), found.get("namespace")
+        yield from validate_typed_reference(reference, path)
+        scope, namespace = reference.get("scope"), reference.get("namespace")
         if scope is None:
             yield api_errors.required(f"{path}.scope")
             return

@@ -26,11 +26,15 @@ def inputs(
     namespace: JsonObject | None = None,
 ) -> JsonObject:
     """Return the CEL variables; `namespace` is the request's Namespace object."""
-    shown: JsonObject | None = None
+    namespace_object: JsonObject | None = None
     if namespace is not None:
         # Labels and annotations are shown, owners are not.
         meta = {key: value for key, value in namespace["metadata"].items() if key not in _HIDDEN}
-        shown = {"metadata": meta, "spec": namespace.get("spec") or {}, "status": namespace.get("status") or {}}
+        namespace_object = {
+            "metadata": meta,
+            "spec": namespace.get("spec") or {},
+            "status": namespace.get("status") or {},
+        }
     requested = AuthorizerAttributes(
         user=attributes.user,
         verb="",
@@ -44,7 +48,7 @@ def inputs(
     return {
         "object": versioned.obj,
         "oldObject": versioned.old,
-        "namespaceObject": shown,
+        "namespaceObject": namespace_object,
         "request": request_variable(create_admission_review(attributes, versioned, uid="", version="v1")["request"]),
         "params": params,
         "authorizer": AuthorizerValue.of(checks.ask, attributes.user),

@@ -50,10 +50,10 @@ def _has_form(token: str) -> bool:
 
 def _claims(payload: bytes) -> JsonObject | None:
     try:
-        found = json.loads(payload)
+        claims = json.loads(payload)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return claims if isinstance(claims, dict) else None
 
 
 class SigningKey:

@@ -38,9 +38,9 @@ def _jws() -> PyJWS:
         def check_key_length(self, key: object) -> None:
             """Every length is fine."""
 
-    made = PyJWS(algorithms=[*_CURVES.values()])
-    made.register_algorithm(RSA, AnySize(AnySize.SHA256))
-    return made
+    jws = PyJWS(algorithms=[*_CURVES.values()])
+    jws.register_algorithm(RSA, AnySize(AnySize.SHA256))
+    return jws
 
 
 @dataclass(frozen=True)

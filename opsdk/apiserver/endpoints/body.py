@@ -145,13 +145,19 @@ def check_kind(served: InstalledResource, parsed: ParsedDocument) -> None:
     elif not kind:
         body_text = parsed.raw.decode(errors="replace")
         raise unrecognized(info.kind, f"Object 'Kind' is missing in '{body_text}'", parsed.raw)
+    if served.model.typed:
+        _check_version(served, api_version)
+    # `decode` checks the version of custom objects, after it reported unknown fields; their schema checks the kind.
+    tree["apiVersion"], tree["kind"] = api_version, kind
+
+
+def _check_version(served: InstalledResource, api_version: str) -> None:
+    expected = served.info.kind_api_version
     if api_version != expected:
         api_version = api_version.strip("/") and api_version
         raise api_errors.bad_request(
             f"the API version in the data ({api_version}) does not match the expected API version ({expected})"
         )
-    # The kind of custom objects is their schema's to check.
-    tree["apiVersion"], tree["kind"] = expected, kind
 
 
 def _refuse_type(served: InstalledResource, api_version: str, kind: str) -> None:
@@ -186,6 +192,7 @@ def decode(call: Call, served: InstalledResource, parsed: ParsedDocument, *, val
         raise cannot_handle(info, str(error)) from None
     complaints = parsed.strict if validation == "Strict" else parsed.complaints
     report_complaints(call, info, [*complaints, *decoded.problems], validation)
+    _check_version(served, parsed.tree["apiVersion"])
     return decoded.obj
 
 

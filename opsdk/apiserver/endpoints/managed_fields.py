@@ -68,8 +68,8 @@ async def with_field_manager(served: InstalledResource, write: Callable[[FieldMa
         return write(field_manager(served))
     conversions: dict[tuple[bytes, str], JsonObject | ApiError] = {}
 
-    def convert(obj: Mapping[str, JsonValue], wanted: str) -> Mapping[str, JsonValue]:
-        key = (encode_json(obj), wanted)
+    def convert(obj: Mapping[str, JsonValue], api_version: str) -> Mapping[str, JsonValue]:
+        key = (encode_json(obj), api_version)
         if key not in conversions:
             raise _NeededError(key, dict(obj))
         conversion = conversions[key]

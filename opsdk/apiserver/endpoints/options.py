@@ -161,12 +161,12 @@ class ContinueToken:
             fields = json.loads(raw)
         except ValueError:
             raise _bad_token(first_fault(raw) or "unexpected end of JSON input") from None
-        found = {} if fields is None else fields
-        if not isinstance(found, dict):
-            raise _bad_token(f"json: cannot unmarshal {json_kind(found)} into Go value of type storage.continueToken")
+        tree = {} if fields is None else fields
+        if not isinstance(tree, dict):
+            raise _bad_token(f"json: cannot unmarshal {json_kind(tree)} into Go value of type storage.continueToken")
         members: JsonObject = {}
         for key, (go_type, json_type, zero) in _MEMBERS.items():
-            value = found.get(key)
+            value = tree.get(key)
             if value is not None and type(value) is not json_type:
                 where = f"Go struct field continueToken.{key} of type {go_type}"
                 raise _bad_token(f"json: cannot unmarshal {json_kind(value)} into {where}")

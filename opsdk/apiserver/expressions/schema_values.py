@@ -142,8 +142,8 @@ class SchemaMapList(SchemaList):
     def _key(self, element: Value) -> list[Value]:
         return [find_field(element, key) for key in self._keys]
 
-    def _find(self, elements: Sequence[Value], wanted: Value) -> int | None:
-        key = self._key(wanted)
+    def _find(self, elements: Sequence[Value], value: Value) -> int | None:
+        key = self._key(value)
         return next((index for index, one in enumerate(elements) if equal(self._key(one), key)), None)
 
     def equals(self, other: Value) -> bool:

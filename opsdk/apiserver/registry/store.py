@@ -446,8 +446,8 @@ class GenericStore:
         except _DryRunStop as stop:
             return DeleteResult(stop.outcome, gone)
         if not gone and deletion.finished(stored, self.strategy):
-            # Marked and done in one request: watchers see both.
-            self.storage.delete(self.key(context.namespace, name))
+            # Marked and done in one request: watchers see both, and the response has the revision of the removal.
+            stored = self.storage.delete(self.key(context.namespace, name))
             gone = True
         if gone:
             await self.strategy.after_delete(context, stored)

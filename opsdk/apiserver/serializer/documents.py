@@ -85,10 +85,10 @@ def parse_json(raw: bytes) -> ParsedDocument:
     _check_depth(raw)
     repeated = False
 
-    def pairs(found: list[tuple[str, JsonValue]]) -> JsonObject:
+    def pairs(items: list[tuple[str, JsonValue]]) -> JsonObject:
         nonlocal repeated
-        tree: JsonObject = dict(found)
-        repeated = repeated or len(tree) != len(found)
+        tree: JsonObject = dict(items)
+        repeated = repeated or len(tree) != len(items)
         return tree
 
     careful: Any = {"parse_int": _integer, "parse_float": _float} if _LONG_NUMBER.search(raw) else {}

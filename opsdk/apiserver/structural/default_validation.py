@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from opsdk.apiserver.field_errors import OMITTED, FieldError, FieldErrorType, invalid
-from opsdk.apiserver.structural.embedded import change_embedded, check_types, check_values
+from opsdk.apiserver.structural.embedded import change_embedded, check_object, check_types, check_values
 from opsdk.apiserver.structural.node import SchemaNode
 from opsdk.apiserver.structural.pruning import Pruner
 from opsdk.apiserver.structural.rule_locations import has_rules
@@ -78,10 +78,8 @@ def _check_default(schema: Schema, path: FieldPath, *, resource: bool) -> Iterat
         yield from map(_without_label, mistyped)
         return
     errors = Validator(str(path)).validate(default, node, "").errors
-    types = {f"{place}.{key}" for place in objects for key in ("apiVersion", "kind")}
-    # Where an object does not say what it is, nothing else is asked of it.
-    causes = [error for error in errors if error.type is FieldErrorType.REQUIRED and error.field in types]
-    causes += [_without_label(cause) for place, obj in objects.items() for cause in check_values(obj, place)]
+    # Errors of an embedded object hide those of its schema.
+    causes = [error for place, obj in objects.items() for error in check_object(obj, place)]
     if causes or pruner.unknown:
         yield from causes
         return

@@ -12,6 +12,7 @@ from typing import Final
 
 from opsdk.apimachinery import validation
 from opsdk.apiserver import api_errors
+from opsdk.apiserver.field_errors import OMITTED, FieldError, FieldErrorType, required
 from opsdk.apiserver.registry import metadata
 from opsdk.apiserver.serializer.documents import json_kind
 from opsdk.apiserver.structural.node import SchemaNode
@@ -39,16 +40,24 @@ def change_embedded(value: JsonValue, node: SchemaNode | None, change: Change, p
     return change(result, path) if node.embedded and path else result
 
 
-def check_embedded(value: JsonValue, node: SchemaNode) -> list[Cause]:
-    """Return the errors in types and metadata of the embedded objects in `value`."""
-    causes: list[Cause] = []
+def check_embedded(value: JsonValue, node: SchemaNode) -> list[FieldError]:
+    """Return the errors in types and metadata of the embedded objects in `value`, object by object."""
+    errors: list[FieldError] = []
 
     def look(obj: JsonObject, path: str) -> JsonObject:
-        causes.extend(check_values(obj, path))
+        errors.extend(check_object(obj, path))
         return obj
 
     change_embedded(value, node, look)
-    return causes
+    return errors
+
+
+def check_object(obj: JsonObject, path: str) -> Iterator[FieldError]:
+    """Report missing and invalid values of the embedded object at `path`; types are right."""
+    yield from (required(f"{path}.{key}") for key in ("apiVersion", "kind") if key not in obj)
+    for cause in check_values(obj, path):
+        _, _, detail = cause.message.partition(": ")
+        yield FieldError(FieldErrorType(cause.reason), cause.field, OMITTED, detail)
 
 
 _MEMBERS: Final[dict[str, tuple[type, str]]] = {

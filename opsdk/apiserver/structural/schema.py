@@ -17,7 +17,6 @@ from opsdk.apiserver.structural.node import SchemaNode
 from opsdk.apiserver.structural.pruning import Pruner
 from opsdk.apiserver.structural.rule_locations import has_rules
 from opsdk.apiserver.structural.validation import BLOCKING, RuleViolation, Validator
-from opsdk.errors import Cause
 from opsdk.structured_merge.paths import FieldPath
 from opsdk.structured_merge.typed import ABSENT
 from opsdk.structured_merge.value import JsonValue
@@ -100,9 +99,9 @@ class StructuralSchema:
         after what keywords find.
         """
         before = ABSENT if old is None else old
-        return self._add_list_and_rule_errors(
-            [*Validator().validate(tree, self._root, "", before).errors, *beside], tree, old, warn
-        )
+        embedded = check_embedded(tree, self._root) if self._root.nests else ()
+        errors = [*Validator().validate(tree, self._root, "", before).errors, *beside, *embedded]
+        return self._add_list_and_rule_errors(errors, tree, old, warn)
 
     def validate_status(
         self,
@@ -138,10 +137,6 @@ class StructuralSchema:
     def change_embedded(self, tree: JsonValue, change: Change) -> JsonValue:
         """`tree` with other objects in it, where the schema has objects."""
         return change_embedded(tree, self._root, change)
-
-    def check_embedded(self, tree: JsonValue) -> list[Cause]:
-        """Return the errors in type and metadata of embedded objects."""
-        return check_embedded(tree, self._root) if self._root.nests else []
 
     def check_lists(self, tree: JsonValue) -> list[FieldError]:
         """The elements that sets and maps have twice."""

@@ -45,13 +45,12 @@ class SchemaStrategy(HasStatusRules):
 
     def validate(self, context: Context, obj: JsonObject) -> Sequence[Cause]:  # noqa: ARG002 - the shape of the hook
         """Validate by the schema."""
-        errors = self._schema.validate(obj, beside=self.beside(obj))
-        return [*(error.cause for error in errors), *self._schema.check_embedded(obj)]
+        return [error.cause for error in self._schema.validate(obj, beside=self.beside(obj))]
 
     def validate_update(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """Validate by the schema, with ratcheting: unchanged invalid parts may stay."""
         errors = self._schema.validate(obj, old, warn=context.warn, beside=self.beside(obj))
-        return [*(error.cause for error in errors), *self._schema.check_embedded(obj)]
+        return [error.cause for error in errors]
 
     def validate_status(self, context: Context, obj: JsonObject, old: JsonObject) -> Sequence[Cause]:
         """Validate the status by its schema, and the whole object by its rules."""

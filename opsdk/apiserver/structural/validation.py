@@ -221,7 +221,7 @@ class Validator:
             if below is not None:
                 field_path = f"{name}.{key}" if name else key
                 result.merge(self.validate(item, below, field_path, before.get(key, ABSENT)))
-        for key in (*node.required, "apiVersion", "kind") if node.embedded else node.required:
+        for key in node.required:
             if key not in value:
                 result.add(required(self._field_path(f"{name}.{key}")))
 

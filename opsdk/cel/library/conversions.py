@@ -22,8 +22,8 @@ from opsdk.cel.values import Duration, Timestamp, UInt, type_of
 from opsdk.errors import CelEvaluationError
 
 
-def _failed(value: Value, wanted: str) -> CelEvaluationError:
-    return CelEvaluationError(f"type conversion error from '{type_of(value).runtime_name}' to '{wanted}'")
+def _failed(value: Value, type_name: str) -> CelEvaluationError:
+    return CelEvaluationError(f"type conversion error from '{type_of(value).runtime_name}' to '{type_name}'")
 
 
 _TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})

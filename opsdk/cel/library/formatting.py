@@ -33,13 +33,13 @@ class Clause:
     precision: int
 
 
-def read_clause(found: re.Match[str]) -> Clause:
+def read_clause(match: re.Match[str]) -> Clause:
     """What a match of `CLAUSE` asks for.
 
     Raises:
         CelEvaluationError: it is nothing that can be asked for.
     """
-    precision, verb = found[1], found[2]
+    precision, verb = match[1], match[2]
     if not verb:
         raise CelEvaluationError("unexpected end of string" if precision is None else _PRECISION.format(_NO_END))
     if verb not in _VERBS and not (verb == "%" and precision is None):
@@ -65,8 +65,8 @@ def format_string(form: str, args: Sequence[Value]) -> str:
     """
     places = count()
 
-    def replace(found: re.Match[str]) -> str:
-        clause = read_clause(found)
+    def replace(match: re.Match[str]) -> str:
+        clause = read_clause(match)
         if clause.verb == "%":
             return "%"
         place = next(places)
@@ -96,9 +96,9 @@ TAKES: Final = {
 """What each verb says of its arguments."""
 
 
-def refused(verb: str, found: str) -> str:
+def refused(verb: str, actual: str) -> str:
     """What is said of an argument of another type."""
-    return f"error during formatting: {TAKES[verb]}, was given {found}"
+    return f"error during formatting: {TAKES[verb]}, was given {actual}"
 
 
 def _refused(verb: str, value: Value) -> CelEvaluationError:

@@ -61,10 +61,21 @@ def test_what_changes_is_copied_and_the_rest_is_shared() -> None:
     ],
 )
 def test_what_holds_for_every_object(obj: JsonObject, field: str, start: str) -> None:
-    """What an object says of itself is judged inside of another as well."""
-    (cause,) = check_embedded({"a": obj}, NODE)
-    assert cause.field == field
-    assert cause.message.startswith(start)
+    """The type and the metadata of an embedded object follow the rules of every object."""
+    (error,) = check_embedded({"a": {"apiVersion": "v1", "kind": "K", **obj}}, NODE)
+    assert error.field == field
+    assert error.body.startswith(start)
+
+
+def test_errors_come_object_by_object() -> None:
+    """An invalid value of the first object precedes a missing one of the second."""
+    errors = check_embedded({"l": [{"apiVersion": "a/b/c", "kind": "K"}, {"apiVersion": "v1"}, {}]}, NODE)
+    assert [str(error) for error in errors] == [
+        'l[0].apiVersion: Invalid value: "a/b/c": unexpected GroupVersion string: a/b/c',
+        "l[1].kind: Required value",
+        "l[2].apiVersion: Required value",
+        "l[2].kind: Required value",
+    ]
 
 
 def test_names_inside_may_be_anything() -> None:

@@ -111,6 +111,23 @@ async def test_bodies_that_are_no_widgets(body: bytes, code: int, message: str) 
         assert message in found[1]
 
 
+@pytest.mark.parametrize(
+    ("api_version", "unknown"),
+    [("demo.io/v2", "more"), ("demo.io/v3", "spec"), ("other.io/v1", "")],
+)
+async def test_a_body_of_another_version_is_decoded_before_it_is_refused(api_version: str, unknown: str) -> None:
+    """The schema of the body's version has the unknown fields; an undefined version has no fields at all."""
+    async with serving() as call:
+        body = {**widget(), "apiVersion": api_version, "more": 1} if unknown == "more" else widget()
+        body["apiVersion"] = api_version
+        warned = await call("POST", WIDGETS, body)
+        assert warned.status == 400
+        assert "does not match the expected API version (demo.io/v1)" in warned.json["message"]
+        assert warned.headers.get("warning", "") == (f'299 - "unknown field \\"{unknown}\\""' if unknown else "")
+        strict = await call("POST", f"{WIDGETS}?fieldValidation=Strict", body)
+        assert ("strict decoding error" in strict.json["message"]) is bool(unknown)
+
+
 async def test_numbers_without_fractions_are_integers() -> None:
     """However they are written; in JSON, YAML and patches."""
     async with serving() as call:

@@ -77,12 +77,14 @@ class TokenRequests:
 
     def _issue(self, context: Context, account: JsonObject, spec: JsonObject) -> JsonObject:
         ref, seconds = spec["boundObjectRef"], int(spec["expirationSeconds"])
-        bound = self._bound(account, ref) if ref is not None else BoundObject()
-        extended = bound.pod is not None and seconds == _PROJECTED and spec["audiences"] == list(self._names.audiences)
+        bound_object = self._bound(account, ref) if ref is not None else BoundObject()
+        extended = (
+            bound_object.pod is not None and seconds == _PROJECTED and spec["audiences"] == list(self._names.audiences)
+        )
         now = context.clock.wall()
         claims = claims_of(
             account,
-            bound,
+            bound_object,
             issuer=self._names.issuers[0],
             audiences=spec["audiences"],
             now=int(now.timestamp()),

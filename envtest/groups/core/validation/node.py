@@ -25,20 +25,20 @@ def validate_node(obj: JsonObject) -> Iterator[Cause]:
     yield from _taints(spec.get("taints") or ())
     yield from _amounts(obj.get("status") or {})
     # Where its pods get their addresses from: one block of each family.
-    found = spec.get("podCIDRs") or []
+    blocks = spec.get("podCIDRs") or []
     path = "spec.podCIDRs"
     wrong = False
-    for index, text in enumerate(found):
+    for index, text in enumerate(blocks):
         for cause in block(text, f"{path}[{index}]"):
             wrong = True
             yield cause
-    if len(found) < 2 or wrong:
+    if len(blocks) < 2 or wrong:
         return
-    families = {read.version for read in map(read_block, found) if read is not None}
-    if len(families) < len(found):
-        yield api_errors.invalid_value(path, found, "may specify no more than one CIDR for each IP family")
-    for index, text in enumerate(found):
-        if text in found[:index]:
+    families = {read.version for read in map(read_block, blocks) if read is not None}
+    if len(families) < len(blocks):
+        yield api_errors.invalid_value(path, blocks, "may specify no more than one CIDR for each IP family")
+    for index, text in enumerate(blocks):
+        if text in blocks[:index]:
             yield api_errors.duplicate(f"{path}[{index}]", text)
 
 

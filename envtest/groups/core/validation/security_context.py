@@ -41,10 +41,10 @@ def validate_pod_context(spec: JsonObject, path: str) -> Iterator[Cause]:
     if spec.get("hostPID") and spec.get("shareProcessNamespace"):
         text = "ShareProcessNamespace and HostPID cannot both be enabled"
         yield api_errors.invalid_value(f"{context_path}.shareProcessNamespace", True, text)
-    found = context.get("sysctls") or ()
+    sysctls = context.get("sysctls") or ()
     sysctls_path = f"{context_path}.sysctls"
     names: set[str] = set()
-    for index, item in enumerate(found):
+    for index, item in enumerate(sysctls):
         name_path, name = f"{sysctls_path}[{index}].name", item.get("name", "")
         if not name:
             yield api_errors.required(name_path)

@@ -43,9 +43,9 @@ class ValidatingPolicies:
 
     async def validate(self, attributes: Attributes) -> None:
         """See `AdmissionInterface`."""
-        bound = self._policies.hooks()
-        if not bound or policy_exempt(attributes.resource):
+        hooks = self._policies.hooks()
+        if not hooks or policy_exempt(attributes.resource):
             return
         from opsdk.apiserver.admission.policies.validating import validate  # noqa: PLC0415 - CEL is slow
 
-        await validate(attributes, bound, self._ports)
+        await validate(attributes, hooks, self._ports)

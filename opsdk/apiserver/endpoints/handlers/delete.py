@@ -69,31 +69,31 @@ async def handle_collection(call: Call, served: InstalledResource, admission: Ad
 async def delete_options(call: Call, served: InstalledResource) -> tuple[DeleteRequestOptions, JsonObject, bool]:
     """The options from the body, else from the query, also as an object, and whether it is a dry run."""
     raw = await call.http.body(body.LIMIT)
-    found = _from_body(call, served, raw) if raw.strip() else _from_query(call)
+    raw_options = _from_body(call, served, raw) if raw.strip() else _from_query(call)
     causes: list[Cause] = []
-    policy = found.get("propagationPolicy")
-    if policy is not None and found.get("orphanDependents") is not None:
+    policy = raw_options.get("propagationPolicy")
+    if policy is not None and raw_options.get("orphanDependents") is not None:
         text = "orphanDependents and deletionPropagation cannot be both set"
         causes.append(api_errors.invalid_value("propagationPolicy", policy, text))
     if policy is not None and policy not in _POLICIES:
         causes.append(api_errors.unsupported("propagationPolicy", policy, [*_POLICIES, "nil"]))
-    causes.extend(dry_run_problems(found.get("dryRun") or []))
+    causes.extend(dry_run_problems(raw_options.get("dryRun") or []))
     if causes:
         raise api_errors.invalid_options("DeleteOptions", tuple(causes))
-    preconditions = found.get("preconditions") or {}
-    orphan = found.get("orphanDependents")
-    propagation = found.get("propagationPolicy") or ""
+    preconditions = raw_options.get("preconditions") or {}
+    orphan = raw_options.get("orphanDependents")
+    propagation = raw_options.get("propagationPolicy") or ""
     if orphan is not None:
         propagation = "Orphan" if orphan else "Background"
     options = DeleteRequestOptions(
-        grace=found.get("gracePeriodSeconds"),
+        grace=raw_options.get("gracePeriodSeconds"),
         propagation=propagation,
         preconditions=StoragePreconditions(
             uid=preconditions.get("uid"), resource_version=preconditions.get("resourceVersion")
         ),
     )
-    tree = {**found, "kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
-    return options, tree, bool(found.get("dryRun"))
+    tree = {**raw_options, "kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
+    return options, tree, bool(raw_options.get("dryRun"))
 
 
 def _from_body(call: Call, served: InstalledResource, raw: bytes) -> JsonObject:
@@ -140,17 +140,17 @@ _JSON_TYPES: Mapping[str, type] = {
 }
 
 
-def _check_types(found: JsonValue, types: Mapping[str, str], struct: str, path: str) -> None:
+def _check_types(tree: JsonValue, types: Mapping[str, str], struct: str, path: str) -> None:
     """Refuse values of other types, as Go's decoder does."""
     for key, expected_type in types.items():
-        value: JsonValue = found.get(key)
+        value: JsonValue = tree.get(key)
         if value is None:
             continue
         field_path = f"{struct}.{path}{key}"
         if type(value) is not _JSON_TYPES.get(expected_type, dict):
             raise _wrong_type(value, field_path, expected_type)
         if expected_type == "[]string":
-            for part in found[key]:
+            for part in tree[key]:
                 if not isinstance(part, str):
                     raise _wrong_type(part, field_path, "string")
         if key == "preconditions":

@@ -158,7 +158,7 @@ class OpenApi:
             return
         self._collect(name, into)
         if name not in into:
-            shown = into.get(item, {})
+            item_schema = into.get(item, {})
             info = installed.info
             kind = info.list_kind or f"{info.kind}List"
             schema: JsonObject = {
@@ -173,7 +173,7 @@ class OpenApi:
                 },
                 "x-kubernetes-group-version-kind": [{"group": info.group, "kind": kind, "version": info.version}],
             }
-            into[name] = {**schema, _SELECTABLE: shown[_SELECTABLE]} if _SELECTABLE in shown else schema
+            into[name] = {**schema, _SELECTABLE: item_schema[_SELECTABLE]} if _SELECTABLE in item_schema else schema
             self._collect(_LIST_META, into)
 
     def _list_name(self, installed: InstalledResource) -> str | None:
