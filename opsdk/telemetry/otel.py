@@ -112,7 +112,7 @@ class OpenTelemetryHook(TelemetryHook):
             case Reconciled():
                 if (span := self._reconcile_span.get()) is not None:
                     span.set_attribute("result", record.result.value)
-                    if isinstance(record.error, BaseException):
+                    if record.error is not None:
                         _fail(span, record.error)
             case Requested():
                 if (span := self._request_span.get()) is not None:

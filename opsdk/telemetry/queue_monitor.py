@@ -47,7 +47,7 @@ class QueueMonitor(TelemetryHook):
                 state.active, state.limit = record.active, record.limit
             case Reconciled():
                 state.results[record.result.value] += 1
-                if isinstance(record.error, BaseException):
+                if record.error is not None:
                     state.last_error, state.last_error_at = describe(record.error)[0], self._now()
 
     def states(self) -> list[dict[str, object]]:

@@ -15,7 +15,6 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from enum import Enum
 from types import TracebackType
-from typing import Any
 
 from opsdk.errors import RequestInfo
 from opsdk.telemetry.safe_logger import SafeLogger
@@ -73,7 +72,7 @@ class Reconciled:
     terminal: bool = False
     panicked: bool = False
     timed_out: bool = False
-    error: Any = None
+    error: BaseException | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

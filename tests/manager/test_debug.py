@@ -93,6 +93,7 @@ async def test_a_running_operator_shows_what_the_documentation_says() -> None:
         if request.name == "fails":
             raise ValueError("no luck")
         await operator.client.list(Secret)
+        await operator.client.get(ConfigMap, request.key, uncached=True)
         if request.name == "hangs":
             await blocked.wait()
         del password
