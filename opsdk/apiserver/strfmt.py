@@ -47,9 +47,11 @@ def is_date_time(text: str) -> bool:
     return int(match[1]) < 24 and int(match[2]) < 60 and int(match[3]) < 60
 
 
-_GO_DURATION: Final = re.compile(r"[-+]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:ns|us|µs|μs|ms|s|m|h))+|[-+]?0")
-_WORD_DURATION: Final = re.compile(r"([0-9]+)[\t\n\f\r ]*([A-Za-zµ]+)")
+_GO_DURATION: Final = re.compile(r"[-+]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:ns|us|µs|μs|ms|s|m|h))+|[-+]?0")
+# Matches begin at the first digit of a number: else a long number would be read again from each of its digits.
+_WORD_DURATION: Final = re.compile(r"(?<![0-9])([0-9]+)[\t\n\f\r ]*([A-Za-zµ]+)")
 _UNITS: Final = frozenset(["ns", "us", "µs", "ms", "s", "m", "h", "hr", "d", "w", "wk"])
+_INT64_DIGITS: Final = 19
 _LONG_UNITS: Final = ("nano", "micro", "milli", "sec", "min", "hour", "day", "week")
 
 
@@ -60,7 +62,8 @@ def is_duration(text: str) -> bool:
     parts = _WORD_DURATION.findall(text)
     units = [unit.lower() for _, unit in parts]
     has_unit = any(unit in _UNITS or unit.startswith(_LONG_UNITS) for unit in units)
-    return has_unit and all(int(number) < 2**63 for number, _ in parts)
+    numbers = [number.lstrip("0") or "0" for number, _ in parts]
+    return has_unit and all(len(number) <= _INT64_DIGITS and int(number) < 2**63 for number in numbers)
 
 
 _SLOPPY: Final = re.compile(r"\b0+(?=[0-9])")

@@ -103,6 +103,13 @@ def test_what_re2_refuses_is_refused(pattern: str) -> None:
 
 
 def test_formats_take_time_in_proportion() -> None:
-    """Names before an address, however many, are read once."""
+    """Names before an address, and the digits of a number, are read once, however many there are."""
     assert not FORMATS["email"]("a " * 5000)
     assert not FORMATS["hostname"]("a-" * 120)
+    assert not FORMATS["duration"]("9" * 200_000)
+
+
+def test_numbers_of_any_length_are_read() -> None:
+    """More digits than an int64 has make a number that is too large, leading zeros aside."""
+    assert not FORMATS["duration"]("9" * 5000 + " days")
+    assert FORMATS["duration"]("0" * 5000 + "9 days")

@@ -49,7 +49,7 @@ async def test_a_killed_operator_loses_nothing(stage: Any, make_site: Any, wait_
     try:
         await stage.server()
         await stage.install_kind()
-        sites = [make_site(f"s{n}") for n in range(40)]
+        sites = [make_site(f"s{n}") for n in range(16)]
         for _ in range(3):
             operator = await stage.operator()
             await wait_until("the operator to work", lambda op=operator: _said(op, "starts 4 workers"))
@@ -60,7 +60,7 @@ async def test_a_killed_operator_loses_nothing(stage: Any, make_site: Any, wait_
                 item["spec"]["image"] += "1"
             await stage.kubectl("apply", "-f", "-", stdin=_documents(sites))
         operator = await stage.operator()
-        await wait_until("all to be ready", lambda: _all_ready(stage, 40, sites[0]["spec"]["image"]))
+        await wait_until("all to be ready", lambda: _all_ready(stage, 16, sites[0]["spec"]["image"]))
         await operator.stop()
     finally:
         await stage.close()

@@ -58,7 +58,7 @@ def to_uint(text: str) -> UInt:
     raise _failed(text, "uint")
 
 
-_DOUBLE: Final = re.compile(r"(?i)[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf|infinity|nan)")
+_DOUBLE: Final = re.compile(r"(?i)[+-]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf|infinity|nan)")
 
 
 def to_double(text: str) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from math import ceil
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -49,11 +50,14 @@ def test_next_time_is_the_first_that_the_clock_shows(text: str, zone: str, day: 
     found = ZonedSchedule(schedule, where).after(when)
     assert found is not None
     assert found > when
-    minute = when.replace(second=0, microsecond=0) + timedelta(minutes=1)
-    while minute < min(found, when + timedelta(days=1)):
-        shown = minute.astimezone(where).replace(tzinfo=None, fold=0)
-        assert schedule.next(shown - timedelta(seconds=1)) != shown, f"{minute} was passed over"
-        minute += timedelta(minutes=1)
+    first, end = when.replace(second=0, microsecond=0) + timedelta(minutes=1), min(found, when + timedelta(days=1))
+    minutes = [first + timedelta(minutes=n) for n in range(max(0, ceil((end - first) / timedelta(minutes=1))))]
+    readings = {minute.astimezone(where).replace(tzinfo=None, fold=0): minute for minute in minutes}
+    # The times of the schedule, on a clock without changes, between the first and the last reading.
+    fitting = schedule.next(min(readings) - timedelta(seconds=1)) if readings else None
+    while fitting is not None and fitting <= max(readings):
+        assert fitting not in readings, f"{readings[fitting]} was passed over"
+        fitting = schedule.next(fitting)
     shown = found.astimezone(where).replace(tzinfo=None, fold=0)
     assert schedule.next(shown - timedelta(seconds=1)) == shown
 
