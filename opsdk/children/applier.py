@@ -27,6 +27,7 @@ from opsdk.apimachinery.object import (
     gvk_of,
     key_of,
     origin_of,
+    retain_unknown_fields,
     to_tree,
 )
 from opsdk.children.comparison import ApplyComparison, compare
@@ -195,7 +196,7 @@ class Applier:
         if isinstance(desired, PartialObjectMetadata):
             raise UsageError("metadata alone cannot be applied: pass a typed or an unstructured object")
         gvk, key = gvk_of(desired), key_of(desired)
-        tree = to_tree(desired)
+        tree = _desired_tree(desired)
         if owner is not None:
             # On a copy: the caller's object stays as it is.
             child = PartialObjectMetadata(
@@ -415,6 +416,17 @@ class Applier:
 
 
 # ------------------------------------------------------------------ helpers
+def _desired_tree(desired: TypedObject | Unstructured) -> JsonObject:
+    """Return the desired object as a tree that shares the content of an unstructured object: a copy takes longer."""
+    if not isinstance(desired, Unstructured):
+        return to_tree(desired)
+    head = Unstructured(desired.api_version, desired.kind, desired.metadata)
+    origin = origin_of(desired)
+    if origin is not None:
+        retain_unknown_fields(head, {"metadata": origin.get("metadata")})
+    return {**to_tree(head), **desired.content}
+
+
 def _live_tree(live: AnyObject) -> JsonObject:
     """Return the live object as the server wrote it."""
     origin = origin_of(live)

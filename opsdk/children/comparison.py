@@ -9,7 +9,6 @@ Upstream: sigs.k8s.io/structured-merge-diff/v6/merge/update.go (Updater.Apply)
 from __future__ import annotations
 
 import base64
-import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -224,6 +223,8 @@ class _Values:
     def _compare_items(
         self, live: list[JsonValue], desired: list[JsonValue], field_type: FieldType, path: Path
     ) -> None:
+        if deep_equal(live, desired):
+            return
         schema, item_type = field_type.schema, field_type.item()
         try:
             live_elements = [list_element(item, schema) for item in live]
@@ -235,10 +236,12 @@ class _Values:
         ambiguous = len(items) < len(live_elements)
         wanted = set(elements)
         order = [element for element in live_elements if element in wanted]
-        if order != elements and wanted <= items.keys():
+        if order != elements and not ambiguous and wanted <= items.keys():
             self.differences.append(ApplyDifference(DifferenceKind.ORDER, path, order, elements))
         for element, item in zip(elements, desired, strict=True):
             below = (*path, element)
+            if items.get(element) == item and deep_equal(items[element], item) and not ambiguous:
+                continue  # most items of long lists
             if element not in items or (ambiguous and live_elements.count(element) > 1):
                 self.differences.append(ApplyDifference(DifferenceKind.VALUE, below, items.get(element, ABSENT), item))
             elif not self._inside(items[element], item, item_type, below):
@@ -278,7 +281,7 @@ def _is_default(live: JsonValue, parent: Mapping[str, JsonValue], parent_type: F
         return False
     if live is not ABSENT and name in KEPT_IF_EMPTY.get(parent_type.name, ()):
         return True
-    rest = copy.deepcopy({key: value for key, value in parent.items() if key != name})
+    rest = {key: value for key, value in parent.items() if key != name}
     fill_defaults(parent_type.name, rest)
     return name in rest and deep_equal(rest[name], live)
 

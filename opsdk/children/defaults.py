@@ -253,7 +253,7 @@ KEPT_IF_EMPTY: Final[Mapping[str, frozenset[str]]] = {
 
 
 def fill_defaults(type_name: str, obj: JsonObject) -> None:
-    """Fill in the defaults of one object of a built-in type, in place.
+    """Fill in the defaults of one object of a built-in type, in place. Values that it has are not changed.
 
     >>> port = {"containerPort": 80}
     >>> fill_defaults("core.v1.ContainerPort", port)

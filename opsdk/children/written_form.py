@@ -102,7 +102,8 @@ def is_zero(written: JsonValue, field_type: FieldType) -> bool:
     """Whether Go cannot tell this value of an always written field from a field that is left out."""
     if written is None or field_type.custom or isinstance(written, dict | list):
         return written is None and not field_type.custom
-    return field_type.mark == "=" and not written
+    empty_text = field_type.form is Form.INT_OR_STRING and written == ""
+    return field_type.mark == "=" and not written and not empty_text
 
 
 def _item(item: JsonValue, item_type: FieldType) -> JsonValue:
