@@ -24,6 +24,8 @@ from opsdk.cache.list_watch import ListerWatcher, RestListerWatcher
 from opsdk.cache.options import CacheOptions, CacheScope
 from opsdk.cache.reader import CachedReader
 from opsdk.cache.write_recorder import WriteRecorder
+from opsdk.children.applier import Applier
+from opsdk.children.explanation import Explanation
 from opsdk.client.client import Client
 from opsdk.client.decorators.activity import RecordRequests
 from opsdk.client.decorators.dry_run import DryRun
@@ -44,9 +46,6 @@ from opsdk.telemetry.records import TelemetryHook
 
 if TYPE_CHECKING:
     import httpx
-
-    from opsdk.children.applier import Applier
-    from opsdk.children.explanation import Explanation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,9 +169,6 @@ class Cluster(Closing):
     @cached_property
     def applier(self) -> Applier:
         """Applies children with the cluster's field owner. The journal of reconciles gets the reason of each write."""
-        # Imported here for start-up time: a cluster that only reads does not need the tables of built-in kinds.
-        from opsdk.children.applier import Applier  # noqa: PLC0415
-
         return Applier(
             self.client, field_owner=self.options.field_owner or self.options.name, on_write=_explain_in_journal
         )
