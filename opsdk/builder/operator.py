@@ -283,8 +283,6 @@ class Operator:
         manager = self._manager = Manager(o.manager, hooks=hooks, clock=clock)
         self._cluster = Cluster(config, cluster_options, scheme=self.scheme, clock=clock, hook=manager.hook)
         manager.metrics.registry.register(InformerCollector(self._cluster.cache.health))
-        # Loads the tables of built-in kinds now: inside the first reconcile they would hold the loop for 60 ms.
-        _ = self._cluster.applier
         manager.add(self._cluster, phase=Phase.CACHES)
         manager.add_readyz_check("caches-synced", self._check_caches)
         manager.add_readyz_check("user-functions", self._check_functions)
