@@ -281,6 +281,7 @@ async def test_the_deadline_is_that_of_the_reconcile() -> None:
 
 
 # ------------------------------------------------------------------ the object form
+@pytest.mark.behaviour(89)
 async def test_an_object_that_is_gone_or_being_deleted_is_not_reconciled() -> None:
     """The object form sees only objects that shall exist; the request form sees every request."""
     operator = Operator("boxes")
