@@ -11,8 +11,6 @@ from collections.abc import Callable, Coroutine, Generator
 from dataclasses import dataclass
 from typing import Any
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
-
 # An await chain is rarely deeper than 30; a defect must not make the page endless.
 _MAX_DEPTH = 100
 _ATTRIBUTES = (("cr_frame", "cr_await"), ("gi_frame", "gi_yieldfrom"), ("ag_frame", "ag_await"))
@@ -36,14 +34,9 @@ class TaskState:
 
 
 class TaskAges:
-    """Remembers when tasks are created, by means of the loop's task factory.
+    """Remembers when tasks are created, by means of the loop's task factory. Ages are in the loop's time."""
 
-    Args:
-        clock: source of time.
-    """
-
-    def __init__(self, clock: Clock = LOOP_CLOCK) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._created: weakref.WeakKeyDictionary[asyncio.Future[Any], float] = weakref.WeakKeyDictionary()
         self._inner: Any = None
         self._factory: Callable[..., asyncio.Future[Any]] | None = None
@@ -62,7 +55,8 @@ class TaskAges:
         ) -> asyncio.Future[Any]:
             # asyncio.Task takes the arguments that `create_task` of this Python version passes.
             task: asyncio.Future[Any] = (inner or _make_task)(loop, coro, **kwargs)
-            self._created[task] = self._clock.now()
+            # Not through a Clock: asyncio also creates tasks while the loop does not run, at its end for example.
+            self._created[task] = loop.time()
             return task
 
         self._factory = make
@@ -77,7 +71,7 @@ class TaskAges:
 
     def states(self) -> list[TaskState]:
         """Return all tasks of the running loop that are not done, the oldest first."""
-        now = self._clock.now()
+        now = asyncio.get_running_loop().time()
         states = []
         for task in asyncio.all_tasks():
             created = self._created.get(task)

@@ -181,7 +181,7 @@ class Manager:
         self.metrics = PrometheusHook(now=clock.now)
         self.debug = DebugPages(clock)
         self._queues = QueueMonitor(clock.now)
-        self._task_ages = TaskAges(clock)
+        self._task_ages = TaskAges()
         monitors = [self._queues] if is_enabled(self.options.debug_bind_address) else []
         self.hook: TelemetryHook = Hooks([self.metrics, *monitors, *hooks])
         self.healthz = Checks("/healthz")
@@ -361,8 +361,10 @@ class Manager:
                     election = loop.create_task(self._lead(self._election), name="leader election")
                 await self._ending.wait()
         finally:
-            await self._stop_completely(election, others)
-            self._task_ages.uninstall()
+            try:
+                await self._stop_completely(election, others)
+            finally:
+                self._task_ages.uninstall()
         if self._failed:
             raise self._failed[0]
 

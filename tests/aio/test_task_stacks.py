@@ -95,6 +95,22 @@ async def test_a_factory_of_the_program_is_kept() -> None:
     assert loop.get_task_factory() is None
 
 
+def test_tasks_may_be_created_while_the_loop_does_not_run() -> None:
+    """Before its first and after its last run a loop has a time, but is not the running one."""
+    loop = asyncio.new_event_loop()
+    ages = TaskAges()
+
+    async def install() -> None:
+        ages.install()
+
+    try:
+        loop.run_until_complete(install())
+        loop.run_until_complete(loop.create_task(asyncio.sleep(0)))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+    finally:
+        loop.close()
+
+
 async def test_every_kind_of_awaitable_has_a_stack() -> None:
     """Async generators, plain generators and finished coroutines end the chain without an error."""
     tasks = [asyncio.create_task(_iterates()), asyncio.create_task(asyncio.sleep(1000))]

@@ -206,3 +206,25 @@ async def test_memory_shows_allocations_when_they_are_traced() -> None:
     assert sizes == sorted(sizes, reverse=True)
     assert "test_debug.py" in page["tracemalloc"][0]["place"]
     assert page["objects"] > 1000
+
+
+async def test_the_task_factory_is_restored_whatever_ends_the_manager() -> None:
+    """Also when the stop is interrupted, or a runnable failed."""
+
+    class Failing:
+        async def start(self) -> None:
+            raise RuntimeError("mine")
+
+    manager = Manager(ManagerOptions(debug_bind_address="127.0.0.1:0"))
+    manager.add(Failing())
+    with pytest.raises(RuntimeError, match="mine"):
+        await manager.start()
+    assert asyncio.get_running_loop().get_task_factory() is None
+    interrupted = Manager(ManagerOptions(debug_bind_address="127.0.0.1:0"))
+    running = asyncio.create_task(interrupted.start())
+    await interrupted.wait_ready()
+    running.cancel()
+    await asyncio.sleep(0)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert asyncio.get_running_loop().get_task_factory() is None
