@@ -12,6 +12,7 @@ import logging
 from collections import Counter, deque
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from opsdk.aio.backoff import Backoff, BackoffState
 from opsdk.aio.clock import Clock
@@ -20,11 +21,11 @@ from opsdk.aio.timeout import timeout
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.errors import UsageError
 from opsdk.event.event import AnyEvent, EventType
-from opsdk.event.request import Request
-from opsdk.handlers import EventHandler, Mapped
+from opsdk.handlers import Enqueue, EventHandler, Mapped
 from opsdk.predicates import PredicateFunc
 from opsdk.queue.core import LOW_PRIORITY
 from opsdk.queue.work_queue import WorkQueue
+from opsdk.telemetry.cause import ReconcileCause
 from opsdk.telemetry.failures import FunctionFailures
 
 log = logging.getLogger(__name__)
@@ -40,6 +41,8 @@ _MAX_CONCURRENT = 16
 _MAX_PENDING = 64
 # Failures of one event while newer ones succeed (about half a minute) before it is dropped.
 _MAX_FAILURES = 8
+# How `FunctionFailures` names the predicates of a source.
+_PREDICATE = "a predicate, whose event passes,"
 
 
 @dataclass(slots=True)
@@ -79,7 +82,7 @@ class EventDispatcher:
         self.counts: Counter[str] = Counter()
         """Counters: event, dropped, predicate_error, handler_error, given_up."""
         self._clock = clock
-        self._queue: WorkQueue[Request] | None = None
+        self._queue: WorkQueue[Any] | None = None
         self.failures = FunctionFailures(f"source {name}", clock)
         """The predicates and handlers that raise."""
         self._tasks = TaskOwner(f"source {name}", on_error=self._on_crash, clock=clock)
@@ -89,7 +92,7 @@ class EventDispatcher:
         self._pending_retries: dict[ObjectKey, _PendingRetries] = {}
         self._closed = False
 
-    def bind(self, queue: WorkQueue[Request]) -> None:
+    def bind(self, queue: WorkQueue[Any]) -> None:
         """Set the queue. Raises `UsageError` on a second call."""
         if self._queue is not None:
             raise UsageError(f"the source {self.name} is already started: create one source for each controller")
@@ -107,7 +110,7 @@ class EventDispatcher:
         try:
             mapped = self.handler.requests(event)
             if not isinstance(mapped, Awaitable):
-                self._enqueue(_as_requests(mapped), event)
+                self._enqueue(mapped, event)
                 self._record_success(event)
                 return
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - a user function may raise anything
@@ -125,16 +128,40 @@ class EventDispatcher:
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - a user function may raise anything
             # A superfluous event is harmless, a lost one is not.
             self.counts["predicate_error"] += 1
-            self.failures.failed("a predicate, whose event passes,", event.view.key, error)
+            self.failures.failed(_PREDICATE, event.view.key, error)
             return True
-        self.failures.succeeded("a predicate, whose event passes,", event.view.key)
+        self.failures.succeeded(_PREDICATE, event.view.key)
         return passes
 
-    def _enqueue(self, found: Sequence[Request], event: AnyEvent) -> None:
+    def _enqueue(self, mapped: Mapped, event: AnyEvent) -> None:
+        """Queue what the handler returned. Raises `UsageError`, and queues nothing, if one is no request."""
         assert self._queue is not None
-        priority = LOW_PRIORITY if event.initial or event.resync else 0
-        for request in found:
-            self._queue.add(request, priority=priority)
+        # As a list first: a lazy result raises here, inside the error handling.
+        requests = [item if isinstance(item, Enqueue) else Enqueue(request=item) for item in mapped or ()]
+        for item in requests:
+            if not isinstance(item.request, self._queue.item_type):
+                raise UsageError(
+                    f"a handler returned {item.request!r}: return {self._queue.item_type.__name__}s, such as "
+                    "Request(namespace, name)"
+                )
+        if not requests:
+            return
+        default = LOW_PRIORITY if event.initial or event.resync else 0
+        view = event.view
+        cause = ReconcileCause(
+            view.kind.name,
+            "resync" if event.resync else event.type.value,
+            str(view.key),
+            view.resource_version,
+            own=event.own,
+            initial=event.initial,
+        )
+        for item in requests:
+            priority = default if item.priority is None else item.priority
+            if item.rate_limited:
+                self._queue.add_rate_limited(item.request, priority=priority, cause=cause)
+            else:
+                self._queue.add(item.request, after=item.after, priority=priority, cause=cause)
 
     def _record_success(self, event: AnyEvent) -> None:
         """The handler succeeded for a new event, so pending older events are not blocked by an outage."""
@@ -174,7 +201,7 @@ class EventDispatcher:
         try:
             async with timeout(self._clock, _MAP_TIMEOUT):
                 requests = await mapped
-            self._enqueue(_as_requests(requests), event)
+            self._enqueue(requests, event)
             self._record_success(event)
         except asyncio.CancelledError as error:
             if _is_cancelled():
@@ -244,7 +271,7 @@ class EventDispatcher:
             async with timeout(self._clock, _MAP_TIMEOUT):
                 mapped = self.handler.requests(event)
                 requests = await mapped if isinstance(mapped, Awaitable) else mapped
-            self._enqueue(_as_requests(requests), event)
+            self._enqueue(requests, event)
             self.failures.succeeded(repr(self.handler), event.view.key)
         except asyncio.CancelledError as error:
             if _is_cancelled():
@@ -273,15 +300,6 @@ class EventDispatcher:
 
     def _on_crash(self, task: str, error: BaseException) -> None:
         log.critical("%s ended: %r", task, error, exc_info=error)
-
-
-def _as_requests(found: Mapped | None) -> list[Request]:
-    """Return the requests as a list, so that a lazy result raises here, inside the error handling."""
-    requests = list(found or ())
-    for request in requests:
-        if not isinstance(request, Request):
-            raise UsageError(f"a handler returned {request!r}: return Requests, such as Request(namespace, name)")
-    return requests
 
 
 def _is_cancelled() -> bool:

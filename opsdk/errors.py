@@ -60,14 +60,68 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestInfo:
+    """The request that an error is about. It holds no query, headers or body, so it is safe to log.
+
+    >>> str(RequestInfo(verb="update", group="apps", resource="deployments", namespace="default", name="web"))
+    'update deployments.apps default/web'
+
+    Attributes:
+        verb: ``get``, ``list``, ``watch``, ``create`` and so on; the HTTP method if there is no resource.
+        group: API group, empty for the core group.
+        version: API version.
+        resource: the plural; empty for a request for a path.
+        subresource: ``status``, ``scale`` and so on.
+        namespace: empty for cluster-scoped requests.
+        name: empty for collections.
+        path: the path of a request without a resource.
+        cached: the cache answered; no request was sent.
+    """
+
+    verb: str
+    group: str = ""
+    version: str = ""
+    resource: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+    path: str = ""
+    cached: bool = False
+
+    @property
+    def group_resource(self) -> str:
+        """The resource with subresource and group as kubectl writes it: ``deployments.apps/status``."""
+        resource = f"{self.resource}.{self.group}" if self.group else self.resource
+        return f"{resource}/{self.subresource}" if self.subresource else resource
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``, or the part of it that exists."""
+        return "/".join(part for part in (self.namespace, self.name) if part)
+
+    def __str__(self) -> str:
+        if not self.resource:
+            return f"{self.verb} {self.path}"
+        where = self.key if self.name or not self.namespace else f"in {self.namespace}"
+        source = "(from the cache)" if self.cached else ""
+        return " ".join(part for part in (self.verb, self.group_resource, where, source) if part)
+
+
 class OpsdkError(Exception):
     """Base class of all exceptions of opsdk.
 
     Attributes:
         retryable: whether the same call may succeed later without a change by the caller.
+        request: the request that failed, or None; ``str(error)`` starts with it.
     """
 
     retryable: ClassVar[bool] = False
+    request: RequestInfo | None = None
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return text if self.request is None else f"{self.request}: {text}"
 
 
 # ------------------------------------------------------------------ error responses
@@ -104,6 +158,11 @@ class ApiError(OpsdkError):
         reason: the machine-readable reason, such as ``NotFound``.
         details: name, kind and causes.
         retry_after: seconds that the server asks to wait, or None.
+        request: the request, or None if no client of opsdk sent it. `message` is the server's text alone.
+
+    >>> request = RequestInfo(verb="update", resource="configmaps", namespace="default", name="site")
+    >>> str(InternalServerError("Internal error occurred: injected", request=request))
+    'update configmaps default/site: 500 InternalError: Internal error occurred: injected'
     """
 
     default_code: ClassVar[int] = 500
@@ -117,6 +176,7 @@ class ApiError(OpsdkError):
         reason: str | None = None,
         details: Details | None = None,
         retry_after: float | None = None,
+        request: RequestInfo | None = None,
     ) -> None:
         self.message = message
         self.code = self.default_code if code is None else code
@@ -124,7 +184,13 @@ class ApiError(OpsdkError):
         self.details = details or Details()
         from_details = self.details.retry_after_seconds or None
         self.retry_after = retry_after if retry_after is not None else from_details
+        self.request = request
         super().__init__(message or self.reason or f"HTTP {self.code}")
+
+    def __str__(self) -> str:
+        if self.request is None:
+            return super().__str__()
+        return f"{self.request}: {f'{self.code} {self.reason}'.rstrip()}: {self.message}".removesuffix(": ")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.code} {self.reason}: {self.message})"
@@ -275,13 +341,20 @@ def api_error_type(reason: str, code: int) -> type[ApiError]:
     return _BY_REASON.get(reason) or _BY_CODE.get(code, ApiError)
 
 
-def api_error_from_status(status: Mapping[str, object], *, code: int = 0, retry_after: float | None = None) -> ApiError:
+def api_error_from_status(
+    status: Mapping[str, object],
+    *,
+    code: int = 0,
+    retry_after: float | None = None,
+    request: RequestInfo | None = None,
+) -> ApiError:
     """Return the typed error of a ``Status`` object.
 
     Args:
         status: decoded JSON. Members of the wrong type are ignored, so that a malformed Status never hides the error.
         code: the HTTP status, used if the object has none.
         retry_after: seconds from the ``Retry-After`` header.
+        request: the request that failed.
     """
 
     def text(source: Mapping[str, object], key: str) -> str:
@@ -311,7 +384,12 @@ def api_error_from_status(status: Mapping[str, object], *, code: int = 0, retry_
     code = number(status, "code") or code
     reason = text(status, "reason")
     return api_error_type(reason, code)(
-        text(status, "message"), code=code, reason=reason, details=details, retry_after=retry_after
+        text(status, "message"),
+        code=code,
+        reason=reason,
+        details=details,
+        retry_after=retry_after,
+        request=request,
     )
 
 
@@ -427,6 +505,13 @@ class CelBudgetError(CelEvaluationError):
 
 class AlreadyOwnedError(OpsdkError):
     """Another controller is the controlling owner of the object."""
+
+
+class TerminatingError(OpsdkError):
+    """The object is being deleted, so it cannot be brought into its desired state.
+
+    Let it end the reconcile. The retry, or the event of the deletion, creates the object again.
+    """
 
 
 class LeaderElectionLostError(OpsdkError):

@@ -8,7 +8,8 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Hashable, Iterable
+from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from opsdk.apimachinery.gvk import GroupKind, GroupVersion
@@ -17,14 +18,33 @@ from opsdk.apimachinery.object import AnyObject
 from opsdk.apimachinery.rest_mapper import RestMapper
 from opsdk.cache.entry import OwnerRef
 from opsdk.errors import UsageError
-from opsdk.event.event import AnyEvent, Event
+from opsdk.event.event import AnyEvent, Event, EventType
 from opsdk.event.request import Request
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=AnyObject)
-Mapped = Iterable[Request] | None
-"""Requests; None is the same as no request."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Enqueue:
+    """A request with options of the queue, for handlers that choose a priority or a delay (``AddOpts``).
+
+    Attributes:
+        request: the request.
+        priority: higher comes first. None is 0, or `opsdk.queue.core.LOW_PRIORITY` for initial lists and resyncs.
+        after: seconds until the request is ready.
+        rate_limited: wait for the rate limiter's delay instead of `after`.
+    """
+
+    request: Hashable
+    priority: int | None = None
+    after: float = 0.0
+    rate_limited: bool = False
+
+
+Mapped = Iterable[Hashable] | None
+"""Requests, or `Enqueue`s with requests; None is the same as no request."""
 
 
 @runtime_checkable
@@ -108,8 +128,7 @@ class EnqueueRequestsFromMapFunc(Generic[T]):
 
     Args:
         function: gets an object and returns requests. It may be ``async`` and read from the client, for example to find
-            all
-            objects that refer to this one.
+            all objects that refer to this one.
     """
 
     def __init__(self, function: MapFunction) -> None:
@@ -125,7 +144,7 @@ class EnqueueRequestsFromMapFunc(Generic[T]):
             views = views[-1:]
         if is_async(self.function):
             return self._wait([view.object for view in views])
-        requests: dict[Request, None] = {}
+        requests: dict[Hashable, None] = {}
         for view in views:
             result = self.function(view.object)
             if inspect.isawaitable(result):
@@ -136,13 +155,57 @@ class EnqueueRequestsFromMapFunc(Generic[T]):
         return requests
 
     async def _wait(self, objects: list[T]) -> Mapped:
-        requests: dict[Request, None] = {}
+        requests: dict[Hashable, None] = {}
         for obj in objects:
             requests |= dict.fromkeys(await self.function(obj) or ())  # type: ignore[misc]
         return requests
 
     def __repr__(self) -> str:
         return f"EnqueueRequestsFromMapFunc({getattr(self.function, '__qualname__', self.function)})"
+
+
+EventFunction = Callable[[Any], Mapped] | Callable[[Any], Awaitable[Mapped]]
+
+
+class Funcs:
+    """Maps events with one function for each event type. None ignores the events of that type.
+
+    A function gets the `opsdk.event.event.Event` and may be ``async``.
+
+    >>> deleted = Funcs(delete=lambda event: [Request(*event.view.key)])
+    """
+
+    def __init__(
+        self,
+        *,
+        create: EventFunction | None = None,
+        update: EventFunction | None = None,
+        delete: EventFunction | None = None,
+        generic: EventFunction | None = None,
+    ) -> None:
+        self._functions = {
+            EventType.CREATE: create,
+            EventType.UPDATE: update,
+            EventType.DELETE: delete,
+            EventType.GENERIC: generic,
+        }
+
+    async def prepare(self, mapper: RestMapper) -> None:
+        """Do nothing."""
+
+    def requests(self, event: AnyEvent) -> Mapped | Awaitable[Mapped]:
+        """Return the requests of the function for the event's type."""
+        function = self._functions[event.type]
+        return function(event) if function is not None else None
+
+    def __repr__(self) -> str:
+        names = [event_type.value for event_type, function in self._functions.items() if function is not None]
+        return f"Funcs({', '.join(names)})"
+
+
+def as_handler(handler: MapFunction | EventHandler) -> EventHandler:
+    """Return a handler, or a map function as one."""
+    return handler if isinstance(handler, EventHandler) else EnqueueRequestsFromMapFunc[Any](handler)
 
 
 def is_async(function: Any) -> bool:

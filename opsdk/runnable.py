@@ -7,6 +7,7 @@ Upstream: sigs.k8s.io/controller-runtime/pkg/manager/manager.go
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol, runtime_checkable
 
 
@@ -53,5 +54,17 @@ class Warmup(Protocol):
         """Return when the runnable is warm; it may take any time. An exception stops the whole manager.
 
         A cancellation ends the warm-up: the manager stops.
+        """
+        ...
+
+
+@runtime_checkable
+class Debuggable(Protocol):
+    """A runnable that shows its state on the manager's debug pages."""
+
+    def debug_pages(self) -> Mapping[str, Callable[[], Iterable[object]]]:
+        """Return functions that return the rows of pages, such as ``{"informers": ...}``.
+
+        A row has a JSON form, and contains no secrets and no objects. Several runnables may add rows to a page.
         """
         ...

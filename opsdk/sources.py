@@ -1,4 +1,4 @@
-"""Event sources: feed the work queue of a controller.
+"""Event sources: feed the work queue of a controller. `opsdk.timers` has those that follow the clock.
 
 Upstream: sigs.k8s.io/controller-runtime/pkg/source/source.go, pkg/internal/source/kind.go
 """
@@ -7,26 +7,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from typing import Any
 
 from opsdk.aio.backoff import Backoff
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.tasks import TaskOwner
 from opsdk.aio.timeout import timeout as clock_timeout
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
-from opsdk.apimachinery.object import AnyObject
+from opsdk.apimachinery.object import AnyObject, gvk_of, key_of
 from opsdk.cache.cache import Cache
 from opsdk.cache.cached_kind import CachedKind, KindRegistration
 from opsdk.dispatcher import EventDispatcher
 from opsdk.errors import CacheSyncError, NoMatchError, OpsdkError, UsageError
-from opsdk.event.event import event_of
-from opsdk.event.request import Request
-from opsdk.handlers import EventHandler
+from opsdk.event.event import event_of, generic_event
+from opsdk.handlers import Enqueue, EnqueueRequestForObject, EventHandler, MapFunction, as_handler, is_async
 from opsdk.predicates import PredicateFunc
 from opsdk.queue.work_queue import WorkQueue
-from opsdk.telemetry.failures import FunctionFailures
+from opsdk.telemetry.cause import ReconcileCause
+from opsdk.telemetry.failures import FunctionFailure
 
 log = logging.getLogger(__name__)
 
@@ -35,23 +36,30 @@ log = logging.getLogger(__name__)
 _RETRY_KIND = Backoff(base=0.5, factor=2.0, cap=10.0, jitter=0.0, reset_after=0)
 
 
-class EventSource(Protocol):
-    """Feeds a controller's work queue."""
+class EventSource(ABC):
+    """Feeds a controller's work queue. Derive from it for a source of your own."""
 
-    async def start(self, queue: WorkQueue[Request]) -> None:
+    @abstractmethod
+    async def start(self, queue: WorkQueue[Any]) -> None:
         """Start to feed `queue`, and return. Must not block."""
-        ...
 
-    async def wait_synced(self, timeout: float) -> None:  # noqa: ASYNC109 - the error says why
+    async def wait_synced(self, timeout: float) -> None:  # noqa: ASYNC109, B027 - the error says why; a default
         """Return when the initial objects are in the queue. Raise the reason after `timeout` seconds."""
-        ...
 
+    @abstractmethod
     async def aclose(self) -> None:
         """Stop feeding. Idempotent."""
-        ...
+
+    def problem(self) -> str:
+        """Return why the source feeds nothing now, for readiness; empty if it works."""
+        return ""
+
+    def failing_functions(self) -> list[FunctionFailure]:
+        """Return the functions of the user that raise now."""
+        return []
 
 
-class KindSource:
+class KindSource(EventSource):
     """The changes of a kind, from the cache's informers.
 
     A kind that the server does not serve yet is retried at least every ten seconds, so a controller may start before
@@ -84,17 +92,16 @@ class KindSource:
         self._attached = asyncio.Event()
         self._problem: BaseException | None = None
 
-    @property
-    def failures(self) -> FunctionFailures:
-        """The predicates and handlers that raise."""
-        return self._dispatcher.failures
+    def failing_functions(self) -> list[FunctionFailure]:
+        """Return the predicates and handlers that raise now."""
+        return self._dispatcher.failures.failing()
 
     @property
     def counts(self) -> Counter[str]:
         """Counters: event, dropped, predicate_error, handler_error, given_up."""
         return self._dispatcher.counts
 
-    async def start(self, queue: WorkQueue[Request]) -> None:
+    async def start(self, queue: WorkQueue[Any]) -> None:
         """Start a task that gets the informer and adds a handler to it."""
         self._dispatcher.bind(queue)
         self._tasks.start(self._attach(), name="attach")
@@ -179,45 +186,165 @@ class KindSource:
         return f"<KindSource {self.kind.gvk} -> {self._dispatcher.handler!r}>"
 
 
-class ChannelSource:
-    """Requests from outside the cluster: a webhook, a timer, a test.
+class Channel:
+    """Carries events from outside the cluster to controllers: a webhook, another system, a test.
 
-    Requests sent before the start are kept.
+    Each `ChannelSource` of the channel gets every item. Items sent before a source starts are kept, the last one for
+    each request or object. `send` belongs into the event loop; from a thread, use ``loop.call_soon_threadsafe``.
 
-    >>> channel = ChannelSource("billing")
-    >>> channel.send(Request("default", "site"))
+    >>> billing = Channel("billing")
+    >>> source = ChannelSource(billing)
+    >>> billing.send(Request("default", "site"))
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._queue: WorkQueue[Request] | None = None
-        self._sent_before_start: list[tuple[Request, int]] = []
+        self._sources: list[ChannelSource] = []
+        self._unclaimed: dict[Hashable, Hashable | AnyObject] | None = {}
         self._closed = False
 
-    def send(self, request: Request, *, priority: int = 0) -> None:
-        """Queue `request`. Does nothing after the controller has stopped."""
+    def send(self, item: Hashable | AnyObject) -> None:
+        """Send a request, an `opsdk.handlers.Enqueue`, or an object.
+
+        A request is queued as it is. An object becomes a generic event, which passes the predicates and the handler of
+        each source.
+
+        Raises `UsageError` after `close`.
+        """
         if self._closed:
-            return
-        if self._queue is None:
-            self._sent_before_start.append((request, priority))
-        else:
-            self._queue.add(request, priority=priority)
+            raise UsageError(f"the channel {self.name} is closed: it takes no more events")
+        if self._unclaimed is not None:
+            self._unclaimed[_identity(item)] = item
+        for source in self._sources:
+            source.receive(item)
 
-    async def start(self, queue: WorkQueue[Request]) -> None:
-        """Queue the requests sent so far and all later ones."""
-        if self._queue is not None:
-            raise UsageError(f"the channel {self.name} is already started: create one channel for each controller")
-        self._queue = queue
-        early, self._sent_before_start = self._sent_before_start, []
-        for request, priority in early:
-            queue.add(request, priority=priority)
-
-    async def wait_synced(self, timeout: float) -> None:  # noqa: ASYNC109 - the port's
-        """Return at once: a channel has no initial objects."""
-
-    async def aclose(self) -> None:
-        """Ignore later requests."""
+    def close(self) -> None:
+        """Take no more events. What was sent is delivered. Idempotent."""
         self._closed = True
 
+    def connect(self, source: ChannelSource) -> None:
+        """Deliver to `source`. The first source also gets what was sent before."""
+        self._sources.append(source)
+        unclaimed, self._unclaimed = self._unclaimed, None
+        for item in (unclaimed or {}).values():
+            source.receive(item)
+
+    def disconnect(self, source: ChannelSource) -> None:
+        """Deliver no longer to `source`."""
+        if source in self._sources:
+            self._sources.remove(source)
+
     def __repr__(self) -> str:
-        return f"<ChannelSource {self.name}>"
+        return f"<Channel {self.name}>"
+
+
+class ChannelSource(EventSource):
+    """The events of a `Channel`, for one controller.
+
+    Args:
+        channel: the channel.
+        handler: maps generic events to requests; default: a request for the object itself.
+        predicates: a generic event must pass all of them.
+        clock: source of time.
+    """
+
+    def __init__(
+        self,
+        channel: Channel,
+        *,
+        handler: EventHandler | MapFunction | None = None,
+        predicates: Sequence[PredicateFunc] = (),
+        clock: Clock = LOOP_CLOCK,
+    ) -> None:
+        self.channel = channel
+        self._clock = clock
+        name = f"channel {channel.name}"
+        handler = as_handler(handler) if handler is not None else EnqueueRequestForObject()
+        self._dispatcher = EventDispatcher(name, handler, predicates, clock)
+        self._cause = ReconcileCause(name)
+        self._queue: WorkQueue[Any] | None = None
+        self._waiting: dict[Hashable, Hashable | AnyObject] = {}
+        channel.connect(self)
+
+    def receive(self, item: Hashable | AnyObject) -> None:
+        """Queue a request, or dispatch an object as a generic event. `Channel.send` calls it."""
+        if self._queue is None:
+            self._waiting[_identity(item)] = item
+        elif isinstance(item, AnyObject):
+            self._dispatcher.dispatch(generic_event(item))
+        elif isinstance(item, Enqueue):
+            self._queue.add(item.request, after=item.after, priority=item.priority or 0, cause=self._cause)
+        else:
+            self._queue.add(item, cause=self._cause)
+
+    async def start(self, queue: WorkQueue[Any]) -> None:
+        """Queue what was sent so far, and all later items."""
+        self._dispatcher.bind(queue)
+        self._queue = queue
+        waiting, self._waiting = self._waiting, {}
+        for item in waiting.values():
+            self.receive(item)
+
+    async def wait_synced(self, timeout: float) -> None:  # noqa: ASYNC109 - the port's
+        """Return when the items sent before the start are mapped."""
+        async with clock_timeout(self._clock, timeout):
+            await self._dispatcher.wait_mapped()
+
+    def failing_functions(self) -> list[FunctionFailure]:
+        """Return the predicates and handlers that raise now."""
+        return self._dispatcher.failures.failing()
+
+    async def aclose(self) -> None:
+        """Ignore later items."""
+        self.channel.disconnect(self)
+        await self._dispatcher.aclose()
+
+    def __repr__(self) -> str:
+        return f"<ChannelSource {self.channel.name}>"
+
+
+def _identity(item: Hashable | AnyObject) -> Hashable:
+    return (gvk_of(item), key_of(item)) if isinstance(item, AnyObject) else item
+
+
+class FuncSource(EventSource):
+    """Runs an async function that feeds the queue (``source.Func``).
+
+    The function runs as a task from the start of the controller to its end. An exception ends the task, and readiness
+    says so.
+
+    >>> async def produce(queue: WorkQueue[Request]) -> None:
+    ...     queue.add(Request("default", "site"))
+    >>> FuncSource(produce)
+    <FuncSource produce>
+    """
+
+    def __init__(self, function: Callable[[WorkQueue[Any]], Awaitable[None]]) -> None:
+        if not is_async(function):
+            raise UsageError(f"{function!r} is not async: declare it with `async def`")
+        self.name = getattr(function, "__name__", repr(function))
+        self._function = function
+        self._tasks = TaskOwner(f"source {self.name}", on_error=self._on_crash)
+        self._problem = ""
+
+    async def start(self, queue: WorkQueue[Any]) -> None:
+        """Start the function."""
+        self._tasks.start(self._run(queue), name="produce")
+
+    async def _run(self, queue: WorkQueue[Any]) -> None:
+        await self._function(queue)
+
+    def _on_crash(self, task: str, error: BaseException) -> None:
+        log.error("%s ended: %r", task, error, exc_info=error)
+        self._problem = f"{self!r} ended: {error!r}"
+
+    def problem(self) -> str:
+        """Return what ended the function."""
+        return self._problem
+
+    async def aclose(self) -> None:
+        """Cancel the function."""
+        await self._tasks.aclose()
+
+    def __repr__(self) -> str:
+        return f"<FuncSource {self.name}>"

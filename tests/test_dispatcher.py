@@ -25,7 +25,7 @@ class Fed:
     """A feeder bound to a queue, and everything that came out of it."""
 
     def __init__(self, handler: Any, *predicates: Callable[[AnyEvent], bool]) -> None:
-        self.queue: WorkQueue[Request] = WorkQueue()
+        self.queue: WorkQueue[Request] = WorkQueue(item_type=Request)
         self.feeder = EventDispatcher("things", handler, predicates, LOOP_CLOCK)
         self.feeder.bind(self.queue)
 

@@ -8,12 +8,14 @@ from typing import Any, Self
 import pytest
 from flowkit import THING, WIDGET, World
 
+from opsdk.apimachinery.meta import ObjectMeta
+from opsdk.apimachinery.object import Unstructured
 from opsdk.errors import CacheSyncError, ConnectError, ForbiddenError, NoMatchError, UsageError
 from opsdk.event.event import AnyEvent, EventType
 from opsdk.event.request import Request
-from opsdk.handlers import EnqueueRequestForObject, EnqueueRequestForOwner, EnqueueRequestsFromMapFunc
+from opsdk.handlers import Enqueue, EnqueueRequestForObject, EnqueueRequestForOwner, EnqueueRequestsFromMapFunc
 from opsdk.queue.work_queue import WorkQueue
-from opsdk.sources import ChannelSource, KindSource
+from opsdk.sources import Channel, ChannelSource, KindSource
 
 
 class Running:
@@ -245,7 +247,7 @@ async def test_a_source_serves_one_controller() -> None:
     """Starting it a second time is refused, for kinds and channels alike."""
     world = World()
     async with Running(world) as running:
-        for source in (KindSource(world.cache, THING, EnqueueRequestForObject()), ChannelSource("c")):
+        for source in (KindSource(world.cache, THING, EnqueueRequestForObject()), ChannelSource(Channel("c"))):
             await source.start(running.queue)
             with pytest.raises(UsageError, match="is already started"):
                 await source.start(running.queue)
@@ -256,15 +258,61 @@ async def test_a_source_serves_one_controller() -> None:
 async def test_channels_keep_what_comes_before_the_start() -> None:
     """Requests sent before, during and after the start are delivered in order; after the end they are ignored."""
     queue: WorkQueue[Request] = WorkQueue()
-    channel = ChannelSource("billing")
+    channel = Channel("billing")
     channel.send(Request("", "early"))
-    channel.send(Request("", "urgent"), priority=10)
-    await channel.start(queue)
-    await channel.wait_synced(0)
+    source = ChannelSource(channel)
+    channel.send(Enqueue(request=Request("", "urgent"), priority=10))
+    await source.start(queue)
+    await source.wait_synced(1)
     channel.send(Request("", "late"))
-    await channel.aclose()
+    await source.aclose()
     channel.send(Request("", "after"))
     taken = []
     while (handout := queue.get_nowait()) is not None:
         taken.append(handout.item.name)
     assert taken == ["urgent", "early", "late"]
+
+
+@pytest.mark.behaviour(102)
+async def test_a_channel_serves_several_controllers_until_it_is_closed() -> None:
+    """Each source gets every item, those sent before its start too; after the close no item is taken."""
+    channel = Channel("billing")
+    sources = [ChannelSource(channel), ChannelSource(channel, predicates=[lambda event: event.view.key.name != "b"])]
+    queues: list[WorkQueue[Request]] = [WorkQueue(), WorkQueue()]
+    channel.send(entry_object("a"))
+    channel.send(entry_object("b"))
+    for source, queue in zip(sources, queues, strict=True):
+        await source.start(queue)
+        await source.wait_synced(1)
+    channel.send(Request("ns", "c"))
+    channel.close()
+    channel.close()
+    with pytest.raises(UsageError, match="is closed"):
+        channel.send(Request("ns", "d"))
+    names = []
+    for source, queue in zip(sources, queues, strict=True):
+        await source.aclose()
+        taken = []
+        while (item := queue.get_nowait()) is not None:
+            taken.append((item.item.name, item.causes[0].event))
+        names.append(taken)
+    assert names == [[("a", "generic"), ("b", "generic"), ("c", "")], [("a", "generic"), ("c", "")]]
+
+
+async def test_a_closed_controller_leaves_nothing_in_its_channel() -> None:
+    """After its only source is closed, a channel keeps no items: nobody would take them."""
+    channel = Channel("billing")
+    source = ChannelSource(channel)
+    await source.start(WorkQueue())
+    await source.aclose()
+    channel.send(Request("ns", "a"))
+    late = ChannelSource(channel)
+    queue: WorkQueue[Request] = WorkQueue()
+    await late.start(queue)
+    assert queue.get_nowait() is None
+    await late.aclose()
+
+
+def entry_object(name: str) -> Unstructured:
+    """Return a thing that no server knows."""
+    return Unstructured("v1", "Thing", ObjectMeta(name=name, namespace="ns"))

@@ -5,7 +5,7 @@ Upstream: k8s.io/apimachinery/pkg/apis/meta/v1/types.go (v1.36)
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import msgspec
 
@@ -75,6 +75,9 @@ ConditionStatus = Literal["True", "False", "Unknown"]
 
 class Condition(Model, kw_only=True):
     """One aspect of an object's state (``metav1.Condition``)."""
+
+    # Go sends them without omitempty, and the schema of conditions requires them.
+    always_sent: ClassVar[frozenset[str]] = frozenset({"reason", "message"})
 
     type: str
     status: str

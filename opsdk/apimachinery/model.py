@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -37,7 +37,12 @@ class Model(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
     {'image': 'nginx', 'maxReplicas': 3}
 
     ``repr`` shows what differs from the defaults, and hides secrets.
+
+    Attributes:
+        always_sent: attributes that are sent although they equal their defaults, because the API requires them.
     """
+
+    always_sent: ClassVar[frozenset[str]] = frozenset()
 
     def __repr__(self) -> str:
         hidden = _HIDDEN.get(type(self).__name__, ())
@@ -95,9 +100,7 @@ def _fields(kind: type[msgspec.Struct]) -> tuple[tuple[str, str, bool], ...]:
 def _drop_empty(value: msgspec.Struct, tree: JsonObject) -> None:
     """Remove empty parts that only exist because Python creates them, so that they are neither sent nor owned."""
     for attribute, wire, always_there in _fields(type(value)):
-        if wire not in tree:
-            continue
-        part = getattr(value, attribute)
+        part = getattr(value, attribute) if wire in tree else None
         if isinstance(part, msgspec.Struct):
             _drop_empty(part, tree[wire])
             if always_there and not tree[wire]:
@@ -109,3 +112,6 @@ def _drop_empty(value: msgspec.Struct, tree: JsonObject) -> None:
             for key, item in part.items():
                 if isinstance(item, msgspec.Struct):
                     _drop_empty(item, tree[wire][key])
+    for attribute in getattr(value, "always_sent", ()):
+        position = value.__struct_fields__.index(attribute)
+        tree.setdefault(value.__struct_encode_fields__[position], getattr(value, attribute))

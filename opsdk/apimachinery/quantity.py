@@ -86,18 +86,25 @@ class Quantity:
 
     @classmethod
     def _of(cls, value: Decimal, family: str) -> Quantity:
+        quantity = cls(cls._canonical(value, family))
+        quantity._family = family  # "1000" of the binary family has no suffix that would say so
+        return quantity
+
+    @staticmethod
+    def _canonical(value: Decimal, family: str) -> str:
         # Integers in units of 1e-9. Upstream rounds smaller fractions away from zero (Quantity.RoundUp).
         nano = int(_EXACT.scaleb(value, 9).to_integral_value("ROUND_UP"))
         whole, rest = divmod(nano, 10**9)
-        if family == "b" and not rest:
+        # Below 1024, upstream writes binary quantities as decimal ones (Quantity.CanonicalizeBytes).
+        if family == "b" and not rest and abs(whole) >= 1024:
             for suffix in _BINARY:
-                if whole and whole % int(_SUFFIXES[suffix]) == 0:
-                    return cls(f"{whole // int(_SUFFIXES[suffix])}{suffix}")
-            return cls(str(whole))
+                if whole % int(_SUFFIXES[suffix]) == 0:
+                    return f"{whole // int(_SUFFIXES[suffix])}{suffix}"
+            return str(whole)
         for suffix in (*_DECIMAL, "", *_FRACTIONS):
             unit = int(_SUFFIXES.get(suffix, Decimal(1)).scaleb(9))
             if (nano or suffix == "") and nano % unit == 0:
-                return cls(f"{nano // unit}{_EXPONENTS.get(suffix, '') if family == 'e' else suffix}")
+                return f"{nano // unit}{_EXPONENTS.get(suffix, '') if family == 'e' else suffix}"
         raise AssertionError(value)  # the last unit is one billionth
 
     @property

@@ -7,27 +7,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Generic, Self, TypeVar, cast
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject
 from opsdk.cache.cache import Cache
-from opsdk.controller.controller import Controller, ControllerOptions
-from opsdk.controller.reconcile import ReconcileFunction, Reconciler, as_reconciler
+from opsdk.cluster.cluster import Cluster
+from opsdk.controller.controller import Controller
+from opsdk.controller.declaration import inspect_reconciler
+from opsdk.controller.finalizers import FinalizerFunction, Finalizers
+from opsdk.controller.journal import Journal
+from opsdk.controller.options import ControllerOptions
+from opsdk.controller.reconcile import AnyReconciler
 from opsdk.errors import ApiError, CacheError, TransportError, UsageError
-from opsdk.handlers import (
-    EnqueueRequestForObject,
-    EnqueueRequestForOwner,
-    EnqueueRequestsFromMapFunc,
-    EventHandler,
-    MapFunction,
-)
+from opsdk.handlers import EnqueueRequestForObject, EnqueueRequestForOwner, EventHandler, MapFunction, as_handler
 from opsdk.manager.health import Check
 from opsdk.manager.manager import Manager
 from opsdk.predicates import PredicateFunc
 from opsdk.sources import EventSource, KindSource
 from opsdk.telemetry.records import TelemetryHook
+
+T = TypeVar("T", bound=AnyObject)
+U = TypeVar("U", bound=AnyObject)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +37,7 @@ class WatchSpec:
     """Another kind that a controller watches.
 
     Attributes:
-        kind: the watched kind.
+        kind: the watched kind; `metadata_only(Kind)` caches only metadata.
         handler: an event handler, or a function from an object to requests, which may be ``async``.
         predicates: an event must pass all of them.
     """
@@ -45,79 +47,132 @@ class WatchSpec:
     predicates: Sequence[PredicateFunc] = ()
 
 
-class ControllerBuilder:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnsSpec:
+    """A kind whose objects the reconciled object owns.
+
+    Attributes:
+        kind: the owned kind; `metadata_only(Kind)` caches only metadata.
+        predicates: an event must pass all of them.
+        match_every_owner: an object maps to all its owners of the reconciled kind, not only to its controller.
+    """
+
+    kind: KindLike[AnyObject]
+    predicates: Sequence[PredicateFunc] = ()
+    match_every_owner: bool = False
+
+
+class ControllerBuilder(Generic[T]):
     """Collects what a controller watches, checks it, and builds the controller.
 
     ::
 
-        controller_for(manager, cache).for_(Website).owns(Deployment).reconciler(reconcile).complete()
+        ControllerBuilder(cluster, manager=manager).for_(Website).owns(Deployment).reconciler(reconcile).complete()
 
     Args:
-        cache: provides the informers.
+        cluster: provides informers and clients. A bare `Cache` suffices for reconcilers that take only a request.
         manager: runs the controller; needed for `complete`.
         name: see `named`.
         options: see `with_options`.
         hook: receives telemetry records.
         clock: source of time.
+        journal: keeps what each reconcile did.
+        place: where it is declared, for errors.
     """
 
     def __init__(
         self,
-        cache: Cache,
+        cluster: Cluster | Cache,
         *,
         manager: Manager | None = None,
         name: str = "",
         options: ControllerOptions | None = None,
         hook: TelemetryHook | None = None,
         clock: Clock = LOOP_CLOCK,
+        journal: Journal | None = None,
+        place: str = "",
     ) -> None:
-        self._cache = cache
+        self._cluster = cluster if isinstance(cluster, Cluster) else None
+        self._cache = cluster.cache if isinstance(cluster, Cluster) else cluster
         self._manager = manager
         self._name = name
         self._options = options
         self._hook = hook
         self._clock = clock
+        self._journal = journal
+        self.place = place
         self._kind: Kind[AnyObject] | None = None
         self._predicates: tuple[PredicateFunc, ...] = ()
-        self._owns: list[tuple[Kind[AnyObject], bool, tuple[PredicateFunc, ...]]] = []
+        self._owns: list[OwnsSpec] = []
         self._watches: list[WatchSpec] = []
         self._sources: list[EventSource] = []
         self._filters: tuple[PredicateFunc, ...] = ()
-        self._reconciler: Reconciler | None = None
-        self.built = False
-        """Whether `build` or `complete` was called: a controller that is only declared does nothing."""
+        self._finalizers: dict[str, FinalizerFunction] = {}
+        self._reconciler: Any = None
+        self.controller: Controller | None = None
+        """What `build` or `complete` made. A controller that is only declared does nothing."""
 
-    def for_(self, kind: KindLike[AnyObject], *, predicates: Sequence[PredicateFunc] = ()) -> Self:
+    def for_(self, kind: KindLike[U], *, predicates: Sequence[PredicateFunc] = ()) -> ControllerBuilder[U]:
         """Set the reconciled kind. Raises `UsageError` on a second call."""
         if self._kind is not None:
             raise UsageError("for_(...) should only be called once: a controller reconciles one kind")
         self._kind = kind_of(kind)
         self._predicates = tuple(predicates)
+        return cast("ControllerBuilder[U]", self)
+
+    def with_predicates(self, *predicates: PredicateFunc) -> Self:
+        """Add predicates for events of the reconciled kind."""
+        self._predicates += predicates
         return self
 
     def owns(
-        self, kind: KindLike[AnyObject], *, predicates: Sequence[PredicateFunc] = (), match_every_owner: bool = False
+        self,
+        kind: KindLike[AnyObject] | OwnsSpec,
+        *,
+        predicates: Sequence[PredicateFunc] = (),
+        match_every_owner: bool = False,
     ) -> Self:
         """Watch a kind whose objects map to their controller.
 
         With `match_every_owner`, they map to all owners of the reconciled kind.
         """
-        self._owns.append((kind_of(kind), match_every_owner, tuple(predicates)))
+        if not isinstance(kind, OwnsSpec):
+            kind = OwnsSpec(kind=kind, predicates=predicates, match_every_owner=match_every_owner)
+        self._owns.append(kind)
         return self
 
-    def watches(self, spec: WatchSpec) -> Self:
-        """Watch another kind."""
-        self._watches.append(spec)
+    def watches(
+        self,
+        kind: KindLike[AnyObject] | WatchSpec,
+        handler: MapFunction | EventHandler | None = None,
+        *,
+        predicates: Sequence[PredicateFunc] = (),
+    ) -> Self:
+        """Watch another kind. Pass kind and handler, or a `WatchSpec`."""
+        if isinstance(kind, WatchSpec):
+            self._watches.append(kind)
+        elif handler is None:
+            raise UsageError(f"watches({kind_of(kind).name}) needs a handler: a map function, or one of opsdk.handlers")
+        else:
+            self._watches.append(WatchSpec(kind=kind, handler=handler, predicates=predicates))
         return self
 
     def watches_source(self, source: EventSource) -> Self:
-        """Add any other source. The event filter does not apply to it."""
+        """Add any other source (``WatchesRawSource``). The event filter does not apply to it."""
+        if not isinstance(source, EventSource):
+            raise UsageError(f"{source!r} is not a source: derive it from opsdk.sources.EventSource")
         self._sources.append(source)
         return self
 
     def with_event_filter(self, *predicates: PredicateFunc) -> Self:
         """Add predicates to every watch. They run before the watch's own predicates."""
         self._filters += predicates
+        return self
+
+    def finalizer(self, name: str, function: FinalizerFunction) -> Self:
+        """Add a finalizer, see `opsdk.controller.finalizers`. They run in the order of these calls."""
+        Finalizers(self._finalizers).register(name, function)  # refuses what cannot work
+        self._finalizers[name] = function
         return self
 
     def named(self, name: str) -> Self:
@@ -130,33 +185,39 @@ class ControllerBuilder:
         self._options = options
         return self
 
-    def reconciler(self, reconciler: Reconciler | ReconcileFunction) -> Self:
-        """Set the reconciler. Raises `UsageError` on a second call."""
+    def reconciler(self, reconciler: AnyReconciler[T]) -> Self:
+        """Set the reconciler: an async function, or an object with ``reconcile``, see `opsdk.controller.declaration`.
+
+        Call `for_` before. Raises `UsageError` on a second call, and for a reconciler that cannot be called.
+        """
         if self._reconciler is not None:
             raise UsageError("the reconciler was set twice: a controller has one")
-        self._reconciler = as_reconciler(reconciler)
+        inspect_reconciler(reconciler, self._kind)
+        self._reconciler = reconciler
         return self
 
     def __repr__(self) -> str:
         kind = self._kind.name if self._kind is not None else "no kind"
-        return f"<ControllerBuilder {self._name or kind}>"
+        return f"<ControllerBuilder {self._name or kind}{f', {self.place}' if self.place else ''}>"
 
     # -------------------------------------------------------------- building
     def build(self) -> Controller:
         """Return the controller, without adding it to a manager. Raises `UsageError` if something is missing."""
         self._check()
-        assert self._reconciler is not None
-        self.built = True
         name = self._name or (self._kind.name.lower() if self._kind is not None else "")
-        return Controller(
+        self.controller = Controller(
             name,
             self._reconciler,
             sources=[*self._kind_sources(), *self._sources],
             options=self._options,
             clock=self._clock,
             hook=self._hook,
-            kind=self._kind.name if self._kind is not None else "",
+            kind=self._kind,
+            finalizers=self._finalizers,
+            cluster=self._cluster,
+            journal=self._journal,
         )
+        return self.controller
 
     def complete(self) -> Controller:
         """Build the controller and add it to the manager. Raises `UsageError`, also if its name is taken."""
@@ -183,17 +244,13 @@ class ControllerBuilder:
         sources: list[EventSource] = []
         if self._kind is not None:
             sources.append(self._source(self._kind, EnqueueRequestForObject(), self._predicates))
-            sources += [
-                self._source(kind, EnqueueRequestForOwner(self._kind, only_controller_owner=not every), predicates)
-                for kind, every, predicates in self._owns
-            ]
-        for watching in self._watches:
-            handler = (
-                watching.handler
-                if isinstance(watching.handler, EventHandler)
-                else EnqueueRequestsFromMapFunc[Any](watching.handler)
-            )
-            sources.append(self._source(kind_of(watching.kind), handler, tuple(watching.predicates)))
+            for owned in self._owns:
+                handler = EnqueueRequestForOwner(self._kind, only_controller_owner=not owned.match_every_owner)
+                sources.append(self._source(kind_of(owned.kind), handler, tuple(owned.predicates)))
+        sources += [
+            self._source(kind_of(watch.kind), as_handler(watch.handler), tuple(watch.predicates))
+            for watch in self._watches
+        ]
         return sources
 
     def _source(

@@ -3,37 +3,54 @@
 from __future__ import annotations
 
 import logging
+import os
+import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, Literal, TypedDict, TypeVar, Unpack, overload
+
+import yaml
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.closing import Closing
 from opsdk.aio.garbage import tune_garbage_collector
 from opsdk.aio.watchdog import Stall, Watchdog
-from opsdk.apimachinery.kinds import KindLike, kind_of
-from opsdk.apimachinery.object import AnyObject, KubeObject, TypedObject, Unstructured
+from opsdk.apimachinery.crd import crd_for
+from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
+from opsdk.apimachinery.object import AnyObject, KubeObject, Object, TypedObject, Unstructured
 from opsdk.apimachinery.scheme import Scheme
-from opsdk.builder.controller_builder import ControllerBuilder, WatchSpec
+from opsdk.builder.controller_builder import ControllerBuilder, OwnsSpec, WatchSpec
 from opsdk.builder.election import ElectionFactory, can_use_thread
+from opsdk.builder.flags import parse_flags
+from opsdk.builder.options import OperatorOptions
 from opsdk.cache.metrics import InformerCollector
 from opsdk.client.client import Client
 from opsdk.client.scheme import default_scheme
-from opsdk.cluster.cluster import Cluster, ClusterOptions
-from opsdk.controller.controller import ControllerOptions
-from opsdk.errors import CacheError, UsageError
+from opsdk.cluster.cluster import Cluster
+from opsdk.controller.context import Context
+from opsdk.controller.controller import Controller
+from opsdk.controller.declaration import inspect_reconciler
+from opsdk.controller.finalizers import FinalizerFunction
+from opsdk.controller.journal import Journal
+from opsdk.controller.journal_format import record_to_json
+from opsdk.controller.options import ControllerOptions
+from opsdk.controller.reconcile import Result
+from opsdk.errors import CacheError, OpsdkError, UsageError
+from opsdk.event.request import Request
 from opsdk.handlers import is_async
 from opsdk.leader_election.leader_election_record import LeaderElectionOptions
 from opsdk.leader_election.leader_elector import default_identity
-from opsdk.manager.manager import Manager, ManagerOptions, Phase
+from opsdk.manager.manager import Manager, Phase
 from opsdk.manager.process import ExitGuard, run_program
 from opsdk.manager.signals import stop_on_signals
-from opsdk.recipes.apply import Applier
+from opsdk.predicates import PredicateFunc
 from opsdk.recorder.recorder import EventRecorder
 from opsdk.rest.config import Config
+from opsdk.sources import EventSource
 from opsdk.telemetry.context import setup_logging
 from opsdk.telemetry.records import LoopStalled, TelemetryHook
 
@@ -43,45 +60,64 @@ log = logging.getLogger(__name__)
 _EXIT_GRACE = 15.0
 
 Child = TypeVar("Child", bound=TypedObject | Unstructured)
+T = TypeVar("T", bound=AnyObject)
+U = TypeVar("U")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OperatorOptions:
-    """Options of an `Operator`. Times are in seconds.
+class _ReconcilerOptions(TypedDict, total=False):
+    """Keywords of `Operator.reconciler`."""
 
-    Attributes:
-        manager: health and metrics addresses, shutdown timeout.
-        cluster: what is cached, and how writes are made.
-        controller: for controllers without their own options.
-        max_concurrent_reconciles_by_kind: number of workers of the controllers of a kind (``"Deployment.apps"``,
-            ``"ConfigMap"``) without their own options, as controller-runtime's GroupKindConcurrency.
-        leader_election: run controllers on one replica at a time.
-        leader_election_id: the name of the Lease; empty for the operator's name.
-        leader_election_namespace: the namespace of the Lease; empty for the namespace of this process.
-        lease_duration: see `LeaderElectionOptions`.
-        renew_deadline: see `LeaderElectionOptions`.
-        retry_period: see `LeaderElectionOptions`.
-        leader_election_thread: renew the lease in a thread, so that blocking code does not lose it. Ignored in virtual
-            time and with a server in this process.
-        leader_election_max_stall: a longer blockade of the event loop ends the renewals of that thread, so that another
-            replica replaces this one; None for no limit.
-        watchdog_limit: `Operator.run` logs code that blocks the event loop longer than this; 0 disables the watchdog.
-    """
+    owns: Sequence[KindLike[AnyObject] | OwnsSpec]
+    watches: Sequence[WatchSpec]
+    predicates: Sequence[PredicateFunc]
+    event_filter: Sequence[PredicateFunc]
+    sources: Sequence[EventSource | Callable[[Operator], EventSource]]
+    finalizers: Mapping[str, FinalizerFunction]
+    name: str
+    options: ControllerOptions | None
 
-    manager: ManagerOptions = ManagerOptions()
-    cluster: ClusterOptions = ClusterOptions()
-    controller: ControllerOptions = ControllerOptions()
-    max_concurrent_reconciles_by_kind: Mapping[str, int] = field(default_factory=dict)
-    leader_election: bool = False
-    leader_election_id: str = ""
-    leader_election_namespace: str = ""
-    lease_duration: float = 15.0
-    renew_deadline: float = 10.0
-    retry_period: float = 2.0
-    leader_election_thread: bool = True
-    leader_election_max_stall: float | None = 60.0
-    watchdog_limit: float = 1.0
+
+_Reconciled = Coroutine[Any, Any, Result | None]
+
+
+class ReconcilerDecorator(Generic[T]):
+    """What `Operator.reconciler` returns: declares the function below it, and leaves it as it is."""
+
+    def __init__(self, kind: Kind[Any] | None, declare: Callable[[Any], None]) -> None:
+        self._kind = kind
+        self._declare = declare
+
+    # A class is a callable too, so the last overload overlaps with the others.
+    @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, target: Callable[[T, Context], _Reconciled]
+    ) -> Callable[[T, Context], _Reconciled]: ...
+    @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, target: Callable[[Request, Context], _Reconciled]
+    ) -> Callable[[Request, Context], _Reconciled]: ...
+    @overload
+    def __call__(self, target: Callable[[T], _Reconciled]) -> Callable[[T], _Reconciled]: ...  # type: ignore[overload-overlap]
+    @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, target: Callable[[Request], _Reconciled]
+    ) -> Callable[[Request], _Reconciled]: ...
+    @overload
+    def __call__(self, target: type[U]) -> type[U]: ...
+    def __call__(self, target: Any) -> Any:
+        """Declare a reconciler. Raises `UsageError` for one that cannot be called."""
+        if isinstance(target, type):
+            method = getattr(target, "reconcile", None)
+            if method is None:
+                raise UsageError(
+                    f"{target.__name__} is not a reconciler: it needs `async def reconcile(self, request)`"
+                )
+            inspect_reconciler(partial(method, None), self._kind)
+        else:
+            inspect_reconciler(target, self._kind)
+        self._declare(target)
+        return target
 
 
 class Operator:
@@ -92,9 +128,8 @@ class Operator:
         operator = Operator("website-operator")
 
         @operator.reconciler(Website, owns=[Deployment])
-        async def reconcile(request: Request) -> None:
-            site = await operator.client.get(Website, request.key)
-            ...
+        async def reconcile(site: Website, ctx: Context) -> None:
+            await ctx.apply(deployment_of(site))
 
         if __name__ == "__main__":
             operator.run()
@@ -111,50 +146,62 @@ class Operator:
         self.name = name
         self.options = options or OperatorOptions()
         self.scheme = scheme or default_scheme()
-        self._builders: list[Callable[[Operator], ControllerBuilder]] = []
-        self._made: list[ControllerBuilder] = []
+        self._builders: list[Callable[[Operator], ControllerBuilder[Any]]] = []
+        self._kinds: list[Kind[Any]] = []
+        self._made: list[ControllerBuilder[Any]] = []
+        self.journal = Journal(size=self.options.journal_size)
+        """What the last reconciles read and wrote, and why they ran."""
         self._clock: Clock = LOOP_CLOCK
         self._setups: list[Callable[[Operator], Any]] = []
         self._cluster: Cluster | None = None
         self._manager: Manager | None = None
-        self._applier: Applier | None = None
         self._election: Closing | None = None
         self._watchdog: Watchdog | None = None
 
     # -------------------------------------------------------------- declarations
+    @overload
+    def reconciler(self, kind: KindLike[T], **options: Unpack[_ReconcilerOptions]) -> ReconcilerDecorator[T]: ...
+    @overload
+    def reconciler(self, kind: None = None, **options: Unpack[_ReconcilerOptions]) -> ReconcilerDecorator[Any]: ...
     def reconciler(
-        self,
-        kind: KindLike[AnyObject],
-        *,
-        owns: Sequence[KindLike[AnyObject]] = (),
-        watches: Sequence[WatchSpec] = (),
-        name: str = "",
-        options: ControllerOptions | None = None,
-    ) -> Callable[[F], F]:
+        self, kind: KindLike[Any] | None = None, **options: Unpack[_ReconcilerOptions]
+    ) -> ReconcilerDecorator[Any]:
         """Decorator: the function, or the class (created without arguments), reconciles `kind`.
 
+        The function takes a request or the object, and may take a `Context`, see `opsdk.controller.declaration`.
+        Everything that `ControllerBuilder` offers is a keyword here.
+
         Args:
-            kind: the reconciled kind.
-            owns: kinds whose objects map to their controller.
-            watches: other kinds, and how their objects map to requests.
-            name: the controller's name; empty for the kind in lower case.
-            options: the controller's options; None for the operator's.
+            kind: the reconciled kind; None for a controller whose requests are no objects, which needs `name`.
+            options: see below.
+
+        Keyword Args:
+            owns: kinds, or `OwnsSpec`s, whose objects map to their controller.
+            watches: `WatchSpec`s of other kinds, and how their objects map to requests.
+            predicates: an event of `kind` must pass all of them.
+            event_filter: predicates for every watch, which run first.
+            sources: other sources, or functions from the operator to a source.
+            finalizers: functions by finalizer, see `opsdk.controller.finalizers`. They run in this order.
+            name: the controller's name; default: the kind in lower case.
+            options: the controller's options; default: the operator's.
+
+        Raises:
+            UsageError: the function cannot be a reconciler of `kind`; the message has file and line.
+
+        >>> from opsdk.api.core.v1 import ConfigMap
+        >>> operator = Operator("example")
+        >>> @operator.reconciler(ConfigMap)
+        ... async def reconcile(config_map: ConfigMap, ctx: Context) -> None:
+        ...     ctx.logger.info("%s has %d keys", config_map.metadata.name, len(config_map.data))
         """
-
-        def declare(function: F) -> F:
-            def build(operator: Operator) -> ControllerBuilder:
-                target = function() if isinstance(function, type) else function
-                builder = operator.controller_for(kind, name=name, options=options)
-                for owned in owns:
-                    builder.owns(owned)
-                for watching in watches:
-                    builder.watches(watching)
-                return builder.reconciler(target)
-
-            self._builders.append(build)
-            return function
-
-        return declare
+        declared_kind = kind_of(kind) if kind is not None else None
+        if declared_kind is not None:
+            self._kinds.append(declared_kind)
+        elif not options.get("name"):
+            raise UsageError("a controller without a kind needs a name: pass name=...")
+        return ReconcilerDecorator(
+            declared_kind, lambda target: self._builders.append(partial(_declare, declared_kind, options, target))
+        )
 
     def setup(self, function: F) -> F:
         """Decorator: `function(operator)` is called before the start, to add indices, checks or runnables.
@@ -169,22 +216,31 @@ class Operator:
         return function
 
     def controller_for(
-        self, kind: KindLike[AnyObject], *, name: str = "", options: ControllerOptions | None = None
-    ) -> ControllerBuilder:
+        self, kind: KindLike[T], *, name: str = "", options: ControllerOptions | None = None
+    ) -> ControllerBuilder[T]:
         """Return a builder for a controller of `kind`. Call it in a `setup` function, or after `prepare`."""
         if options is None:
             options = self.options.controller
             group_kind = str(kind_of(kind).gvk.group_kind)
             if (workers := self.options.max_concurrent_reconciles_by_kind.get(group_kind)) is not None:
                 options = replace(options, max_concurrent_reconciles=workers)
-        builder = ControllerBuilder(
-            self.cluster.cache,
+        return self.controller(name, options=options).for_(kind)
+
+    def controller(self, name: str, *, options: ControllerOptions | None = None) -> ControllerBuilder[Any]:
+        """Return a builder for a controller without a reconciled kind. Call it as `controller_for`."""
+        caller = sys._getframe(1)  # noqa: SLF001 - the documented way to a caller's line
+        while caller.f_globals.get("__name__") == __name__ and caller.f_back is not None:
+            caller = caller.f_back
+        builder = ControllerBuilder[Any](
+            self.cluster,
             manager=self.manager,
             name=name,
-            options=options,
+            options=options or self.options.controller,
             hook=self.manager.hook,
             clock=self._clock,
-        ).for_(kind)
+            journal=self.journal,
+            place=f"{caller.f_code.co_filename}:{caller.f_lineno}",
+        )
         self._made.append(builder)
         return builder
 
@@ -208,11 +264,9 @@ class Operator:
         """The client: reads from the cache, writes to the server."""
         return self.cluster.client
 
-    async def ensure(self, desired: Child, *, owner: KubeObject | None = None) -> Child:
-        """Make an object match `desired`, controlled by `owner`. See `opsdk.recipes.apply.Applier`."""
-        if self._applier is None:
-            raise UsageError("the operator is not started: call run() or start() to create its client")
-        return await self._applier.ensure(desired, owner=owner)
+    async def apply(self, desired: Child, *, owner: KubeObject | None = None, force: bool = True) -> Child:
+        """Make an object match `desired`, controlled by `owner`. See `opsdk.children.applier.Applier.apply`."""
+        return await self.cluster.applier.apply(desired, owner=owner, force=force)
 
     @property
     def recorder(self) -> EventRecorder:
@@ -225,21 +279,26 @@ class Operator:
         o = self.options
         self._clock = clock
         cluster_options = replace(o.cluster, name=self.name, field_owner=o.cluster.field_owner or self.name)
+        self._made = []
         manager = self._manager = Manager(o.manager, hooks=hooks, clock=clock)
         self._cluster = Cluster(config, cluster_options, scheme=self.scheme, clock=clock, hook=manager.hook)
         manager.metrics.registry.register(InformerCollector(self._cluster.cache.health))
-        self._applier = Applier(self._cluster.client, field_owner=self.name)
         manager.add(self._cluster, phase=Phase.CACHES)
         manager.add_readyz_check("caches-synced", self._check_caches)
         manager.add_readyz_check("user-functions", self._check_functions)
         if o.leader_election:
             self._use_election(manager, config, clock)
+        manager.debug.add(
+            "reconciles",
+            lambda: [record_to_json(record, objects=o.debug_objects) for record in self.journal.find()],
+            description="the last reconciles: causes, reads, requests, result",
+        )
         for setup in self._setups:
             setup(self)
         for plan in self._builders:
             plan(self).complete()
         for builder in self._made:
-            if not builder.built:
+            if builder.controller is None:
                 raise UsageError(f"{builder!r} was declared but not completed: call complete() at its end")
         if not self._made and not self._setups:
             raise UsageError(
@@ -263,7 +322,14 @@ class Operator:
             await self.cluster.aclose()
 
     def run(
-        self, *, kubeconfig: str | Path | None = None, context: str | None = None, log_level: int | str = logging.INFO
+        self,
+        *,
+        kubeconfig: str | Path | None = None,
+        context: str | None = None,
+        log_level: int | str = logging.INFO,
+        log_format: Literal["text", "json"] = "text",
+        log_levels: Mapping[str, int | str] | None = None,
+        hooks: Sequence[TelemetryHook] = (),
     ) -> None:
         """Run as a program: load the configuration, configure logging, handle signals. Returns after SIGTERM or SIGINT.
 
@@ -275,25 +341,58 @@ class Operator:
         Args:
             kubeconfig: see `opsdk.rest.load.load_config`.
             context: see `opsdk.rest.load.load_config`.
-            log_level: of the root logger.
+            log_level: see `opsdk.telemetry.context.setup_logging`.
+            log_format: see `setup_logging`.
+            log_levels: see `setup_logging`.
+            hooks: receive telemetry, such as `opsdk.telemetry.otel.OpenTelemetryHook`.
 
         Raises:
             Exception: as `start`.
         """
         from opsdk.rest.load import load_config  # noqa: PLC0415 - start-up time: only programs load kubeconfigs
 
-        setup_logging(log_level)
+        setup_logging(log_level, log_format, levels=log_levels)
         config = load_config(kubeconfig=kubeconfig, context=context)
         timeout = self.options.manager.shutdown_timeout
         guard = ExitGuard(None if timeout is None else timeout + _EXIT_GRACE)
         try:
-            run_program(self._run(config, guard))
+            run_program(self._run(config, guard, hooks))
         finally:
             guard.disarm()
 
-    async def _run(self, config: Config, guard: ExitGuard) -> None:
+    def main(self, arguments: Sequence[str] | None = None, *, hooks: Sequence[TelemetryHook] = ()) -> None:
+        """Run as a program with flags and environment variables, see `opsdk.builder.flags`.
+
+        An `OpsdkError` is printed as one line, and ends the program with status 1.
+
+        Args:
+            arguments: the command line without the program; default: ``sys.argv``.
+            hooks: see `run`.
+        """
+        try:
+            self.options, run_arguments = parse_flags(
+                self.name, self.options, sys.argv[1:] if arguments is None else arguments, os.environ
+            )
+            if run_arguments.pop("print_crds"):
+                sys.stdout.write(yaml.safe_dump_all([crd_for(kind) for kind in self.custom_kinds()], sort_keys=False))
+            else:
+                self.run(**run_arguments, hooks=hooks)
+        except OpsdkError as error:
+            sys.exit(f"{self.name}: {error}")
+
+    @property
+    def controllers(self) -> dict[str, Controller]:
+        """The controllers by name. Empty before the operator is prepared."""
+        return {b.controller.name: b.controller for b in self._made if b.controller is not None}
+
+    def custom_kinds(self) -> list[type[Object[Any, Any]]]:
+        """Return the classes with a CustomResourceDefinition among the kinds that `reconciler` declared."""
+        kinds = [kind.representation for kind in self._kinds if issubclass(kind.representation, Object)]
+        return list(dict.fromkeys(kinds))
+
+    async def _run(self, config: Config, guard: ExitGuard, hooks: Sequence[TelemetryHook]) -> None:
         watchdog = self._watchdog = Watchdog(limit=self.options.watchdog_limit, on_stall=self._record_stall)
-        manager = self.prepare(config)
+        manager = self.prepare(config, hooks=hooks)
         manager.on_stop(guard.arm)
         tune_garbage_collector()
         async with watchdog if self.options.watchdog_limit > 0 else nullcontext():
@@ -343,3 +442,25 @@ class Operator:
 
     def __repr__(self) -> str:
         return f"<Operator {self.name}>"
+
+
+def _declare(
+    kind: Kind[Any] | None, options: _ReconcilerOptions, target: Any, operator: Operator
+) -> ControllerBuilder[Any]:
+    """Return the builder for one `Operator.reconciler`."""
+    name, controller_options = options.get("name", ""), options.get("options")
+    if kind is not None:
+        builder = operator.controller_for(kind, name=name, options=controller_options)
+        builder.with_predicates(*options.get("predicates", ()))
+    else:
+        builder = operator.controller(name, options=controller_options)
+    for owned in options.get("owns", ()):
+        builder.owns(owned)
+    for watch in options.get("watches", ()):
+        builder.watches(watch)
+    for source in options.get("sources", ()):
+        builder.watches_source(source if isinstance(source, EventSource) else source(operator))
+    for finalizer, function in options.get("finalizers", {}).items():
+        builder.finalizer(finalizer, function)
+    builder.with_event_filter(*options.get("event_filter", ()))
+    return builder.reconciler(target() if isinstance(target, type) else target)

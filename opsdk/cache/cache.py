@@ -6,7 +6,6 @@ Upstream: sigs.k8s.io/controller-runtime/pkg/cache/cache.go, informer_cache.go
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TypeVar
@@ -28,8 +27,9 @@ from opsdk.cache.list_watch import ListerWatcher
 from opsdk.cache.options import ByObject, CacheOptions, CacheScope, scopes
 from opsdk.errors import CacheError, CacheNotStartedError, NotCachedError, UsageError
 from opsdk.structured_merge.value import JsonObject
+from opsdk.telemetry.safe_logger import SafeLogger
 
-log = logging.getLogger(__name__)
+log = SafeLogger(__name__)
 
 T = TypeVar("T", bound=AnyObject)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from enum import Enum
 
@@ -34,6 +35,14 @@ class InformerHealth:
         failing_functions: user functions that raise for some objects, in words.
         function_failures: how often user functions raised so far.
         objects: number of objects in the store.
+        size: bytes of these objects as JSON.
+        lists: complete lists so far; a number above 1 means that the watch was interrupted for too long.
+        watches: watch requests so far, streaming lists not included.
+        events: watch events so far, bookmarks included.
+        errors: failed lists and watches so far.
+        undecodable: objects that did not decode so far.
+        own_writes_seen: own writes that the watch has shown so far.
+        own_write_delay: seconds from the end of these writes until the watch showed them, in all.
     """
 
     name: str
@@ -44,11 +53,25 @@ class InformerHealth:
     failing_functions: tuple[str, ...]
     function_failures: int
     objects: int
+    size: int = 0
+    lists: int = 0
+    watches: int = 0
+    events: int = 0
+    errors: int = 0
+    undecodable: int = 0
+    own_writes_seen: int = 0
+    own_write_delay: float = 0.0
 
     @property
     def ready(self) -> bool:
         """Whether reads return what the server had a moment ago."""
         return self.state is InformerState.CURRENT
+
+    def as_json(self) -> dict[str, object]:
+        """Return all fields, and `ready`, with a JSON form."""
+        fields: dict[str, object] = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        last_error = None if self.last_error is None else str(self.last_error)
+        return {**fields, "state": self.state.value, "ready": self.ready, "last_error": last_error}
 
     def __str__(self) -> str:
         """Return the state and its reason in words."""

@@ -29,6 +29,7 @@ from opsdk.apimachinery.selectors import FieldSelector, Selector
 from opsdk.cache.entry import Indexer, Problem, Transform
 from opsdk.cache.health import InformerHealth, InformerState
 from opsdk.cache.list_watch import ListerWatcher, RawEvent
+from opsdk.cache.own_writes import revision_of
 from opsdk.cache.reflector import Action, ListPage, Reflector, ReflectorState, ReflectorStep, Wait, WatchFrom
 from opsdk.cache.registration import Handler, HandlerRegistration
 from opsdk.cache.slicer import Slicer
@@ -44,13 +45,16 @@ from opsdk.errors import (
     UsageError,
 )
 from opsdk.telemetry.failures import FunctionFailures
+from opsdk.telemetry.safe_logger import SafeLogger
 
-log = logging.getLogger(__name__)
+log = SafeLogger(__name__)
 
 # Objects of a list whose differences are computed and delivered before other tasks run.
 _SLICE_DELTAS = 500
 # Seconds without progress after which a streaming list is given up.
 _WATCH_LIST_PATIENCE = 10.0
+# Own writes whose delay is measured at once; the oldest are dropped.
+_MAX_MEASURED = 4096
 # Errors that only an administrator can end: readers hear of them at once.
 _DENIALS = (ForbiddenError, UnauthorizedError, NotFoundError, MethodNotAllowedError)
 
@@ -103,7 +107,8 @@ class Informer(Closing):
             self.store, page_size=o.page_size, watch_list=o.watch_list, backoff=o.backoff, expected=o.expected
         )
         self.counts: Counter[str] = Counter()
-        """Counters: list, watch, event, error, undecodable, function_error, handler_error."""
+        """Counters: list (pages), synced (complete lists), watch, event, error, undecodable, function_error,
+        handler_error, own_write_seen."""
         self._source = source
         self._clock = clock
         self._failures = FunctionFailures(self.name, clock)
@@ -116,6 +121,8 @@ class Informer(Closing):
         self._new_indices: dict[str, asyncio.Task[None]] = {}
         self._contact_at: float | None = None
         self._watch_lost_at = 0.0
+        self._written_at: dict[tuple[ObjectKey, str], float] = {}
+        self._own_write_delay = 0.0
 
     # -------------------------------------------------------------- life cycle
     def start(self) -> None:
@@ -163,6 +170,14 @@ class Informer(Closing):
             failing_functions=tuple(f"{name} fails for {len(keys)} objects" for name, keys in failing.items() if keys),
             function_failures=self.counts["function_error"],
             objects=len(self.store),
+            size=self.store.size(),
+            lists=self.counts["synced"],
+            watches=self.counts["watch"],
+            events=self.counts["event"],
+            errors=self.counts["error"],
+            undecodable=self.counts["undecodable"],
+            own_writes_seen=self.counts["own_write_seen"],
+            own_write_delay=self._own_write_delay,
         )
 
     async def wait_synced(self, timeout: float | None = None, *, fail_fast: bool = False) -> None:  # noqa: ASYNC109 - the error says why
@@ -301,6 +316,14 @@ class Informer(Closing):
         self.store.write(entry)
         if sole_change:
             self.store.own.expect_echo(entry.key, entry.resource_version)
+            if not self._synced:
+                return
+            if self.store.revision >= (revision_of(entry.resource_version) or 0):
+                self.counts["own_write_seen"] += 1  # the watch was faster than the response
+                return
+            self._written_at[entry.key, entry.resource_version] = self._clock.now()
+            if len(self._written_at) > _MAX_MEASURED:
+                del self._written_at[next(iter(self._written_at))]
 
     async def read_unknown(self, key: ObjectKey | None = None) -> None:
         """Read what own writes left unknown: the object of `key`, or everything. Raises `OpsdkError`."""
@@ -435,12 +458,14 @@ class Informer(Closing):
 
     async def _take(self, step: ReflectorStep) -> None:
         self._report(step.problems)
+        self._measure(step.deltas)
         registrations = tuple(self._registrations)
         for registration in registrations:
             registration.deliver(step.deltas)
         if not step.synced:
             return
         self._contact_at = self._clock.now()
+        self.counts["synced"] += 1
         first, self._synced = not self._synced, True
         self._notify()
         if step.replaced is not None:
@@ -448,6 +473,16 @@ class Informer(Closing):
         if first:
             for registration in registrations:
                 registration.complete_initial()
+
+    def _measure(self, deltas: Iterable[Delta]) -> None:
+        """Measure how long after an own write the watch shows it: the delay of server, network and event loop."""
+        for delta in deltas:
+            if not delta.own:
+                continue
+            written_at = self._written_at.pop((delta.entry.key, delta.entry.resource_version), None)
+            if written_at is not None:
+                self.counts["own_write_seen"] += 1
+                self._own_write_delay += self._clock.now() - written_at
 
     async def _deliver_replaced(
         self, replaced: Iterator[tuple[Delta, ...]], registrations: Sequence[HandlerRegistration]

@@ -4,11 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, SummaryMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from opsdk.cache.health import InformerHealth
+
+_PREFIX = "opsdk_informer"
+# Name, help, value.
+_GAUGES: tuple[tuple[str, str, Callable[[InformerHealth], float | None]], ...] = (
+    ("ready", "1 while reads are current.", lambda h: float(h.ready)),
+    ("objects", "Objects in the store.", lambda h: h.objects),
+    ("bytes", "Bytes of the objects in the store.", lambda h: h.size),
+    ("seconds_without_watch", "Seconds since the watch was lost.", lambda h: h.seconds_without_watch),
+    ("seconds_since_contact", "Seconds since a list, event or bookmark.", lambda h: h.seconds_since_contact),
+)
+_COUNTERS: tuple[tuple[str, str, Callable[[InformerHealth], float]], ...] = (
+    ("lists", "Complete lists. More than one: the watch was interrupted for too long.", lambda h: h.lists),
+    ("watches", "Watch requests, streaming lists not included.", lambda h: h.watches),
+    ("events", "Watch events, bookmarks included.", lambda h: h.events),
+    ("errors", "Failed lists and watches.", lambda h: h.errors),
+    ("undecodable", "Objects that did not decode.", lambda h: h.undecodable),
+    ("function_failures", "Failures of index and transform functions.", lambda h: h.function_failures),
+)
 
 
 class InformerCollector(Collector):
@@ -23,25 +41,23 @@ class InformerCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield one sample of each metric for each informer."""
-        ready = GaugeMetricFamily("opsdk_informer_ready", "1 while reads are current.", labels=["informer"])
-        objects = GaugeMetricFamily("opsdk_informer_objects", "Objects in the store.", labels=["informer"])
-        gap = GaugeMetricFamily(
-            "opsdk_informer_seconds_without_watch", "Seconds since the watch was lost.", labels=["informer"]
-        )
-        contact = GaugeMetricFamily(
-            "opsdk_informer_seconds_since_contact",
-            "Seconds since a list, event or bookmark.",
+        health = list(self._health())
+        for name, text, value in _GAUGES:
+            gauge = GaugeMetricFamily(f"{_PREFIX}_{name}", text, labels=["informer"])
+            for one in health:
+                if (number := value(one)) is not None:
+                    gauge.add_metric([one.name], number)
+            yield gauge
+        for name, text, count in _COUNTERS:
+            counter = CounterMetricFamily(f"{_PREFIX}_{name}", text, labels=["informer"])
+            for one in health:
+                counter.add_metric([one.name], count(one))
+            yield counter
+        delay = SummaryMetricFamily(
+            f"{_PREFIX}_own_write_delay_seconds",
+            "From the end of a write until the watch shows it.",
             labels=["informer"],
         )
-        failures = CounterMetricFamily(
-            "opsdk_informer_function_failures", "Failures of index and transform functions.", labels=["informer"]
-        )
-        for health in self._health():
-            labels = [health.name]
-            ready.add_metric(labels, float(health.ready))
-            objects.add_metric(labels, health.objects)
-            gap.add_metric(labels, health.seconds_without_watch)
-            failures.add_metric(labels, health.function_failures)
-            if health.seconds_since_contact is not None:
-                contact.add_metric(labels, health.seconds_since_contact)
-        yield from (ready, objects, gap, contact, failures)
+        for one in health:
+            delay.add_metric([one.name], count_value=one.own_writes_seen, sum_value=one.own_write_delay)
+        yield delay

@@ -11,6 +11,8 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from opsdk.apimachinery.codec import decode, undecodable
+from opsdk.apimachinery.gvk import ObjectKey
+from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.meta import ListMeta
 from opsdk.apimachinery.object import AnyObject, ObjectList, Undecodable
 from opsdk.apimachinery.rest_mapper import RestMapper
@@ -22,7 +24,8 @@ from opsdk.cache.entry import StoreEntry
 from opsdk.cache.slicer import Slicer
 from opsdk.client.operations import Get, List, Operation, Watch
 from opsdk.client.options import ListOptions
-from opsdk.errors import DecodeError, Details, NotFoundError, StaleCacheError, UsageError
+from opsdk.errors import DecodeError, Details, NotFoundError, RequestInfo, StaleCacheError, UsageError
+from opsdk.telemetry.activity import current_activity
 
 CONTINUE_NOT_SUPPORTED = "continue-not-supported"
 """Continue token of a list that `limit` truncated. A cache has no pages."""
@@ -80,11 +83,23 @@ class CachedReader:
                 await informer.read_unknown(key)
             if (entry := informer.store.get(key, own_writes=own_writes)) is not None:
                 obj: AnyObject = decode(entry.data, operation.kind)
+                _record_read(operation.kind, key, entry)
                 return obj
-        resource = cached.mapping.resource.group_resource
+        _record_read(operation.kind, key, None)
+        resource = cached.mapping.resource
+        request = RequestInfo(
+            verb="get",
+            group=resource.group,
+            version=resource.version,
+            resource=resource.resource,
+            namespace=key.namespace,
+            name=key.name,
+            cached=True,
+        )
         raise NotFoundError(
-            f'{resource} "{key.name}" not found',
+            f'{resource.group_resource} "{key.name}" not found',
             details=Details(name=key.name, group=resource.group, kind=resource.resource),
+            request=request,
         )
 
     async def _list(self, operation: List) -> ObjectList[AnyObject]:
@@ -109,6 +124,7 @@ class CachedReader:
             if options.limit is not None and len(items) >= options.limit:
                 more = CONTINUE_NOT_SUPPORTED
                 break
+            _record_read(operation.kind, entry.key, entry)
             try:
                 items.append(decode(entry.data, operation.kind))
             except DecodeError as error:
@@ -117,6 +133,14 @@ class CachedReader:
         # Several informers have several resource versions, and the list has none.
         version = versions[0] if len(versions) == 1 else ""
         return ObjectList(items, ListMeta(resource_version=version, continue_token=more), bad)
+
+
+def _record_read(kind: Kind[Any], key: ObjectKey, entry: StoreEntry | None) -> None:
+    """Add the object to the journal entry of the running reconcile."""
+    if (activity := current_activity()) is None:
+        return
+    version, data = (entry.resource_version, entry.data) if entry is not None else ("", None)
+    activity.read(str(kind.gvk), str(key), version, cached=True, data=data)
 
 
 async def _select(cached: CachedKind, options: ListOptions) -> list[StoreEntry]:

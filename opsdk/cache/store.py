@@ -63,11 +63,14 @@ class _Tables:
         self.namespaces: dict[str, dict[ObjectKey, None]] = {}
         self.indices: dict[str, dict[str, dict[ObjectKey, None]]] = {name: {} for name in indices}
         self.failing: dict[str, dict[ObjectKey, None]] = {}
+        self.size = 0
+        """Bytes of all objects."""
 
     def put(self, entry: StoreEntry) -> None:
         """Add or replace an entry."""
         self.discard(entry.key)
         self.entries[entry.key] = entry
+        self.size += len(entry.data)
         self.namespaces.setdefault(entry.key.namespace, {})[entry.key] = None
         for name, values in entry.indexed.items():
             index = self.indices[name]
@@ -81,6 +84,7 @@ class _Tables:
         entry = self.entries.pop(key, None)
         if entry is None:
             return None
+        self.size -= len(entry.data)
         _discard(self.namespaces, key.namespace, key)
         for name, values in entry.indexed.items():
             for value in values:
@@ -319,7 +323,7 @@ class InformerStore:
 
     def size(self) -> int:
         """Return the number of bytes of all objects."""
-        return sum(len(entry.data) for entry in self._tables.entries.values())
+        return self._tables.size
 
     def __repr__(self) -> str:
         return f"<InformerStore of {len(self)} objects, indices {sorted(self._tables.indices) or 'none'}>"

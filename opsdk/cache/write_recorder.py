@@ -75,6 +75,16 @@ class WriteRecorder:
             elif operation.subresource != "token":
                 informer.store.own.record_unknown(ObjectKey(namespace, name))
 
+    def missing(self, mapping: RestMapping, key: ObjectKey) -> None:
+        """Let the next cached read of the object ask the server: the watch has not shown its deletion yet."""
+        if not mapping.namespaced:
+            key = key._replace(namespace="")
+        for kind in self._cache.kinds():
+            if kind.gvk.group_kind == mapping.gvk.group_kind:
+                for informer in kind.informers_of(key.namespace):
+                    if informer.store.get(key) is not None:
+                        informer.store.own.record_unknown(key)
+
 
 def _record_deletion(
     informer: Informer, key: ObjectKey, response: bytes, answer: _Answer, *, same_version: bool

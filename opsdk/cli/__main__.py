@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from opsdk.cli import why
 from opsdk.cli.generate import command as generate
 from opsdk.errors import OpsdkError
 
@@ -14,6 +15,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="opsdk", description="Tools for operators written with opsdk.")
     commands = parser.add_subparsers(dest="command", required=True)
     generate.add_parser(commands)
+    why.add_parser(commands)
     arguments = parser.parse_args(argv)
     try:
         return int(arguments.run(arguments))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -10,9 +9,9 @@ from typing import Any
 import msgspec
 
 from opsdk.apimachinery.codec import decode, decode_list
-from opsdk.apimachinery.gvk import GroupVersionKind
+from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
 from opsdk.apimachinery.kinds import Kind
-from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata, TypedObject, Unstructured, assign
+from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata, TypedObject, Unstructured, assign, key_of
 from opsdk.apimachinery.rest_mapper import RestMapper, RestMapping
 from opsdk.apimachinery.scheme import Scheme
 from opsdk.apimachinery.watch import WatchEvent, WatchEventType
@@ -31,13 +30,14 @@ from opsdk.client.operations import (
 )
 from opsdk.client.ports import WriteObserver
 from opsdk.client.requests import build_request, build_watch
-from opsdk.errors import DecodeError, NotFoundError
+from opsdk.errors import DecodeError, NotFoundError, RequestInfo
 from opsdk.rest.frames import WatchDecoder, error_from_event
 from opsdk.rest.request import RestRequest
 from opsdk.rest.response import RestResponse, parse_warnings, raise_for_status
 from opsdk.rest.transport import Transport
+from opsdk.telemetry.safe_logger import SafeLogger
 
-log = logging.getLogger(__name__)
+log = SafeLogger(__name__)
 
 WarningHandler = Callable[[RestRequest, str], None]
 
@@ -79,14 +79,15 @@ class DirectClient:
         request = build_request(operation, mapping)
         match operation:
             case Get():
-                return self._object(await self._send(request), operation.kind, subresource=operation.subresource)
+                response = await self._send_to(mapping, operation.key, request)
+                return self._object(response, operation.kind, subresource=operation.subresource)
             case List():
                 objects = decode_list((await self._send(request)).body, operation.kind)
                 for bad in objects.undecodable:
                     log.error("%s: an object does not decode and is skipped: %s", request.described, bad.error)
                 return objects
             case Create() | Update() | PatchObject() | Apply():
-                response = await self._send(request)
+                response = await self._send_to(mapping, key_of(operation.obj), request)
                 self._observe(operation, mapping, request, response.body)
                 target = operation.body if operation.body is not None else operation.obj
                 return self._written(response, target, subresource=operation.subresource)
@@ -113,6 +114,15 @@ class DirectClient:
         except Exception:
             # The write has succeeded: its caller must learn that, whatever the observer does.
             log.exception("%s: the write could not be recorded for cached reads", request.described)
+
+    async def _send_to(self, mapping: RestMapping, key: ObjectKey, request: RestRequest) -> RestResponse:
+        """Send a request for one object. If it does not exist, cached reads must not return it any more."""
+        try:
+            return await self._send(request)
+        except NotFoundError:
+            if self._observer is not None:
+                self._observer.missing(mapping, key)
+            raise
 
     async def _send(self, request: RestRequest) -> RestResponse:
         response = await self.transport.send(request)
@@ -151,19 +161,21 @@ class DirectClient:
         """Open the stream. Leaving the block closes it."""
         request = build_watch(operation, await self.mapper.mapping_for(operation.kind.gvk))
         async with self.transport.stream(request) as stream:
-            yield _events(stream, operation.kind)
+            yield _events(stream, operation.kind, request.info)
 
     def __repr__(self) -> str:
         return f"<DirectClient over {self.transport!r}>"
 
 
-async def _events(chunks: AsyncIterator[bytes], kind: Kind[Any]) -> AsyncIterator[WatchEvent[Any]]:
+async def _events(
+    chunks: AsyncIterator[bytes], kind: Kind[Any], request: RequestInfo
+) -> AsyncIterator[WatchEvent[Any]]:
     decoder = WatchDecoder(kind.gvk)
     async for chunk in chunks:
         for frame in decoder.feed(chunk):
             body = bytes(frame.object)
             if frame.type == "ERROR":
-                raise error_from_event(body)
+                raise error_from_event(body, request)
             try:
                 event_type = WatchEventType(frame.type)
             except ValueError as error:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
+from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.rest_mapper import RestMapper, RestMapping
 from opsdk.apimachinery.scheme import Scheme
 from opsdk.apimachinery.watch import WatchEvent
@@ -13,10 +14,14 @@ from opsdk.client.operations import Operation, Watch
 
 
 class WriteObserver(Protocol):
-    """Learns of every successful write."""
+    """Learns of every successful write, and of objects that the server does not have."""
 
     def written(self, operation: Operation, mapping: RestMapping, *, request: bytes, response: bytes) -> None:
         """Called with the bodies of request and response before the write returns to its caller. Must not block."""
+        ...
+
+    def missing(self, mapping: RestMapping, key: ObjectKey) -> None:
+        """Called when the server does not find an object that was to be read or changed. Must not block."""
         ...
 
 

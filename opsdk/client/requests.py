@@ -57,6 +57,7 @@ class RequestTarget:
             path,
             verb=verb,
             group=gvr.group,
+            version=gvr.version,
             resource=gvr.resource,
             subresource=self.subresource,
             namespace=namespace,
@@ -153,7 +154,12 @@ def _create(operation: Create, mapping: RestMapping) -> RestRequest:
         raise UsageError(f"{mapping.gvk.kind} is namespaced: set metadata.namespace before creating it")
     body = operation.body if operation.body is not None else operation.obj
     return target.request(
-        "create", "POST", query=_write_query(operation.options), headers=_write_headers(body, JSON), body=encode(body)
+        "create",
+        "POST",
+        query=_write_query(operation.options),
+        headers=_write_headers(body, JSON),
+        body=encode(body),
+        body_name=name or operation.obj.metadata.generate_name or "",
     )
 
 

@@ -6,7 +6,7 @@ Upstream: sigs.k8s.io/controller-runtime/pkg/cluster/cluster.go
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -24,7 +24,10 @@ from opsdk.cache.list_watch import ListerWatcher, RestListerWatcher
 from opsdk.cache.options import CacheOptions, CacheScope
 from opsdk.cache.reader import CachedReader
 from opsdk.cache.write_recorder import WriteRecorder
+from opsdk.children.applier import Applier
+from opsdk.children.explanation import Explanation
 from opsdk.client.client import Client
+from opsdk.client.decorators.activity import RecordRequests
 from opsdk.client.decorators.dry_run import DryRun
 from opsdk.client.decorators.field_owner import FieldOwner, FieldValidating
 from opsdk.client.direct import DirectClient, WarningHandler, log_warning
@@ -37,8 +40,9 @@ from opsdk.recorder.recorder import EventRecorder
 from opsdk.rest.config import Config
 from opsdk.rest.discovery import Discovery
 from opsdk.rest.discovery_mapper import RestDiscoverySource
-from opsdk.rest.transport import RequestAttempt, Transport
-from opsdk.telemetry.records import Requested, TelemetryHook
+from opsdk.rest.transport import Transport
+from opsdk.telemetry.activity import current_activity
+from opsdk.telemetry.records import TelemetryHook
 
 if TYPE_CHECKING:
     import httpx
@@ -98,19 +102,19 @@ class Cluster(Closing):
         self.config = config
         self.options = options or ClusterOptions()
         self.scheme = scheme or default_scheme()
-        self._hook = hook or TelemetryHook()
-        self.transport = Transport(config, clock=clock, observe=self._observe)
+        self.transport = Transport(config, clock=clock, hook=hook)
         self.mapper = RestMapper(RestDiscoverySource(Discovery(self.transport)), clock=clock)
         self.cache = Cache(
             self._list_watch, scheme=self.scheme, mapper=self.mapper, options=self.options.cache, clock=clock
         )
-        direct = DirectClient(
+        unrecorded = DirectClient(
             self.transport,
             scheme=self.scheme,
             mapper=self.mapper,
             on_warning=on_warning,
             observer=WriteRecorder(self.cache),
         )
+        direct = RecordRequests(unrecorded, clock)
         self.uncached = Client(self._wrapped(direct))
         cached = CachedReader(self.cache)
         self.client = Client(
@@ -123,7 +127,7 @@ class Cluster(Closing):
                 )
             )
         )
-        self.recorder = EventRecorder(Client(direct), self.options.name, clock=clock, dry_run=self.options.dry_run)
+        self.recorder = EventRecorder(Client(unrecorded), self.options.name, clock=clock, dry_run=self.options.dry_run)
         self._running = asyncio.Event()
 
     def _wrapped(self, executor: OperationExecutor) -> OperationExecutor:
@@ -148,11 +152,6 @@ class Cluster(Closing):
             field_selector=scope.field_selector,
         )
 
-    def _observe(self, attempt: RequestAttempt) -> None:
-        self._hook.record(
-            Requested(method=attempt.request.method, host=attempt.host, status=attempt.status, seconds=attempt.seconds)
-        )
-
     @cached_property
     def http(self) -> httpx.AsyncClient:
         """An httpx client for requests of your own, with this server's address, credentials and connections.
@@ -166,6 +165,17 @@ class Cluster(Closing):
         from opsdk.rest.httpx_client import httpx_client  # noqa: PLC0415
 
         return httpx_client(self.transport)
+
+    @cached_property
+    def applier(self) -> Applier:
+        """Applies children with the cluster's field owner. The journal of reconciles gets the reason of each write."""
+        return Applier(
+            self.client, field_owner=self.options.field_owner or self.options.name, on_write=_explain_in_journal
+        )
+
+    def debug_pages(self) -> Mapping[str, Callable[[], Iterable[object]]]:
+        """See `opsdk.runnable.Debuggable`."""
+        return {"informers": lambda: [health.as_json() for health in self.cache.health()]}
 
     # -------------------------------------------------------------- life cycle
     def needs_leader_election(self) -> bool:
@@ -212,3 +222,8 @@ class Cluster(Closing):
 
     def __repr__(self) -> str:
         return f"<Cluster {self.config.host}>"
+
+
+def _explain_in_journal(explanation: Explanation) -> None:
+    if (activity := current_activity()) is not None:
+        activity.explain(str(explanation))

@@ -10,11 +10,20 @@ from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
-from opsdk.errors import UsageError
+from opsdk.apimachinery.kinds import Kind
+from opsdk.apimachinery.object import AnyObject, deep_copy
+from opsdk.controller.context import Context
+from opsdk.controller.declaration import ReconcilerForm, inspect_reconciler
+from opsdk.controller.finalizers import Finalizers
+from opsdk.errors import NotFoundError, UsageError
 from opsdk.event.request import Request
-from opsdk.handlers import is_async
+from opsdk.patch import MergeFrom
+from opsdk.recipes.finalizers import is_deleting
+
+T_contra = TypeVar("T_contra", bound=AnyObject, contravariant=True)
+T = TypeVar("T", bound=AnyObject)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,45 +56,107 @@ class Reconciler(Protocol):
 
     `reconcile` gets a key and no event: read the object (it may not exist), compare, act. It must be idempotent, and
     never runs twice at once for one key. Any exception retries the request with growing delays; `TerminalError` does
-    not retry.
+    not retry. A second parameter gets the `Context`.
     """
 
-    async def reconcile(self, request: Request) -> Result | None:
+    async def reconcile(self, request: Request, /) -> Result | None:
         """Reconcile one object. Cancelled when the controller stops and `shutdown_timeout` has passed."""
         ...
 
 
-ReconcileFunction = Callable[[Request], Awaitable[Result | None]]
+class ContextReconciler(Protocol):
+    """A `Reconciler` that also gets a `Context`."""
+
+    async def reconcile(self, request: Request, ctx: Context, /) -> Result | None:
+        """Reconcile one object."""
+        ...
 
 
-class FunctionReconciler:
-    """Wraps an async function as a reconciler."""
+class ObjectReconciler(Protocol[T_contra]):
+    """A reconciler that gets the object from the cache.
 
-    def __init__(self, function: ReconcileFunction) -> None:
-        self.function = function
+    It is not called for an object that is gone or being deleted: declare finalizers to clean up.
+    """
 
-    async def reconcile(self, request: Request) -> Result | None:
-        """Call the function."""
-        return await self.function(request)
+    async def reconcile(self, obj: T_contra, ctx: Context, /) -> Result | None:
+        """Reconcile one object. The object is a copy of its own."""
+        ...
+
+
+_Outcome = Awaitable[Result | None]
+ReconcileFunction = (
+    Callable[[Request], _Outcome]
+    | Callable[[Request, Context], _Outcome]
+    | Callable[[T], _Outcome]
+    | Callable[[T, Context], _Outcome]
+)
+"""An async function in one of the forms of `opsdk.controller.declaration`."""
+AnyReconciler = Reconciler | ContextReconciler | ObjectReconciler[T] | ReconcileFunction[T]
+"""What controllers accept as a reconciler of objects of class T."""
+
+
+class ReconcilerAdapter:
+    """Calls a reconciler in the form that it declares, after the finalizers.
+
+    Args:
+        reconciler: see `AnyReconciler`.
+        kind: the reconciled kind; None for a controller with requests of its own.
+        finalizers: see `Finalizers`.
+
+    Raises:
+        UsageError: the declaration cannot work; the message has file and line.
+    """
+
+    def __init__(
+        self, reconciler: Any, kind: Kind[AnyObject] | None = None, finalizers: Finalizers | None = None
+    ) -> None:
+        self.declaration = inspect_reconciler(reconciler, kind)
+        self.finalizers = finalizers or Finalizers()
+        self._kind = kind
+        if self.finalizers and kind is None:
+            raise UsageError("finalizers need a reconciled kind: call for_(...)")
+
+    @property
+    def needs_cluster(self) -> bool:
+        """Whether objects are read before the reconciler is called."""
+        return self.declaration.form is ReconcilerForm.OBJECT or bool(self.finalizers)
+
+    async def reconcile(self, request: Any, ctx: Context) -> Result | None:
+        """Read the object if it is needed, run the finalizers, and call the reconciler."""
+        declaration = self.declaration
+        argument = request
+        if self.needs_cluster:
+            assert self._kind is not None
+            obj = await ctx.client.get_or_none(self._kind, request.key)
+            if obj is not None and self.finalizers:
+                ctx.object = obj
+                obj = await self._finalize(obj, ctx)
+            if declaration.form is ReconcilerForm.OBJECT:
+                if obj is None or is_deleting(obj):
+                    return None
+                argument = ctx.object = obj
+        arguments = (argument, ctx) if declaration.takes_context else (argument,)
+        result = await declaration.function(*arguments)
+        if not isinstance(result, Result | None):
+            raise UsageError(f"the reconciler ({declaration.place}) returned {result!r}: return a Result, or None")
+        return result
+
+    async def _finalize(self, obj: Any, ctx: Context) -> Any:
+        """Add or run the finalizers, and write the object. Returns None if it is gone."""
+        base = deep_copy(obj)
+        finalized = await self.finalizers.finalize(obj, ctx)
+        if finalized.updated:
+            try:
+                # With a lock: the patch replaces the list, and must not remove what another controller added.
+                await ctx.client.patch(obj, MergeFrom(base, optimistic_lock=True))
+            except NotFoundError:
+                obj = None
+        finalized.raise_errors()
+        return obj
 
     def __repr__(self) -> str:
-        return f"FunctionReconciler({getattr(self.function, '__qualname__', self.function)})"
-
-
-def as_reconciler(reconciler: Reconciler | ReconcileFunction) -> Reconciler:
-    """Return a reconciler for an object or a function. Raises `UsageError` for anything else."""
-    if isinstance(reconciler, type):
-        raise UsageError(f"{reconciler.__name__} is a class: pass an instance, {reconciler.__name__}(...)")
-    method = getattr(reconciler, "reconcile", None)
-    function = method if callable(method) else reconciler
-    if not callable(function):
-        raise UsageError(f"{reconciler!r} is not a reconciler: it needs `async def reconcile(self, request)`")
-    if not is_async(function):
-        name = getattr(function, "__qualname__", function)
-        raise UsageError(
-            f"{name} is not async: declare it with `async def`, and run blocking code with `asyncio.to_thread`"
-        )
-    return reconciler if function is method else FunctionReconciler(function)  # type: ignore[return-value]
+        function = self.declaration.function
+        return f"<ReconcilerAdapter {getattr(function, '__qualname__', function)}>"
 
 
 RECONCILE_ID: ContextVar[str] = ContextVar("opsdk_reconcile_id", default="")

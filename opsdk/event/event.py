@@ -11,13 +11,14 @@ from enum import Enum
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
-from opsdk.apimachinery.codec import decode
+from opsdk.apimachinery.codec import decode, encode_tree
 from opsdk.apimachinery.gvk import ObjectKey
-from opsdk.apimachinery.kinds import Kind
+from opsdk.apimachinery.kinds import Kind, kind_of_object
 from opsdk.apimachinery.meta import ObjectMeta
-from opsdk.apimachinery.object import AnyObject
-from opsdk.cache.entry import OwnerRef, StoreEntry
+from opsdk.apimachinery.object import AnyObject, to_tree
+from opsdk.cache.entry import OwnerRef, StoreEntry, make_entry
 from opsdk.cache.store import Delta, DeltaType
+from opsdk.errors import UsageError
 
 T = TypeVar("T", bound=AnyObject)
 
@@ -137,6 +138,19 @@ def event_of(delta: Delta, kind: Kind[T]) -> Event[T]:
         resync=delta.resync,
         own=delta.own,
     )
+
+
+def generic_event(obj: T) -> Event[T]:
+    """Return the event for an object from outside the cluster. The event holds a copy.
+
+    Raises `UsageError` if the object has no name.
+    """
+    if not obj.metadata.name:
+        raise UsageError(f"a generic event needs an object with a name, not {obj!r}")
+    tree = to_tree(obj)
+    tree["metadata"].setdefault("resourceVersion", "0")  # an object that was not read has none
+    entry, _ = make_entry(encode_tree(tree, obj))
+    return Event(type=EventType.GENERIC, new=ObjectView(entry, kind_of_object(obj)))
 
 
 AnyEvent = Event[Any]

@@ -7,7 +7,6 @@ Deviates: renewals stop when the operator's event loop is blocked for too long, 
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 import time
 from collections.abc import Callable
@@ -20,8 +19,9 @@ from opsdk.aio.watchdog import place, stack
 from opsdk.errors import LeaderElectionLostError, UsageError
 from opsdk.leader_election.leader_elector import LeaderElector
 from opsdk.telemetry.records import Record, TelemetryHook
+from opsdk.telemetry.safe_logger import SafeLogger
 
-log = logging.getLogger(__name__)
+log = SafeLogger(__name__)
 
 MakeElector = Callable[[TelemetryHook], AbstractAsyncContextManager[LeaderElector]]
 """Makes the elector inside the thread's event loop, with connections of its own. Leaving the block closes them."""

@@ -165,9 +165,15 @@ class LeaderElectionRules:
         spec = self._observed.lease.spec
         if not spec.holder_identity or spec.holder_identity == self.options.identity:
             return True
+        return now >= self.expires_at()
+
+    def expires_at(self) -> float:
+        """Return when the observed lease expires without another renewal; 0 without an observation."""
+        if self._observed is None:
+            return 0.0
         # The holder's own duration, as upstream (isLeaseValid): the holder may have other options.
-        duration = spec.lease_duration_seconds or self.options.lease_duration
-        return now - self._observed.observed_at >= duration
+        duration = self._observed.lease.spec.lease_duration_seconds or self.options.lease_duration
+        return self._observed.observed_at + duration
 
     @property
     def observed_lease(self) -> Lease | None:

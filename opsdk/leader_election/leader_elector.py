@@ -27,9 +27,11 @@ from opsdk.errors import (
     TransportError,
 )
 from opsdk.leader_election.leader_election_record import LeaderElectionOptions, LeaderElectionRules, Role
-from opsdk.telemetry.records import Leadership, TelemetryHook
+from opsdk.recorder.recorder import EventRecorder
+from opsdk.telemetry.records import Leadership, RenewedSlowly, TelemetryHook
+from opsdk.telemetry.safe_logger import SafeLogger
 
-log = logging.getLogger(__name__)
+log = SafeLogger(__name__)
 
 # Jitter spreads the attempts of waiting replicas (JitterFactor in client-go).
 _JITTER = 1.2
@@ -55,6 +57,7 @@ class LeaderElector:
         clock: source of time.
         hook: receives `Leadership` records.
         explain: returns what the error of a lost lease adds, such as a blocked event loop; empty for nothing.
+        recorder: writes Events about the Lease, "became leader" and "stopped leading". The caller opens and closes it.
 
     Attributes:
         may_acquire: asked before each try to acquire the lease; False leaves it to other replicas.
@@ -68,6 +71,7 @@ class LeaderElector:
         clock: Clock = LOOP_CLOCK,
         hook: TelemetryHook | None = None,
         explain: Callable[[], str] = str,
+        recorder: EventRecorder | None = None,
     ) -> None:
         self.options = options
         self.rules = LeaderElectionRules(options)
@@ -75,6 +79,7 @@ class LeaderElector:
         self._clock = clock
         self._now = clock.now
         self._explain = explain
+        self._recorder = recorder
         self.may_acquire: Callable[[], bool] = lambda: True
         self._hook = hook or TelemetryHook()
         self._elected = asyncio.Event()
@@ -109,9 +114,12 @@ class LeaderElector:
             self._elected.set()
             self._record(leading=True)
             log.info("%s became leader of %s", self.options.identity, self._lease_name)
+            self._write_event("became leader")
             await self._renew()
         finally:
             self._record(leading=False)
+            if self._elected.is_set():
+                self._write_event("stopped leading")
 
     def abandon(self) -> None:
         """Stop leading at once without a release: other replicas wait until the lease has expired."""
@@ -160,7 +168,10 @@ class LeaderElector:
             if self.rules.holder and self.rules.holder != last_holder:
                 last_holder = self.rules.holder
                 log.info("waiting for the lease %s, held by %s", self._lease_name, last_holder)
-            await self._clock.sleep(self.options.retry_period * (1 + _JITTER * loop_random().random()))
+            jittered = self.options.retry_period * (1 + _JITTER * loop_random().random())
+            # client-go waits for its next try; a standby that wakes when the lease expires takes over sooner.
+            expires_in = self.rules.expires_at() - self._clock.now()
+            await self._clock.sleep(min(jittered, expires_in) if expires_in > 0 else jittered)
 
     async def _renew(self) -> None:
         await self._sleep_until(self._clock.now() + self.options.retry_period)
@@ -205,6 +216,7 @@ class LeaderElector:
                 return await self._write()
             except (ConflictError, NotFoundError):
                 log.info("another client changed the lease %s; reading it again", self._lease_name)
+                self._hook.record(RenewedSlowly(name=self.options.name))
         try:
             self.rules.observed(await self._read(), self._clock.now())
         except NotFoundError:
@@ -240,6 +252,12 @@ class LeaderElector:
 
     def _record(self, *, leading: bool) -> None:
         self._hook.record(Leadership(name=self.options.name, leading=leading))
+
+    def _write_event(self, text: str) -> None:
+        """Record an Event. It is written in the background: a renewal must not wait for it."""
+        lease = self.rules.observed_lease
+        if self._recorder is not None and lease is not None:
+            self._recorder.event(lease, "Normal", "LeaderElection", f"{self.options.identity} {text}")
 
     def __repr__(self) -> str:
         return f"<LeaderElector {self._lease_name} {self.rules!r}>"

@@ -5,13 +5,13 @@ Upstream: sigs.k8s.io/controller-runtime/pkg/healthz/healthz.go
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable, Mapping
 
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse
+from opsdk.telemetry.safe_logger import SafeLogger
 
-log = logging.getLogger(__name__)
+log = SafeLogger(__name__)
 
 Check = Callable[[], Awaitable[None]]
 """Returns on success, and raises the reason on failure. Must return quickly."""

@@ -1,9 +1,12 @@
-"""The manager's HTTP endpoints: health, readiness, metrics."""
+"""The manager's HTTP endpoints: health, readiness, metrics, debug pages."""
 
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from ipaddress import ip_address
 
 from opsdk.aio.waiting import finish
 from opsdk.errors import ConfigError, UsageError
@@ -19,14 +22,32 @@ Endpoint = Callable[[HttpRequest], Awaitable[HttpResponse | None]]
 class HttpServer:
     """Serves endpoints. A Runnable that runs on every replica.
 
-    `start` binds the port and raises `ConfigError` with the address if it is taken.
+    `start` binds the port and raises `ConfigError` with the address if it is taken, or if a certificate cannot be
+    loaded.
+
+    Args:
+        name: for logs.
+        address: ``host:port``.
+        endpoints: the first one that returns a response counts.
+        tls: makes the TLS context at the start; None for plain HTTP.
+        guard: called before the endpoints for every request; a response of it ends the request.
     """
 
-    def __init__(self, name: str, address: str, endpoints: Sequence[Endpoint]) -> None:
+    def __init__(
+        self,
+        name: str,
+        address: str,
+        endpoints: Sequence[Endpoint],
+        *,
+        tls: Callable[[], ssl.SSLContext] | None = None,
+        guard: Endpoint | None = None,
+    ) -> None:
         self.name = name
         self.address = address
         self._endpoints = tuple(endpoints)
+        self._guard = guard
         host, port = parse_address(address)
+        self._make_tls = tls
         self._server = WebServer(asgi(self._answer), ServeOptions(host=host, port=port))
         self._bound = asyncio.Event()
 
@@ -41,6 +62,8 @@ class HttpServer:
 
     async def start(self) -> None:
         """Serve until cancelled."""
+        if self._make_tls is not None:
+            self._server.options = replace(self._server.options, tls=self._make_tls())
         try:
             await self._server.start()
             self._bound.set()
@@ -54,6 +77,8 @@ class HttpServer:
         await self._bound.wait()
 
     async def _answer(self, request: HttpRequest) -> HttpResponse:
+        if self._guard is not None and (denied := await self._guard(request)) is not None:
+            return denied
         if request.method not in ("GET", "HEAD"):
             return text_response("method not allowed", status=405)
         for endpoint in self._endpoints:
@@ -68,6 +93,19 @@ class HttpServer:
 def is_enabled(address: str) -> bool:
     """Whether an address enables a server: empty and ``"0"`` disable it."""
     return address not in ("", "0")
+
+
+def is_loopback(address: str) -> bool:
+    """Whether only this machine reaches an address.
+
+    >>> is_loopback("127.0.0.1:8080"), is_loopback("localhost:0"), is_loopback(":8080")
+    (True, True, False)
+    """
+    host, _ = parse_address(address)
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def parse_address(address: str) -> tuple[str, int]:

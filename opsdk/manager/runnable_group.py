@@ -6,7 +6,6 @@ Upstream: sigs.k8s.io/controller-runtime/pkg/manager/runnable_group.go
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from contextvars import copy_context
 from enum import Enum
@@ -18,8 +17,9 @@ from opsdk.aio.fence import FENCE, Fence
 from opsdk.aio.waiting import wait_ended
 from opsdk.errors import UsageError
 from opsdk.runnable import Ready, Runnable
+from opsdk.telemetry.safe_logger import SafeLogger
 
-log = logging.getLogger(__name__)
+log = SafeLogger(__name__)
 
 # Seconds for a runnable to end after its second cancellation.
 _CANCEL_GRACE = 1.0

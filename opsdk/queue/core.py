@@ -24,6 +24,8 @@ from enum import Enum
 from itertools import count
 from typing import Generic, TypeVar
 
+from opsdk.telemetry.cause import ReconcileCause, ReconcileCauses
+
 K = TypeVar("K", bound=Hashable)
 
 LOW_PRIORITY = -100
@@ -51,6 +53,7 @@ class _Entry:
     ready: bool = False
     # A heap may hold outdated positions of an item: only the one with this number is valid.
     ticket: int = 0
+    causes: ReconcileCauses | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +64,13 @@ class QueueItem(Generic[K]):
         item: the item.
         priority: its priority.
         waited: seconds since it became ready.
+        causes: why it was queued; those of combined adds too.
     """
 
     item: K
     priority: int
     waited: float
+    causes: tuple[ReconcileCause, ...] = ()
 
 
 class QueueCore(Generic[K]):
@@ -88,17 +93,25 @@ class QueueCore(Generic[K]):
         self._depth: dict[int, int] = {}
 
     # -------------------------------------------------------------- adding
-    def add(self, item: K, *, now: float, after: float = 0.0, priority: int = 0) -> bool:
+    def add(
+        self, item: K, *, now: float, after: float = 0.0, priority: int = 0, cause: ReconcileCause | None = None
+    ) -> bool:
         """Queue `item` for `after` seconds from now. Returns True if it was not queued.
 
-        An item that is already queued keeps the earlier time and the higher priority.
+        An item that is already queued keeps the earlier time and the higher priority, and its causes.
         """
         if self.state is not QueueState.OPEN:
             return False
         ready_at = now + max(after, 0.0)
         entry = self._entries.get(item)
+        is_new = entry is None
         if entry is None:
             entry = self._entries[item] = _Entry(priority, ready_at, now)
+        if cause is not None:
+            if entry.causes is None:
+                entry.causes = ReconcileCauses()
+            entry.causes.add(cause)
+        if is_new:
             self._place(item, entry, now)
             return True
         earlier = ready_at < entry.ready_at and not entry.ready
@@ -172,7 +185,8 @@ class QueueCore(Generic[K]):
             del self._entries[item]
             self._count(entry.priority, -1)
             self._processing[item] = now
-            return QueueItem(item, entry.priority, now - entry.ready_at)
+            causes = entry.causes.all() if entry.causes is not None else ()
+            return QueueItem(item, entry.priority, now - entry.ready_at, causes)
         return None
 
     def done(self, item: K, *, now: float) -> float:

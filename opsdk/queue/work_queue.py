@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from typing import Generic, Protocol, TypeVar
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock, Timer
 from opsdk.queue.core import QueueCore, QueueItem
 from opsdk.queue.rate_limiters import ItemExponentialFailureRateLimiter, RateLimiter
+from opsdk.telemetry.cause import ReconcileCause
 
 K = TypeVar("K", bound=Hashable)
 
@@ -51,6 +52,7 @@ class WorkQueue(Generic[K]):
         rate_limiter: delays of `add_rate_limited`; default: per item from 5 ms to 1000 s.
         clock: source of time.
         hooks: called for each event.
+        item_type: class of the items; `EventDispatcher` refuses others.
     """
 
     def __init__(
@@ -60,8 +62,10 @@ class WorkQueue(Generic[K]):
         rate_limiter: RateLimiter[K] | None = None,
         clock: Clock = LOOP_CLOCK,
         hooks: QueueHooks | None = None,
+        item_type: type[K] | None = None,
     ) -> None:
         self.name = name
+        self.item_type: type = item_type or object
         self.rate_limiter: RateLimiter[K] = (
             rate_limiter if rate_limiter is not None else ItemExponentialFailureRateLimiter()
         )
@@ -74,18 +78,18 @@ class WorkQueue(Generic[K]):
         self._idle: list[asyncio.Future[None]] = []
 
     # -------------------------------------------------------------- adding
-    def add(self, item: K, *, after: float = 0.0, priority: int = 0) -> None:
+    def add(self, item: K, *, after: float = 0.0, priority: int = 0, cause: ReconcileCause | None = None) -> None:
         """Queue `item` for `after` seconds from now (see `QueueCore.add`). Does nothing after shutdown."""
-        if self.core.add(item, now=self._clock.now(), after=after, priority=priority) and self._hooks:
+        if self.core.add(item, now=self._clock.now(), after=after, priority=priority, cause=cause) and self._hooks:
             self._hooks.added()
         self._wake()
 
-    def add_rate_limited(self, item: K, *, priority: int = 0) -> float:
+    def add_rate_limited(self, item: K, *, priority: int = 0, cause: ReconcileCause | None = None) -> float:
         """Queue `item` after the rate limiter's delay. Returns the delay in seconds."""
         wait = self.rate_limiter.when(item, now=self._clock.now())
         if self._hooks:
             self._hooks.retried()
-        self.add(item, after=wait, priority=priority)
+        self.add(item, after=wait, priority=priority, cause=cause)
         return wait
 
     def forget(self, item: K) -> None:
@@ -195,7 +199,3 @@ class WorkQueue(Generic[K]):
 
     def __repr__(self) -> str:
         return f"<WorkQueue {self.name} {self.core!r}>"
-
-
-Factory = Callable[[str], WorkQueue[K]]
-"""Creates the queue of a controller from its name."""

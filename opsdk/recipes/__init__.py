@@ -1,9 +1,8 @@
-"""Common steps of reconcilers: owner references, finalizers, conditions, create-or-update, apply.
+"""Common steps of reconcilers: owner references, finalizers, conditions, create-or-update, retries.
 
 They hold no loops and no state of the cluster; controllers and queues belong elsewhere.
 """
 
-from opsdk.recipes.apply import Applier
 from opsdk.recipes.conditions import get_condition, is_condition_true, set_condition
 from opsdk.recipes.create_or_update import OperationResult, create_or_patch, create_or_update
 from opsdk.recipes.finalizers import add_finalizer, contains_finalizer, is_deleting, remove_finalizer
@@ -15,9 +14,9 @@ from opsdk.recipes.owner_references import (
     set_controller_reference,
     set_owner_reference,
 )
+from opsdk.recipes.retry import retry_on_conflict
 
 __all__ = [
-    "Applier",
     "OperationResult",
     "add_finalizer",
     "contains_finalizer",
@@ -31,6 +30,7 @@ __all__ = [
     "is_deleting",
     "remove_finalizer",
     "remove_owner_reference",
+    "retry_on_conflict",
     "set_condition",
     "set_controller_reference",
     "set_owner_reference",

@@ -6,7 +6,6 @@ Upstream: k8s.io/client-go/tools/events/event_recorder.go (v1.36)
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 from typing import Literal, NamedTuple
 
@@ -23,8 +22,9 @@ from opsdk.client.client import Client
 from opsdk.errors import AlreadyExistsError, ApiError, NotFoundError, OpsdkError
 from opsdk.patch import merge_patch
 from opsdk.recorder.correlator import EventCorrelator, EventKey, Write
+from opsdk.telemetry.safe_logger import SafeLogger
 
-log = logging.getLogger(__name__)
+log = SafeLogger(__name__)
 
 EventType = Literal["Normal", "Warning"]
 # Events that wait while the server is unreachable; more are dropped and counted (maxQueuedEvents in client-go).

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from opsdk.errors import ApiError, ConnectionLostError, DecodeError, api_error_from_status
+from opsdk.errors import ApiError, ConnectionLostError, DecodeError, RequestInfo, api_error_from_status
 
 
 class FrameSplitter:
@@ -102,10 +102,10 @@ class WatchDecoder:
         return f"<WatchDecoder of {self._watched}: {self._splitter!r}>"
 
 
-def error_from_event(data: bytes) -> ApiError:
-    """Return the typed error of an ERROR event, whose object is a ``Status``."""
+def error_from_event(data: bytes, request: RequestInfo | None = None) -> ApiError:
+    """Return the typed error of an ERROR event, whose object is a ``Status``. `request` is the watch."""
     try:
         status = msgspec.json.decode(data, type=dict)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         status = {"message": f"the watch failed with an unreadable error: {data[:_QUOTED]!r}"}
-    return api_error_from_status(status, code=500)
+    return api_error_from_status(status, code=500, request=request)

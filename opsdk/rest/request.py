@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import quote, urlencode
 
-from opsdk.errors import UsageError
+from opsdk.errors import RequestInfo, UsageError
 
 # RFC 3986 allows these in a path segment, besides letters, digits and "-._~".
 _SEGMENT_SAFE = "!$&'()*+,;=:@"
@@ -27,10 +27,12 @@ class RestRequest:
         body: the bytes to send; a retry sends the same bytes.
         verb: ``get``, ``list``, ``watch``, ``create`` and so on. Only for messages and telemetry, like the rest.
         group: API group, empty for the core group.
+        version: API version.
         resource: the plural.
         subresource: ``status``, ``scale`` and so on.
         namespace: empty for cluster-scoped requests.
         name: empty for collections.
+        body_name: the name of the object that a POST to a collection creates.
     """
 
     method: str
@@ -44,6 +46,8 @@ class RestRequest:
     subresource: str = ""
     namespace: str = ""
     name: str = ""
+    version: str = ""
+    body_name: str = ""
 
     @property
     def target(self) -> str:
@@ -55,18 +59,28 @@ class RestRequest:
         return f"{self.path}?{urlencode(self.query)}" if self.query else self.path
 
     @property
+    def info(self) -> RequestInfo:
+        """What errors, logs and traces say about the request: no query, headers or body."""
+        if not self.resource:
+            return RequestInfo(verb=self.method, path=self.path)
+        return RequestInfo(
+            verb=self.verb or self.method,
+            group=self.group,
+            version=self.version,
+            resource=self.resource,
+            subresource=self.subresource,
+            namespace=self.namespace,
+            name=self.name or self.body_name,
+        )
+
+    @property
     def described(self) -> str:
-        """The request in words, for messages, without headers and body.
+        """The request in words, for messages.
 
         >>> RestRequest("GET", "/api/v1/pods", verb="list", resource="pods").described
         'list pods'
         """
-        if not self.resource:
-            return f"{self.method} {self.path}"
-        what = f"{self.resource}.{self.group}" if self.group else self.resource
-        what = f"{what}/{self.subresource}" if self.subresource else what
-        where = "/".join(part for part in (self.namespace, self.name) if part)
-        return " ".join(part for part in (self.verb or self.method, what, where) if part)
+        return str(self.info)
 
 
 def resource_path(  # noqa: PLR0917 - the order of the path itself

@@ -84,7 +84,7 @@ def error_from_response(response: RestResponse, request: RestRequest, *, now: da
         except (msgspec.DecodeError, UnicodeDecodeError):
             status = None
         if isinstance(status, dict) and status.get("kind") == "Status":
-            return api_error_from_status(status, code=response.status, retry_after=wait)
+            return api_error_from_status(status, code=response.status, retry_after=wait, request=request.info)
     text = "unknown"
     if not response.content_type or response.content_type.startswith("text/"):
         text = response.body[:_MAX_QUOTED].decode(errors="replace").strip() or text
@@ -101,7 +101,7 @@ def error_from_response(response: RestResponse, request: RestRequest, *, now: da
         retry_after_seconds=int(wait or 0),
     )
     kind = api_error_type(reason, response.status)
-    return kind(message, code=response.status, reason=reason, details=details, retry_after=wait)
+    return kind(message, code=response.status, reason=reason, details=details, retry_after=wait, request=request.info)
 
 
 def _generic_reason(code: int, text: str, method: str) -> tuple[str, str]:

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import count
+from typing import TypeVar
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.closing import Closing
 from opsdk.aio.fence import check_fence
 from opsdk.aio.timeout import timeout as clock_timeout
 from opsdk.aio.token_bucket import TokenBucket
-from opsdk.errors import DeadlineError, TlsError, TransportError
+from opsdk.errors import DeadlineError, OpsdkError, TlsError, TransportError
 from opsdk.http.client.decompression import decoder_for
 from opsdk.http.client.errors import TRANSPORT_ERRORS, translate
 from opsdk.http.client.in_process import AsgiBackend
@@ -31,6 +32,8 @@ from opsdk.rest.request import RestRequest
 from opsdk.rest.response import RestResponse, raise_for_status
 from opsdk.rest.retry import retry_delay
 from opsdk.rest.tls import TlsContexts
+from opsdk.telemetry.records import Hooks, Requested, RequestStarted, TelemetryHook
+from opsdk.telemetry.request_log import log_request
 
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 
@@ -45,6 +48,8 @@ class RequestAttempt:
         status: the HTTP status, 0 without a response.
         seconds: duration without client-side throttling.
         throttled: seconds of client-side throttling before the attempt.
+        number: 0 for the first attempt, 1 for the first retry.
+        error: why no response arrived, or None.
     """
 
     request: RestRequest
@@ -52,6 +57,8 @@ class RequestAttempt:
     status: int
     seconds: float
     throttled: float = 0.0
+    number: int = 0
+    error: BaseException | None = None
 
 
 class Stream:
@@ -85,17 +92,20 @@ class Stream:
                 return self._decoder.feed(data)
             self._decoder.finish()
         except TRANSPORT_ERRORS as error:
-            raise translate(error, sent=True, where=self._request.described) from error
+            raise _of(self._request, translate(error, sent=True, where="")) from error
         return b""
 
     async def _read(self) -> bytes:
-        if self._idle_timeout is None:
-            return await self._exchange.read()
         try:
+            if self._idle_timeout is None:
+                return await self._exchange.read()
             async with clock_timeout(self._clock, self._idle_timeout):
                 return await self._exchange.read()
+        except TransportError as error:
+            _of(self._request, error)
+            raise
         except TimeoutError as error:
-            raise DeadlineError(f"{self._request.described}: no byte within {self._idle_timeout:g} s") from error
+            raise _of(self._request, DeadlineError(f"no byte within {self._idle_timeout:g} s")) from error
 
     def __repr__(self) -> str:
         return f"<Stream {self._request.described}: {self.status}>"
@@ -111,15 +121,27 @@ class Transport(Closing):
     A write of a task that needs leadership is refused with `LeaderElectionLostError` when this replica no longer leads
     (see `opsdk.aio.fence`). The check comes last: after throttling, retries, credentials and connecting.
 
-    Cancelling a call closes its connection and leaves no task behind. `observe` is called after each attempt, retries
-    included; it must not block.
+    Cancelling a call closes its connection and leaves no task behind. Each attempt is logged at DEBUG on
+    ``opsdk.requests``.
+
+    Args:
+        config: address and credentials.
+        clock: source of time.
+        observe: called after each attempt, retries and cancelled ones included; it must not block.
+        hook: receives a `Requested` record for each attempt, and may add headers to it.
     """
 
     def __init__(
-        self, config: Config, *, clock: Clock = LOOP_CLOCK, observe: Callable[[RequestAttempt], None] | None = None
+        self,
+        config: Config,
+        *,
+        clock: Clock = LOOP_CLOCK,
+        observe: Callable[[RequestAttempt], None] | None = None,
+        hook: TelemetryHook | None = None,
     ) -> None:
         self.config = config
         self._observe = observe
+        self._hook = Hooks([hook] if hook is not None else [])  # logs exceptions of the hook
         self.endpoint = config.endpoint
         self._clock = clock
         self._credentials = credentials_for(config, clock=clock)
@@ -190,7 +212,7 @@ class Transport(Closing):
         result = await self._with_timeout(timeout or 0.0, request, whole=False, retry=retry)
         if isinstance(result, RestResponse):
             raise_for_status(result, request, now=self._clock.wall())
-            raise TransportError(f"{request.described}: HTTP {result.status} has no stream")
+            raise _of(request, TransportError(f"HTTP {result.status} has no stream"))
         try:
             yield Stream(result, request, idle_timeout=idle_timeout, clock=self._clock)
         finally:
@@ -213,15 +235,15 @@ class Transport(Closing):
             async with clock_timeout(self._clock, seconds):
                 return await self._perform(request, whole=whole, retry=retry, until=until)
         except TimeoutError as error:
-            raise DeadlineError(f"{request.described}: no answer within {seconds:g} s") from error
+            raise _of(request, DeadlineError(f"no answer within {seconds:g} s")) from error
 
     async def _perform(
         self, request: RestRequest, *, whole: bool, retry: bool, until: float | None
     ) -> RestResponse | ResponseStream:
         """Send the request, and send it again as the retry rules say."""
         repeats, renewed = count(), False
-        while True:
-            outcome = await self._attempt(request, whole=whole)
+        for number in count():
+            outcome = await self._attempt(request, number, whole=whole)
             if not isinstance(outcome, TransportError):
                 if not isinstance(outcome, RestResponse) or outcome.ok:
                     return outcome
@@ -237,52 +259,96 @@ class Transport(Closing):
                     raise outcome
                 return outcome
             await self._clock.sleep(delay)
+        raise AssertionError  # `count` does not end
 
-    async def _attempt(self, request: RestRequest, *, whole: bool) -> RestResponse | ResponseStream | TransportError:
+    async def _attempt(
+        self, request: RestRequest, number: int, *, whole: bool
+    ) -> RestResponse | ResponseStream | TransportError:
         """Make one attempt, after client-side throttling."""
         throttled = await self._throttle(request)
         started = self._clock.now()
-        outcome: RestResponse | ResponseStream | TransportError
-        try:
-            exchange = await self.exchange(request)
-            if not whole and 200 <= exchange.status < 300:
-                outcome = exchange
-            else:
-                try:
-                    decoder, pieces = decoder_for(exchange.headers), []
-                    try:
-                        while data := await exchange.read():
-                            pieces.append(decoder.feed(data))
-                        decoder.finish()
-                    except TRANSPORT_ERRORS as error:
-                        raise translate(error, sent=True, where=request.described) from error
-                    body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-                    outcome = RestResponse(exchange.status, exchange.headers, body)
-                finally:
-                    await exchange.aclose()
-        except TransportError as error:
-            outcome = error
-        if self._observe is not None:
-            status = 0 if isinstance(outcome, TransportError) else outcome.status
-            seconds = self._clock.now() - started
-            host = self.endpoint.authority
-            self._observe(
-                RequestAttempt(request=request, host=host, status=status, seconds=seconds, throttled=throttled)
-            )
+        outcome: RestResponse | ResponseStream | TransportError | None = None
+        error: BaseException | None = None
+        host = self.endpoint.authority
+        with self._hook.request(RequestStarted(request=request.info, method=request.method, host=host)) as headers:
+            try:
+                outcome = await self._respond(request, headers, whole=whole)
+            except TransportError as caught:
+                outcome = error = _of(request, caught)
+            except asyncio.CancelledError as caught:
+                # By a timeout, or by the caller.
+                error = caught
+                raise
+            finally:
+                if outcome is not None or error is not None:
+                    status = 0 if outcome is None or isinstance(outcome, TransportError) else outcome.status
+                    seconds = self._clock.now() - started
+                    attempt = RequestAttempt(
+                        request=request,
+                        host=host,
+                        status=status,
+                        seconds=seconds,
+                        throttled=throttled,
+                        number=number,
+                        error=error,
+                    )
+                    self._report(attempt, len(outcome.body) if isinstance(outcome, RestResponse) else None)
+        assert outcome is not None
         return outcome
 
-    async def exchange(self, request: RestRequest) -> ResponseStream:
+    async def _respond(
+        self, request: RestRequest, headers: Mapping[str, str], *, whole: bool
+    ) -> RestResponse | ResponseStream:
+        """Make one exchange and read its body, except that of a stream."""
+        exchange = await self.exchange(request, headers)
+        if not whole and 200 <= exchange.status < 300:
+            return exchange
+        try:
+            decoder, pieces = decoder_for(exchange.headers), []
+            try:
+                while data := await exchange.read():
+                    pieces.append(decoder.feed(data))
+                decoder.finish()
+            except TRANSPORT_ERRORS as error:
+                raise _of(request, translate(error, sent=True, where="")) from error
+            body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            return RestResponse(exchange.status, exchange.headers, body)
+        finally:
+            await exchange.aclose()
+
+    def _report(self, attempt: RequestAttempt, received_bytes: int | None) -> None:
+        """Pass the attempt to log, hook and observer."""
+        request, info = attempt.request, attempt.request.info
+        record = Requested(
+            method=request.method,
+            host=attempt.host,
+            status=attempt.status,
+            seconds=attempt.seconds,
+            request=info,
+            throttled=None if self._bucket is None or request.verb == "watch" else attempt.throttled,
+            attempt=attempt.number,
+            sent_bytes=len(request.body),
+            received_bytes=received_bytes,
+            error=attempt.error,
+        )
+        log_request(record)
+        self._hook.record(record)
+        if self._observe is not None:
+            self._observe(attempt)
+
+    async def exchange(self, request: RestRequest, headers: Mapping[str, str] | None = None) -> ResponseStream:
         """Make one exchange with credentials, but without retry, timeout or throttling. The caller closes it.
 
-        For adapters; other callers use `send` or `stream`.
+        For adapters; other callers use `send` or `stream`. `headers` are added to those of the request.
         """
-        headers = {name.lower(): (name, value) for name, value in request.headers.items()}
+        own_headers = {**(headers or {}), **request.headers}
+        by_name = {name.lower(): (name, value) for name, value in own_headers.items()}
         credentials = await self._credentials.headers()
         if self._tls is not None:
             self._tls.use(self._credentials.client_cert)
             self._tls.refresh()
-        pairs = [pair for pair in (*self._headers, *credentials.items()) if pair[0].lower() not in headers]
-        pairs += headers.values()
+        pairs = [pair for pair in (*self._headers, *credentials.items()) if pair[0].lower() not in by_name]
+        pairs += by_name.values()
         return await self._backend.exchange(request.method, self._prefix + request.target, pairs, request.body)
 
     async def _throttle(self, request: RestRequest) -> float:
@@ -306,6 +372,16 @@ class Transport(Closing):
 
     def __repr__(self) -> str:
         return f"<Transport to {self.endpoint}: {self._backend!r}>"
+
+
+E = TypeVar("E", bound=OpsdkError)
+
+
+def _of(request: RestRequest, error: E) -> E:
+    """Return the error with its request."""
+    if error.request is None:
+        error.request = request.info
+    return error
 
 
 def _check_fence(method: str, target: str) -> None:

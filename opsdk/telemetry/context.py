@@ -3,6 +3,8 @@
 >>> with log_context(controller="website", namespace="default"):
 ...     sorted(current())
 ['controller', 'namespace']
+
+Every record gets the fields, whatever handlers and formats the program uses (see `add_context_to_records`).
 """
 
 from __future__ import annotations
@@ -11,6 +13,10 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any, Literal, TextIO
+
+from opsdk.errors import UsageError
+from opsdk.telemetry.formats import JsonFormatter, TextFormatter, render_fields
 
 _FIELDS: ContextVar[Mapping[str, str]] = ContextVar("opsdk_log_fields")
 
@@ -30,20 +36,95 @@ def log_context(**fields: str) -> Iterator[None]:
         _FIELDS.reset(token)
 
 
-class ContextFilter(logging.Filter):
-    """Adds the fields to log records: ``opsdk`` as a dict, and ``context`` as text to print."""
+def reconcile_fields(
+    *,
+    controller: str,
+    group: str = "",
+    kind: str = "",
+    namespace: str = "",
+    name: str = "",
+    reconcile_id: str = "",
+    cause: str = "",
+) -> dict[str, str]:
+    """Return the fields of a reconcile under controller-runtime's keys, without the empty ones.
 
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Add the fields. Always returns True."""
-        fields = current()
-        record.opsdk = dict(fields)
-        record.context = "".join(f" {k}={v}" for k, v in fields.items())
-        return True
+    >>> reconcile_fields(controller="website", kind="Website", name="site")
+    {'controller': 'website', 'controllerKind': 'Website', 'name': 'site'}
+    """
+    fields = {
+        "controller": controller,
+        "controllerGroup": group,
+        "controllerKind": kind,
+        "namespace": namespace,
+        "name": name,
+        "reconcileID": reconcile_id,
+        "cause": cause,
+    }
+    return {key: value for key, value in fields.items() if value}
 
 
-def setup_logging(level: int | str = logging.INFO) -> None:
-    """Configure the root logger with time, level, logger, message and log fields. Call it once, in ``main``."""
-    handler = logging.StreamHandler()
-    handler.addFilter(ContextFilter())
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s%(context)s"))
-    logging.basicConfig(level=level, handlers=[handler])
+def add_context_to_records() -> None:
+    """Add the fields to every later log record of this process. Idempotent; the manager calls it.
+
+    ``record.opsdk`` is a dict, and ``record.opsdk_context`` is text, for a format such as
+    ``"%(message)s%(opsdk_context)s"``. Messages of opsdk's own loggers end with the text, so that handlers and formats
+    of the program show it too. Messages of other loggers stay unchanged.
+    """
+    inner = logging.getLogRecordFactory()
+    if getattr(inner, "adds_opsdk_context", False):
+        return
+
+    def make(*args: Any, **kwargs: Any) -> logging.LogRecord:
+        record: logging.LogRecord = inner(*args, **kwargs)
+        # The program may have wrapped this factory in another one, which was then wrapped again.
+        if not hasattr(record, "opsdk"):
+            fields = current()
+            record.opsdk = dict(fields)
+            record.opsdk_context = text = render_fields(fields)
+            if text and record.name.partition(".")[0] == "opsdk":
+                _append(record, text)
+        return record
+
+    make.adds_opsdk_context = True  # type: ignore[attr-defined]
+    logging.setLogRecordFactory(make)
+
+
+def _append(record: logging.LogRecord, text: str) -> None:
+    """Append text to the message as an argument: error trackers group records by their message template."""
+    # Without arguments, a percent sign is no placeholder.
+    message = str(record.msg) if record.args else str(record.msg).replace("%", "%%")
+    # `LogRecord` unpacks a single argument that is a dict.
+    args = record.args if isinstance(record.args, tuple) else (record.args,) if record.args else ()
+    record.msg, record.args = f"{message}%s", (*args, text)
+
+
+def setup_logging(
+    level: int | str = logging.INFO,
+    format: Literal["text", "json"] = "text",  # noqa: A002 - the common name of this argument
+    *,
+    levels: Mapping[str, int | str] | None = None,
+    stream: TextIO | None = None,
+) -> None:
+    """Configure the root logger. Call it once, in ``main``. A root logger that has handlers keeps them.
+
+    Args:
+        level: of the root logger.
+        format: ``text`` writes time, level, logger, message and fields; ``json`` writes one JSON object for each line.
+        levels: of single loggers, such as ``{"opsdk.requests": "DEBUG"}`` for a line for each request.
+        stream: where the lines go; default: stderr.
+
+    Raises:
+        UsageError: the format or a level is unknown.
+    """
+    formatters: dict[str, type[logging.Formatter]] = {"text": TextFormatter, "json": JsonFormatter}
+    if format not in formatters:
+        raise UsageError(f"the log format {format!r} is unknown: use 'text' or 'json'")
+    try:
+        handler = logging.StreamHandler(stream)
+        handler.setFormatter(formatters[format]())
+        logging.basicConfig(level=level, handlers=[handler])
+        for name, value in (levels or {}).items():
+            logging.getLogger(name).setLevel(value)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"{error}: use a level such as 'DEBUG' or 'INFO'") from error
+    add_context_to_records()

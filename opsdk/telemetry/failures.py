@@ -6,13 +6,13 @@ write two thousand tracebacks, and must not be forgotten after the first.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 from opsdk.aio.clock import Clock
+from opsdk.telemetry.safe_logger import SafeLogger
 
-log = logging.getLogger(__name__)
+log = SafeLogger(__name__)
 
 # Seconds between two log records about the same function, after the first.
 _LOG_EVERY = 60.0

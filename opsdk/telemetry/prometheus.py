@@ -1,10 +1,12 @@
 """Records as Prometheus metrics, with controller-runtime's names, so its dashboards work.
 
-Upstream: sigs.k8s.io/controller-runtime/pkg/internal/controller/metrics/metrics.go, pkg/metrics/workqueue.go
+Upstream: sigs.k8s.io/controller-runtime/pkg/internal/controller/metrics/metrics.go, pkg/metrics/workqueue.go,
+pkg/metrics/leaderelection.go; k8s.io/component-base/metrics/prometheus/restclient/metrics.go (v1.36)
 """
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 
@@ -18,7 +20,8 @@ from prometheus_client import (
     ProcessCollector,
 )
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
-from prometheus_client.metrics_core import Metric
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from opsdk.telemetry.records import (
     Leadership,
@@ -27,6 +30,7 @@ from opsdk.telemetry.records import (
     Reconciled,
     ReconcileOutcome,
     Record,
+    RenewedSlowly,
     Requested,
     TelemetryHook,
     Workers,
@@ -36,6 +40,8 @@ _RECONCILE_BUCKETS = (
     0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9,
     1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5, 6, 7, 8, 9, 10, 15, 20, 25, 30, 40, 50, 60,
 )  # fmt: skip
+_REQUEST_BUCKETS = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
+_SIZE_BUCKETS = (64, 256, 512, *(1024 * 4**power for power in range(8)))
 _QUEUE_BUCKETS = tuple(10e-9 * 10**power for power in range(12))
 # Further priorities share one label value, to bound the number of series (as in controller-runtime).
 _MAX_PRIORITIES = 25
@@ -46,7 +52,14 @@ class PrometheusHook(TelemetryHook):
     """Counts records in `registry`; the default is a new registry with the process's own metrics.
 
     Args:
+        registry: also for metrics of your own.
         now: the clock of the work queues, in seconds.
+
+    >>> hook = PrometheusHook(CollectorRegistry())
+    >>> sites = Gauge("sites", "Sites that are up.", registry=hook.registry)
+    >>> sites.set(3)
+    >>> b"sites 3.0" in hook.expose()
+    True
     """
 
     content_type = CONTENT_TYPE_LATEST
@@ -57,6 +70,7 @@ class PrometheusHook(TelemetryHook):
             ProcessCollector(registry=registry)
             PlatformCollector(registry=registry)
             GCCollector(registry=registry)
+            registry.register(BuildInfoCollector())
         self.registry = registry
         self._now = now
         self._priorities: set[int] = set()
@@ -64,13 +78,13 @@ class PrometheusHook(TelemetryHook):
         self._in_progress: dict[str, tuple[float, ...]] = {}
         self._create_reconcile_metrics()
         self._create_queue_metrics()
-        self._requests = Counter(
-            "rest_client_requests", "Requests to API servers.", ["code", "method", "host"], registry=self.registry
-        )
+        self._create_request_metrics()
         self._leader = Gauge(
             "leader_election_master_status", "1 while this replica leads.", ["name"], registry=self.registry
         )
-
+        self._slow_renewals = Counter(
+            "leader_election_slowpath", "Renewals that had to read the lease.", ["name"], registry=self.registry
+        )
         self._longest_stall = 0.0
         self._stalls = Counter(
             "opsdk_event_loop_stall_seconds", "How long the event loop was blocked in all.", registry=self.registry
@@ -102,6 +116,28 @@ class PrometheusHook(TelemetryHook):
         self._limit = Gauge(f"{name}_max_concurrent_reconciles", "Workers.", labels, registry=r)
         self._active = Gauge(f"{name}_active_workers", "Workers at work.", labels, registry=r)
 
+    def _create_request_metrics(self) -> None:
+        # client-go's label `verb` is the HTTP method, as `method` is.
+        name, labels, r = "rest_client", ["verb", "host"], self.registry
+        self._requests = Counter(f"{name}_requests", "Requests to API servers.", ["code", "method", "host"], registry=r)
+        self._request_seconds = Histogram(
+            f"{name}_request_duration_seconds", "How long a request took.", labels, registry=r, buckets=_REQUEST_BUCKETS
+        )
+        self._throttled = Histogram(
+            f"{name}_rate_limiter_duration_seconds",
+            "How long a request waited for the client-side limit.",
+            labels,
+            registry=r,
+            buckets=_REQUEST_BUCKETS,
+        )
+        self._sent = Histogram(
+            f"{name}_request_size_bytes", "Bytes of a request's body.", labels, registry=r, buckets=_SIZE_BUCKETS
+        )
+        self._received = Histogram(
+            f"{name}_response_size_bytes", "Bytes of a response's body.", labels, registry=r, buckets=_SIZE_BUCKETS
+        )
+        self._retried = Counter(f"{name}_request_retries", "Retries of requests.", ["code", *labels], registry=r)
+
     def _create_queue_metrics(self) -> None:
         labels, r = ["name", "controller"], self.registry
         self._depth = Gauge("workqueue_depth", "Ready items.", [*labels, "priority"], registry=r)
@@ -131,8 +167,7 @@ class PrometheusHook(TelemetryHook):
             case Workers():
                 self._record_workers(record)
             case Requested():
-                code = str(record.status) if record.status else "<error>"
-                self._requests.labels(code, record.method, record.host).inc()
+                self._record_request(record)
             case Queued():
                 self._record_queue(record)
             case LoopStalled():
@@ -141,6 +176,22 @@ class PrometheusHook(TelemetryHook):
                 self._stall.set(self._longest_stall)
             case Leadership():
                 self._leader.labels(record.name).set(1 if record.leading else 0)
+                self._slow_renewals.labels(record.name)
+            case RenewedSlowly():
+                self._slow_renewals.labels(record.name).inc()
+
+    def _record_request(self, record: Requested) -> None:
+        code = str(record.status) if record.status else "<error>"
+        labels = (record.method, record.host)
+        self._requests.labels(code, *labels).inc()
+        self._request_seconds.labels(*labels).observe(record.seconds)
+        self._sent.labels(*labels).observe(record.sent_bytes)
+        if record.received_bytes is not None:
+            self._received.labels(*labels).observe(record.received_bytes)
+        if record.throttled is not None:
+            self._throttled.labels(*labels).observe(record.throttled)
+        if record.attempt:
+            self._retried.labels(code, *labels).inc()
 
     def _record_workers(self, record: Workers) -> None:
         name = record.controller
@@ -197,6 +248,18 @@ class PrometheusHook(TelemetryHook):
             self._unfinished.labels(name, name).set(sum(now - began for began in since))
             self._longest.labels(name, name).set(max((now - began for began in since), default=0))
         return generate_latest(_WithoutCreated(self.registry))
+
+
+class BuildInfoCollector(Collector):
+    """``opsdk_build_info``: the versions of opsdk and Python as labels."""
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metric."""
+        from importlib.metadata import version  # noqa: PLC0415 - start-up time: only a scrape needs it
+
+        info = GaugeMetricFamily("opsdk_build_info", "Versions.", labels=["version", "python_version"])
+        info.add_metric([version("opsdk"), sys.version.partition(" ")[0]], 1)
+        yield info
 
 
 class _WithoutCreated:

@@ -1,16 +1,25 @@
 """Records of events inside opsdk, and the hook that receives them.
 
 opsdk calls the hook synchronously, so a hook must not block. Combine several hooks with `Hooks`.
+
+A reconcile and a request are blocks with a begin and an end, so that a hook can trace them:
+
+* `TelemetryHook.reconcile` is entered before the reconciler is called. `Reconciled` is recorded inside the block.
+* `TelemetryHook.request` is entered before each attempt of a request. `Requested` is recorded inside the block.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from enum import Enum
+from types import TracebackType
 
-log = logging.getLogger(__name__)
+from opsdk.errors import RequestInfo
+from opsdk.telemetry.safe_logger import SafeLogger
+
+log = SafeLogger(__name__)
 
 
 class ReconcileOutcome(Enum):
@@ -23,6 +32,29 @@ class ReconcileOutcome(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReconcileStarted:
+    """A reconcile begins.
+
+    Attributes:
+        controller: the controller's name.
+        group: API group of the reconciled kind.
+        kind: the reconciled kind.
+        namespace: of the request.
+        name: of the request.
+        reconcile_id: the unique id of this reconcile.
+        causes: why it runs, in words.
+    """
+
+    controller: str
+    group: str = ""
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    reconcile_id: str = ""
+    causes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reconciled:
     """A reconcile has ended.
 
@@ -31,6 +63,7 @@ class Reconciled:
         terminal: it raised `TerminalError`, so it is not retried.
         panicked: it let a cancellation of its own escape.
         timed_out: it exceeded ``reconciliation_timeout``.
+        error: the exception that the reconciler raised, or None.
     """
 
     controller: str
@@ -39,6 +72,7 @@ class Reconciled:
     terminal: bool = False
     panicked: bool = False
     timed_out: bool = False
+    error: BaseException | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,18 +110,54 @@ class Leadership:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Requested:
-    """A request to an API server has ended.
+class RequestStarted:
+    """An attempt of a request to an API server begins.
 
     Attributes:
+        request: verb, resource and key.
+        method: the HTTP method.
+        host: name and port of the server.
+    """
+
+    request: RequestInfo
+    method: str
+    host: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requested:
+    """An attempt of a request to an API server has ended; for a stream: its head has arrived.
+
+    Attributes:
+        method: the HTTP method.
+        host: name and port of the server.
         status: the HTTP status; 0 if no response arrived.
-        seconds: duration of the request.
+        seconds: duration without client-side throttling.
+        request: verb, resource and key.
+        throttled: seconds of client-side throttling before the attempt; None if there is no limit.
+        attempt: 0 for the first attempt, 1 for the first retry.
+        sent_bytes: size of the request's body.
+        received_bytes: size of the response's body; None for a stream.
+        error: why no response arrived, or None.
     """
 
     method: str
     host: str
     status: int
     seconds: float
+    request: RequestInfo | None = None
+    throttled: float | None = None
+    attempt: int = 0
+    sent_bytes: int = 0
+    received_bytes: int | None = None
+    error: BaseException | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenewedSlowly:
+    """A renewal of a lease had to read the lease first: another client had changed it."""
+
+    name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,14 +173,25 @@ class LoopStalled:
     where: str
 
 
-Record = Reconciled | Workers | Queued | Leadership | Requested | LoopStalled
+Record = Reconciled | Workers | Queued | Leadership | RenewedSlowly | Requested | LoopStalled
+
+_NO_BLOCK: AbstractContextManager[None] = nullcontext()
+_NO_HEADERS: AbstractContextManager[Mapping[str, str]] = nullcontext({})
 
 
 class TelemetryHook:
-    """Receives records and drops them. Override `record`."""
+    """Receives records and drops them. Override `record`, and `reconcile` and `request` for tracing."""
 
     def record(self, record: Record) -> None:
         """Receive one record. Must not block."""
+
+    def reconcile(self, started: ReconcileStarted) -> AbstractContextManager[object]:  # noqa: ARG002
+        """Return a block that lasts as long as the reconcile. It must not change what the reconcile raises."""
+        return _NO_BLOCK
+
+    def request(self, started: RequestStarted) -> AbstractContextManager[Mapping[str, str]]:  # noqa: ARG002
+        """Return a block that lasts as long as the attempt. It yields headers to send, such as ``traceparent``."""
+        return _NO_HEADERS
 
 
 class Hooks(TelemetryHook):
@@ -118,6 +199,9 @@ class Hooks(TelemetryHook):
 
     def __init__(self, hooks: Sequence[TelemetryHook]) -> None:
         self.hooks = tuple(hooks)
+        # Most hooks only count: blocks that do nothing are not entered.
+        self._reconcile = [hook.reconcile for hook in self.hooks if _overrides(hook, "reconcile")]
+        self._request = [hook.request for hook in self.hooks if _overrides(hook, "request")]
 
     def record(self, record: Record) -> None:
         """Pass the record to each hook."""
@@ -126,3 +210,49 @@ class Hooks(TelemetryHook):
                 hook.record(record)
             except Exception:
                 log.exception("a telemetry hook raised at %s", record)
+
+    def reconcile(self, started: ReconcileStarted) -> AbstractContextManager[object]:
+        """Enter the block of each hook."""
+        return _Blocks(self._reconcile, started) if self._reconcile else _NO_BLOCK
+
+    def request(self, started: RequestStarted) -> AbstractContextManager[Mapping[str, str]]:
+        """Enter the block of each hook, and yield the headers of all."""
+        return _Blocks(self._request, started) if self._request else _NO_HEADERS
+
+
+def _overrides(hook: TelemetryHook, method: str) -> bool:
+    if isinstance(hook, Hooks):
+        return any(_overrides(inner, method) for inner in hook.hooks)
+    return getattr(type(hook), method) is not getattr(TelemetryHook, method)
+
+
+class _Blocks(AbstractContextManager[Mapping[str, str]]):
+    """The blocks of several hooks. What a hook raises is logged; what the block raises stays as it is."""
+
+    def __init__(self, makers: Sequence[Callable[..., AbstractContextManager[object]]], started: object) -> None:
+        self._makers = makers
+        self._started = started
+        self._entered: list[AbstractContextManager[object]] = []
+
+    def __enter__(self) -> Mapping[str, str]:
+        headers: dict[str, str] = {}
+        for make in self._makers:
+            try:
+                block = make(self._started)
+                value = block.__enter__()
+                self._entered.append(block)
+                headers.update(value if isinstance(value, Mapping) else {})
+            except Exception:
+                log.exception("a telemetry hook raised at %s", self._started)
+        return headers
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for block in reversed(self._entered):
+            try:
+                block.__exit__(kind, error, trace)
+            except Exception as raised:
+                # ``contextlib.contextmanager`` raises the error of the block again.
+                if raised is not error:
+                    log.exception("a telemetry hook raised at the end of %s", self._started)

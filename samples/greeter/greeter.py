@@ -1,4 +1,4 @@
-from opsdk import GroupVersionKind, Model, Object, ObjectMeta, Operator, Request
+from opsdk import Context, GroupVersionKind, Model, Object, ObjectMeta, Operator
 from opsdk.api.core.v1 import ConfigMap
 
 
@@ -6,7 +6,11 @@ class GreetingSpec(Model):
     name: str
 
 
-class Greeting(Object[GreetingSpec, Model]):
+class GreetingStatus(Model):
+    text: str = ""
+
+
+class Greeting(Object[GreetingSpec, GreetingStatus]):
     gvk = GroupVersionKind("demo.opsdk.dev", "v1", "Greeting")
 
 
@@ -14,12 +18,12 @@ operator = Operator("greeter")
 
 
 @operator.reconciler(Greeting, owns=[ConfigMap])
-async def reconcile(request: Request) -> None:
-    greeting = await operator.client.get_or_none(Greeting, request.key)
-    if greeting is not None:
-        meta = ObjectMeta(name=request.name, namespace=request.namespace)
-        await operator.ensure(ConfigMap(metadata=meta, data={"text": f"Hello {greeting.spec.name}!"}), owner=greeting)
+async def reconcile(greeting: Greeting, ctx: Context) -> None:
+    text = f"Hello {greeting.spec.name}!"
+    await ctx.apply(ConfigMap(metadata=ObjectMeta(name=greeting.metadata.name), data={"text": text}))
+    async with ctx.status(greeting) as patch:
+        patch.status.text = text
 
 
 if __name__ == "__main__":
-    operator.run()
+    operator.main()

@@ -16,27 +16,40 @@ from collections import Counter
 from pathlib import Path
 from typing import ClassVar
 
-from opsdk import Cluster, ControllerOptions, ObjectMeta, OperatorOptions, Request, Unstructured, crd_for, load_config
+from opsdk import (
+    Cluster,
+    Context,
+    ControllerOptions,
+    ObjectMeta,
+    OperatorOptions,
+    Request,
+    Unstructured,
+    crd_for,
+    load_config,
+)
 from opsdk.recipes.conditions import is_condition_true
 from website import operator as sample
 from website.api import Website, WebsiteSpec
 
+_reconcile = sample.reconcile
 
-class Watched(sample.WebsiteReconciler):
+
+class Watched:
     """The sample's reconciler, with an eye on how it is called."""
 
     at_work: ClassVar[Counter[Request]] = Counter()
     runs: ClassVar[Counter[Request]] = Counter()
     most: ClassVar[int] = 0
 
-    async def reconcile(self, request: Request) -> None:
+    async def reconcile(self, site: Website, ctx: Context) -> None:
         """As the sample; never twice at once for one key."""
+        request = ctx.request
         Watched.at_work[request] += 1
         Watched.runs[request] += 1
         assert Watched.at_work[request] == 1, f"{request} is reconciled twice at once"
         Watched.most = max(Watched.most, sum(Watched.at_work.values()))
         try:
-            await super().reconcile(request)
+            await _reconcile(site, ctx)
         finally:
             Watched.at_work[request] -= 1
 
@@ -66,7 +79,7 @@ async def run(count: int, workers: int) -> None:
 
 async def _measure(kubeconfig: Path, server: int, count: int, workers: int) -> None:
     config = load_config(kubeconfig=kubeconfig)
-    sample.WebsiteReconciler = Watched  # type: ignore[misc]
+    sample.reconcile = Watched().reconcile
     options = OperatorOptions(controller=ControllerOptions(max_concurrent_reconciles=workers))
     async with Cluster(config) as cluster:
         await cluster.uncached.create(Unstructured.from_tree(crd_for(Website)))

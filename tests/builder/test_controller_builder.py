@@ -10,13 +10,13 @@ import pytest
 from flowkit import THING, WIDGET, World, owner
 
 from opsdk.builder.controller_builder import ControllerBuilder, WatchSpec
-from opsdk.controller.controller import ControllerOptions
+from opsdk.controller.options import ControllerOptions
 from opsdk.errors import UsageError
 from opsdk.event.event import AnyEvent
 from opsdk.event.request import Request
 from opsdk.handlers import EnqueueRequestForObject
 from opsdk.manager.manager import Manager
-from opsdk.sources import ChannelSource
+from opsdk.sources import Channel, ChannelSource
 
 
 async def nothing(_: Request) -> None:
@@ -113,7 +113,7 @@ async def test_filters_come_first_and_do_not_touch_raw_sources() -> None:
         order.append("own")
         return True
 
-    channel = ChannelSource("raw")
+    channel = Channel("raw")
     channel.send(Request("ns", "partly-raw"))
     made = (
         ControllerBuilder(world.cache)
@@ -121,7 +121,7 @@ async def test_filters_come_first_and_do_not_touch_raw_sources() -> None:
         .watches(WatchSpec(kind=THING, handler=EnqueueRequestForObject(), predicates=[only_things]))
         .watches(WatchSpec(kind=THING, handler=lambda obj: [Request("mapped", obj.metadata.name)]))
         .with_event_filter(not_partly)
-        .watches_source(channel)
+        .watches_source(ChannelSource(channel))
     )
     assert await seen_by(world, made) == {"ns/mine", "mapped/mine", "ns/partly-raw"}
     assert order.index("filter") < order.index("own")

@@ -11,7 +11,8 @@ import envtest
 from opsdk import Cluster, ObjectMeta
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.api.events.v1 import Event
-from opsdk.builder.operator import Operator, OperatorOptions
+from opsdk.builder.operator import Operator
+from opsdk.builder.options import OperatorOptions
 from opsdk.cluster.cluster import ClusterOptions
 from opsdk.errors import LeaderElectionLostError
 

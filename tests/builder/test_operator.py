@@ -14,7 +14,8 @@ from opsdk.api.events.v1 import Event
 from opsdk.apimachinery.crd import crd_for
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.object import Unstructured
-from opsdk.builder.operator import Operator, OperatorOptions
+from opsdk.builder.operator import Operator
+from opsdk.builder.options import OperatorOptions
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import UsageError
 from opsdk.event.request import Request
@@ -36,7 +37,7 @@ def made(seen: list[str], **options: Any) -> Operator:
         wanted = ConfigMap(
             metadata=ObjectMeta(name=request.name, namespace=request.namespace), data={"image": found.spec.image}
         )
-        await operator.ensure(wanted, owner=found)
+        await operator.apply(wanted, owner=found)
         if found.status is None:
             found.status = SiteStatus(ready=1)
             await operator.client.status().update(found)

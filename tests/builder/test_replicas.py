@@ -13,8 +13,9 @@ import envtest
 from opsdk import Cluster, MergeFrom, ObjectMeta
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.apimachinery.object import deep_copy
-from opsdk.builder.operator import Operator, OperatorOptions
-from opsdk.controller.controller import ControllerOptions
+from opsdk.builder.operator import Operator
+from opsdk.builder.options import OperatorOptions
+from opsdk.controller.options import ControllerOptions
 from opsdk.errors import LeaderElectionLostError, OpsdkError
 from opsdk.event.request import Request
 from opsdk.http.asgi_types import CUT

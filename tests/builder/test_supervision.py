@@ -17,9 +17,10 @@ from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.object import Unstructured
 from opsdk.apiserver.auth.authorization import AuthorizerAttributes, Decision
 from opsdk.builder.controller_builder import WatchSpec
-from opsdk.builder.operator import Operator, OperatorOptions
+from opsdk.builder.operator import Operator
+from opsdk.builder.options import OperatorOptions
 from opsdk.cluster.cluster import Cluster
-from opsdk.controller.controller import ControllerOptions, SyncPolicy
+from opsdk.controller.options import ControllerOptions, SyncPolicy
 from opsdk.controller.reconcile import Result
 from opsdk.errors import ForbiddenError, TerminalError, UsageError
 from opsdk.event.request import Request

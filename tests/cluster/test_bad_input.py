@@ -16,7 +16,7 @@ from opsdk.apimachinery.model import Model
 from opsdk.apimachinery.object import Object
 from opsdk.apiserver.auth.authorization import AuthorizerAttributes, Decision
 from opsdk.builder.operator import Operator
-from opsdk.controller.controller import ControllerOptions
+from opsdk.controller.options import ControllerOptions
 from opsdk.errors import (
     CacheSyncError,
     ConnectError,

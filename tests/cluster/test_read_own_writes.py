@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from envtest.testing.effects import SlowWatch
 from opsdk.api.apps.v1 import Deployment, DeploymentSpec
 from opsdk.api.core.v1 import ConfigMap, Container, Pod, PodSpec, PodTemplateSpec
 from opsdk.apimachinery.kinds import metadata_only, unstructured
@@ -90,6 +91,32 @@ async def test_a_dry_run_is_not_read() -> None:
         assert await names(cluster) == []
         await cluster.client.create(config(), dry_run=True)
         assert await names(cluster) == []
+
+
+async def test_an_object_that_the_server_did_not_find_is_not_read_from_the_cache() -> None:
+    """After a NotFoundError of an uncached get, a patch or an update, a cached read does not return the dead object."""
+    async with environment.Environment() as env, Cluster(env.config) as cluster, Cluster(env.config) as other:
+        env.faults.add(SlowWatch(60), verb="watch")  # the watch shows no deletion in time
+        task = asyncio.create_task(cluster.start())
+        await cluster.wait_ready()
+        client = cluster.client
+        for name in ("get", "patch", "update"):
+            await client.create(config(name))
+        assert await names(cluster) == ["get", "patch", "update"]
+        objects = {name: await client.get(ConfigMap, f"default/{name}") for name in ("get", "patch", "update")}
+        for obj in objects.values():
+            await other.uncached.delete(deep_copy(obj))
+        with pytest.raises(NotFoundError):
+            await client.get(ConfigMap, "default/get", uncached=True)
+        with pytest.raises(NotFoundError):
+            await client.patch(objects["patch"], merge_patch({"data": {"x": "1"}}))
+        with pytest.raises(NotFoundError):
+            await client.update(objects["update"])
+        for name in objects:
+            assert await client.get_or_none(ConfigMap, f"default/{name}") is None
+        assert await names(cluster) == []
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 async def test_a_read_may_do_without() -> None:

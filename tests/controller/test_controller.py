@@ -14,8 +14,10 @@ from typing import Any, Self
 import pytest
 from flowkit import THING, WIDGET, World, owner
 
-from opsdk.controller.controller import Controller, ControllerOptions, ControllerState
-from opsdk.controller.reconcile import RECONCILE_ID, Result, as_reconciler
+from opsdk.controller.controller import Controller, ControllerState
+from opsdk.controller.declaration import ReconcilerForm, inspect_reconciler
+from opsdk.controller.options import ControllerOptions
+from opsdk.controller.reconcile import RECONCILE_ID, Result
 from opsdk.errors import (
     CacheSyncError,
     ConflictError,
@@ -25,10 +27,10 @@ from opsdk.errors import (
     UsageError,
 )
 from opsdk.event.request import Request
-from opsdk.handlers import EnqueueRequestForObject, EnqueueRequestForOwner
+from opsdk.handlers import Enqueue, EnqueueRequestForObject, EnqueueRequestForOwner
 from opsdk.queue.core import LOW_PRIORITY
 from opsdk.queue.work_queue import WorkQueue
-from opsdk.sources import ChannelSource, EventSource, KindSource
+from opsdk.sources import Channel, ChannelSource, EventSource, KindSource
 from opsdk.telemetry.context import current
 from opsdk.telemetry.records import Reconciled, Record, TelemetryHook, Workers
 from opsdk.telemetry.records import ReconcileOutcome as Outcome
@@ -57,10 +59,11 @@ class Running:
     """A controller that runs inside the block."""
 
     def __init__(self, reconcile: Any, *sources: EventSource, **options: Any) -> None:
-        self.channel = ChannelSource("test")
+        self.channel = Channel("test")
         self.hook = Recording()
         made = ControllerOptions(**options)
-        self.controller = Controller("c", reconcile, sources=[self.channel, *sources], options=made, hook=self.hook)
+        fed = [ChannelSource(self.channel), *sources]
+        self.controller = Controller("c", reconcile, sources=fed, options=made, hook=self.hook)
 
     def now(self) -> float:
         return asyncio.get_running_loop().time()
@@ -75,7 +78,7 @@ class Running:
         await asyncio.gather(self.task, return_exceptions=True)
 
 
-class Gate:
+class Gate(EventSource):
     """A source that starts and syncs when it is told to."""
 
     def __init__(self, *, start: float = 0.0, sync: float = 0.0, error: Exception | None = None) -> None:
@@ -447,7 +450,7 @@ async def _priorities(answers: list[Any], expected: list[int]) -> None:
 
     running.controller.queue.get = watched  # type: ignore[method-assign]
     async with running:
-        running.channel.send(A, priority=LOW_PRIORITY)
+        running.channel.send(Enqueue(request=A, priority=LOW_PRIORITY))
         await asyncio.sleep(10)
     assert seen == expected
 
@@ -495,7 +498,7 @@ async def test_one_key_is_never_reconciled_twice_at_once(seed: int) -> None:
         for _ in range(150):
             name = rng.choice("abcdef")
             wanted[name] += 1
-            running.channel.send(Request("ns", name), priority=rng.choice([0, LOW_PRIORITY]))
+            running.channel.send(Enqueue(request=Request("ns", name), priority=rng.choice([0, LOW_PRIORITY])))
             await asyncio.sleep(rng.choice([0, 0, 0.01, 0.3]))
         await asyncio.sleep(3000)
         assert done == wanted
@@ -550,8 +553,8 @@ async def test_a_raising_hook_stops_no_worker() -> None:
     async def reconcile(request: Request) -> None:
         seen.append(request)
 
-    channel = ChannelSource("x")
-    controller = Controller("c", reconcile, sources=[channel], hook=Broken())
+    channel = Channel("x")
+    controller = Controller("c", reconcile, sources=[ChannelSource(channel)], hook=Broken())
     channel.send(A)
     task = asyncio.create_task(controller.start())
     await asyncio.sleep(1)
@@ -723,10 +726,10 @@ def test_mistakes_are_refused_where_they_are_made() -> None:
         with pytest.raises(UsageError, match="requeue_after"):
             Result(requeue_after=wrong)
     with pytest.raises(UsageError, match=r"Reconciler\(\.\.\.\)"):
-        as_reconciler(Reconciler)  # type: ignore[arg-type]
+        inspect_reconciler(Reconciler, None)
     with pytest.raises(UsageError, match="is not a reconciler"):
-        as_reconciler(5)  # type: ignore[arg-type]
-    assert isinstance(as_reconciler(Reconciler()), Reconciler)
+        inspect_reconciler(5, None)
+    assert inspect_reconciler(Reconciler(), None).form is ReconcilerForm.REQUEST
 
 
 @pytest.mark.behaviour(87)
@@ -734,13 +737,13 @@ async def test_a_standby_warms_its_queue_and_reconciles_nothing() -> None:
     """Sources run before the start; with the start each source is started once and the workers take over."""
     seen: list[str] = []
     gate = Gate(start=1, sync=5)
-    channel = ChannelSource("test")
+    channel = Channel("test")
     channel.send(Request("ns", "a"))
 
     async def reconcile(request: Request) -> None:
         seen.append(request.name)
 
-    controller = Controller("c", reconcile, sources=[gate, channel])
+    controller = Controller("c", reconcile, sources=[gate, ChannelSource(channel)])
     warming = asyncio.create_task(controller.warmup())
     await asyncio.sleep(10)
     assert (gate.started, seen, len(controller.queue)) == (1, [], 1)

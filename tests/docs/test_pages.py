@@ -29,3 +29,11 @@ def test_the_example_of_the_simulation_page() -> None:
     scope: JsonObject = {}
     exec(block, scope)
     scope["test_copier"]()
+
+
+def test_the_example_of_the_controllers_page() -> None:
+    """Its declarations are accepted."""
+    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/controllers.md").read_text(), re.DOTALL)
+    scope: JsonObject = {}
+    exec(block, scope)
+    assert [kind.__name__ for kind in scope["operator"].custom_kinds()] == []

@@ -97,7 +97,7 @@ async def test_one_replica_works_and_the_other_takes_over(stage: Any, make_site:
         await stage.server()
         await stage.install_kind()
         replicas = [
-            await stage.operator("--leader-elect", "--leader-elect-namespace", "default", *times) for _ in range(2)
+            await stage.operator("--leader-elect", "--leader-election-namespace", "default", *times) for _ in range(2)
         ]
 
         async def leads() -> bool:

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 from flowkit import THING, World
 
-from opsdk.controller.controller import Controller, ControllerOptions
+from opsdk.controller.controller import Controller
+from opsdk.controller.options import ControllerOptions
 from opsdk.errors import CacheSyncError, ForbiddenError, LeaderElectionLostError, ShutdownTimeoutError, UsageError
 from opsdk.event.request import Request
 from opsdk.handlers import EnqueueRequestForObject
 from opsdk.manager.manager import Manager, ManagerOptions, Phase
 from opsdk.runnable import Runnable
-from opsdk.sources import ChannelSource, KindSource
+from opsdk.sources import Channel, ChannelSource, KindSource
 
 GROUPS = (Phase.HTTP, Phase.WEBHOOKS, Phase.CACHES, Phase.OTHERS, Phase.LEADER)
 
@@ -416,12 +417,12 @@ async def test_a_stuck_reconcile_keeps_the_lease_and_is_named() -> None:
             except asyncio.CancelledError:
                 continue
 
-    channel = ChannelSource("c")
+    channel = Channel("c")
     channel.send(Request("ns", "stuck"))
     ballot = Ballot()
     ballot.won.set()
     manager = Manager(ManagerOptions(shutdown_timeout=60), election=ballot)
-    manager.add(Controller("c", deaf, sources=[channel], options=ControllerOptions(shutdown_timeout=2)))
+    manager.add(Controller("c", deaf, sources=[ChannelSource(channel)], options=ControllerOptions(shutdown_timeout=2)))
     with pytest.raises(ShutdownTimeoutError, match="ns/stuck"):
         await run_for(manager, 5)
     assert ballot.released == 0

@@ -89,7 +89,7 @@ def test_plain_conflict_of_a_create_is_already_exists() -> None:
     """The same status means another thing for another method."""
     error = error_from_response(_plain(409), POST)
     assert isinstance(error, AlreadyExistsError)
-    assert str(error) == "the server reported a conflict (post deployments.apps)"
+    assert error.message == "the server reported a conflict (post deployments.apps)"
 
 
 def test_status_object_wins() -> None:

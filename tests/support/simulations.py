@@ -9,7 +9,7 @@ import envtest
 from opsdk import MergeFrom, ObjectMeta, Operator, OperatorOptions, Request, Result, crd_for, deep_copy
 from opsdk.api.apps.v1 import Deployment
 from opsdk.api.core.v1 import ConfigMap, Secret, Service
-from opsdk.controller.controller import ControllerOptions
+from opsdk.controller.options import ControllerOptions
 from opsdk.event.event import AnyEvent
 from opsdk.recipes import add_finalizer, is_deleting, remove_finalizer, set_controller_reference
 from opsdk.testing.simulate import DEFAULT_FAULTS, Fault, Simulation, World
@@ -126,7 +126,7 @@ def make_family_operator() -> Operator:
                     names.remove(child.metadata.name)
         for name in names:
             meta = ObjectMeta(name=name, namespace=request.namespace)
-            await operator.ensure(Secret(metadata=meta, string_data={"of": request.name}), owner=parent)
+            await operator.apply(Secret(metadata=meta, string_data={"of": request.name}), owner=parent)
         if is_deleting(parent) and FAMILY_FINALIZER in parent.metadata.finalizers:
             before = deep_copy(parent)
             remove_finalizer(parent, FAMILY_FINALIZER)
@@ -202,7 +202,7 @@ def make_elected_operator() -> Operator:
         if source is None or request.namespace != NAMESPACE or "n" not in source.data:
             return
         meta = ObjectMeta(name=request.name, namespace=request.namespace)
-        await operator.ensure(Secret(metadata=meta, string_data={"n": source.data["n"]}), owner=source)
+        await operator.apply(Secret(metadata=meta, string_data={"n": source.data["n"]}), owner=source)
 
     return operator
 

@@ -16,6 +16,7 @@ from opsdk.telemetry.records import (
     Reconciled,
     ReconcileOutcome,
     Record,
+    RenewedSlowly,
     Requested,
     TelemetryHook,
     Workers,
@@ -40,7 +41,13 @@ NAMES = {
     "workqueue_longest_running_processor_seconds": {"name", "controller"},
     "workqueue_retries_total": {"name", "controller"},
     "leader_election_master_status": {"name"},
+    "leader_election_slowpath_total": {"name"},
     "rest_client_requests_total": {"code", "method", "host"},
+    "rest_client_request_duration_seconds": {"verb", "host"},
+    "rest_client_rate_limiter_duration_seconds": {"verb", "host"},
+    "rest_client_request_size_bytes": {"verb", "host"},
+    "rest_client_response_size_bytes": {"verb", "host"},
+    "rest_client_request_retries_total": {"code", "verb", "host"},
 }
 
 
@@ -65,7 +72,19 @@ def full(hook: PrometheusHook) -> None:
     hook.record(Leadership(name="lease", leading=True))
     hook.record(LoopStalled(seconds=3, where="here"))
     hook.record(LoopStalled(seconds=2, where="there"))
-    hook.record(Requested(method="GET", host="h:6443", status=200, seconds=0.1))
+    hook.record(RenewedSlowly(name="lease"))
+    hook.record(
+        Requested(
+            method="GET",
+            host="h:6443",
+            status=200,
+            seconds=0.1,
+            throttled=2,
+            attempt=1,
+            sent_bytes=0,
+            received_bytes=3000,
+        )
+    )
     hook.record(Requested(method="GET", host="h:6443", status=0, seconds=0.1))
 
 
@@ -97,6 +116,12 @@ def test_values() -> None:
     assert page['workqueue_longest_running_processor_seconds{controller="c",name="c"}'] == 10
     assert page['leader_election_master_status{name="lease"}'] == 1
     assert page['rest_client_requests_total{code="<error>",host="h:6443",method="GET"}'] == 1
+    assert page['rest_client_request_duration_seconds_count{host="h:6443",verb="GET"}'] == 2
+    assert page['rest_client_rate_limiter_duration_seconds_sum{host="h:6443",verb="GET"}'] == 2
+    assert page['rest_client_response_size_bytes_sum{host="h:6443",verb="GET"}'] == 3000
+    assert page['rest_client_response_size_bytes_bucket{host="h:6443",le="4096.0",verb="GET"}'] == 1
+    assert page['rest_client_request_retries_total{code="200",host="h:6443",verb="GET"}'] == 1
+    assert page['leader_election_slowpath_total{name="lease"}'] == 1
     assert page["opsdk_event_loop_stall_seconds_total"] == 5
     assert page["opsdk_event_loop_longest_stall_seconds"] == 3
     hook.record(Queued(controller="c", event="finished"))
@@ -136,6 +161,7 @@ def test_the_process_is_shown_unless_a_registry_is_given() -> None:
     one, two = PrometheusHook(), PrometheusHook()
     full(one)
     assert any(line.startswith("python_info") for line in shown(one))
+    assert [value for line, value in shown(one).items() if line.startswith("opsdk_build_info{")] == [1]
     assert 'workqueue_adds_total{controller="c",name="c"}' not in shown(two)
 
 

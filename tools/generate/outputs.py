@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tools.generate.behaviours import PAGE, read_behaviours, read_proofs, render_behaviours
+from tools.generate.children import render_children
 from tools.generate.columns import render_columns
 from tools.generate.facts import COLUMNS, FOLDER, POLICY, STRUCTS, Facts
 from tools.generate.fields import render_fields
@@ -18,6 +19,7 @@ from tools.generate.resources import render_resources, resource_rows
 from tools.generate.schemas import render_schemas
 
 TABLES = "envtest/data"
+CHILDREN = "opsdk/children/data/types.txt"
 KINDS = "opsdk/api"
 
 Outputs = Mapping[str, str]
@@ -51,6 +53,9 @@ def outputs(openapi: OpenApi, facts: Facts) -> Outputs:
         _table(name): _provenance(name, sources, version).header() + text
         for name, (sources, version, text) in tables.items()
     }
+    children = _provenance("children", [named[0], named[1], STRUCTS], openapi.version).header()
+    children += render_children(schemas, rows, tables["fields"][2])
+    texts[CHILDREN] = children
     kinds = render_kinds(schemas, _provenance("kinds", [named[0]], openapi.version))
     return {**outputs_of_facts(facts), **texts, **{f"{KINDS}/{path}": text for path, text in kinds.items()}}
 

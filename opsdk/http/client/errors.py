@@ -24,21 +24,22 @@ def translate(error: BaseException, *, sent: bool, where: str) -> OpsdkError:
     Args:
         error: an exception in `TRANSPORT_ERRORS`, or an `OpsdkError`, which is returned unchanged.
         sent: whether a byte of the request may have reached the server.
-        where: the address, for the message.
+        where: the address, for the message; empty leaves it out.
     """
     if isinstance(error, OpsdkError):
         return error
+    where = f"{where}: " if where else ""
     if isinstance(error, ssl.SSLError) and not isinstance(error, _PEER_CLOSED):
-        return TlsError(f"{where}: {_tls_detail(error)}")
+        return TlsError(f"{where}{_tls_detail(error)}")
     if isinstance(error, zlib.error):
-        return DecodeError(f"{where}: the response is not valid gzip: {error}")
+        return DecodeError(f"{where}the response is not valid gzip: {error}")
     if isinstance(error, PARSE_ERRORS):
-        return ConnectionLostError(f"{where}: the response is not valid HTTP: {error}")
+        return ConnectionLostError(f"{where}the response is not valid HTTP: {error}")
     if sent:
-        return ConnectionLostError(f"{where}: the connection broke: {_text(error)}")
+        return ConnectionLostError(f"{where}the connection broke: {_text(error)}")
     if isinstance(error, socket.gaierror):
-        return ConnectError(f"{where}: the name cannot be resolved: {_text(error)}")
-    return ConnectError(f"{where}: no connection: {_text(error)}")
+        return ConnectError(f"{where}the name cannot be resolved: {_text(error)}")
+    return ConnectError(f"{where}no connection: {_text(error)}")
 
 
 def _text(error: BaseException) -> str:

@@ -11,7 +11,9 @@ from typing import Any
 from opsdk.aio.randomness import loop_random
 from opsdk.builder.controller_builder import ControllerBuilder
 from opsdk.builder.operator import Operator
-from opsdk.controller.reconcile import ReconcileFunction, Reconciler, Result, as_reconciler
+from opsdk.controller.context import Context
+from opsdk.controller.controller import Controller
+from opsdk.controller.reconcile import ContextReconciler, Result
 from opsdk.errors import OpsdkError
 from opsdk.event.request import Request
 from opsdk.rest.config import Config
@@ -42,11 +44,11 @@ class Observer:
 class _ObservedReconciler:
     """Passes requests on, and reports a key that is reconciled twice at once."""
 
-    def __init__(self, target: Reconciler, replica: Replica, link: Link) -> None:
+    def __init__(self, target: ContextReconciler, replica: Replica, link: Link) -> None:
         self._target, self._replica, self._link = target, replica, link
         self._busy: set[Request] = set()
 
-    async def reconcile(self, request: Request) -> Result | None:
+    async def reconcile(self, request: Request, ctx: Context) -> Result | None:
         observer = self._replica.observer
         if request in self._busy:
             observer.violations.append(f"one at a time: {self._link.client} reconciles {request} twice at once")
@@ -54,7 +56,7 @@ class _ObservedReconciler:
         try:
             if (rng := self._link.window(Fault.SLOW_RECONCILE)) is not None:
                 await asyncio.sleep(rng.uniform(0, _MAX_SLOWNESS))
-            return await self._target.reconcile(request)
+            return await self._target.reconcile(request, ctx)
         finally:
             observer.reconciles += 1
             self._busy.discard(request)
@@ -129,17 +131,19 @@ class Replica:
             self.link = self._new_link()
 
     def _observe(self, operator: Operator, link: Link) -> None:
-        """Put an observer around every reconciler that the operator's builders get."""
+        """Put an observer around the reconciler of every controller that the operator builds."""
         controller_for = operator.controller_for
 
-        def observed_builder(*args: Any, **kwargs: Any) -> ControllerBuilder:
+        def observed_builder(*args: Any, **kwargs: Any) -> ControllerBuilder[Any]:
             builder = controller_for(*args, **kwargs)
-            set_reconciler = builder.reconciler
+            build = builder.build
 
-            def observed(reconciler: Reconciler | ReconcileFunction) -> ControllerBuilder:
-                return set_reconciler(_ObservedReconciler(as_reconciler(reconciler), self, link))
+            def observed() -> Controller:
+                controller = build()
+                controller.reconciler = _ObservedReconciler(controller.reconciler, self, link)
+                return controller
 
-            builder.reconciler = observed  # type: ignore[method-assign]
+            builder.build = observed  # type: ignore[method-assign]
             return builder
 
         operator.controller_for = observed_builder  # type: ignore[method-assign]

@@ -1,4 +1,4 @@
-"""What a Website is made of. Pure: a Website in, objects out."""
+"""The objects of a Website. Pure: a Website in, objects out. They get the Website's namespace when they are applied."""
 
 from __future__ import annotations
 
@@ -23,21 +23,22 @@ from website.api import Website
 
 
 def labels(site: Website) -> dict[str, str]:
-    """What marks the site's objects."""
+    """Return the labels of the site's objects."""
     return {"app.kubernetes.io/name": "website", "app.kubernetes.io/instance": site.metadata.name}
 
 
-def _meta(site: Website) -> ObjectMeta:
-    return ObjectMeta(name=site.metadata.name, namespace=site.metadata.namespace, labels=labels(site))
+def meta(site: Website) -> ObjectMeta:
+    """Return the metadata of the site's objects."""
+    return ObjectMeta(name=site.metadata.name, labels=labels(site))
 
 
 def config_map(site: Website) -> ConfigMap:
-    """The page."""
-    return ConfigMap(metadata=_meta(site), data={"index.html": site.spec.content})
+    """Return the page."""
+    return ConfigMap(metadata=meta(site), data={"index.html": site.spec.content})
 
 
 def deployment(site: Website) -> Deployment:
-    """The web servers. A new page is rolled out too: the template carries its digest."""
+    """Return the web servers. The template carries a digest of the page, so a new page is rolled out."""
     digest = hashlib.sha256(site.spec.content.encode()).hexdigest()[:16]
     container = Container(
         name="web",
@@ -46,32 +47,26 @@ def deployment(site: Website) -> Deployment:
         volume_mounts=[VolumeMount(name="content", mount_path="/usr/share/nginx/html")],
     )
     volume = Volume(name="content", config_map=ConfigMapVolumeSource(name=site.metadata.name))
-    return Deployment(
-        metadata=_meta(site),
-        spec=DeploymentSpec(
-            replicas=site.spec.replicas,
-            selector=LabelSelector(match_labels=labels(site)),
-            template=PodTemplateSpec(
-                metadata=ObjectMeta(labels=labels(site), annotations={"demo.opsdk.dev/content": digest}),
-                spec=PodSpec(containers=[container], volumes=[volume]),
-            ),
-        ),
+    template = PodTemplateSpec(
+        metadata=ObjectMeta(labels=labels(site), annotations={"demo.opsdk.dev/content": digest}),
+        spec=PodSpec(containers=[container], volumes=[volume]),
     )
+    selector = LabelSelector(match_labels=labels(site))
+    spec = DeploymentSpec(replicas=site.spec.replicas, selector=selector, template=template)
+    return Deployment(metadata=meta(site), spec=spec)
 
 
 def service(site: Website) -> Service:
-    """The way in."""
+    """Return the Service in front of the web servers."""
     port = ServicePort(name="http", port=80, target_port=site.spec.port)
-    return Service(metadata=_meta(site), spec=ServiceSpec(selector=labels(site), ports=[port]))
+    return Service(metadata=meta(site), spec=ServiceSpec(selector=labels(site), ports=[port]))
 
 
 def is_rolled_out(live: Deployment, site: Website) -> bool:
-    """Whether every wanted replica runs the present template and is available."""
-    status = live.status
-    wanted = site.spec.replicas
+    """Whether every desired replica runs the current template and is available."""
+    status, replicas = live.status, site.spec.replicas
     return (
         (status.observed_generation or 0) >= live.metadata.generation
-        and (status.updated_replicas or 0) == wanted
-        and (status.available_replicas or 0) >= wanted
-        and (status.replicas or 0) == wanted
+        and (status.updated_replicas or 0) == (status.replicas or 0) == replicas
+        and (status.available_replicas or 0) >= replicas
     )

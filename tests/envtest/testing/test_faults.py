@@ -348,7 +348,7 @@ def copier() -> Operator:
         if source is None or "copy" not in source.metadata.labels:
             return
         wanted = config_map(f"{request.name}-copy", **source.data)
-        await operator.ensure(wanted, owner=source)
+        await operator.apply(wanted, owner=source)
         if source.metadata.annotations.get("copied") != source.data.get("x"):
             source.metadata.annotations["copied"] = source.data["x"]
             await client.update(source)

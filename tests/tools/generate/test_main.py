@@ -24,7 +24,7 @@ needs_openapi = pytest.mark.skipif(not OPENAPI.exists(), reason="the OpenAPI doc
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """A copy of what the tool reads and writes."""
-    for folder in (FOLDER, Path("envtest/data"), Path("opsdk/api")):
+    for folder in (FOLDER, Path("envtest/data"), Path("opsdk/api"), Path("opsdk/children/data")):
         shutil.copytree(REPOSITORY / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
     return tmp_path
 
@@ -54,7 +54,7 @@ def test_generating_twice_gives_the_same_bytes(root: Path, capsys: pytest.Captur
     assert all("make generate" in text[:500] and "do not edit" in text[:500] for text in first.values())
     assert {path for path in first if path.endswith(".txt")} == {
         f"envtest/data/{name}.txt" for name in ("columns", "fields", "messages", "rbac", "resources", "schemas")
-    }
+    } | {"opsdk/children/data/types.txt"}
 
 
 @needs_openapi

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from clientkit import Site, SiteStatus, site
 
-from opsdk.api.apps.v1 import Deployment
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.apimachinery.crd import crd_for
 from opsdk.apimachinery.meta import ObjectMeta
@@ -21,7 +20,6 @@ from opsdk.client.operations import Get, Operation
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import UsageError
 from opsdk.patch import merge_patch
-from opsdk.recipes.apply import Applier, covers
 from opsdk.recipes.create_or_update import OperationResult, create_or_patch, create_or_update
 
 environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
@@ -126,77 +124,3 @@ async def test_what_others_change_meanwhile_is_kept() -> None:
         obj = config()
         await create_or_patch(client, obj, wish)
         assert obj.data == {"x": "1", "mine": "1", "theirs": "1"}
-
-
-async def test_ensure_writes_only_what_is_not_so() -> None:
-    """Once for a new wish, again after a drift, a deletion or another wish, and not otherwise."""
-    async with world() as (client, writes):
-        applier = Applier(client, field_owner="me")
-        made = await applier.ensure(config(x="1", y="1"))
-        assert made.metadata.uid
-        for _ in range(3):
-            assert (await applier.ensure(config(x="1", y="1"))).data == {"x": "1", "y": "1"}
-        assert writes == ["Apply"]
-        await client.patch(config(), merge_patch({"data": {"theirs": "kept"}}))
-        await applier.ensure(config(x="1", y="1"))
-        await client.patch(config(), merge_patch({"data": {"x": "drifted"}}))
-        writes.clear()
-        assert (await applier.ensure(config(x="1", y="1"))).data == {"x": "1", "y": "1", "theirs": "kept"}
-        assert (await applier.ensure(config(x="1"))).data == {"x": "1", "theirs": "kept"}
-        await client.delete(config())
-        await applier.ensure(config(x="1"))
-        assert [w for w in writes if w == "Apply"] == ["Apply"] * 3
-
-
-async def test_ensured_children_belong_to_their_owner() -> None:
-    """Each wish carries the controlling owner, and defaults of the server are no drift."""
-    async with world() as (client, writes):
-        parent = await client.create(site(namespace="default"))
-        applier = Applier(client, field_owner="me")
-
-        def wanted() -> Deployment:
-            deployment = Unstructured.from_tree(
-                {
-                    "apiVersion": "apps/v1",
-                    "kind": "Deployment",
-                    "metadata": {"name": "d", "namespace": "default"},
-                    "spec": {
-                        "selector": {"matchLabels": {"a": "b"}},
-                        "template": {
-                            "metadata": {"labels": {"a": "b"}},
-                            "spec": {"containers": [{"name": "c", "image": "nginx", "ports": [{"containerPort": 80}]}]},
-                        },
-                    },
-                }
-            )
-            from opsdk.apimachinery.codec import decode_tree
-            from opsdk.apimachinery.kinds import kind_of
-            from opsdk.apimachinery.object import to_tree
-
-            return decode_tree(to_tree(deployment), kind_of(Deployment))
-
-        first = await applier.ensure(wanted(), owner=parent)
-        assert first.metadata.owner_references[0].uid == parent.metadata.uid
-        writes.clear()
-        await applier.ensure(wanted(), owner=parent)
-        assert writes == []
-
-
-@pytest.mark.parametrize(
-    ("live", "wanted", "holds"),
-    [
-        ({"a": 1}, {}, True),
-        ({"a": 1}, {"a": 1}, True),
-        ({"a": 1}, {"a": 2}, False),
-        ({}, {"a": 1}, False),
-        ({}, {"a": None}, False),
-        ({"a": [1, 2]}, {"a": [1]}, False),
-        ({"a": [{"x": 1, "y": 2}]}, {"a": [{"x": 1}]}, True),
-        ({"a": [2, 1]}, {"a": [1, 2]}, False),
-        ({"a": {"b": 1}}, {"a": [1]}, False),
-        ({"a": "x"}, {"a": {"b": 1}}, False),
-    ],
-)
-def test_covering(live: Any, wanted: Any, holds: bool) -> None:
-    """Everything that is wanted is so; what is there besides does not matter, outside of lists."""
-    assert covers(live, wanted) is holds

@@ -1,0 +1,132 @@
+"""Shows what the tasks of an event loop wait for, and since when they exist.
+
+Upstream: net/http/pprof's ``/debug/pprof/goroutine?debug=2``
+"""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import Callable, Coroutine, Generator
+from dataclasses import dataclass
+from typing import Any
+
+from opsdk.aio.clock import LOOP_CLOCK, Clock
+
+# An await chain is rarely deeper than 30; a defect must not make the page endless.
+_MAX_DEPTH = 100
+_ATTRIBUTES = (("cr_frame", "cr_await"), ("gi_frame", "gi_yieldfrom"), ("ag_frame", "ag_await"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskState:
+    """One task.
+
+    Attributes:
+        name: the task's name.
+        age: seconds since it was created; None if that was before `TaskAges.install`.
+        stack: file, line and function of each awaiting frame, the outermost first. Values of variables are not shown.
+        waits_for: the name of the task, or the type of the future, that it waits for; empty while it can run.
+    """
+
+    name: str
+    age: float | None
+    stack: tuple[str, ...]
+    waits_for: str
+
+
+class TaskAges:
+    """Remembers when tasks are created, by means of the loop's task factory.
+
+    Args:
+        clock: source of time.
+    """
+
+    def __init__(self, clock: Clock = LOOP_CLOCK) -> None:
+        self._clock = clock
+        self._created: weakref.WeakKeyDictionary[asyncio.Future[Any], float] = weakref.WeakKeyDictionary()
+        self._inner: Any = None
+        self._factory: Callable[..., asyncio.Future[Any]] | None = None
+
+    def install(self) -> None:
+        """Remember the tasks that the running loop creates from now on. A task factory of the program is kept."""
+        if self._factory is not None:
+            return
+        loop = asyncio.get_running_loop()
+        inner = self._inner = loop.get_task_factory()
+
+        def make(
+            loop: asyncio.AbstractEventLoop,
+            coro: Coroutine[Any, Any, Any] | Generator[Any, None, Any],
+            **kwargs: Any,
+        ) -> asyncio.Future[Any]:
+            # asyncio.Task takes the arguments that `create_task` of this Python version passes.
+            task: asyncio.Future[Any] = (inner or _make_task)(loop, coro, **kwargs)
+            self._created[task] = self._clock.now()
+            return task
+
+        self._factory = make
+        loop.set_task_factory(make)
+
+    def uninstall(self) -> None:
+        """Restore the task factory, unless the program has set another one. Idempotent."""
+        loop = asyncio.get_running_loop()
+        if self._factory is not None and loop.get_task_factory() is self._factory:
+            loop.set_task_factory(self._inner)
+        self._factory = None
+
+    def states(self) -> list[TaskState]:
+        """Return all tasks of the running loop that are not done, the oldest first."""
+        now = self._clock.now()
+        states = []
+        for task in asyncio.all_tasks():
+            created = self._created.get(task)
+            state = TaskState(
+                name=task.get_name(),
+                age=None if created is None else now - created,
+                stack=tuple(await_stack(task.get_coro())),
+                waits_for=_waits_for(task),
+            )
+            states.append(state)
+        return sorted(states, key=lambda state: (state.age is not None, -(state.age or 0.0), state.name))
+
+    def __repr__(self) -> str:
+        return f"<TaskAges of {len(self._created)} tasks>"
+
+
+def _make_task(loop: asyncio.AbstractEventLoop, coro: Any, **kwargs: Any) -> asyncio.Future[Any]:
+    return asyncio.Task(coro, loop=loop, **kwargs)
+
+
+def _waits_for(task: asyncio.Task[Any]) -> str:
+    # Not its repr: that of a future shows its result.
+    future = getattr(task, "_fut_waiter", None)
+    if future is None:
+        return ""
+    return str(future.get_name()) if isinstance(future, asyncio.Task) else type(future).__name__
+
+
+def await_stack(awaitable: object) -> list[str]:
+    """Return file, line and function of each frame in a chain of awaiting coroutines, the outermost first.
+
+    >>> async def outer():
+    ...     await asyncio.sleep(1)
+    >>> async def main():
+    ...     task = asyncio.create_task(outer())
+    ...     await asyncio.sleep(0)
+    ...     return await_stack(task.get_coro())
+    >>> [frame.rpartition(" ")[2] for frame in asyncio.run(main())]
+    ['outer', 'sleep']
+    """
+    frames: list[str] = []
+    while awaitable is not None and len(frames) < _MAX_DEPTH:
+        for frame_name, next_name in _ATTRIBUTES:
+            frame = getattr(awaitable, frame_name, None)
+            if frame is not None:
+                code = frame.f_code
+                frames.append(f"{code.co_filename}:{frame.f_lineno} {code.co_qualname}")
+                awaitable = getattr(awaitable, next_name, None)
+                break
+        else:
+            break
+    return frames

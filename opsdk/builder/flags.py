@@ -1,0 +1,132 @@
+"""Command-line flags and environment variables of an operator program.
+
+Names are those of controller-runtime's and kubebuilder's programs. A flag takes precedence over its environment
+variable, which takes precedence over the option in the code. ``--leader-elect`` is ``OPSDK_LEADER_ELECT``.
+
+Upstream: sigs.k8s.io/kubebuilder/pkg/plugins/golang/v4/scaffolds/internal/templates/cmd/main.go
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from opsdk.builder.options import OperatorOptions
+from opsdk.errors import UsageError
+
+_PREFIX = "OPSDK_"
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """One flag.
+
+    Attributes:
+        name: without dashes.
+        option: its option, such as ``manager.metrics_bind_address``; empty for an argument of `Operator.run`.
+        parse: makes the value from its text.
+        help: one line.
+    """
+
+    name: str
+    option: str
+    parse: Callable[[str], Any]
+    help: str
+
+    @property
+    def variable(self) -> str:
+        """Its environment variable."""
+        return _PREFIX + self.name.replace("-", "_").upper()
+
+
+def _boolean(text: str) -> bool:
+    words = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False, "": False}
+    if text.lower() not in words:
+        raise ValueError("say true or false")
+    return words[text.lower()]
+
+
+def _level(text: str) -> str:
+    return text.upper()
+
+
+def _levels(text: str) -> dict[str, str]:
+    pairs = [pair.partition("=") for pair in text.split(",")]
+    if any(not name or not level for name, _, level in pairs):
+        raise ValueError("write logger=level, with commas between")
+    return {name: level.upper() for name, _, level in pairs}
+
+
+FLAGS = (
+    Flag("kubeconfig", "", str, "default: $KUBECONFIG, then in-cluster, then ~/.kube/config"),
+    Flag("context", "", str, "the kubeconfig's context"),
+    Flag("log-level", "", _level, "debug, info, warning or error"),
+    Flag("log-format", "", str, "text or json"),
+    Flag("log-levels", "", _levels, "of single loggers: opsdk.reconcile=debug,opsdk.requests=debug"),
+    Flag("health-probe-bind-address", "manager.health_probe_bind_address", str, "host:port of /healthz and /readyz"),
+    Flag("metrics-bind-address", "manager.metrics_bind_address", str, "host:port of /metrics"),
+    Flag("metrics-secure-serving", "manager.metrics_secure_serving", _boolean, "serve the metrics with TLS"),
+    Flag("metrics-cert-file", "manager.metrics_cert_file", str, "PEM certificate chain; default: self-signed"),
+    Flag("metrics-key-file", "manager.metrics_key_file", str, "PEM private key"),
+    Flag("metrics-authentication", "manager.metrics_authentication", _boolean, "only readers with permission"),
+    Flag("debug-bind-address", "manager.debug_bind_address", str, "host:port of /debug/, such as 127.0.0.1:6060"),
+    Flag("debug-objects", "debug_objects", _boolean, "show objects that reconciles read, for opsdk why --export-test"),
+    Flag("shutdown-timeout", "manager.shutdown_timeout", float, "seconds for a stop"),
+    Flag("max-concurrent-reconciles", "controller.max_concurrent_reconciles", int, "workers of each controller"),
+    Flag("reconciliation-timeout", "controller.reconciliation_timeout", float, "seconds for a reconcile; 0: no limit"),
+    Flag("leader-elect", "leader_election", _boolean, "work on one replica at a time"),
+    Flag("leader-election-id", "leader_election_id", str, "name of the Lease; default: the operator's name"),
+    Flag("leader-election-namespace", "leader_election_namespace", str, "default: the namespace of this process"),
+    Flag("lease-duration", "lease_duration", float, "seconds that others wait for a silent leader"),
+    Flag("renew-deadline", "renew_deadline", float, "seconds after which a leader gives up"),
+    Flag("retry-period", "retry_period", float, "seconds between two attempts to get the lease"),
+    Flag("journal-size", "journal_size", int, "number of reconciles in the journal"),
+)
+
+
+def parse_flags(
+    name: str, options: OperatorOptions, arguments: Sequence[str], environment: Mapping[str, str]
+) -> tuple[OperatorOptions, dict[str, Any]]:
+    """Return the options with the values of flags and environment, and the arguments of `Operator.run`.
+
+    Ends the program for ``--help`` and for an unknown flag, as argparse does.
+
+    Raises:
+        UsageError: a value of the environment does not parse, or the options refuse a value.
+    """
+    parser = argparse.ArgumentParser(prog=name, allow_abbrev=False)
+    for flag in FLAGS:
+        parsed: dict[str, Any] = {"nargs": "?", "const": True} if flag.parse is _boolean else {}
+        parser.add_argument(
+            f"--{flag.name}",
+            type=flag.parse,
+            default=None,
+            help=f"{flag.help} [${flag.variable}]",
+            metavar=flag.name.rpartition("-")[2].upper(),
+            **parsed,
+        )
+    parser.add_argument("--print-crds", action="store_true", help="print the CustomResourceDefinitions, and end")
+    values = vars(parser.parse_args(arguments))
+    run_arguments: dict[str, Any] = {"print_crds": values.pop("print_crds")}
+    for flag in FLAGS:
+        value = values[flag.name.replace("-", "_")]
+        if value is None and flag.variable in environment:
+            try:
+                value = flag.parse(environment[flag.variable])
+            except ValueError as error:
+                raise UsageError(f"${flag.variable} is {environment[flag.variable]!r}: {error}") from error
+        if value is None:
+            continue
+        if flag.option:
+            options = _with(options, flag.option.split("."), value)
+        else:
+            run_arguments[flag.name.replace("-", "_")] = value
+    return options, run_arguments
+
+
+def _with(options: Any, path: Sequence[str], value: Any) -> Any:
+    """Return frozen options with one changed field, which may be inside another options object."""
+    name, *rest = path
+    return replace(options, **{name: _with(getattr(options, name), rest, value) if rest else value})

@@ -1,0 +1,53 @@
+"""Options of operators."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from opsdk.cluster.cluster import ClusterOptions
+from opsdk.controller.options import ControllerOptions
+from opsdk.manager.manager import ManagerOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorOptions:
+    """Options of an `Operator`. Times are in seconds.
+
+    Attributes:
+        manager: health and metrics addresses, shutdown timeout.
+        cluster: what is cached, and how writes are made.
+        controller: for controllers without their own options.
+        max_concurrent_reconciles_by_kind: number of workers of the controllers of a kind (``"Deployment.apps"``,
+            ``"ConfigMap"``) without their own options, as controller-runtime's GroupKindConcurrency.
+        leader_election: run controllers on one replica at a time.
+        leader_election_id: the name of the Lease; empty for the operator's name.
+        leader_election_namespace: the namespace of the Lease; empty for the namespace of this process.
+        lease_duration: see `LeaderElectionOptions`.
+        renew_deadline: see `LeaderElectionOptions`.
+        retry_period: see `LeaderElectionOptions`.
+        leader_election_thread: renew the lease in a thread, so that blocking code does not lose it. Ignored in virtual
+            time and with a server in this process.
+        leader_election_max_stall: a longer blockade of the event loop ends the renewals of that thread, so that another
+            replica replaces this one; None for no limit.
+        watchdog_limit: `Operator.run` logs code that blocks the event loop longer than this; 0 disables the watchdog.
+        journal_size: number of reconciles in `Operator.journal`; 0 for none.
+        debug_objects: the debug page of reconciles also shows the objects that they read, for ``opsdk why
+            --export-test``. Values of Secrets are hidden.
+    """
+
+    manager: ManagerOptions = ManagerOptions()
+    cluster: ClusterOptions = ClusterOptions()
+    controller: ControllerOptions = ControllerOptions()
+    max_concurrent_reconciles_by_kind: Mapping[str, int] = field(default_factory=dict)
+    leader_election: bool = False
+    leader_election_id: str = ""
+    leader_election_namespace: str = ""
+    lease_duration: float = 15.0
+    renew_deadline: float = 10.0
+    retry_period: float = 2.0
+    leader_election_thread: bool = True
+    leader_election_max_stall: float | None = 60.0
+    watchdog_limit: float = 1.0
+    journal_size: int = 1000
+    debug_objects: bool = False

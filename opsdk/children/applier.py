@@ -1,0 +1,468 @@
+"""`Applier` brings children into their desired state with server-side apply, and sends nothing if nothing differs."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any, Final, TypeVar
+
+import msgspec
+from cachetools import LRUCache
+
+from opsdk.apimachinery.codec import decode_tree
+from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
+from opsdk.apimachinery.kinds import Kind, KindLike, kind_of, kind_of_object, metadata_only
+from opsdk.apimachinery.meta import OwnerReference
+from opsdk.apimachinery.model import to_builtins
+from opsdk.apimachinery.object import (
+    AnyObject,
+    KubeObject,
+    PartialObjectMetadata,
+    TypedObject,
+    Unstructured,
+    gvk_of,
+    key_of,
+    origin_of,
+    retain_unknown_fields,
+    to_tree,
+)
+from opsdk.children.comparison import ApplyComparison, compare
+from opsdk.children.desired import check_desired
+from opsdk.children.explanation import ApplyReason, Explanation, explain
+from opsdk.children.inferred_types import inferred_type
+from opsdk.children.ownership import STATUS, applied_by, fields_to_own, managers_of
+from opsdk.children.pruning import Identity, PruneVerdict, identity_of, judge
+from opsdk.children.resolver import ResolvedType, TypeResolver
+from opsdk.client.client import Client
+from opsdk.client.decorators.intercept import intercept
+from opsdk.client.operations import Delete, DeleteAllOf, Get, List, Operation, gvk_of_operation
+from opsdk.errors import AlreadyOwnedError, ConflictError, InvalidError, NotFoundError, TerminatingError, UsageError
+from opsdk.recipes.owner_references import controller_of, set_controller_reference
+from opsdk.structured_merge.fieldpath import EMPTY, FieldSet
+from opsdk.structured_merge.typed import remove_items
+from opsdk.structured_merge.value import JsonObject, JsonValue
+
+T = TypeVar("T", bound=TypedObject | Unstructured)
+log = logging.getLogger("opsdk.children")
+
+_DELETE_ATTEMPTS: Final = 5
+"""A pruned object may change between read and delete. More changes than this are another writer's loop."""
+
+
+class Drift(Enum):
+    """What `Applier` does when another manager changed a field that it had applied."""
+
+    REPAIR = "repair"
+    """Apply the desired value again."""
+    LEAVE = "leave"
+    """Keep the other manager's value. The drift is explained once for each version of the object.
+
+    After a restart, a new desired field that another manager owns counts as drift too.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class _Declared:
+    """A desired object, prepared for comparison."""
+
+    gvk: GroupVersionKind
+    key: ObjectKey
+    tree: JsonObject
+    digest: bytes
+    resolved: ResolvedType | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Settled:
+    """The outcome of the last apply or comparison of one object.
+
+    Attributes:
+        uid: of the live object.
+        resource_version: at which the live object needed no write.
+        digest: of the desired object.
+        residue: the differences that were left after the last apply, as a digest; b"" if there were none.
+        owned: the fields of the last apply.
+    """
+
+    uid: str
+    resource_version: str
+    digest: bytes
+    residue: bytes
+    owned: FieldSet
+
+
+class Applier:
+    """Applies desired objects, only where the server would change the live object.
+
+    The decision needs no memory of earlier applies: ``managedFields`` of the live object tell which fields an earlier
+    apply owns, and the schemas tell in which form the server writes a value. So a restart sends nothing either. Reads
+    go through the client's cache. A stale cache costs one request without effect.
+
+    Some results cannot be known in advance: values that admission changes, defaults that this version of opsdk does not
+    know, types without a schema. Then one apply is sent, and what still differs after it is remembered: the same
+    desired object sends nothing while the same fields have the same live values. This memory is bounded and ends with
+    the process. If the cache strips ``managedFields``, values alone are compared, and each object is applied once for
+    each process and desired state.
+
+    Unstructured custom resources have no schema here, unless `crds` has it or the scheme has their class. Then the type
+    is inferred from the fields that the earlier apply owns.
+
+    >>> async def reconcile(client: Client, site: TypedObject, config: Unstructured) -> None:
+    ...     applier = Applier(client, field_owner="site-operator", on_write=print)
+    ...     await applier.apply(config, owner=site)
+
+    Args:
+        client: reads (from its cache, if it has one) and writes.
+        field_owner: the field manager of all applies.
+        drift: what to do when another manager changed an applied field.
+        on_write: is called with the explanation of each write, before the write. It must not raise.
+        crds: CustomResourceDefinitions as JSON trees, for the schemas of unstructured objects.
+        size: how many objects are remembered. More objects cost time, and some a request.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        field_owner: str,
+        drift: Drift = Drift.REPAIR,
+        on_write: Callable[[Explanation], None] | None = None,
+        crds: Sequence[Mapping[str, JsonValue]] = (),
+        size: int = 100_000,
+    ) -> None:
+        if not field_owner:
+            raise UsageError("an Applier needs a field_owner: the name of the operator, for example")
+        self._client = client
+        self._owner = field_owner
+        self._drift = drift
+        self._on_write = on_write
+        self._types = TypeResolver(client.scheme, crds)
+        self._settled: LRUCache[tuple[GroupVersionKind, ObjectKey], _Settled] = LRUCache(size)
+        self._to_own: LRUCache[bytes, FieldSet] = LRUCache(min(size, 4096))
+        self._gone: LRUCache[str, bool] = LRUCache(size)
+        self._suspects: LRUCache[Identity, bool] = LRUCache(size)
+
+    # -------------------------------------------------------------- applying
+    async def apply(self, desired: T, *, owner: KubeObject | None = None, force: bool = True) -> T:
+        """Make the object match `desired`, and return the live object. `desired` stays as it is.
+
+        Args:
+            desired: only the fields that matter. Fields that others or defaults set stay. A field of an earlier call
+                that is left out now is removed.
+            owner: made the controller of the object (see `set_controller_reference`).
+            force: take fields over from other managers.
+
+        Raises:
+            AlreadyOwnedError: another object is the controller. Nothing is sent.
+            ConflictError: other managers own fields with different values, and `force` is False.
+            TerminatingError: the live object is being deleted. Retry: the object is created again when it is gone.
+            UsageError: `desired` has no name, a status, or a field that its type does not allow. Nothing is sent.
+            ApiError: the server rejected the apply.
+        """
+        declared = self._declare(desired, owner)
+        kind = kind_of_object(desired)
+        # A cache may be behind the NotFoundError of another request, so read from the server.
+        suspect = self._suspects.pop((declared.gvk.group_kind, declared.key), False)
+        live = await self._client.get_or_none(kind, declared.key, uncached=suspect)
+        if live is not None and live.metadata.uid in self._gone:
+            live = None  # the cache is behind: no event has told it of the deletion
+        if live is None:
+            return await self._write(declared, kind, self._created(declared), owner=owner, force=force)
+        _check_live(live, owner)
+        if self._is_settled(declared, live):
+            return live
+        tree = _live_tree(live)
+        comparison, owned = self._compare(tree, declared)
+        settled = self._settled.get((declared.gvk, declared.key))
+        if self._needs_nothing(declared, live, comparison, settled):
+            self._remember(declared, live, settled.residue if settled and comparison.differences else b"", owned)
+            return live
+        previous = settled.owned if settled is not None and settled.uid == live.metadata.uid else None
+        explanation = explain(comparison, declared.gvk, declared.key, field_owner=self._owner, previous=previous)
+        if self._drift is Drift.LEAVE:
+            drifted = self._without_drift(declared, comparison, explanation)
+            if drifted is None:
+                self._report(replace(explanation, written=False))
+                self._remember(declared, live, _residue(comparison), previous or owned)
+                return live
+            declared = drifted
+        return await self._write(declared, kind, explanation, owner=owner, force=force)
+
+    def _declare(self, desired: T, owner: KubeObject | None) -> _Declared:
+        if isinstance(desired, PartialObjectMetadata):
+            raise UsageError("metadata alone cannot be applied: pass a typed or an unstructured object")
+        gvk, key = gvk_of(desired), key_of(desired)
+        tree = _desired_tree(desired)
+        if owner is not None:
+            # On a copy: the caller's object stays as it is.
+            child = PartialObjectMetadata(
+                desired.api_version, desired.kind, msgspec.convert(tree["metadata"], type(desired.metadata))
+            )
+            set_controller_reference(owner, child)
+            tree["metadata"]["ownerReferences"] = to_builtins(child.metadata.owner_references)
+        digest = hashlib.blake2b(msgspec.json.encode(tree, order="deterministic"), digest_size=16).digest()
+        resolved = self._types.resolve(gvk, type(desired))
+        if digest not in self._to_own:
+            check_desired(tree, gvk, key, resolved)
+            if resolved is not None:
+                schema = resolved.field_type.schema
+                self._to_own[digest] = fields_to_own(tree, schema, ignored=resolved.ignored)
+        return _Declared(gvk, key, tree, digest, resolved)
+
+    def _is_settled(self, declared: _Declared, live: KubeObject) -> bool:
+        settled = self._settled.get((declared.gvk, declared.key))
+        meta = live.metadata
+        return (
+            settled is not None
+            and settled.digest == declared.digest
+            and (settled.uid, settled.resource_version) == (meta.uid, meta.resource_version)
+        )
+
+    def _compare(self, live: JsonObject, declared: _Declared) -> tuple[ApplyComparison, FieldSet]:
+        resolved, tree = declared.resolved, declared.tree
+        if resolved is not None:
+            field_type, ignored = resolved.field_type, resolved.ignored
+            to_own = self._to_own.get(declared.digest)
+        else:
+            own = applied_by(managers_of(live), self._owner)
+            owned = own.fields if own is not None else EMPTY
+            field_type, to_own = inferred_type(owned, tree), None
+            ignored = EMPTY if "f:status" in owned.members | owned.children.keys() else STATUS
+        if to_own is None:
+            to_own = fields_to_own(tree, field_type.schema, ignored=ignored)
+        result = compare(live, tree, field_type, to_own=to_own, field_owner=self._owner, ignored=ignored)
+        return result, to_own
+
+    def _needs_nothing(
+        self, declared: _Declared, live: KubeObject, comparison: ApplyComparison, settled: _Settled | None
+    ) -> bool:
+        known = settled is not None and (settled.uid, settled.digest) == (live.metadata.uid, declared.digest)
+        if not comparison.differences:
+            return known or comparison.owners_known
+        return known and settled is not None and settled.residue == _residue(comparison)
+
+    def _without_drift(
+        self, declared: _Declared, comparison: ApplyComparison, explanation: Explanation
+    ) -> _Declared | None:
+        """Return the desired object without the fields that drifted; None if nothing else differs."""
+        pairs = list(zip(comparison.differences, explanation.changes, strict=True))
+        drifted = [difference.path for difference, change in pairs if change.reason is ApplyReason.DRIFT]
+        if len(drifted) == len(pairs):
+            return None
+        if not drifted or declared.resolved is None:
+            return declared
+        tree = remove_items(declared.tree, FieldSet.of(*drifted), declared.resolved.field_type.schema)
+        return replace(declared, tree=tree)
+
+    def _created(self, declared: _Declared) -> Explanation:
+        return Explanation(gvk=declared.gvk, key=declared.key, reason=ApplyReason.CREATE)
+
+    async def _write(
+        self, declared: _Declared, kind: Kind[T], explanation: Explanation, *, owner: KubeObject | None, force: bool
+    ) -> T:
+        self._report(explanation)
+        sent = Unstructured.from_tree(declared.tree)
+        try:
+            await self._client.apply(sent, field_owner=self._owner, force=force)
+        except InvalidError:
+            if owner is not None:
+                # A second controller is invalid. The cache did not have the object, or not its controller.
+                current = await self._client.get_or_none(kind, declared.key, uncached=True)
+                if current is not None:
+                    _check_live(current, owner)
+            raise
+        live_tree = _live_tree(sent)
+        if sent.metadata.deletion_timestamp is not None:
+            raise _terminating(sent)
+        comparison, owned = self._compare(live_tree, declared)
+        self._remember(declared, sent, _residue(comparison), owned)
+        return decode_tree(live_tree, kind)
+
+    def _remember(self, declared: _Declared, live: KubeObject, residue: bytes, owned: FieldSet) -> None:
+        meta = live.metadata
+        self._settled[declared.gvk, declared.key] = _Settled(
+            meta.uid, meta.resource_version, declared.digest, residue, owned
+        )
+
+    def _report(self, explanation: Explanation) -> None:
+        log.debug("%s", explanation)
+        if self._on_write is not None:
+            self._on_write(explanation)
+
+    def mark_gone(self, obj: KubeObject) -> None:
+        """Record that the object no longer exists, for example because another request for it raised `NotFoundError`.
+
+        A cache that still has the object does not hide the deletion from the next `apply`, which creates a new one.
+        """
+        if obj.metadata.uid:
+            self._gone[obj.metadata.uid] = True
+
+    def observing_client(self) -> Client:
+        """Return the client, with the addition that this applier learns of deletions from its requests.
+
+        After a `NotFoundError` from the server, or a delete, the next `apply` of that object reads from the server, so
+        that a cache that is behind never returns the dead object.
+        """
+        return intercept(self._client, self._observe)
+
+    async def _observe(self, operation: Operation, proceed: Callable[[Operation], Awaitable[Any]]) -> Any:
+        if isinstance(operation, List | DeleteAllOf):
+            return await proceed(operation)
+        key = operation.key if isinstance(operation, Get | Delete) else key_of(operation.obj)
+        identity = (gvk_of_operation(operation).group_kind, key)
+        try:
+            result = await proceed(operation)
+        except NotFoundError:
+            if not isinstance(operation, Get) or operation.options.uncached:
+                self._suspects[identity] = True
+            raise
+        if isinstance(operation, Delete):
+            self._suspects[identity] = True
+        return result
+
+    # -------------------------------------------------------------- many children
+    async def apply_all(
+        self,
+        desired: Sequence[T],
+        *,
+        owner: KubeObject,
+        prune: Sequence[KindLike[Any]] | None = None,
+        force: bool = True,
+        concurrency: int = 1,
+    ) -> list[T]:
+        """Apply every object in order, then delete the owner's objects of the `prune` kinds that are not desired.
+
+        An object is deleted only if `owner` controls it and an earlier apply of this field manager made it. This is
+        read from the object, so pruning works after a restart. Nothing is deleted if an apply fails. Cancellation
+        leaves the objects that were applied before.
+
+        Args:
+            desired: the children. Each namespace and name occurs once for a kind.
+            owner: made the controller of each child.
+            prune: kinds to delete from, as they are cached: a class, ``unstructured(...)`` or ``metadata_only(...)``.
+                They are listed in the owner's namespace, or in all namespaces for a cluster-scoped owner. None or
+                empty deletes nothing.
+            force: take fields over from other managers.
+            concurrency: how many applies run at the same time. 1 keeps the order.
+
+        Returns:
+            The live objects in the order of `desired`.
+
+        Raises:
+            UsageError: an object occurs twice, or see `apply`.
+            OpsdkError: the first error of `apply`; the applies that were not started are left out.
+        """
+        identities = [identity_of(obj) for obj in desired]
+        twice = next((identity for identity in identities if identities.count(identity) > 1), None)
+        if twice is not None:
+            raise UsageError(f"{twice[0]} {twice[1]} is desired twice: merge both objects into one")
+        results: dict[int, T] = {}
+        errors: list[Exception] = []
+        remaining = iter(enumerate(desired))
+
+        async def work() -> None:
+            for index, obj in remaining:
+                if errors:
+                    return
+                try:
+                    results[index] = await self.apply(obj, owner=owner, force=force)
+                except Exception as error:  # noqa: BLE001 - raised below, when the other workers have ended
+                    errors.append(error)
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(max(1, min(concurrency, len(desired)))):
+                group.create_task(work())
+        if errors:
+            raise errors[0]
+        for kind in prune or ():
+            await self._prune(kind_of(kind), owner, frozenset(identities))
+        return [results[index] for index in range(len(desired))]
+
+    async def _prune(self, kind: Kind[Any], owner: KubeObject, desired: frozenset[Any]) -> None:
+        for obj in await self._client.list(kind, namespace=owner.metadata.namespace):
+            candidate: AnyObject | None = obj
+            for _ in range(_DELETE_ATTEMPTS):
+                if candidate is None:
+                    break
+                verdict = judge(candidate, owner=owner, field_owner=self._owner, desired=desired)
+                if verdict is PruneVerdict.KEEP:
+                    break
+                if verdict is PruneVerdict.DELETE and await self._delete(candidate):
+                    break
+                # The cache strips managedFields or is behind.
+                candidate = await self._client.get_or_none(metadata_only(kind), key_of(obj), uncached=True)
+                if candidate is not None and not candidate.metadata.managed_fields:
+                    break
+
+    async def _delete(self, obj: AnyObject) -> bool:
+        """Delete exactly this version of the object; False if it has changed."""
+        gvk, key, meta = gvk_of(obj), key_of(obj), obj.metadata
+        try:
+            await self._client.delete(
+                obj, uid=meta.uid, resource_version=meta.resource_version, propagation="Background"
+            )
+        except ConflictError:
+            return False
+        except NotFoundError:
+            log.debug("%s %s is deleted already", gvk.kind, key)
+        else:
+            self._report(Explanation(gvk=gvk, key=key, reason=ApplyReason.PRUNED))
+        self._settled.pop((gvk, key), None)
+        return True
+
+
+# ------------------------------------------------------------------ helpers
+def _desired_tree(desired: TypedObject | Unstructured) -> JsonObject:
+    """Return the desired object as a tree that shares the content of an unstructured object: a copy takes longer."""
+    if not isinstance(desired, Unstructured):
+        return to_tree(desired)
+    head = Unstructured(desired.api_version, desired.kind, desired.metadata)
+    origin = origin_of(desired)
+    if origin is not None:
+        retain_unknown_fields(head, {"metadata": origin.get("metadata")})
+    return {**to_tree(head), **desired.content}
+
+
+def _live_tree(live: AnyObject) -> JsonObject:
+    """Return the live object as the server wrote it."""
+    origin = origin_of(live)
+    return to_tree(live) if origin is None else origin
+
+
+def _residue(comparison: ApplyComparison) -> bytes:
+    """Return a digest of the differences; b"" if there are none."""
+    if not comparison.differences:
+        return b""
+    text = repr([(d.kind.value, d.path, d.live, d.desired) for d in comparison.differences])
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()
+
+
+def _check_live(live: KubeObject, owner: KubeObject | None) -> None:
+    if live.metadata.deletion_timestamp is not None:
+        raise _terminating(live)
+    controller = controller_of(live)
+    if owner is None or controller is None or _is_same_owner(controller, owner):
+        return
+    raise AlreadyOwnedError(
+        f"{live.kind} {key_of(live)} is controlled by {controller.kind} {controller.name} (uid {controller.uid}), so"
+        f" {owner.kind} {key_of(owner)} (uid {owner.metadata.uid}) cannot control it: choose another name for the child"
+    )
+
+
+def _is_same_owner(controller: OwnerReference, owner: KubeObject) -> bool:
+    """Whether the controller is `owner`, or an earlier object with its kind and name."""
+    group = controller.api_version.rpartition("/")[0]
+    named = (group, controller.kind, controller.name)
+    return controller.uid == owner.metadata.uid or named == (*gvk_of(owner).group_kind, owner.metadata.name)
+
+
+def _terminating(live: KubeObject) -> TerminatingError:
+    since, finalizers = live.metadata.deletion_timestamp, ", ".join(live.metadata.finalizers) or "none"
+    return TerminatingError(
+        f"{live.kind} {key_of(live)} is being deleted since {since} (finalizers: {finalizers}): it is applied again"
+        " when it is gone"
+    )

@@ -1,0 +1,73 @@
+"""Checks a desired object before any request. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
+from opsdk.children.explanation import shown_value
+from opsdk.children.field_types import FieldType
+from opsdk.children.resolver import ResolvedType
+from opsdk.errors import PatchError, UsageError
+from opsdk.structured_merge.fieldpath import Path, field_element, format_path
+from opsdk.structured_merge.schema import Topology
+from opsdk.structured_merge.typed import check_typed, list_element, topology_for
+from opsdk.structured_merge.value import JsonObject, JsonValue
+
+
+def check_desired(tree: JsonObject, gvk: GroupVersionKind, key: ObjectKey, resolved: ResolvedType | None) -> None:
+    """Check the name, the namespace, and that the fields fit the type. Unknown types are not checked.
+
+    Raises:
+        UsageError: the object cannot be applied. The message names the kind, the field and its value.
+    """
+    name = f"{gvk.kind} {key}"
+    if not key.name:
+        raise UsageError(f"{gvk.kind} in namespace {key.namespace!r} has no metadata.name: apply needs a name")
+    if tree["metadata"].get("managedFields"):
+        raise UsageError(
+            f"{name}: metadata.managedFields is set, so the object was read from the server. An apply owns every field"
+            " that it sends: pass a new object with only the desired fields"
+        )
+    if resolved is None:
+        return
+    if resolved.namespaced and not key.namespace:
+        raise UsageError(f"{name}: metadata.namespace is empty, and {gvk.kind} is namespaced: set it")
+    if not resolved.namespaced and key.namespace:
+        raise UsageError(
+            f"{name}: metadata.namespace is {key.namespace!r}, and {gvk.kind} is cluster-scoped: remove it"
+        )
+    if resolved.has_status and tree.get("status") is not None:
+        raise UsageError(
+            f"{name}: status is set, and the server ignores it there: remove it, and write it with client.status()"
+        )
+    try:
+        check_typed(tree, resolved.field_type.schema)
+    except PatchError as error:
+        raise UsageError(_message(name, gvk, tree, resolved.field_type, error)) from error
+
+
+def _message(name: str, gvk: GroupVersionKind, tree: JsonObject, field_type: FieldType, error: PatchError) -> str:
+    """Return the first fault with the value, which the error leaves out or prints as Go does."""
+    text = str(error).removeprefix("errors:").strip().partition("\n")[0]
+    path = error.path
+    reason = text.removeprefix(f"{path}: ").partition(", got ")[0]
+    for element_path, value in _values(tree, field_type, ()):
+        if format_path(element_path) == path:
+            return f"{name}: {path.removeprefix('.')}: {reason}; the value is {shown_value(gvk, element_path, value)}"
+    return f"{name}: {text}"
+
+
+def _values(value: JsonValue, field_type: FieldType, path: Path) -> Iterator[tuple[Path, JsonValue]]:
+    yield path, value
+    if isinstance(value, Mapping):
+        for name, part in value.items():
+            yield from _values(part, field_type.field(name), (*path, field_element(name)))
+    elif isinstance(value, list):
+        keyed = topology_for(field_type.schema, value) in (Topology.LIST_MAP, Topology.LIST_SET)
+        for index, item in enumerate(value):
+            try:
+                element = list_element(item, field_type.schema) if keyed else f"i:{index}"
+            except PatchError:
+                element = f"i:{index}"
+            yield from _values(item, field_type.item(), (*path, element))

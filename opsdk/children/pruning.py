@@ -1,0 +1,41 @@
+"""Which objects of an owner are no longer desired. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from enum import Enum
+
+from opsdk.apimachinery.gvk import GroupKind, ObjectKey
+from opsdk.apimachinery.object import KubeObject, gvk_of, key_of
+from opsdk.children.ownership import APPLY
+from opsdk.recipes.owner_references import is_controlled_by
+
+Identity = tuple[GroupKind, ObjectKey]
+"""An object in any version of its kind."""
+
+
+class PruneVerdict(Enum):
+    """What to do with an object of a pruned kind."""
+
+    KEEP = "keep"
+    """It is desired, terminating, controlled by another owner, or never applied by the field manager."""
+    DELETE = "delete"
+    """The field manager applied it for the owner, and it is no longer desired."""
+    UNKNOWN = "unknown"
+    """The cache strips managedFields: read the metadata from the server to decide."""
+
+
+def identity_of(obj: KubeObject) -> Identity:
+    """Return kind and key of an object."""
+    return gvk_of(obj).group_kind, key_of(obj)
+
+
+def judge(obj: KubeObject, *, owner: KubeObject, field_owner: str, desired: Container[Identity]) -> PruneVerdict:
+    """Return what to do with `obj`, an object in any representation."""
+    meta = obj.metadata
+    if not is_controlled_by(owner, obj) or meta.deletion_timestamp is not None or identity_of(obj) in desired:
+        return PruneVerdict.KEEP
+    if not meta.managed_fields:
+        return PruneVerdict.UNKNOWN
+    applied = any(m.manager == field_owner and m.operation == APPLY and not m.subresource for m in meta.managed_fields)
+    return PruneVerdict.DELETE if applied else PruneVerdict.KEEP

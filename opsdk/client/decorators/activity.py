@@ -1,0 +1,92 @@
+"""Records requests for the journal of reconciles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from opsdk.aio.clock import Clock
+from opsdk.apimachinery.codec import encode
+from opsdk.apimachinery.gvk import ObjectKey
+from opsdk.apimachinery.object import ObjectList
+from opsdk.client.decorators.wrapper import Wrapper
+from opsdk.client.operations import (
+    Create,
+    Delete,
+    DeleteAllOf,
+    Get,
+    List,
+    Operation,
+    PatchObject,
+    gvk_of_operation,
+    namespace_of,
+)
+from opsdk.client.ports import OperationExecutor
+from opsdk.errors import ApiError, NotFoundError
+from opsdk.telemetry.activity import Activity, RequestSent, current_activity
+
+
+class RecordRequests(Wrapper):
+    """Adds each request to the activity of the task that sends it (see `opsdk.telemetry.activity`)."""
+
+    def __init__(self, inner: OperationExecutor, clock: Clock) -> None:
+        super().__init__(inner)
+        self._clock = clock
+
+    async def execute(self, operation: Operation) -> Any:
+        """Execute the operation, and record it."""
+        activity = current_activity()
+        if activity is None:
+            return await super().execute(operation)
+        reason = activity.take_reason()
+        started = self._clock.now()
+        status, result = 0, None
+        try:
+            result = await super().execute(operation)
+            status = 201 if isinstance(operation, Create) else 200
+        except ApiError as error:
+            status = error.code
+            if isinstance(operation, Get) and isinstance(error, NotFoundError):
+                _record_reads(activity, operation, None)
+            raise
+        finally:
+            activity.sent(_request(operation, result, status, self._clock.now() - started, reason))
+        _record_reads(activity, operation, result)
+        return result
+
+
+def _request(operation: Operation, result: Any, status: int, seconds: float, reason: str) -> RequestSent:
+    verb = "patch" if isinstance(operation, PatchObject) else type(operation).__name__.lower()
+    match operation:
+        case Get() | Delete():
+            name = operation.key.name
+        case List() | DeleteAllOf():
+            name = "*"
+        case _:
+            name = operation.obj.metadata.name or operation.obj.metadata.generate_name
+    is_write = not isinstance(operation, Get | List | Delete | DeleteAllOf)
+    return RequestSent(
+        verb="deletecollection" if isinstance(operation, DeleteAllOf) else verb,
+        gvk=str(gvk_of_operation(operation)),
+        key=str(ObjectKey(namespace_of(operation), name)),
+        subresource="" if isinstance(operation, List | Delete | DeleteAllOf) else operation.subresource,
+        status=status,
+        seconds=seconds,
+        resource_version=result.metadata.resource_version if is_write and result is not None else "",
+        reason=reason,
+    )
+
+
+def _record_reads(activity: Activity, operation: Operation, result: Any) -> None:
+    """Record the objects that came from the server."""
+    if isinstance(operation, Get) and not operation.subresource:
+        key = str(operation.key)
+        if result is None:
+            activity.read(str(operation.kind.gvk), key, "", cached=False, data=None)
+        else:
+            version = result.metadata.resource_version
+            activity.read(str(operation.kind.gvk), key, version, cached=False, data=encode(result))
+    elif isinstance(operation, List) and isinstance(result, ObjectList):
+        for obj in result:
+            key = str(ObjectKey(obj.metadata.namespace, obj.metadata.name))
+            version = obj.metadata.resource_version
+            activity.read(str(operation.kind.gvk), key, version, cached=False, data=encode(obj))

@@ -1,0 +1,194 @@
+"""Context of a reconcile: client, logger, causes, deadline, and the steps that most reconcilers take.
+
+Upstream: sigs.k8s.io/controller-runtime/pkg/log (FromContext), pkg/controller (ReconcileIDFromContext)
+Deviates: a value that is passed to the reconciler; Go's context carries only logger and id.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Literal, Protocol, TypeVar, overload
+
+from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.apimachinery.kinds import KindLike
+from opsdk.apimachinery.object import AnyObject, KubeObject, Object, TypedObject, Unstructured, gvk_of
+from opsdk.client.client import Client
+from opsdk.cluster.cluster import Cluster
+from opsdk.controller.status import StatusPatch
+from opsdk.errors import UsageError
+from opsdk.recorder.recorder import EventRecorder, EventType
+from opsdk.telemetry.cause import ReconcileCause
+
+S = TypeVar("S")
+S_co = TypeVar("S_co", covariant=True)
+Child = TypeVar("Child", bound=TypedObject | Unstructured)
+
+
+class _HasStatus(Protocol[S_co]):
+    @property
+    def status(self) -> S_co: ...
+
+
+class _Owner(Enum):
+    RECONCILED = "reconciled object"
+
+
+@dataclass(slots=True, kw_only=True)
+class Context:
+    """What a reconciler gets beside its request or object. Valid until the reconcile ends.
+
+    Attributes:
+        request: the request. `opsdk.event.request.Request`, unless the controller has another request type.
+        controller: name of the controller.
+        reconcile_id: unique for each attempt; also in every log line and span.
+        causes: why the reconcile runs: events, retries, timers; the newest last. Events that were combined count too.
+        attempt: number of failures since the last success.
+        deadline: time of the clock when the reconcile is cancelled; None without ``reconciliation_timeout``.
+        object: the reconciled object, if the reconciler takes it; else None.
+        clock: source of time.
+
+    >>> async def reconcile(site: Object[Any, Any], ctx: Context) -> None:
+    ...     ctx.logger.info("reconciles because of %s", ctx.causes)
+    """
+
+    request: Any
+    controller: str = ""
+    reconcile_id: str = ""
+    causes: tuple[ReconcileCause, ...] = ()
+    attempt: int = 0
+    deadline: float | None = None
+    object: Any = None
+    clock: Clock = LOOP_CLOCK
+    _cluster: Cluster | None = None
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster of the controller. Raises `UsageError` for a controller that was made without one."""
+        if self._cluster is None:
+            raise UsageError(f"controller {self.controller} has no cluster: pass cluster=... to Controller")
+        return self._cluster
+
+    @property
+    def client(self) -> Client:
+        """The client: reads from the cache, writes to the server."""
+        return self.cluster.client
+
+    @property
+    def recorder(self) -> EventRecorder:
+        """Writes Events about any object. `event` is shorter for the reconciled one."""
+        return self.cluster.recorder
+
+    @property
+    def logger(self) -> logging.Logger:
+        """The logger of the controller. Its lines carry controller, namespace, name and reconcile id."""
+        return logging.getLogger(f"opsdk.reconcile.{self.controller}")
+
+    @property
+    def remaining(self) -> float | None:
+        """Seconds until the deadline, at least 0; None without a deadline."""
+        return None if self.deadline is None else max(self.deadline - self.clock.now(), 0.0)
+
+    @overload
+    def status(self, obj: Object[Any, S]) -> StatusPatch[S]: ...
+    @overload
+    def status(self, obj: Unstructured) -> StatusPatch[dict[str, Any]]: ...
+    @overload
+    def status(self, obj: _HasStatus[S]) -> StatusPatch[S]: ...
+    def status(self, obj: Any) -> StatusPatch[Any]:
+        """Return a block that changes the status of `obj` and writes only the difference. See `StatusPatch`.
+
+        >>> async def reconcile(site: Object[Any, Any], ctx: Context) -> None:
+        ...     async with ctx.status(site) as patch:
+        ...         patch.status.replicas = 3
+        ...         patch.set_condition("Ready", True, "Available", "3 of 3 replicas are ready")
+        """
+        return StatusPatch(self.client, obj)
+
+    async def apply(
+        self,
+        desired: Child,
+        *,
+        owner: KubeObject | Literal[_Owner.RECONCILED] | None = _Owner.RECONCILED,
+        force: bool = True,
+    ) -> Child:
+        """Make an object match `desired`, and return the live object. Nothing is sent if nothing would change.
+
+        See `opsdk.children.applier.Applier.apply`.
+
+        Args:
+            desired: only the fields that matter. Without a namespace, a namespaced object gets that of its owner.
+            owner: made the controller of the object; default: the reconciled object. None for an object without owner,
+                which garbage collection does not delete.
+            force: take fields over from other managers.
+
+        Raises:
+            AlreadyOwnedError: another object is the controller. Nothing is sent.
+            ConflictError: other managers own fields with different values, and `force` is False.
+            TerminatingError: the live object is being deleted. The retry creates it again when it is gone.
+            UsageError: `desired` cannot be applied, or the owner is missing.
+            ApiError: the server rejected the apply.
+        """
+        parent = self._parent(owner)
+        await self._set_namespace(desired, parent)
+        return await self.cluster.applier.apply(desired, owner=parent, force=force)
+
+    async def apply_all(
+        self,
+        desired: Sequence[TypedObject | Unstructured],
+        *,
+        owner: KubeObject | Literal[_Owner.RECONCILED] = _Owner.RECONCILED,
+        prune: Sequence[KindLike[AnyObject]] = (),
+        force: bool = True,
+    ) -> list[TypedObject | Unstructured]:
+        """Apply every object in order, then delete children of the `prune` kinds that are no longer desired.
+
+        See `opsdk.children.applier.Applier.apply_all`. Only objects that the owner controls and that this operator
+        applied are deleted, also after a restart.
+
+        Raises:
+            UsageError: an object occurs twice, or as `apply`.
+        """
+        parent = self._parent(owner)
+        assert parent is not None
+        for obj in desired:
+            await self._set_namespace(obj, parent)
+        return await self.cluster.applier.apply_all(desired, owner=parent, prune=prune, force=force)
+
+    def _parent(self, owner: KubeObject | Literal[_Owner.RECONCILED] | None) -> KubeObject | None:
+        if not isinstance(owner, _Owner):
+            return owner
+        if self.object is None:
+            raise UsageError(
+                "the reconciler takes a request, so opsdk does not know the owner: pass owner=..., or owner=None"
+            )
+        parent: KubeObject = self.object
+        return parent
+
+    async def _set_namespace(self, desired: KubeObject, parent: KubeObject | None) -> None:
+        if parent is not None and parent.metadata.namespace and not desired.metadata.namespace:
+            mapping = await self.cluster.mapper.mapping_for(gvk_of(desired))
+            desired.metadata.namespace = parent.metadata.namespace if mapping.namespaced else ""
+
+    def event(
+        self,
+        reason: str,
+        note: str,
+        *,
+        type: EventType = "Normal",  # noqa: A002 - the field's name
+        regarding: AnyObject | None = None,
+        action: str = "",
+        related: AnyObject | None = None,
+    ) -> None:
+        """Record an Event about the reconciled object, or about `regarding`. See `EventRecorder.event`."""
+        about = regarding or self.object
+        if about is None:
+            raise UsageError("the reconciler takes a request: pass the object of the Event as regarding=...")
+        self.recorder.event(about, type, reason, note, action=action, related=related)
+
+
+def request_key(request: Hashable) -> tuple[str, str]:
+    """Return namespace and name of a request; a request of another type has only a name."""
+    return getattr(request, "namespace", ""), getattr(request, "name", str(request))

@@ -1,0 +1,171 @@
+"""Reads how a reconciler is declared, and refuses what cannot work, with file and line. Pure.
+
+A reconciler takes a request or the object, and may take a `Context`:
+
+=========================================  ================================================================
+``async def reconcile(request)``           called for every request, also when the object is gone
+``async def reconcile(request, ctx)``      the same, with a context
+``async def reconcile(site: Site)``        called with the cached object, unless it is gone or being deleted
+``async def reconcile(site: Site, ctx)``   the same, with a context
+=========================================  ================================================================
+
+Upstream: sigs.k8s.io/controller-runtime/pkg/reconcile/reconcile.go (AsReconciler, ObjectReconciler)
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from opsdk.apimachinery.kinds import Kind
+from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata, TypedObject, Unstructured
+from opsdk.controller.context import Context
+from opsdk.errors import UsageError
+from opsdk.event.request import Request
+from opsdk.handlers import is_async
+
+_OBJECTS = (TypedObject, Unstructured, PartialObjectMetadata)
+
+
+class ReconcilerForm(Enum):
+    """What a reconciler takes."""
+
+    REQUEST = "request"
+    OBJECT = "object"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReconcilerDeclaration:
+    """How a reconciler is declared.
+
+    Attributes:
+        function: the function or bound method.
+        form: what its first parameter is.
+        takes_context: it has a second parameter.
+        request_type: class of its requests.
+        place: file and line.
+    """
+
+    function: Callable[..., Any]
+    form: ReconcilerForm
+    takes_context: bool
+    request_type: type
+    place: str
+
+
+def inspect_reconciler(reconciler: Any, kind: Kind[AnyObject] | None) -> ReconcilerDeclaration:
+    """Return how `reconciler`, a function or an object with ``reconcile``, is declared.
+
+    Raises `UsageError` for a class, a plain function, and wrong parameters.
+    """
+    if isinstance(reconciler, type):
+        raise UsageError(f"{reconciler.__name__} is a class: pass an instance, {reconciler.__name__}(...)")
+    method = getattr(reconciler, "reconcile", None)
+    function = method if callable(method) else reconciler
+    if not callable(function):
+        raise UsageError(f"{reconciler!r} is not a reconciler: it needs `async def reconcile(self, request)`")
+    name, place = getattr(function, "__qualname__", repr(function)), place_of(function)
+    if not is_async(function):
+        raise UsageError(
+            f"{name} is not async ({place}): declare it with `async def`, "
+            "and run blocking code with `asyncio.to_thread`"
+        )
+    parameters = _parameters(function, name, place)
+    hints = _hints(function)
+    form, request_type = _form(hints.get(parameters[0].name), parameters, kind, name, place)
+    if len(parameters) > 1:
+        context = hints.get(parameters[1].name)
+        if context not in (None, Any, Context) and str(context).rpartition(".")[2] != "Context":
+            raise UsageError(
+                f"{name} ({place}): its second parameter {parameters[1].name!r} gets the Context, "
+                f"but is declared as {_name(context)}"
+            )
+    return ReconcilerDeclaration(
+        function=function, form=form, takes_context=len(parameters) > 1, request_type=request_type, place=place
+    )
+
+
+def _parameters(function: Any, name: str, place: str) -> list[inspect.Parameter]:
+    """Return the one or two positional parameters that are passed."""
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = list(inspect.signature(function).parameters.values())
+    passed = [p for p in parameters if p.kind in kinds]
+    if not passed and any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters):
+        return [inspect.Parameter("request", inspect.Parameter.POSITIONAL_ONLY)]  # a wrapper: (*args, **kwargs)
+    required = [p for p in passed if p.default is inspect.Parameter.empty]
+    required_keywords = [
+        p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY and p.default is inspect.Parameter.empty
+    ]
+    if not passed or len(required) > 2 or required_keywords:
+        raise UsageError(
+            f"{name}{inspect.signature(function)} ({place}) cannot be called: a reconciler takes (request), "
+            "(request, ctx), (obj) or (obj, ctx)"
+        )
+    return passed[: max(len(required), 1)]
+
+
+def _form(
+    hint: Any, parameters: list[inspect.Parameter], kind: Kind[AnyObject] | None, name: str, place: str
+) -> tuple[ReconcilerForm, type]:
+    """Return the form and the request type that the annotation of the first parameter says."""
+    first = parameters[0].name
+    if isinstance(hint, str):
+        # An annotation that does not resolve here, such as a class of a test function: only its name is known.
+        known = {"Request": Request, kind.representation.__name__ if kind is not None else "": kind}
+        hint = known.get(hint.rpartition(".")[2], hint)
+        hint = hint.representation if isinstance(hint, Kind) else hint
+        if isinstance(hint, str) and kind is None:
+            return ReconcilerForm.REQUEST, object  # the handlers decide
+    if hint is None and len(parameters) > 1 and kind is not None:
+        raise UsageError(
+            f"{name} ({place}): annotate {first!r} with {kind.representation.__name__} to get the object, "
+            "or with Request to get its key"
+        )
+    if hint is None or hint is Any or hint is Request:
+        return ReconcilerForm.REQUEST, Request
+    if not isinstance(hint, type):
+        raise UsageError(
+            f"{name} ({place}): {first!r} is declared as {_name(hint)}: declare it as Request or as the object's class"
+        )
+    if issubclass(hint, _OBJECTS):
+        if kind is None or not issubclass(kind.representation, hint):
+            reconciled = f"reconciles {kind}" if kind is not None else "has no kind: call for_(...)"
+            raise UsageError(f"{name} ({place}) takes a {hint.__name__}, but the controller {reconciled}")
+        return ReconcilerForm.OBJECT, Request
+    if kind is not None:
+        raise UsageError(
+            f"{name} ({place}) takes a {hint.__name__}, but the controller reconciles {kind.name}: "
+            f"declare {first!r} as Request or as {kind.representation.__name__}"
+        )
+    return ReconcilerForm.REQUEST, hint
+
+
+def _hints(function: Any) -> dict[str, Any]:
+    """Return the annotations by parameter; as text where they do not resolve."""
+    target = function
+    while isinstance(target, functools.partial):
+        target = target.func
+    if not inspect.isroutine(target):
+        target = type(target).__call__
+    try:
+        return typing.get_type_hints(target)
+    except Exception:  # noqa: BLE001 - an annotation is an expression: it may raise anything, and its text remains
+        return dict(inspect.get_annotations(inspect.unwrap(target)))
+
+
+def _name(hint: Any) -> str:
+    return getattr(hint, "__name__", None) or str(hint)
+
+
+def place_of(function: Any) -> str:
+    """Return file and line of a function, or where its class stands."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    target = inspect.unwrap(function) if callable(function) else function
+    code = getattr(target, "__code__", None) or getattr(type(target).__call__, "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else "unknown place"

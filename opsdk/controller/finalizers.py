@@ -1,0 +1,98 @@
+"""Finalizers by name: added before the first reconcile, run in order when the object is deleted.
+
+Upstream: sigs.k8s.io/controller-runtime/pkg/finalizer/finalizer.go
+Deviates: they run in the order of their registration; upstream's order is random.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from opsdk.apimachinery.object import KubeObject
+from opsdk.errors import UsageError
+from opsdk.handlers import is_async
+from opsdk.recipes.finalizers import add_finalizer, contains_finalizer, is_deleting, remove_finalizer
+
+FinalizerFunction = Callable[[Any, Any], Awaitable[None]]
+"""Cleans up for an object that is being deleted: ``async def clean_up(obj, ctx)``. Must be idempotent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinalizeResult:
+    """What `Finalizers.finalize` did.
+
+    Attributes:
+        updated: it changed the object's finalizers: write the object, also if there are errors.
+        errors: what the functions raised; their finalizers stay.
+    """
+
+    updated: bool = False
+    errors: tuple[Exception, ...] = ()
+
+    def raise_errors(self) -> None:
+        """Raise the errors: one as it is, several as an ``ExceptionGroup``."""
+        if len(self.errors) == 1:
+            raise self.errors[0]
+        if self.errors:
+            raise ExceptionGroup("finalizers failed", list(self.errors))
+
+
+class Finalizers:
+    """Functions that clean up before an object goes away.
+
+    >>> async def close_account(obj, ctx): ...
+    >>> finalizers = Finalizers({"billing.example.com/account": close_account})
+    """
+
+    def __init__(self, functions: Mapping[str, FinalizerFunction] | None = None) -> None:
+        self._functions: dict[str, FinalizerFunction] = {}
+        for name, function in (functions or {}).items():
+            self.register(name, function)
+
+    def register(self, name: str, function: FinalizerFunction) -> None:
+        """Add a finalizer. Raises `UsageError` for a name that is taken or has no domain, and for a plain function."""
+        if name in self._functions:
+            raise UsageError(f"finalizer {name} is registered already")
+        if "/" not in name:
+            # The API server accepts it, with a warning: another controller may use the same word.
+            raise UsageError(f"finalizer {name!r} has no domain: name it like example.com/{name}")
+        if not is_async(function):
+            raise UsageError(f"the function of finalizer {name} is not async: declare it with `async def`")
+        self._functions[name] = function
+
+    def __bool__(self) -> bool:
+        """Whether a finalizer is registered."""
+        return bool(self._functions)
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names in the order of their registration."""
+        return iter(self._functions)
+
+    async def finalize(self, obj: KubeObject, ctx: Any) -> FinalizeResult:
+        """Change the finalizers of `obj` in place; write it if the result says so.
+
+        An object that is not being deleted gets every finalizer that it lacks. For one that is being deleted, the
+        functions of the finalizers that it has are called in order. A finalizer whose function returned is removed. A
+        function that raises keeps its own finalizer only; later functions are still called.
+        """
+        if not is_deleting(obj):
+            added = [add_finalizer(obj, name) for name in self._functions]
+            return FinalizeResult(updated=any(added))
+        updated = False
+        errors: list[Exception] = []
+        for name, function in self._functions.items():
+            if not contains_finalizer(obj, name):
+                continue
+            try:
+                await function(obj, ctx)
+            except Exception as error:  # noqa: BLE001 - returned to the caller, after the object is written
+                error.add_note(f"in finalizer {name}")
+                errors.append(error)
+            else:
+                updated = remove_finalizer(obj, name) or updated
+        return FinalizeResult(updated=updated, errors=tuple(errors))
+
+    def __repr__(self) -> str:
+        return f"Finalizers({', '.join(self._functions)})"

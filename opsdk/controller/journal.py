@@ -1,0 +1,143 @@
+"""The journal of reconciles: why each ran, what it read, what it wrote, and how it ended. Bounded.
+
+Upstream: none.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from opsdk.errors import UsageError
+from opsdk.telemetry.activity import ObjectRead, RequestSent
+from opsdk.telemetry.cause import ReconcileCause
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReconcileRecord:
+    """One reconcile.
+
+    Attributes:
+        controller: name of the controller.
+        kind: group, version and kind that it reconciles; empty for a controller without one.
+        namespace: of the request.
+        name: of the request.
+        reconcile_id: unique for each attempt; also in the log.
+        started_at: when it began.
+        seconds: how long it took.
+        waited: seconds that the request was ready before.
+        attempt: number of failures since the last success.
+        causes: why it ran, the newest last.
+        reads: the objects it read, with their versions.
+        requests: what it sent to the server.
+        more_reads: number of reads that were not kept.
+        more_requests: number of requests that were not kept.
+        result: ``success``, ``requeue``, ``requeue_after`` or ``error``.
+        detail: the delay of the next run, or the error.
+    """
+
+    controller: str
+    kind: str
+    namespace: str
+    name: str
+    reconcile_id: str
+    started_at: datetime
+    seconds: float
+    waited: float = 0.0
+    attempt: int = 0
+    causes: tuple[ReconcileCause, ...] = ()
+    reads: tuple[ObjectRead, ...] = ()
+    requests: tuple[RequestSent, ...] = ()
+    more_reads: int = 0
+    more_requests: int = 0
+    result: str = ""
+    detail: str = ""
+
+    def __str__(self) -> str:
+        key = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        when = self.started_at.isoformat(timespec="milliseconds")
+        retry = f", attempt {self.attempt + 1}" if self.attempt else ""
+        detail = f": {self.detail}" if self.detail else ""
+        lines = [f"{when} {self.controller} {key}: {self.result}{detail} ({self.seconds * 1e3:.1f} ms{retry})"]
+        lines += [f"  cause    {cause}" for cause in self.causes]
+        lines += [f"  read     {read}" for read in self.reads]
+        lines += [f"  read     {self.more_reads} more objects"] if self.more_reads else []
+        lines += [f"  request  {request}" for request in self.requests]
+        lines += [f"  request  {self.more_requests} more requests"] if self.more_requests else []
+        return "\n".join(lines)
+
+
+class Journal:
+    """Keeps the last reconciles of an operator, with the objects that they read while there is room.
+
+    Args:
+        size: number of reconciles; 0 keeps none.
+        max_bytes: bytes of the objects that were read. Above this, the oldest reconciles keep only keys and versions.
+
+    >>> from datetime import UTC
+    >>> journal = Journal(size=2)
+    >>> for n in range(3):
+    ...     journal.add(
+    ...         ReconcileRecord(
+    ...             controller="site", kind="", namespace="default", name=f"s{n}", reconcile_id=str(n),
+    ...             started_at=datetime(2026, 1, 1, tzinfo=UTC), seconds=0.1,
+    ...         )
+    ...     )
+    >>> [record.name for record in journal.find()]
+    ['s1', 's2']
+    """
+
+    def __init__(self, *, size: int = 1000, max_bytes: int = 4 * 1024 * 1024) -> None:
+        if size < 0 or max_bytes < 0:
+            raise UsageError(f"a journal of {size} reconciles and {max_bytes} bytes: pass at least 0")
+        self.size = size
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._records: deque[ReconcileRecord] = deque()
+        # Number of records, counted from the newest, that still have their objects.
+        self._whole = 0
+
+    def add(self, record: ReconcileRecord) -> None:
+        """Add a reconcile; the oldest one goes when there is no room."""
+        if not self.size:
+            return
+        self._records.append(record)
+        self._whole += 1
+        self._bytes += _bytes(record)
+        while len(self._records) > self.size:
+            dropped = self._records.popleft()
+            if self._whole > len(self._records):
+                self._whole -= 1
+                self._bytes -= _bytes(dropped)
+        while self._bytes > self._max_bytes and self._whole:
+            position = len(self._records) - self._whole
+            oldest = self._records[position]
+            self._bytes -= _bytes(oldest)
+            self._whole -= 1
+            self._records[position] = replace(oldest, reads=tuple(read._replace(data=None) for read in oldest.reads))
+
+    def find(
+        self, *, controller: str = "", namespace: str | None = None, name: str = "", reconcile_id: str = ""
+    ) -> Iterator[ReconcileRecord]:
+        """Iterate over the reconciles that match, oldest first. Empty arguments match everything."""
+        for record in tuple(self._records):
+            if (
+                controller in ("", record.controller)
+                and namespace in (None, record.namespace)
+                and name in ("", record.name)
+                and reconcile_id in ("", record.reconcile_id)
+            ):
+                yield record
+
+    def __len__(self) -> int:
+        """Return the number of reconciles."""
+        return len(self._records)
+
+    def __repr__(self) -> str:
+        return f"<Journal of {len(self)} reconciles, {self._bytes} bytes>"
+
+
+def _bytes(record: ReconcileRecord) -> int:
+    return sum(len(read.data) for read in record.reads if read.data is not None)

@@ -1,0 +1,70 @@
+"""Journal records as JSON, for debug pages, `opsdk why` and exported tests. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from opsdk.controller.journal import ReconcileRecord
+from opsdk.errors import DecodeError
+from opsdk.structured_merge.value import JsonObject
+from opsdk.telemetry.activity import ObjectRead, RequestSent
+from opsdk.telemetry.cause import ReconcileCause
+
+# What stands for the values of a Secret: "<hidden>", in base64 so that the object stays valid.
+_HIDDEN = "PGhpZGRlbj4="
+
+
+def record_to_json(record: ReconcileRecord, *, objects: bool = False) -> JsonObject:
+    """Return a record as a JSON tree.
+
+    Args:
+        record: the record.
+        objects: include the objects that were read. Values of Secrets are replaced; managedFields stay.
+    """
+    tree: JsonObject = {}
+    for field in fields(record):
+        value = getattr(record, field.name)
+        if isinstance(value, datetime):
+            value = value.isoformat()
+        elif isinstance(value, tuple):
+            value = [_item(part, objects=objects) for part in value]
+        tree[field.name] = value
+    return tree
+
+
+def _item(part: Any, *, objects: bool) -> JsonObject:
+    tree: JsonObject = part._asdict()
+    if isinstance(part, ObjectRead):
+        data = tree.pop("data")
+        if objects and data is not None:
+            obj = msgspec.json.decode(data)
+            if part.gvk == "v1, Kind=Secret":
+                obj["data"] = dict.fromkeys(obj.get("data") or {}, _HIDDEN)
+                obj.get("metadata", {}).get("annotations", {}).pop(
+                    "kubectl.kubernetes.io/last-applied-configuration", None
+                )
+            tree["object"] = obj
+    return tree
+
+
+def record_from_json(tree: JsonObject) -> ReconcileRecord:
+    """Return the record of a JSON tree. Raises `DecodeError` if it is none."""
+    try:
+        values = dict(tree)
+        values["started_at"] = datetime.fromisoformat(values["started_at"])
+        values["causes"] = tuple(ReconcileCause(**cause) for cause in values["causes"])
+        values["requests"] = tuple(RequestSent(**request) for request in values["requests"])
+        values["reads"] = tuple(map(_read, values["reads"]))
+        return ReconcileRecord(**values)
+    except (KeyError, TypeError, ValueError) as error:
+        raise DecodeError(f"this is no record of a reconcile: {error!r}") from error
+
+
+def _read(tree: JsonObject) -> ObjectRead:
+    values = dict(tree)
+    obj = values.pop("object", None)
+    return ObjectRead(**values, data=msgspec.json.encode(obj) if obj is not None else None)

@@ -1,0 +1,67 @@
+"""Options of controllers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from opsdk.errors import UsageError
+from opsdk.queue.rate_limiters import RateLimiter
+
+# Seconds for a source to sync, as controller-runtime's CacheSyncTimeout.
+_SYNC_TIMEOUT = 120.0
+
+
+class SyncPolicy(Enum):
+    """What a controller does when a source has not synced in time."""
+
+    FAIL = "fail"
+    """Raise `CacheSyncError`, which ends the manager, as controller-runtime does."""
+    RETRY = "retry"
+    """Wait on. Other controllers run; readiness and the log say what is missing."""
+    DEGRADE = "degrade"
+    """Reconcile without the source. It joins when it has synced; until then readiness says what is missing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerOptions:
+    """Options of a `Controller`. Times are in seconds.
+
+    Attributes:
+        max_concurrent_reconciles: number of workers; two workers never process the same key.
+        cache_sync_timeout: time for every source to sync; what happens then, `sync_policy` decides. None is 120 s.
+        sync_policy: what happens when a source cannot sync because its CRD, namespace or permission is missing. None is
+            FAIL with a `cache_sync_timeout`, else RETRY.
+        reconciliation_timeout: time for one reconcile before it is cancelled and counts as failed; 0 for no limit.
+        shutdown_timeout: time for running reconciles to finish at stop, before they are cancelled.
+        needs_leader_election: run only on the elected replica.
+        enable_warmup: start the sources before this replica leads, so that its caches and its queue are full when it
+            does. Reconciles start with leadership only.
+        rate_limiter: delays after failures; default: per key from 5 ms to 1000 s. Each controller gets a copy of its
+            own, so that options may be shared.
+    """
+
+    max_concurrent_reconciles: int = 1
+    cache_sync_timeout: float | None = None
+    sync_policy: SyncPolicy | None = None
+    reconciliation_timeout: float = 0.0
+    shutdown_timeout: float = 20.0
+    needs_leader_election: bool = True
+    enable_warmup: bool = True
+    rate_limiter: RateLimiter[Any] | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_concurrent_reconciles < 1:
+            raise UsageError(f"max_concurrent_reconciles is {self.max_concurrent_reconciles}: it must be at least 1")
+
+    @property
+    def sync_timeout(self) -> float:
+        """`cache_sync_timeout`, or its default."""
+        return _SYNC_TIMEOUT if self.cache_sync_timeout is None else self.cache_sync_timeout
+
+    @property
+    def effective_sync_policy(self) -> SyncPolicy:
+        """`sync_policy`, or its default."""
+        default = SyncPolicy.RETRY if self.cache_sync_timeout is None else SyncPolicy.FAIL
+        return self.sync_policy or default

@@ -1,0 +1,47 @@
+"""How a reconcile ended, and what kind of failure an exception is. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from opsdk.errors import TerminalError
+from opsdk.telemetry.records import ReconcileOutcome
+
+# Characters of an error in a cause: a message of the server may quote the whole object.
+_MAX_ERROR = 200
+
+
+@dataclass(frozen=True, slots=True)
+class ReconcileEnd:
+    """How a reconcile ended.
+
+    Attributes:
+        outcome: for metrics.
+        detail: the delay of the next run, or the error.
+        notes: flags of the `opsdk.telemetry.records.Reconciled` record.
+        error: what the reconciler raised.
+    """
+
+    outcome: ReconcileOutcome
+    detail: str = ""
+    notes: Mapping[str, bool] = field(default_factory=dict)
+    error: BaseException | None = None
+
+    def __str__(self) -> str:
+        return f"{self.outcome.value} ({self.detail})" if self.detail else self.outcome.value
+
+
+def shortened(error: BaseException) -> str:
+    """Return class and message of an error, at most 200 characters."""
+    text = f"{type(error).__name__}: {error}"
+    return text if len(text) <= _MAX_ERROR else f"{text[: _MAX_ERROR - 3]}..."
+
+
+def is_terminal(error: BaseException | None) -> bool:
+    """Whether the error is a `TerminalError`, a group of only such errors, or raised ``from`` one."""
+    if isinstance(error, ExceptionGroup):
+        return all(map(is_terminal, error.exceptions))
+    while error is not None and not isinstance(error, TerminalError):
+        error = error.__cause__
+    return error is not None

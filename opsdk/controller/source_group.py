@@ -1,0 +1,177 @@
+"""The sources of one controller: started beside each other, waited for, and closed together.
+
+Upstream: sigs.k8s.io/controller-runtime/pkg/internal/controller/controller.go (startEventSources)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from opsdk.aio.clock import Clock
+from opsdk.aio.tasks import TaskOwner
+from opsdk.aio.timeout import ClockTimeoutError, timeout
+from opsdk.aio.waiting import finish, wait_ended
+from opsdk.controller.options import ControllerOptions, SyncPolicy
+from opsdk.errors import CacheSyncError, OpsdkError
+from opsdk.queue.work_queue import WorkQueue
+from opsdk.sources import EventSource
+from opsdk.telemetry.failures import FunctionFailure
+
+log = logging.getLogger(__name__)
+
+# Seconds for a late source to report its own error, and for a cancelled task to end.
+_GRACE = 5.0
+
+
+class SourceGroup:
+    """Starts the sources of a controller and waits for them by its `SyncPolicy`.
+
+    Args:
+        controller: name of the controller, for errors and logs.
+        sources: the first sources.
+        queue: what the sources feed.
+        options: timeout and policy.
+        tasks: runs the waits for sources that sync late.
+        clock: source of time.
+    """
+
+    def __init__(
+        self,
+        controller: str,
+        sources: Sequence[EventSource],
+        *,
+        queue: WorkQueue[Any],
+        options: ControllerOptions,
+        tasks: TaskOwner,
+        clock: Clock,
+    ) -> None:
+        self._controller = controller
+        self._sources = list(sources)
+        self._queue = queue
+        self._timeout = options.sync_timeout
+        self._policy = options.effective_sync_policy
+        self._tasks = tasks
+        self._clock = clock
+        self._started: set[int] = set()
+        self._unsynced: dict[int, CacheSyncError | None] = {}
+
+    @property
+    def started(self) -> bool:
+        """Whether a source was started."""
+        return bool(self._started)
+
+    def add(self, source: EventSource) -> None:
+        """Add a source; `sync` or `start` starts it."""
+        self._sources.append(source)
+
+    async def remove(self, source: EventSource) -> None:
+        """Close a source and forget it. Idempotent."""
+        if source in self._sources:
+            self._sources.remove(source)
+            self._unsynced.pop(id(source), None)
+            await source.aclose()
+
+    async def start(self, source: EventSource) -> None:
+        """Start a source."""
+        # By identity: a source that is added while others sync must not start twice.
+        if id(source) not in self._started:
+            self._started.add(id(source))
+            await source.start(self._queue)
+
+    async def sync(self) -> None:
+        """Start all sources beside each other and wait until each has synced. Raises the first failure at once."""
+        syncing = [
+            asyncio.get_running_loop().create_task(self._sync(source), name=f"{self._controller}/sync {source!r}")
+            for source in self._sources
+        ]
+        try:
+            for next_done in asyncio.as_completed(syncing):
+                await next_done
+        except Exception as error:
+            error.add_note(f"while controller {self._controller} waited for its sources")
+            raise
+        finally:
+            for task in syncing:
+                task.cancel()
+            await wait_ended(syncing, _GRACE, self._clock)
+
+    async def sync_late(self, source: EventSource) -> None:
+        """Wait for a source while the workers run."""
+        self._unsynced.setdefault(id(source), None)
+        while True:
+            try:
+                await self._wait_synced(source)
+                break
+            except CacheSyncError as error:
+                log.error("controller %s still misses a source: %s", self._controller, error)  # noqa: TRY400 - it says what is missing
+                self._unsynced[id(source)] = error
+            except OpsdkError as error:
+                log.error("controller %s goes on without %r: %s", self._controller, source, error)  # noqa: TRY400 - as above
+                return
+        self._unsynced.pop(id(source), None)
+
+    async def _sync(self, source: EventSource) -> None:
+        self._unsynced.setdefault(id(source), None)
+        try:
+            async with timeout(self._clock, self._timeout):
+                await self.start(source)
+        except ClockTimeoutError as error:
+            raise CacheSyncError(
+                f"controller {self._controller}: {source!r} did not start within {self._timeout:g} s: "
+                "its start() must not block"
+            ) from error
+        while True:
+            try:
+                await self._wait_synced(source)
+                break
+            except CacheSyncError as error:
+                if self._policy is SyncPolicy.FAIL:
+                    raise CacheSyncError(f"controller {self._controller} cannot start: {error}") from (
+                        error.__cause__ or error
+                    )
+                log.error("controller %s waits: %s", self._controller, error)  # noqa: TRY400 - it says what is missing
+                self._unsynced[id(source)] = error
+                if self._policy is SyncPolicy.DEGRADE:
+                    self._tasks.start(self.sync_late(source), name=f"sync {source!r}")
+                    return
+        self._unsynced.pop(id(source), None)
+
+    async def _wait_synced(self, source: EventSource) -> None:
+        """Wait for a source. Raises `CacheSyncError` after the timeout."""
+        try:
+            # The source's own error is more precise: wait a little longer for it.
+            async with timeout(self._clock, self._timeout + _GRACE):
+                await source.wait_synced(self._timeout)
+        except ClockTimeoutError as error:
+            raise CacheSyncError(
+                f"controller {self._controller}: {source!r} did not sync within {self._timeout:g} s"
+            ) from error
+
+    def problems(self) -> list[str]:
+        """Return why the controller does not follow all its sources now: kinds, namespaces, permissions that miss."""
+        details = []
+        for source in self._sources:
+            detail = source.problem()
+            if not detail and id(source) in self._unsynced:
+                detail = str(self._unsynced[id(source)] or f"{source!r} has not synced")
+            if detail:
+                details.append(detail)
+        return details
+
+    def failing_functions(self) -> list[FunctionFailure]:
+        """Return the functions of the user that raise now."""
+        return [failure for source in self._sources for failure in source.failing_functions()]
+
+    async def close(self) -> None:
+        """Close every source, also after a cancellation. Errors are logged."""
+        await finish(self._close(), name=f"controller {self._controller}/close sources")
+
+    async def _close(self) -> None:
+        for source in self._sources:
+            try:
+                await source.aclose()
+            except Exception:
+                log.exception("controller %s: %r did not close well", self._controller, source)

@@ -1,0 +1,171 @@
+"""Writes the status of an object: only differences, with conditions that carry time and generation.
+
+Upstream: sigs.k8s.io/cluster-api/util/patch has a helper with this purpose; controller-runtime has none.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Generic, Self, TypeVar
+
+import msgspec
+
+from opsdk.apimachinery.meta import Condition
+from opsdk.apimachinery.model import to_builtins
+from opsdk.apimachinery.object import TypedObject, Unstructured, deep_copy, key_of, to_tree
+from opsdk.apimachinery.patch.merge_patch import create_merge_patch
+from opsdk.client.client import Client
+from opsdk.errors import UsageError
+from opsdk.patch import merge_patch
+from opsdk.recipes.conditions import get_condition, set_condition
+from opsdk.structured_merge.value import JsonObject, JsonValue
+
+S = TypeVar("S")
+
+
+class StatusPatch(Generic[S]):
+    """A change of an object's status. An async context manager: the end of the block writes the difference.
+
+    No request is sent if nothing changed, or if the block raised. ``observed_generation`` of the status is set if its
+    class has that field. If a list changed, the object's resource version is sent as well: a merge patch replaces
+    lists, and must not replace what another writer has added.
+
+    Attributes:
+        status: the status; change it. A missing one was created.
+
+    Raises:
+        ConflictError: a list changed, and the object was written meanwhile. The next reconcile retries.
+        NotFoundError: the object is gone.
+        UsageError: the object has no status, or its status has required fields and is missing.
+    """
+
+    def __init__(self, client: Client, obj: TypedObject | Unstructured) -> None:
+        self._client = client
+        self._object: Any = obj
+        self._base: TypedObject | Unstructured | None = None
+        self.status: S
+
+    async def __aenter__(self) -> Self:
+        if self._base is not None:
+            raise UsageError("a StatusPatch is used once: call ctx.status(obj) again")
+        self._base = deep_copy(self._object)
+        if isinstance(self._object, Unstructured):
+            self._object.content.setdefault("status", {})
+            self.status = self._object.content["status"]
+        else:
+            if self._object.status is None:
+                self._object.status = _new_status(self._object)
+            self.status = self._object.status
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: object, traceback: object) -> None:
+        if kind is not None:
+            return
+        assert self._base is not None
+        self._observe_generation()
+        before = to_tree(self._base).get("status") or {}
+        after = to_tree(self._object).get("status") or {}
+        difference: JsonObject = create_merge_patch(before, after)
+        if difference:
+            await self._write(difference)
+
+    async def _write(self, difference: JsonObject) -> None:
+        assert self._base is not None
+        # The uid, as in kube-controller-manager's patches: another object of the same name is not written.
+        metadata: JsonObject = {"uid": self._base.metadata.uid} if self._base.metadata.uid else {}
+        if _has_list(difference) and self._base.metadata.resource_version:
+            metadata["resourceVersion"] = self._object.metadata.resource_version
+        written = deep_copy(self._base)
+        await self._client.status().patch(written, merge_patch({"metadata": metadata, "status": difference}))
+        if isinstance(written, Unstructured):
+            self._object.content["status"] = written.content.get("status")
+        else:
+            self._object.status = written.status  # type: ignore[attr-defined]
+        self._object.metadata.resource_version = written.metadata.resource_version
+
+    def set_condition(
+        self,
+        type: str,  # noqa: A002 - the field's name
+        status: str | bool,
+        reason: str,
+        message: str = "",
+    ) -> bool:
+        """Set a condition with the time of the loop's clock and the object's generation.
+
+        Args:
+            type: the condition's type.
+            status: ``"True"``, ``"False"``, ``"Unknown"`` or a bool.
+            reason: one CamelCase word.
+            message: a sentence.
+
+        Returns True if the condition's status changed, or if the condition is new.
+        """
+        conditions = self._conditions()
+        previous = get_condition(conditions, type)
+        generation = self._object.metadata.generation
+        set_condition(conditions, type, status, reason, message, observed_generation=generation)
+        self._store(conditions)
+        return previous is None or previous.status != str(status)
+
+    def remove_condition(self, type: str) -> bool:  # noqa: A002 - the field's name
+        """Remove a condition. Returns False if there is none of this type."""
+        conditions = self._conditions()
+        remaining = [condition for condition in conditions if condition.type != type]
+        self._store(remaining)
+        return len(remaining) != len(conditions)
+
+    def get_condition(self, type: str) -> Condition | None:  # noqa: A002 - the field's name
+        """Return the condition of a type, or None."""
+        return get_condition(self._conditions(), type)
+
+    def _conditions(self) -> list[Condition]:
+        if isinstance(self._object, Unstructured):
+            return msgspec.convert(self._object.get("status", "conditions") or [], list[Condition])
+        conditions = getattr(self.status, "conditions", None)
+        if conditions is None:
+            raise UsageError(
+                f"{type(self.status).__name__} has no list of conditions: add "
+                "`conditions: list[Condition] = field(default_factory=list)`"
+            )
+        if any(not isinstance(condition, Condition) for condition in conditions):
+            raise UsageError(
+                f"the conditions of {type(self.status).__name__} have a class of their own: "
+                "change patch.status.conditions"
+            )
+        return list(conditions)
+
+    def _store(self, conditions: list[Condition]) -> None:
+        if isinstance(self._object, Unstructured):
+            self._object.content["status"]["conditions"] = [to_builtins(condition) for condition in conditions]
+        else:
+            self._object.status.conditions = conditions
+
+    def _observe_generation(self) -> None:
+        generation = self._object.metadata.generation
+        if isinstance(self._object, Unstructured):
+            if "observedGeneration" in self._object.content["status"]:
+                self._object.content["status"]["observedGeneration"] = generation
+        elif hasattr(self.status, "observed_generation"):
+            self.status.observed_generation = generation
+
+
+def _new_status(obj: Any) -> Any:
+    """Return an empty status for an object that has none."""
+    for field in msgspec.structs.fields(type(obj)):
+        if field.name != "status":
+            continue
+        for part in getattr(field.type, "__args__", (field.type,)):
+            if isinstance(part, type) and issubclass(part, msgspec.Struct):
+                try:
+                    return part()
+                except TypeError as error:
+                    raise UsageError(
+                        f"{part.__name__} has required fields, and {key_of(obj)} has no status yet: "
+                        f"give each field of {part.__name__} a default"
+                    ) from error
+    raise UsageError(f"{type(obj).__name__} has no status")
+
+
+def _has_list(value: JsonValue) -> bool:
+    if isinstance(value, dict):
+        return any(map(_has_list, value.values()))
+    return isinstance(value, list)

@@ -1,0 +1,135 @@
+"""What a task reads from and writes to the server: one reconcile's share in the journal.
+
+Upstream: none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import NamedTuple
+
+# Per reconcile. A reconcile that lists ten thousand objects must not fill the journal.
+_MAX_READS = 64
+_MAX_REQUESTS = 64
+
+
+class ObjectRead(NamedTuple):
+    """An object that was read.
+
+    Attributes:
+        gvk: group, version and kind, such as ``apps/v1, Kind=Deployment``.
+        key: namespace and name.
+        resource_version: the version that was read; empty if the object does not exist.
+        cached: the cache returned it.
+        data: the object as JSON; None if it does not exist, or if the journal has dropped it.
+    """
+
+    gvk: str
+    key: str
+    resource_version: str
+    cached: bool
+    data: bytes | None = None
+
+    def __str__(self) -> str:
+        version = f"at {self.resource_version}" if self.resource_version else "(does not exist)"
+        return f"{self.gvk} {self.key} {version}{'' if self.cached else ' (from the server)'}"
+
+
+class RequestSent(NamedTuple):
+    """A write, or a read that went to the server.
+
+    Attributes:
+        verb: ``create``, ``update``, ``patch``, ``apply``, ``delete``, ``get``, ``list``.
+        gvk: as in `ObjectRead`.
+        key: namespace and name.
+        subresource: such as ``status``; empty for the object.
+        status: the HTTP status; 0 if no response arrived.
+        seconds: its duration.
+        resource_version: of the object after a write.
+        reason: why it was sent, where the sender knows: see `Activity.explain`.
+    """
+
+    verb: str
+    gvk: str
+    key: str
+    subresource: str
+    status: int
+    seconds: float
+    resource_version: str = ""
+    reason: str = ""
+
+    def __str__(self) -> str:
+        name = f"{self.gvk} {self.key}" + (f"/{self.subresource}" if self.subresource else "")
+        version = f" -> {self.resource_version}" if self.resource_version else ""
+        reason = f" because {self.reason}" if self.reason else ""
+        return f"{self.verb} {name}: {self.status or 'no response'}{version}{reason}"
+
+
+class Activity:
+    """Collects reads and requests.
+
+    >>> with record_activity() as activity:
+    ...     _ = current_activity() is activity
+    >>> activity.reads
+    []
+    """
+
+    __slots__ = ("_reason", "_seen", "more_reads", "more_requests", "reads", "requests")
+
+    def __init__(self) -> None:
+        self.reads: list[ObjectRead] = []
+        self.requests: list[RequestSent] = []
+        self.more_reads = 0
+        """Number of reads above the bound of 64 objects."""
+        self.more_requests = 0
+        """Number of requests above the bound of 64."""
+        self._seen: set[tuple[str, str, str]] = set()
+        self._reason = ""
+
+    def read(self, gvk: str, key: str, resource_version: str, *, cached: bool, data: bytes | None) -> None:
+        """Record an object that was read. The same version of it counts once."""
+        identity = (gvk, key, resource_version)
+        if identity in self._seen:
+            return
+        if len(self.reads) >= _MAX_READS:
+            self.more_reads += 1
+            return
+        self._seen.add(identity)
+        self.reads.append(ObjectRead(gvk, key, resource_version, cached, data))
+
+    def sent(self, request: RequestSent) -> None:
+        """Record a request."""
+        if len(self.requests) >= _MAX_REQUESTS:
+            self.more_requests += 1
+        else:
+            self.requests.append(request)
+
+    def explain(self, reason: str) -> None:
+        """Say why the next request is sent. Call it without an await before the request."""
+        self._reason = reason
+
+    def take_reason(self) -> str:
+        """Return the reason of the request that begins now; empty if none was given."""
+        reason, self._reason = self._reason, ""
+        return reason
+
+
+_ACTIVITY: ContextVar[Activity | None] = ContextVar("opsdk_activity", default=None)
+
+
+def current_activity() -> Activity | None:
+    """Return the activity that the running task belongs to, or None."""
+    return _ACTIVITY.get()
+
+
+@contextmanager
+def record_activity() -> Iterator[Activity]:
+    """Collect the reads and requests of the block, and of the tasks that it starts."""
+    activity = Activity()
+    token = _ACTIVITY.set(activity)
+    try:
+        yield activity
+    finally:
+        _ACTIVITY.reset(token)

@@ -1,0 +1,53 @@
+"""Errors as one line of text, and whether their traceback belongs into the log. Pure.
+
+The traceback of a server's answer shows opsdk's own calls and explains nothing. The traceback of a mistake in the
+author's code names the line to repair.
+"""
+
+from __future__ import annotations
+
+from opsdk.errors import CodecError, OpsdkError, SchemeError, UsageError
+
+# Mistakes of the calling code: the traceback names the call.
+_MISTAKES = (UsageError, CodecError, SchemeError)
+# Errors of a group that are described; a list of thousands would fill the log.
+_MAX_PARTS = 5
+
+
+def describe(error: BaseException) -> tuple[str, bool]:
+    """Return the error in one line, and whether to log its traceback. Never raises.
+
+    >>> from opsdk.errors import NotFoundError, RequestInfo
+    >>> describe(NotFoundError("pods not found", request=RequestInfo(verb="get", resource="pods", name="web")))
+    ('get pods web: 404 NotFound: pods not found', False)
+    >>> describe(KeyError("image"))
+    ("KeyError: 'image'", True)
+
+    A group is described by its parts. Its traceback is logged if that of a part is. Notes follow in brackets.
+    """
+    return _text(error), _has_traceback(error)
+
+
+def _has_traceback(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return any(map(_has_traceback, error.exceptions))
+    return not isinstance(error, OpsdkError) or isinstance(error, _MISTAKES)
+
+
+def _text(error: BaseException) -> str:
+    if isinstance(error, BaseExceptionGroup):
+        parts = [_text(part) for part in error.exceptions[:_MAX_PARTS]]
+        if (more := len(error.exceptions) - len(parts)) > 0:
+            parts.append(f"{more} more errors")
+        text = "; ".join(parts)
+    else:
+        try:
+            text = str(error)
+        except Exception as broken:  # noqa: BLE001 - an exception class of the user may raise anything
+            text = f"its text cannot be shown: {type(broken).__name__}"
+        if not isinstance(error, OpsdkError) or not text:
+            text = f"{type(error).__name__}: {text}".removesuffix(": ")
+    notes = [note for note in getattr(error, "__notes__", ()) if isinstance(note, str)]
+    if notes:
+        text = f"{text} [{'; '.join(notes)}]"
+    return " ".join(text.split())

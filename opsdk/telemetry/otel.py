@@ -1,0 +1,156 @@
+"""OpenTelemetry spans for reconciles and requests. Needs the extra ``opsdk[otel]``; nothing else of opsdk imports this.
+
+::
+
+    hook = OpenTelemetryHook()
+    await operator.start(config, hooks=[hook])
+
+The tracer provider decides where spans go: configure the SDK (``opentelemetry-sdk`` and an exporter) before the start.
+
+Upstream: opentelemetry.io/docs/specs/semconv/http/http-spans (v1.37)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from opsdk.errors import ConfigError, RequestInfo
+from opsdk.telemetry.context import log_context
+from opsdk.telemetry.describe import describe
+from opsdk.telemetry.records import Reconciled, ReconcileStarted, Record, Requested, RequestStarted, TelemetryHook
+
+try:
+    from opentelemetry import trace
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+except ImportError as _error:
+    raise ConfigError(
+        "tracing needs OpenTelemetry: install the extra opsdk[otel], and opentelemetry-sdk with an exporter"
+    ) from _error
+
+AttributeValue = str | int | float | bool | Sequence[str]
+
+
+class OpenTelemetryHook(TelemetryHook):
+    """Makes a span for each reconcile, and a child span for each attempt of a request.
+
+    * The reconcile's span is named ``reconcile <controller>``. Its attributes have the names of the log fields:
+      ``controller``, ``controllerGroup``, ``controllerKind``, ``namespace``, ``name``, ``reconcileID``, ``causes``, and
+      ``result`` at its end. Log lines of the reconcile have its trace id as ``traceID``.
+    * A request's span is named ``<verb> <resource>``, and ends with the response; that of a watch ends with its head.
+      Requests carry the W3C header ``traceparent``, so that the API server's spans are part of the trace.
+
+    Queries, headers and bodies are no attributes. A failing exporter fails no reconcile: `Hooks` logs what it raises.
+
+    Args:
+        tracer_provider: None for the global one.
+    """
+
+    def __init__(self, tracer_provider: trace.TracerProvider | None = None) -> None:
+        self._tracer = trace.get_tracer("opsdk", tracer_provider=tracer_provider)
+        self._propagator = TraceContextTextMapPropagator()
+        self._reconcile_span: ContextVar[trace.Span | None] = ContextVar("opsdk_reconcile_span", default=None)
+        self._request_span: ContextVar[trace.Span | None] = ContextVar("opsdk_request_span", default=None)
+
+    @contextmanager
+    def reconcile(self, started: ReconcileStarted) -> Iterator[None]:
+        """Open the span of a reconcile; it is the current span of the reconciler."""
+        attributes: dict[str, AttributeValue] = {
+            "controller": started.controller,
+            "controllerGroup": started.group,
+            "controllerKind": started.kind,
+            "namespace": started.namespace,
+            "name": started.name,
+            "reconcileID": started.reconcile_id,
+            "causes": started.causes,
+        }
+        with self._span(f"reconcile {started.controller}", trace.SpanKind.INTERNAL, attributes) as span:
+            token = self._reconcile_span.set(span)
+            try:
+                with log_context(traceID=trace.format_trace_id(span.get_span_context().trace_id)):
+                    yield
+            finally:
+                self._reconcile_span.reset(token)
+
+    @contextmanager
+    def request(self, started: RequestStarted) -> Iterator[Mapping[str, str]]:
+        """Open the span of a request, and yield its ``traceparent``."""
+        info = started.request
+        host, _, port = started.host.rpartition(":")
+        attributes = {
+            "http.request.method": started.method,
+            "server.address": host or started.host,
+            "server.port": int(port) if host and port.isdigit() else 0,
+            **_resource_attributes(info),
+        }
+        name = f"{info.verb} {info.group_resource or info.path}"
+        with self._span(name, trace.SpanKind.CLIENT, attributes) as span:
+            token = self._request_span.set(span)
+            headers: dict[str, str] = {}
+            self._propagator.inject(headers)
+            try:
+                yield headers
+            finally:
+                self._request_span.reset(token)
+
+    @contextmanager
+    def _span(self, name: str, kind: trace.SpanKind, attributes: Mapping[str, AttributeValue]) -> Iterator[trace.Span]:
+        # Errors are set from the records: a conflict that the reconciler handles is no error of the reconcile.
+        with self._tracer.start_as_current_span(
+            name,
+            kind=kind,
+            attributes={key: value for key, value in attributes.items() if value},
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as span:
+            yield span
+
+    def record(self, record: Record) -> None:
+        """Set the result of the open span."""
+        match record:
+            case Reconciled():
+                if (span := self._reconcile_span.get()) is not None:
+                    span.set_attribute("result", record.result.value)
+                    if record.error is not None:
+                        _fail(span, record.error)
+            case Requested():
+                if (span := self._request_span.get()) is not None:
+                    _end_request(span, record)
+
+    def __repr__(self) -> str:
+        return f"<OpenTelemetryHook {self._tracer!r}>"
+
+
+def _resource_attributes(info: RequestInfo) -> dict[str, AttributeValue]:
+    return {
+        "k8s.verb": info.verb,
+        "k8s.group": info.group,
+        "k8s.version": info.version,
+        "k8s.resource": info.resource,
+        "k8s.subresource": info.subresource,
+        "k8s.namespace.name": info.namespace,
+        "k8s.name": info.name,
+        "url.path": info.path,
+    }
+
+
+def _end_request(span: trace.Span, record: Requested) -> None:
+    if record.attempt:
+        span.set_attribute("http.request.resend_count", record.attempt)
+    if record.status:
+        span.set_attribute("http.response.status_code", record.status)
+    if record.error is not None:
+        _fail(span, record.error)
+    elif record.status >= 400:
+        # As the semantic conventions ask for a client's span.
+        span.set_attribute("error.type", str(record.status))
+        span.set_status(trace.StatusCode.ERROR)
+
+
+def _fail(span: trace.Span, error: BaseException) -> None:
+    text, with_traceback = describe(error)
+    span.set_attribute("error.type", type(error).__name__)
+    span.set_status(trace.StatusCode.ERROR, text)
+    if with_traceback and isinstance(error, Exception):
+        span.record_exception(error)

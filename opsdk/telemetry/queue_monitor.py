@@ -1,0 +1,73 @@
+"""The last state of every controller's queue and workers, from telemetry records."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from opsdk.telemetry.describe import describe
+from opsdk.telemetry.records import Queued, Reconciled, Record, TelemetryHook, Workers
+
+
+@dataclass(slots=True)
+class _ControllerState:
+    ready: dict[int, int] = field(default_factory=dict)
+    in_progress: tuple[float, ...] = ()
+    events: Counter[str] = field(default_factory=Counter)
+    results: Counter[str] = field(default_factory=Counter)
+    active: int = 0
+    limit: int = 0
+    last_error: str = ""
+    last_error_at: float = 0.0
+
+
+class QueueMonitor(TelemetryHook):
+    """Keeps the last `Queued` and `Workers` records, and counts of reconciles, for each controller.
+
+    Args:
+        now: the clock of the work queues, in seconds.
+    """
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._controllers: dict[str, _ControllerState] = {}
+
+    def record(self, record: Record) -> None:
+        """Keep the state of one controller."""
+        if not isinstance(record, Queued | Workers | Reconciled):
+            return
+        state = self._controllers.setdefault(record.controller, _ControllerState())
+        match record:
+            case Queued():
+                state.events[record.event] += 1
+                state.ready = dict(record.depth)
+                state.in_progress = record.in_progress
+            case Workers():
+                state.active, state.limit = record.active, record.limit
+            case Reconciled():
+                state.results[record.result.value] += 1
+                if record.error is not None:
+                    state.last_error, state.last_error_at = describe(record.error)[0], self._now()
+
+    def states(self) -> list[dict[str, object]]:
+        """Return the state of each controller as JSON, ordered by name. Durations are in seconds."""
+        now = self._now()
+        return [
+            {
+                "controller": name,
+                "ready": sum(state.ready.values()),
+                "ready_by_priority": {str(priority): count for priority, count in sorted(state.ready.items())},
+                "in_progress_seconds": sorted((now - began for began in state.in_progress), reverse=True),
+                "workers": {"active": state.active, "limit": state.limit},
+                "added": state.events["added"],
+                "retried": state.events["retried"],
+                "reconciles": {result: state.results[result] for result in sorted(state.results)},
+                "last_error": state.last_error,
+                "seconds_since_last_error": now - state.last_error_at if state.last_error else None,
+            }
+            for name, state in sorted(self._controllers.items())
+        ]
+
+    def __repr__(self) -> str:
+        return f"<QueueMonitor of {len(self._controllers)} controllers>"

@@ -1,0 +1,184 @@
+"""Event sources that follow the clock: timers, and polls of systems that send no events.
+
+Upstream: none; Java Operator SDK has a PollingEventSource.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
+from datetime import timedelta
+from typing import Any
+
+from opsdk.aio.backoff import Backoff
+from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.randomness import loop_random
+from opsdk.aio.tasks import TaskOwner
+from opsdk.aio.timeout import timeout as clock_timeout
+from opsdk.errors import CacheSyncError, UsageError
+from opsdk.handlers import is_async
+from opsdk.queue.work_queue import WorkQueue
+from opsdk.sources import EventSource
+from opsdk.telemetry.cause import ReconcileCause
+from opsdk.telemetry.failures import FunctionFailure, FunctionFailures
+
+log = logging.getLogger(__name__)
+
+Requests = Iterable[Hashable]
+RequestsFunction = Callable[[], Requests] | Callable[[], Awaitable[Requests]]
+PollFunction = Callable[[], Awaitable[Mapping[Any, object]]]
+
+
+class _Periodic(EventSource):
+    """Calls `_tick` at once, then every `interval` seconds. A failure is retried with backoff, at most `interval`."""
+
+    def __init__(self, name: str, interval: float | timedelta, *, jitter: float, timeout: float, clock: Clock) -> None:
+        seconds = interval.total_seconds() if isinstance(interval, timedelta) else interval
+        if not seconds > 0:
+            raise UsageError(f"the interval of {name} is {interval}: pass more than 0 seconds")
+        self.name = name
+        self.interval = seconds
+        self._jitter = jitter
+        self._timeout = timeout
+        self._clock = clock
+        self._failures = FunctionFailures(name, clock)
+        self._tasks = TaskOwner(name, on_error=self._on_crash, clock=clock)
+        self._first = asyncio.Event()
+        self._crash: BaseException | None = None
+
+    @abstractmethod
+    async def _tick(self, queue: WorkQueue[Any]) -> None:
+        """Queue what is due."""
+
+    async def start(self, queue: WorkQueue[Any]) -> None:
+        """Start the timer."""
+        self._tasks.start(self._run(queue), name="run")
+
+    async def _run(self, queue: WorkQueue[Any]) -> None:
+        retries = Backoff(base=min(1.0, self.interval), cap=self.interval, jitter=0.1, reset_after=0).start()
+        while True:
+            try:
+                async with clock_timeout(self._clock, self._timeout):
+                    await self._tick(queue)
+            except Exception as error:  # noqa: BLE001 - a user function may raise anything
+                self._failures.failed(self.name, "", error)
+                await self._clock.sleep(retries.next(self._clock.now()))
+                continue
+            self._failures.succeeded(self.name, "")
+            self._first.set()
+            retries.reset()
+            await self._clock.sleep(self.interval * (1 + self._jitter * loop_random().random()))
+
+    def _on_crash(self, task: str, error: BaseException) -> None:
+        log.critical("%s ended: %r", task, error, exc_info=error)
+        self._crash = error
+
+    def problem(self) -> str:
+        """Return what ended the source."""
+        return f"{self!r} ended: {self._crash!r}" if self._crash is not None else ""
+
+    def failing_functions(self) -> list[FunctionFailure]:
+        """Return the function if its last call raised."""
+        return self._failures.failing()
+
+    async def wait_synced(self, timeout: float) -> None:  # noqa: ASYNC109 - the error says why
+        """Return after the first successful call. Raises `CacheSyncError` after `timeout` seconds."""
+        try:
+            async with clock_timeout(self._clock, timeout):
+                await self._first.wait()
+        except TimeoutError:
+            failing = self._failures.failing()
+            reason = failing[0].last_error if failing else None
+            raise CacheSyncError(f"{self!r} has not succeeded within {timeout:g} s: {reason}") from reason
+
+    async def aclose(self) -> None:
+        """Stop the timer."""
+        await self._tasks.aclose()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name} every {self.interval:g} s>"
+
+
+class TimerSource(_Periodic):
+    """Queues requests at the start and then at an interval.
+
+    Args:
+        interval: seconds, or a timedelta.
+        requests: the requests, or a function that returns them; it may be ``async``.
+        name: for logs and causes.
+        jitter: adds a random share of the interval, between 0 and this share.
+        timeout: seconds for one call of the function.
+        clock: source of time.
+
+    >>> from opsdk.event.request import Request
+    >>> TimerSource(timedelta(hours=1), [Request("default", "report")], name="hourly")
+    <TimerSource hourly every 3600 s>
+    """
+
+    def __init__(
+        self,
+        interval: float | timedelta,
+        requests: Requests | RequestsFunction,
+        *,
+        name: str = "timer",
+        jitter: float = 0.0,
+        timeout: float = 60.0,
+        clock: Clock = LOOP_CLOCK,
+    ) -> None:
+        super().__init__(name, interval, jitter=jitter, timeout=timeout, clock=clock)
+        self._requests = requests if callable(requests) else list(requests)
+
+    async def _tick(self, queue: WorkQueue[Any]) -> None:
+        requests: Any = self._requests() if callable(self._requests) else self._requests
+        if isinstance(requests, Awaitable):
+            requests = await requests
+        for request in list(requests):
+            queue.add(request, cause=ReconcileCause(self.name))
+
+
+class PollSource(_Periodic):
+    """Polls a system without events, and queues the requests whose state has changed.
+
+    The first poll queues every request. A failed poll changes nothing: it is retried, counted, and readiness says so.
+
+    Args:
+        poll: an async function that returns the state of the system: a value for each request. Values are compared
+            with ``==``. A request that is missing from the next result is queued as well.
+        interval: seconds between two polls, or a timedelta.
+        name: for logs and causes.
+        jitter: adds a random share of the interval, between 0 and this share.
+        timeout: seconds for one poll.
+        clock: source of time.
+    """
+
+    def __init__(
+        self,
+        poll: PollFunction,
+        interval: float | timedelta,
+        *,
+        name: str = "poll",
+        jitter: float = 0.1,
+        timeout: float = 60.0,
+        clock: Clock = LOOP_CLOCK,
+    ) -> None:
+        if not is_async(poll):
+            raise UsageError(f"{poll!r} is not async: declare it with `async def`")
+        super().__init__(name, interval, jitter=jitter, timeout=timeout, clock=clock)
+        self._poll = poll
+        self._state: Mapping[Hashable, object] = {}
+
+    async def _tick(self, queue: WorkQueue[Any]) -> None:
+        state = dict(await self._poll())
+        for request in {**self._state, **state}:
+            if request not in state:
+                change = "delete"
+            elif request not in self._state:
+                change = "create"
+            elif self._state[request] != state[request]:
+                change = "update"
+            else:
+                continue
+            queue.add(request, cause=ReconcileCause(self.name, change))
+        self._state = state

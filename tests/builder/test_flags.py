@@ -1,0 +1,81 @@
+"""Flags and environment variables of an operator program."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from clientkit import Site
+
+from opsdk.builder.flags import FLAGS, parse_flags
+from opsdk.builder.operator import Operator
+from opsdk.builder.options import OperatorOptions
+from opsdk.errors import UsageError
+from opsdk.event.request import Request
+
+
+def value_of(options: Any, path: str) -> Any:
+    """Return the option at a path."""
+    for name in path.split("."):
+        options = getattr(options, name)
+    return options
+
+
+@pytest.mark.parametrize("flag", [flag for flag in FLAGS if flag.option], ids=lambda flag: flag.name)
+def test_flag_beats_environment_beats_code(flag: Any) -> None:
+    """Each option can be set in each way, and the more specific one wins."""
+    base = OperatorOptions()
+    default = value_of(base, flag.option)
+    if isinstance(default, bool):
+        first, second = "true", "false"
+    elif isinstance(default, int | float):
+        first, second = str(default + 1), str(default + 2)
+    else:
+        first, second = "one", "two"
+    if flag.name in ("metrics-cert-file", "metrics-key-file", "metrics-authentication"):
+        return  # only together with others
+    options, _ = parse_flags("x", base, [], {flag.variable: first})
+    assert value_of(options, flag.option) == flag.parse(first)
+    options, _ = parse_flags("x", base, [f"--{flag.name}={second}"], {flag.variable: first})
+    assert value_of(options, flag.option) == flag.parse(second)
+    assert value_of(base, flag.option) == default
+
+
+def test_what_run_takes_is_returned_apart() -> None:
+    """Logging and kubeconfig are no options; levels are read in any case."""
+    arguments = ["--kubeconfig", "k", "--log-level", "debug", "--log-levels", "opsdk.requests=debug", "--leader-elect"]
+    options, run = parse_flags("x", OperatorOptions(), arguments, {"OPSDK_LOG_FORMAT": "json"})
+    assert options.leader_election
+    assert run == {
+        "kubeconfig": "k",
+        "log_level": "DEBUG",
+        "log_format": "json",
+        "log_levels": {"opsdk.requests": "DEBUG"},
+        "print_crds": False,
+    }
+
+
+def test_wrong_values_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """A flag is refused by argparse, a variable with its name, an option by its own check; each ends the program."""
+    with pytest.raises(UsageError, match=r"\$OPSDK_LEADER_ELECT is 'maybe': say true or false"):
+        parse_flags("x", OperatorOptions(), [], {"OPSDK_LEADER_ELECT": "maybe"})
+    with pytest.raises(SystemExit):
+        parse_flags("x", OperatorOptions(), ["--retry-period", "soon"], {})
+    assert "--retry-period" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="max_concurrent_reconciles is 0"):
+        Operator("x").main(["--max-concurrent-reconciles", "0"])
+
+
+def test_the_definitions_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    """--print-crds writes the definition of each kind of the operator once, and starts nothing."""
+    operator = Operator("x")
+
+    @operator.reconciler(Site)
+    async def first(request: Request) -> None: ...
+
+    @operator.reconciler(Site, name="second")
+    async def second(request: Request) -> None: ...
+
+    operator.main(["--print-crds"])
+    out = capsys.readouterr().out
+    assert out.count("kind: CustomResourceDefinition") == 1

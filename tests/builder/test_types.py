@@ -1,0 +1,74 @@
+"""What type checkers infer. `make types` reads this file; an ignore comment that is not needed is an error there."""
+
+from __future__ import annotations
+
+from typing import Any, assert_type
+
+import pytest
+from clientkit import Site, SiteStatus
+
+from opsdk import Context, ControllerBuilder, Operator, Request, Unstructured, UsageError, unstructured
+from opsdk.api.apps.v1 import Deployment, DeploymentStatus
+from opsdk.api.core.v1 import ConfigMap
+from opsdk.controller.status import StatusPatch
+
+
+async def of_sites(site: Site, ctx: Context) -> None:
+    """Reconcile sites."""
+
+
+async def of_config_maps(config_map: ConfigMap, ctx: Context) -> None:
+    """Reconcile config maps."""
+
+
+async def of_requests(request: Request) -> None:
+    """Reconcile requests."""
+
+
+class SiteReconciler:
+    """Reconciles sites."""
+
+    async def reconcile(self, site: Site, ctx: Context) -> None:
+        """Do nothing."""
+
+
+class ConfigMapReconciler:
+    """Reconciles config maps."""
+
+    async def reconcile(self, config_map: ConfigMap, ctx: Context) -> None:
+        """Do nothing."""
+
+
+def of_builder(builder: ControllerBuilder[Any]) -> None:
+    """The builder knows the kind after for_()."""
+    sites = builder.for_(Site)
+    assert_type(sites, ControllerBuilder[Site])
+    assert_type(builder.for_(unstructured("v1", "Thing")), ControllerBuilder[Unstructured])
+    sites.reconciler(of_sites)
+    sites.reconciler(of_requests)
+    sites.reconciler(SiteReconciler())
+    sites.reconciler(of_config_maps)  # type: ignore[arg-type]
+    sites.reconciler(ConfigMapReconciler())  # type: ignore[arg-type]
+
+
+async def of_context(ctx: Context, site: Site, deployment: Deployment, tree: Unstructured) -> None:
+    """The status has the class of the object's status; apply() returns the class of its argument."""
+    assert_type(ctx.status(site), StatusPatch[SiteStatus])
+    assert_type(ctx.status(deployment), StatusPatch[DeploymentStatus])
+    assert_type(ctx.status(tree), StatusPatch[dict[str, Any]])
+    assert_type(await ctx.apply(deployment), Deployment)
+    async with ctx.status(site) as patch:
+        patch.status.ready = 3
+        patch.status.readiness = 3  # type: ignore[attr-defined]
+
+
+def test_the_decorator_refuses_at_run_time_what_the_checker_refuses() -> None:
+    """A reconciler of another kind is refused by both; the decorator returns its function."""
+    operator = Operator("types")
+    assert operator.reconciler(Site)(of_sites) is of_sites
+    assert operator.reconciler(Site)(of_requests) is of_requests
+    assert operator.reconciler(Site)(SiteReconciler) is SiteReconciler
+    with pytest.raises(UsageError):
+        operator.reconciler(Site)(of_config_maps)  # type: ignore[call-overload]
+    with pytest.raises(UsageError):
+        operator.reconciler(Site, own=[ConfigMap])(of_config_maps)  # type: ignore[call-overload,call-arg]

@@ -1,0 +1,105 @@
+"""A server, a client that counts its requests, and one valid object of each built-in kind."""
+
+from __future__ import annotations
+
+import base64
+import copy
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
+from opsdk.apimachinery.kinds import unstructured
+from opsdk.apimachinery.object import Unstructured, origin_of
+from opsdk.children.kinds import built_in_kinds
+from opsdk.client.client import Client
+from opsdk.client.decorators.intercept import intercept
+from opsdk.client.operations import Get, List, Operation
+from opsdk.cluster.cluster import Cluster
+from opsdk.structured_merge.value import JsonObject
+
+environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
+
+
+class CountedClient:
+    """A client without cache, and the writes that it sent."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.writes: list[str] = []
+        self.uncached = cluster.uncached
+        self.client: Client = intercept(cluster.uncached, self._count)
+
+    async def _count(self, operation: Operation, proceed: Any) -> Any:
+        if not isinstance(operation, Get | List):
+            self.writes.append(type(operation).__name__)
+        return await proceed(operation)
+
+
+@asynccontextmanager
+async def counted_client(**options: Any) -> AsyncIterator[CountedClient]:
+    """A counting client of a fresh server."""
+    async with environment.Environment(**options) as env, Cluster(env.config) as cluster:
+        yield CountedClient(cluster)
+
+
+def gvk_of_tree(tree: JsonObject) -> GroupVersionKind:
+    """The kind of a tree."""
+    return GroupVersionKind.parse(tree["apiVersion"], tree["kind"])
+
+
+def samples() -> Iterator[JsonObject]:
+    """One valid object of each kind, with name and namespace."""
+    for tree in yaml.safe_load((Path(__file__).parent / "samples.yaml").read_text()):
+        yield prepared(tree)
+
+
+def prepared(tree: JsonObject) -> JsonObject:
+    """A copy with a name, and a namespace if the kind has one."""
+    tree = copy.deepcopy(tree)
+    meta = tree.setdefault("metadata", {})
+    meta.setdefault("name", "a")
+    known = built_in_kinds().get(gvk_of_tree(tree))
+    if known is None or known.namespaced:
+        meta.setdefault("namespace", "default")
+    if tree["kind"] == "CertificateSigningRequest":
+        tree["spec"]["request"] = signing_request()
+    return tree
+
+
+def desired(tree: JsonObject) -> Unstructured:
+    """A desired object as a reconciler makes it."""
+    return Unstructured.from_tree(copy.deepcopy(tree))
+
+
+async def live_tree(client: Client, tree: JsonObject) -> JsonObject:
+    """The object as the server has it."""
+    key = ObjectKey(tree["metadata"].get("namespace", ""), tree["metadata"]["name"])
+    found = origin_of(await client.get(unstructured(tree["apiVersion"], tree["kind"]), key))
+    assert found is not None
+    return found
+
+
+def state(live: JsonObject) -> JsonObject:
+    """What an apply can change. Controllers of the server write statuses meanwhile."""
+    entries = [e for e in live["metadata"].get("managedFields", ()) if not e.get("subresource")]
+    metadata = {**live["metadata"], "managedFields": entries, "resourceVersion": "", "generation": 0}
+    return {**live, "metadata": metadata, "status": {}}
+
+
+@cache
+def signing_request() -> str:
+    """A certificate request in PEM, in base64 with line ends."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import NameOID
+
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a")])
+    key = ec.generate_private_key(ec.SECP256R1())
+    request = x509.CertificateSigningRequestBuilder().subject_name(subject).sign(key, hashes.SHA256())
+    return base64.encodebytes(request.public_bytes(serialization.Encoding.PEM)).decode()

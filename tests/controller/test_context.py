@@ -1,0 +1,465 @@
+"""A reconciler's context, its status patches and its finalizers, against the embedded server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from clientkit import Site, SiteStatus, site
+from msgspec import field
+
+from opsdk import (
+    Client,
+    Cluster,
+    Condition,
+    Context,
+    GroupVersionKind,
+    MergeFrom,
+    Model,
+    Object,
+    ObjectMeta,
+    Operator,
+    Request,
+    Result,
+    Unstructured,
+    UsageError,
+    crd_for,
+    deep_copy,
+    unstructured,
+)
+from opsdk.aio.clock import LOOP_CLOCK
+from opsdk.api.apps.v1 import Deployment, DeploymentCondition
+from opsdk.api.core.v1 import ConfigMap
+from opsdk.api.events.v1 import Event
+from opsdk.controller.journal import ReconcileRecord
+from opsdk.controller.options import ControllerOptions
+
+environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
+
+
+class BoxSpec(Model):
+    """A box's size."""
+
+    size: int = 1
+
+
+class BoxStatus(Model):
+    """A box's state."""
+
+    size: int = 0
+    observed_generation: int = 0
+    conditions: list[Condition] = field(default_factory=list)
+
+
+class Box(Object[BoxSpec, BoxStatus]):
+    """A kind with conditions."""
+
+    gvk = GroupVersionKind("tests.opsdk.dev", "v1", "Box")
+
+
+def box(name: str = "a", **meta: Any) -> Box:
+    """Return a box in the default namespace."""
+    return Box(metadata=ObjectMeta(name=name, namespace="default", **meta), spec=BoxSpec())
+
+
+@asynccontextmanager
+async def running(operator: Operator, *kinds: type[Object[Any, Any]]) -> AsyncIterator[Client]:
+    """Run the operator against a server with the kinds, and return a client beside it."""
+    async with environment.Environment() as env, Cluster(env.config) as outside:
+        for kind in kinds or (Box,):
+            await outside.uncached.create(Unstructured.from_tree(crd_for(kind)))
+        task = asyncio.create_task(operator.start(env.config))
+        await asyncio.sleep(1)
+        try:
+            yield outside.uncached
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+def records(operator: Operator, name: str = "a") -> list[ReconcileRecord]:
+    """Return the journal's records of one name."""
+    return list(operator.journal.find(name=name))
+
+
+def writes(record: ReconcileRecord) -> list[str]:
+    """Return verb and subresource of each write."""
+    return [f"{r.verb} {r.subresource}".strip() for r in record.requests if r.verb not in ("get", "list")]
+
+
+# ------------------------------------------------------------------ status
+async def test_a_status_is_written_once_and_only_its_difference() -> None:
+    """The first reconcile writes it with time and generation; later ones send nothing."""
+    operator = Operator("boxes")
+    runs = 0
+
+    @operator.reconciler(Box)
+    async def reconcile(obj: Box, ctx: Context) -> Result:
+        nonlocal runs
+        runs += 1
+        async with ctx.status(obj) as patch:
+            patch.status.size = obj.spec.size
+            changed = patch.set_condition("Ready", True, "Fits", "it fits")
+        assert changed == (runs == 1)
+        return Result(requeue_after=60)
+
+    async with running(operator) as client:
+        await client.create(box())
+        await asyncio.sleep(1)
+        first = await client.get(Box, "default/a")
+        assert first.status is not None
+        assert (first.status.size, first.status.observed_generation) == (1, 1)
+        (condition,) = first.status.conditions
+        assert (condition.status, condition.reason, condition.observed_generation) == ("True", "Fits", 1)
+        await asyncio.sleep(600)
+        assert runs > 5
+        assert (await client.get(Box, "default/a")).metadata.resource_version == first.metadata.resource_version
+        assert [writes(record) for record in records(operator)][:3] == [["patch status"], [], []]
+
+
+async def test_a_block_that_raises_writes_nothing() -> None:
+    """The status is as it was, and the exception is the reconcile's."""
+    operator = Operator("boxes")
+
+    @operator.reconciler(Box)
+    async def reconcile(obj: Box, ctx: Context) -> None:
+        async with ctx.status(obj) as patch:
+            patch.status.size = 7
+            raise ValueError("mine")
+
+    async with running(operator) as client:
+        await client.create(box())
+        await asyncio.sleep(1)
+        assert (await client.get(Box, "default/a")).status is None
+        first = records(operator)[0]
+        assert (first.result, writes(first)) == ("error", [])
+        assert "mine" in first.detail
+
+
+async def test_a_changed_list_conflicts_instead_of_replacing_another_writers_items() -> None:
+    """A condition that another writer adds between read and write stays: the patch conflicts and is retried."""
+    operator = Operator("boxes")
+    interfere: list[Callable[[], Any]] = []
+
+    @operator.reconciler(Box)
+    async def reconcile(obj: Box, ctx: Context) -> None:
+        async with ctx.status(obj) as patch:
+            patch.set_condition("Ready", True, "Fits")
+            if interfere:
+                await interfere.pop()()
+
+    async with running(operator) as client:
+
+        async def add_foreign() -> None:
+            obj = await client.get(Box, "default/a")
+            before = deep_copy(obj)
+            obj.status = BoxStatus(
+                conditions=[
+                    Condition(type="Foreign", status="True", reason="Other", last_transition_time=LOOP_CLOCK.wall())
+                ]
+            )
+            await client.status().patch(obj, MergeFrom(before))
+
+        interfere.append(add_foreign)
+        await client.create(box())
+        await asyncio.sleep(5)
+        obj = await client.get(Box, "default/a")
+        assert obj.status is not None
+        assert {c.type for c in obj.status.conditions} == {"Ready", "Foreign"}
+        assert [r.status for r in records(operator)[0].requests if r.verb == "patch"] == [200, 409]
+
+
+async def test_the_status_of_unstructured_and_built_in_objects() -> None:
+    """Unstructured objects get conditions as JSON; a built-in status is written without conditions of our class."""
+    operator = Operator("boxes")
+
+    @operator.reconciler(unstructured("tests.opsdk.dev/v1", "Box"), name="trees")
+    async def trees(obj: Unstructured, ctx: Context) -> None:
+        async with ctx.status(obj) as patch:
+            patch.status["size"] = 3
+            patch.set_condition("Ready", False, "Small")
+            assert patch.get_condition("Ready") is not None
+
+    @operator.reconciler(Deployment)
+    async def deployments(obj: Deployment, ctx: Context) -> None:
+        async with ctx.status(obj) as patch:
+            patch.status.replicas = 2
+            patch.status.conditions = [DeploymentCondition(type="Available", status="True")]
+            with pytest.raises(UsageError, match="a class of their own"):
+                patch.set_condition("Ready", True, "No")
+
+    async with running(operator) as client:
+        await client.create(box())
+        tree = {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": "web", "namespace": "default"},
+            "spec": {
+                "selector": {"matchLabels": {"a": "b"}},
+                "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}},
+            },
+        }
+        await client.create(Unstructured.from_tree(tree))
+        await asyncio.sleep(1)
+        status = (await client.get(Box, "default/a")).status
+        assert status is not None
+        assert (status.size, status.conditions[0].reason) == (3, "Small")
+        assert (await client.get(Deployment, "default/web")).status.replicas == 2
+
+
+# ------------------------------------------------------------------ apply and events
+async def test_children_are_owned_and_live_in_the_owners_namespace() -> None:
+    """apply() sets the owner and the namespace; an object without owner has to say so."""
+    operator = Operator("boxes")
+
+    @operator.reconciler(Box, owns=[ConfigMap])
+    async def reconcile(obj: Box, ctx: Context) -> None:
+        await ctx.apply(ConfigMap(metadata=ObjectMeta(name="child"), data={"size": str(obj.spec.size)}))
+        free = ConfigMap(metadata=ObjectMeta(name="free", namespace="kube-system"), data={})
+        await ctx.apply(free, owner=None)
+        ctx.event("Filled", "the box is full")
+
+    async with running(operator) as client:
+        await client.create(box())
+        await asyncio.sleep(2)
+        child = await client.get(ConfigMap, "default/child")
+        assert [(o.kind, o.name, o.controller) for o in child.metadata.owner_references] == [("Box", "a", True)]
+        assert not (await client.get(ConfigMap, "kube-system/free")).metadata.owner_references
+        (event,) = await client.list(Event, namespace="default", field_selector="reason=Filled")
+        assert event.regarding.name == "a"
+        await client.delete(child)
+        await asyncio.sleep(2)
+        assert (await client.get(ConfigMap, "default/child")).metadata.uid != child.metadata.uid
+
+
+async def test_a_request_reconciler_names_the_owner() -> None:
+    """Without an object, apply() and event() ask for what they cannot know."""
+    operator = Operator("boxes")
+    messages: list[str] = []
+
+    @operator.reconciler(Box)
+    async def reconcile(request: Request, ctx: Context) -> None:
+        for call in (
+            lambda: ctx.apply(ConfigMap(metadata=ObjectMeta(name="x", namespace="default"))),
+            lambda: asyncio.sleep(0, ctx.event("A", "b")),
+        ):
+            with pytest.raises(UsageError) as raised:
+                await call()
+            messages.append(str(raised.value))
+
+    async with running(operator) as client:
+        await client.create(box())
+        await asyncio.sleep(1)
+    assert "pass owner=" in messages[0]
+    assert "regarding=" in messages[1]
+
+
+async def test_the_deadline_is_that_of_the_reconcile() -> None:
+    """`remaining` falls to zero, when the reconcile is cancelled; without a limit there is none."""
+    operator = Operator("boxes")
+    seen: list[float | None] = []
+
+    @operator.reconciler(Box, options=ControllerOptions(reconciliation_timeout=30))
+    async def limited(obj: Box, ctx: Context) -> None:
+        seen.append(ctx.remaining)
+        try:
+            await asyncio.sleep(100)
+        finally:
+            seen.append(ctx.remaining)
+
+    @operator.reconciler(Box, name="free")
+    async def free(obj: Box, ctx: Context) -> None:
+        seen.append(ctx.remaining)
+
+    async with running(operator) as client:
+        await client.create(box())
+        await asyncio.sleep(31)
+    assert sorted(map(str, seen[:3])) == ["0.0", "30.0", "None"]
+
+
+# ------------------------------------------------------------------ the object form
+@pytest.mark.behaviour(89)
+async def test_an_object_that_is_gone_or_being_deleted_is_not_reconciled() -> None:
+    """The object form sees only objects that shall exist; the request form sees every request."""
+    operator = Operator("boxes")
+    objects: list[str] = []
+    requests: list[str] = []
+
+    @operator.reconciler(Box)
+    async def objects_only(obj: Box) -> None:
+        objects.append(f"{obj.metadata.name} {obj.spec.size}")
+
+    @operator.reconciler(Box, name="requests")
+    async def every_request(request: Request) -> None:
+        requests.append(request.name)
+
+    async with running(operator) as client:
+        await client.create(box(finalizers=["example.com/hold"]))
+        await asyncio.sleep(1)
+        obj = await client.get(Box, "default/a")
+        await client.delete(obj)
+        await asyncio.sleep(1)
+        obj = await client.get(Box, "default/a")
+        before = deep_copy(obj)
+        obj.metadata.finalizers = []
+        await client.patch(obj, MergeFrom(before))
+        await asyncio.sleep(1)
+    assert objects == ["a 1"]
+    assert requests == ["a", "a", "a"]
+
+
+# ------------------------------------------------------------------ finalizers
+@pytest.mark.behaviour(139, better="They run in the order of their registration.")
+async def test_finalizers_run_in_order_and_a_failing_one_stays() -> None:
+    """They are added in one write; at the deletion those that return are removed although another one fails."""
+    operator = Operator("boxes")
+    calls: list[str] = []
+    down = True
+
+    async def first(obj: Box, ctx: Context) -> None:
+        calls.append("first")
+        if down:
+            raise RuntimeError("the account cannot be closed")
+
+    async def second(obj: Box, ctx: Context) -> None:
+        assert ctx.object is obj
+        calls.append("second")
+
+    @operator.reconciler(Box, finalizers={"example.com/first": first, "example.com/second": second})
+    async def reconcile(obj: Box, ctx: Context) -> None:
+        assert obj.metadata.finalizers == ["example.com/first", "example.com/second"]
+        calls.append("reconcile")
+
+    async with running(operator) as client:
+        await client.create(box())
+        await asyncio.sleep(1)
+        obj = await client.get(Box, "default/a")
+        assert obj.metadata.finalizers == ["example.com/first", "example.com/second"]
+        assert writes(records(operator)[0]) == ["patch"]
+        assert set(calls) == {"reconcile"}
+        calls.clear()
+        await client.delete(obj)
+        await asyncio.sleep(0.001)
+        assert (await client.get(Box, "default/a")).metadata.finalizers == ["example.com/first"]
+        assert calls[:2] == ["first", "second"]
+        down = False
+        await asyncio.sleep(100)
+        assert await client.get_or_none(Box, "default/a") is None
+    assert calls.count("second") == 1
+    assert "reconcile" not in calls
+
+
+# ------------------------------------------------------------------ causes and the journal
+async def test_the_journal_says_why_each_reconcile_ran_and_what_it_did() -> None:
+    """Create, own status write, child event, retry and timer are causes; reads and writes have versions."""
+    operator = Operator("boxes")
+    failures = 1
+
+    @operator.reconciler(Box, owns=[ConfigMap])
+    async def reconcile(obj: Box, ctx: Context) -> Result:
+        nonlocal failures
+        await ctx.client.get_or_none(ConfigMap, "default/missing")
+        await ctx.apply(ConfigMap(metadata=ObjectMeta(name="child"), data={"size": str(obj.spec.size)}))
+        if failures:
+            failures -= 1
+            raise RuntimeError("not yet")
+        return Result(requeue_after=50)
+
+    async with running(operator) as client:
+        await client.create(box())
+        await asyncio.sleep(1)
+        first, second, *_ = records(operator)
+        assert [str(cause)[: len("Box create default/a at ")] for cause in first.causes] == ["Box create default/a at "]
+        assert (first.result, first.attempt, second.attempt) == ("error", 0, 1)
+        assert {cause.source for cause in second.causes} == {"retry", "ConfigMap"}
+        assert any("not yet" in cause.detail for cause in second.causes)
+        assert [(read.key, bool(read.resource_version)) for read in first.reads[:2]] == [
+            ("default/a", True),
+            ("default/missing", False),
+        ]
+        (request,) = first.requests
+        assert (request.verb, request.key, request.status) == ("apply", "default/child", 200)
+        assert request.resource_version
+        assert second.result == "requeue_after"
+        await client.delete(await client.get(ConfigMap, "default/child"))
+        await asyncio.sleep(1)
+        # The timer of the reconcile before was combined with the deletion.
+        assert [c.event or c.source for c in records(operator)[-2].causes] == ["requeue_after", "delete"]
+        await asyncio.sleep(50)
+        assert [cause.source for cause in records(operator)[-1].causes] == ["requeue_after"]
+        text = str(first)
+        assert "cause    Box create default/a" in text
+        assert "request  apply" in text
+
+
+async def test_the_context_has_the_causes_and_the_ids_of_the_log() -> None:
+    """Several events before one reconcile are all causes of it; the id differs for each attempt."""
+    operator = Operator("boxes")
+    seen: list[Context] = []
+    gate = asyncio.Event()
+
+    @operator.reconciler(Box)
+    async def reconcile(obj: Box, ctx: Context) -> None:
+        seen.append(ctx)
+        await gate.wait()
+
+    async with running(operator) as client:
+        obj = await client.create(box())
+        await asyncio.sleep(1)
+        for size in range(2, 5):
+            before = deep_copy(obj)
+            obj.spec.size = size
+            await client.patch(obj, MergeFrom(before))
+        await asyncio.sleep(1)
+        gate.set()
+        await asyncio.sleep(1)
+    first, second = seen
+    assert [(c.event, c.events) for c in first.causes] == [("create", 1)]
+    assert [(c.event, c.events, c.resource_version) for c in second.causes] == [
+        ("update", 3, obj.metadata.resource_version)
+    ]
+    assert first.reconcile_id != second.reconcile_id
+    assert second.logger.name == "opsdk.reconcile.box"
+
+
+async def test_a_site_without_a_status_class_default_is_refused_in_words() -> None:
+    """A status with required fields cannot be created from nothing."""
+
+    class Strict(Model):
+        phase: str
+
+    class Odd(Object[BoxSpec, Strict]):
+        gvk = GroupVersionKind("tests.opsdk.dev", "v1", "Odd")
+
+    operator = Operator("odds")
+    errors: list[str] = []
+
+    @operator.reconciler(Odd)
+    async def reconcile(obj: Odd, ctx: Context) -> None:
+        with pytest.raises(UsageError) as raised:
+            async with ctx.status(obj):
+                pass
+        errors.append(str(raised.value))
+
+    async with running(operator, Odd) as client:
+        await client.create(Odd(metadata=ObjectMeta(name="a", namespace="default"), spec=BoxSpec()))
+        await asyncio.sleep(1)
+    assert "give each field of Strict a default" in errors[0]
+
+
+async def test_status_patches_leave_fields_of_other_versions_alone() -> None:
+    """A status field that the class does not know survives."""
+    operator = Operator("sites")
+
+    @operator.reconciler(Site)
+    async def reconcile(obj: Site, ctx: Context) -> None:
+        async with ctx.status(obj) as patch:
+            patch.status.ready = 5
+
+    async with running(operator, Site) as client:
+        await client.create(site(namespace="default"))
+        await asyncio.sleep(1)
+        assert (await client.get(Site, "default/a")).status == SiteStatus(ready=5)

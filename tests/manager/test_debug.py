@@ -1,0 +1,208 @@
+"""Debug pages: what they show, and what they never show."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import tracemalloc
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from opsdk.api.core.v1 import ConfigMap, Secret
+from opsdk.apimachinery.meta import ObjectMeta
+from opsdk.builder.operator import Operator, OperatorOptions
+from opsdk.errors import UsageError
+from opsdk.event.request import Request
+from opsdk.manager.debug import DebugPages, memory_page
+from opsdk.manager.manager import Manager, ManagerOptions, Phase
+
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "observability.md"
+
+
+async def fetch(port: int, path: str, method: str = "GET") -> tuple[int, str, str]:
+    """Status, content type and body over a real socket."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(f"{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+    head, _, body = (await reader.read()).decode().partition("\r\n\r\n")
+    writer.close()
+    await writer.wait_closed()
+    kind = re.search(r"content-type: (.*)", head, re.IGNORECASE)
+    return int(head.split()[1]), kind[1].strip() if kind else "", body
+
+
+def port_of(manager: Manager) -> int:
+    """Where the debug pages are."""
+    (server,) = manager._groups[Phase.HTTP]._runnables
+    return int(server.port)  # type: ignore[attr-defined]
+
+
+@asynccontextmanager
+async def serving(manager: Manager | None = None) -> AsyncIterator[tuple[Manager, int]]:
+    """A running manager with debug pages."""
+    manager = manager or Manager(ManagerOptions(debug_bind_address="127.0.0.1:0"))
+    running = asyncio.create_task(manager.start())
+    await manager.wait_ready()
+    yield manager, port_of(manager)
+    manager.stop()
+    await running
+
+
+def shape(value: Any) -> Any:
+    """The keys of a value, without what depends on the program."""
+    if isinstance(value, dict):
+        free = all(re.fullmatch(r"-?\d+|[\w.]+\.\w+|success|error|requeue\w*", key) for key in value)
+        return "mapping" if value and free else {key: shape(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [shape(value[0])] if value else []
+    return type(value).__name__.replace("int", "number").replace("float", "number")
+
+
+def documented() -> dict[str, Any]:
+    """The example of each page in docs/observability.md."""
+    pattern = r"\n`(/debug/\w+)`(?:(?!```).)*```json\n(.*?)```"
+    return {path: json.loads(text) for path, text in re.findall(pattern, DOCS.read_text(), re.DOTALL)}
+
+
+def same_shape(shown: Any, example: Any) -> bool:
+    """Whether two shapes agree; null, empty lists and empty mappings agree with everything."""
+    if "NoneType" in (shown, example) or not shown or not example or "mapping" in (shown, example):
+        return True
+    if isinstance(shown, dict) and isinstance(example, dict):
+        return shown.keys() == example.keys() and all(same_shape(shown[key], example[key]) for key in shown)
+    if isinstance(shown, list) and isinstance(example, list):
+        return same_shape(shown[0], example[0])
+    return bool(shown == example)
+
+
+async def test_a_running_operator_shows_what_the_documentation_says() -> None:
+    """Each page has the keys of its example in the documentation, and no secret of the operator."""
+    environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra")
+    options = OperatorOptions(manager=ManagerOptions(debug_bind_address="127.0.0.1:0"))
+    operator = Operator("shop", options)
+    blocked = asyncio.Event()
+
+    @operator.reconciler(ConfigMap)
+    async def reconcile(request: Request) -> None:
+        password = "s3cret"
+        if request.name == "fails":
+            raise ValueError("no luck")
+        await operator.client.list(Secret)
+        await operator.client.get(ConfigMap, request.key, uncached=True)
+        if request.name == "hangs":
+            await blocked.wait()
+        del password
+
+    async with environment.Environment() as env:
+        manager = operator.prepare(env.config)
+        running = asyncio.create_task(operator._until_stopped(manager))
+        await manager.wait_ready()
+        secret = Secret(metadata=ObjectMeta(name="s", namespace="default"), string_data={"password": "s3cret"})
+        await operator.client.create(secret)
+        for name in ("fails", "hangs"):
+            await operator.client.create(ConfigMap(metadata=ObjectMeta(name=name, namespace="default")))
+        await asyncio.sleep(1)
+        pages = {}
+        for path in json.loads((await fetch(port_of(manager), "/debug/"))[2])["pages"]:
+            status, kind, body = await fetch(port_of(manager), path)
+            assert (status, kind) == (200, "application/json")
+            assert "s3cret" not in body
+            assert env.config.token not in body
+            pages[path] = json.loads(body)
+        blocked.set()
+        manager.stop()
+        await running
+    examples = documented()
+    assert set(pages) <= set(examples)
+    for path, page in pages.items():
+        assert same_shape(shape(page), shape(examples[path])), (path, shape(page), shape(examples[path]))
+    hanging = next(task for task in pages["/debug/tasks"] if task["name"] == "configmap/reconcile default/hangs")
+    assert [frame.rpartition(" ")[2] for frame in hanging["stack"]][-2].endswith("reconcile")
+    (queue,) = pages["/debug/queues"]
+    assert queue["workers"] == {"active": 1, "limit": 1}
+    assert {row["name"]: row["objects"] for row in pages["/debug/informers"]}["secrets"] == 1
+
+
+async def test_pages_exist_only_where_they_are_on() -> None:
+    """Off by default; then tasks have no ages and the loop no factory. Unknown pages are 404, writes are 405."""
+    assert not Manager()._groups[Phase.HTTP]._runnables
+    async with serving() as (_, port):
+        assert (await fetch(port, "/debug"))[0] == 200
+        assert (await fetch(port, "/debug/none"))[0] == 404
+        assert (await fetch(port, "/metrics"))[0] == 404
+        assert (await fetch(port, "/debug/tasks", "POST"))[0] == 405
+        assert (await fetch(port, "/debug/tasks", "DELETE"))[0] == 405
+        ages = [task["age"] for task in json.loads((await fetch(port, "/debug/tasks"))[2])]
+        assert any(age is not None for age in ages)
+    assert asyncio.get_running_loop().get_task_factory() is None
+
+
+async def test_an_address_that_others_reach_is_warned_about(caplog: pytest.LogCaptureFixture) -> None:
+    """The pages have no authentication."""
+    Manager(ManagerOptions(debug_bind_address=":6060"))
+    assert "need no authentication" in caplog.text
+
+
+async def test_text_is_the_same_as_json() -> None:
+    """``?format=text`` shows the same values as YAML."""
+    async with serving() as (manager, port):
+        manager.debug.add("numbers", lambda: {"a": [1, 2.5, None, "x: y"], "b": (True,)}, description="numbers")
+        status, kind, body = await fetch(port, "/debug/numbers?format=text")
+        assert (status, kind) == (200, "text/plain; charset=utf-8")
+        assert yaml.safe_load(body) == json.loads((await fetch(port, "/debug/numbers"))[2])
+        assert "/debug/numbers: numbers" in (await fetch(port, "/debug/?format=text"))[2]
+
+
+async def test_providers_may_be_async_and_may_fail() -> None:
+    """An async provider is awaited; one that raises, hangs or returns no JSON is a 500 that says so."""
+
+    async def good() -> Mapping[str, int]:
+        await asyncio.sleep(1)
+        return {"a": 1}
+
+    def bad() -> None:
+        raise RuntimeError("mine")
+
+    async with serving() as (manager, port):
+        manager.debug.add("/debug/good", good)
+        manager.debug.add("bad", bad)
+        manager.debug.add("hangs", lambda: asyncio.sleep(3600))
+        manager.debug.add("odd", object)
+        assert json.loads((await fetch(port, "/debug/good/"))[2]) == {"a": 1}
+        assert (await fetch(port, "/debug/bad"))[::2] == (500, "the page failed: RuntimeError: mine\n")
+        assert (await fetch(port, "/debug/hangs"))[0] == 500
+        assert (await fetch(port, "/debug/odd"))[0] == 500
+        manager.debug.add("bad", good)
+        assert (await fetch(port, "/debug/bad"))[0] == 200
+
+
+async def test_runnables_share_a_page() -> None:
+    """Rows of several runnables are one list; a page that was added before is replaced by nothing."""
+    pages = DebugPages()
+    pages.extend("clusters", lambda: [1])
+    pages.extend("/debug/clusters", lambda: iter([2, 3]))
+    assert pages._pages["clusters"][1]() == [1, 2, 3]
+    for path in ("", "/debug/", "a/b"):
+        with pytest.raises(UsageError, match="/debug/name"):
+            pages.add(path, list)
+
+
+async def test_memory_shows_allocations_when_they_are_traced() -> None:
+    """Without tracemalloc there are none; with it the largest come first."""
+    assert (await memory_page())["tracemalloc"] is None
+    tracemalloc.start()
+    try:
+        kept = ["x" * 100 + str(number) for number in range(10_000)]
+        page: Any = await memory_page()
+    finally:
+        tracemalloc.stop()
+    del kept
+    sizes = [row["bytes"] for row in page["tracemalloc"]]
+    assert sizes == sorted(sizes, reverse=True)
+    assert "test_debug.py" in page["tracemalloc"][0]["place"]
+    assert page["objects"] > 1000

@@ -1,0 +1,36 @@
+"""The last state of queues, from records."""
+
+from __future__ import annotations
+
+from opsdk.errors import ConflictError
+from opsdk.telemetry.queue_monitor import QueueMonitor
+from opsdk.telemetry.records import Leadership, Queued, Reconciled, ReconcileOutcome, Workers
+
+
+def test_each_controller_has_its_last_state() -> None:
+    """Depth, running reconciles, workers, counts of events and results, and the last error with its age."""
+    now = 100.0
+    monitor = QueueMonitor(lambda: now)
+    assert monitor.states() == []
+    monitor.record(Leadership(name="l", leading=True))
+    monitor.record(Workers(controller="b", active=1, limit=2))
+    monitor.record(Queued(controller="a", event="added", depth=((0, 2), (-100, 3)), in_progress=(90.0, 70.0)))
+    monitor.record(Queued(controller="a", event="retried", depth=((0, 1),), in_progress=(90.0,)))
+    monitor.record(Reconciled(controller="a", result=ReconcileOutcome.SUCCESS, seconds=1))
+    monitor.record(Reconciled(controller="a", result=ReconcileOutcome.ERROR, seconds=1, error=ConflictError("changed")))
+    now = 103.0
+    first, second = monitor.states()
+    assert first == {
+        "controller": "a",
+        "ready": 1,
+        "ready_by_priority": {"0": 1},
+        "in_progress_seconds": [13.0],
+        "workers": {"active": 0, "limit": 0},
+        "added": 1,
+        "retried": 1,
+        "reconciles": {"error": 1, "success": 1},
+        "last_error": "changed",
+        "seconds_since_last_error": 3.0,
+    }
+    assert (second["controller"], second["workers"]) == ("b", {"active": 1, "limit": 2})
+    assert second["seconds_since_last_error"] is None
