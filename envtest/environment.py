@@ -69,8 +69,7 @@ class Environment(Startable):
             kube-controller-manager's controllers; ``-name`` excludes one.
         stages: the rules for pod phases; by default pods are ready at once, and pods of jobs succeed.
         tokens: more users by bearer token.
-        authorizer: replaces RBAC, the default. `AllowAuthenticated` allows every request with
-            credentials.
+        authorizer: replaces RBAC, the default. `AllowAuthenticated` allows every request with credentials.
         anonymous: authenticate requests without credentials as ``system:anonymous``; the bootstrap roles let these read
             health and version only.
         service_range: the CIDR of cluster IPs; the default has 254 addresses.

@@ -8,7 +8,9 @@ import os
 import pytest
 from hypothesis import settings
 
-settings.register_profile("unhurried", deadline=None)
+# Each run draws new examples, so 60 of them find in a week what 100 find; `thorough` is for a changed core.
+settings.register_profile("unhurried", deadline=None, max_examples=60)
+settings.register_profile("thorough", deadline=None, max_examples=1000)
 settings.load_profile("unhurried")
 
 

@@ -51,8 +51,8 @@ class Stage:
         exit_code: the exit code of the containers; None is 0 for ``SUCCEEDED``, else 1.
         times: how often the rule applies, for all pods together; None is no limit.
         by_pod: the rule applies only to pods with a known image or command: at ``PENDING`` an image that cannot be
-            pulled, else a program that `envtest.controllers.programs` interprets. Then `delay`, `exit_code`
-            and `message` come from the pod.
+            pulled, else a program that `envtest.controllers.programs` interprets. Then `delay`, `exit_code` and
+            `message` come from the pod.
     """
 
     at: State

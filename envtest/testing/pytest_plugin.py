@@ -1,8 +1,7 @@
 """Pytest fixtures: an API server per test; the start-up cost is paid once per session.
 
 Installed with ``opsdk[envtest]``. Tests are ``async def``, run by ``-p opsdk.testing.plugin``, pytest-asyncio or
-anyio. The server is in the test's process, without ports and files, so pytest-xdist can run any number of
-workers.
+anyio. The server is in the test's process, without ports and files, so pytest-xdist can run any number of workers.
 
 A mark sets options of a test: ``@pytest.mark.k8s(controllers="cluster", crd_paths=["config/crd"])``. It accepts the
 arguments of `Environment`, and:

@@ -177,8 +177,8 @@ class Cache:
     def holds_only_metadata(self, kind: Kind[AnyObject]) -> bool:
         """Whether a read of whole objects would start a second informer, besides one of metadata.
 
-        Who watches only metadata does so to save memory: such reads go to the server. To cache whole objects as well,
-        watch them, or call `informer_for`.
+        A metadata watch saves memory, so such reads go to the server. To cache whole objects too, watch them, or call
+        `informer_for`.
         """
         if kind.representation is PartialObjectMetadata or (kind.gvk, False) in self._kinds:
             return False
@@ -218,10 +218,10 @@ class Cache:
         self.options = planned
 
     async def release(self, kind: CachedKind) -> None:
-        """Stop the informers of a kind if nobody uses them any more."""
+        """Stop the informers of a kind if they are neither pinned nor have handlers."""
         if not kind.used and self._kinds.get((kind.gvk, kind.metadata_only)) is kind:
             del self._kinds[kind.gvk, kind.metadata_only]
-            log.info("nobody watches %s any more: its informer stops", kind.gvk)
+            log.info("the last handler of %s is removed: its informer stops", kind.gvk)
             await _close(kind.informers.values())
 
     def health(self) -> list[InformerHealth]:

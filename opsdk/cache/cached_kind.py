@@ -28,7 +28,7 @@ class CachedKind:
         self.metadata_only = metadata_only
         self._registrations: list[KindRegistration] = []
         self.pinned = False
-        """True for a kind that was asked for by a read or by `Cache.informer_for`: it outlives its handlers."""
+        """True for a kind that a read or `Cache.informer_for` requested: it outlives its handlers."""
 
     @property
     def has_synced(self) -> bool:
@@ -37,7 +37,7 @@ class CachedKind:
 
     @property
     def used(self) -> bool:
-        """Whether somebody needs the informers."""
+        """Whether the informers are pinned or have handlers."""
         return self.pinned or any(informer.handlers for informer in self.informers.values())
 
     async def wait_synced(self, timeout: float | None = None, *, fail_fast: bool = False) -> None:  # noqa: ASYNC109 - the error says why
@@ -61,7 +61,7 @@ class CachedKind:
         return registration
 
     def replace_informer(self, namespace: str, informer: Informer | None) -> Informer | None:
-        """Put an informer in the place of a namespace's, or remove that one; return the old one, to be closed.
+        """Replace or remove the informer of a namespace. Returns the old one; the caller closes it.
 
         Handlers move to the new informer. They get the objects that the old one held as DELETED, and those of the new
         one as ADDED.
@@ -137,7 +137,7 @@ class KindRegistration:
             await registration.wait_synced()
 
     def remove(self) -> None:
-        """Remove the handler. Idempotent. `Cache.release` then stops informers that nobody else uses."""
+        """Remove the handler. Idempotent. `Cache.release` then stops informers without other users."""
         if self._removed:
             return
         self._removed = True

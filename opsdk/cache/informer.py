@@ -382,7 +382,7 @@ class Informer(Closing):
                     case WatchFrom():
                         action = await self._watch(action)
             except Exception as error:
-                # A defect. Whatever it is, the informer must not end: nobody would notice.
+                # A defect. The informer must not end: its readers would get stale objects.
                 log.exception("the informer for %s goes on after an unexpected error", self.name)
                 action = await self._next(self.reflector.on_unexpected_error(error, now=self._clock.now()))
 

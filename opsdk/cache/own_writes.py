@@ -7,7 +7,7 @@ where the watched object is older. The watched state itself, and so every event,
 It also closes a hole that every informer has: an object that is created and deleted while no watch runs leaves no
 difference between two lists. An own write that a later list does not hold is a deletion.
 
-Resource versions of one collection are compared as numbers (KEP-5504). Where they are no numbers, nothing is kept.
+Resource versions of one collection are compared as numbers (KEP-5504). Writes with other ones are not recorded.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MAX_KEPT = 4096
 
 
 def revision_of(resource_version: str) -> int | None:
-    """Return a resource version as a number, or None if it is none."""
+    """Return a resource version as a number, or None if it is not a number."""
     return int(resource_version) if resource_version.isdecimal() else None
 
 
@@ -87,7 +87,7 @@ class OwnWrites:
             self._pending[entry.key] = PendingWrite(revision, entry if in_scope else None, entry.uid)
 
     def expect_echo(self, key: ObjectKey, resource_version: str) -> None:
-        """Record that the change to this resource version is our own, and nobody else's."""
+        """Record that an own write alone made the change to this resource version."""
         self._echoes[key, resource_version] = None
         _bound(self._echoes)
 
@@ -97,8 +97,8 @@ class OwnWrites:
         Args:
             key: of the object.
             uid: of the object.
-            watched: what the watch has shown under the key. If that is another object, nobody knows whether it came
-                before or after: it is read again.
+            watched: what the watch has shown under the key. If that is another object, it may be older or newer,
+                and is read again.
         """
         self._deleted[uid] = (self._lists, self._bookmarks)
         _bound(self._deleted)

@@ -22,8 +22,8 @@ class HandlerRegistration:
     Deltas are delivered in order. Many at once are delivered in slices, between which other tasks run.
 
     Args:
-        handler: gets the deltas; its errors are the informer's to handle.
-        resync: whether the handler asked for resyncs.
+        handler: called with each delta; it must not raise.
+        resync: whether the handler gets resyncs.
         start_task: runs a coroutine as long as the informer.
         on_remove: called once by `remove`.
     """
