@@ -30,7 +30,7 @@ from opsdk.apimachinery.object import (
     retain_unknown_fields,
     to_tree,
 )
-from opsdk.children.comparison import ApplyComparison, compare
+from opsdk.children.comparison import ApplyComparison, ApplyDifference, DifferenceKind, compare
 from opsdk.children.desired import check_desired
 from opsdk.children.explanation import ApplyReason, Explanation, explain
 from opsdk.children.inferred_types import inferred_type
@@ -43,6 +43,7 @@ from opsdk.client.operations import Delete, DeleteAllOf, Get, List, Operation, g
 from opsdk.errors import AlreadyOwnedError, ConflictError, InvalidError, NotFoundError, TerminatingError, UsageError
 from opsdk.recipes.owner_references import controller_of, set_controller_reference
 from opsdk.structured_merge.fieldpath import EMPTY, FieldSet
+from opsdk.structured_merge.schema import Schema
 from opsdk.structured_merge.typed import remove_items
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
@@ -77,6 +78,36 @@ class _Declared:
 
 
 @dataclass(frozen=True, slots=True)
+class _Residue:
+    """Digests of the differences that an apply left.
+
+    Attributes:
+        all: of all differences; b"" if there are none.
+        values: of the differences of values, the only ones that are seen if a cache strips managedFields.
+    """
+
+    all: bytes = b""
+    values: bytes = b""
+
+    @classmethod
+    def of(cls, comparison: ApplyComparison) -> _Residue:
+        """Return the digests of a comparison."""
+        differences = comparison.differences
+        values = [d for d in differences if d.kind in (DifferenceKind.VALUE, DifferenceKind.ORDER)]
+        return cls(_differences_digest(differences), _differences_digest(values))
+
+
+def _differences_digest(differences: Sequence[ApplyDifference]) -> bytes:
+    if not differences:
+        return b""
+    text = repr([(d.kind.value, d.path, d.live, d.desired) for d in differences])
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()
+
+
+_NOTHING: Final = _Residue()
+
+
+@dataclass(frozen=True, slots=True)
 class _Settled:
     """The outcome of the last apply or comparison of one object.
 
@@ -84,14 +115,14 @@ class _Settled:
         uid: of the live object.
         resource_version: at which the live object needed no write.
         digest: of the desired object.
-        residue: the differences that were left after the last apply, as a digest; b"" if there were none.
+        residue: the differences that were left after the last apply.
         owned: the fields of the last apply.
     """
 
     uid: str
     resource_version: str
     digest: bytes
-    residue: bytes
+    residue: _Residue
     owned: FieldSet
 
 
@@ -176,20 +207,20 @@ class Applier:
         if self._is_settled(declared, live):
             return live
         tree = _live_tree(live)
-        comparison, owned = self._compare(tree, declared)
+        comparison, owned, schema = self._compare(tree, declared)
         settled = self._settled.get((declared.gvk, declared.key))
         if self._needs_nothing(declared, live, comparison, settled):
-            self._remember(declared, live, settled.residue if settled and comparison.differences else b"", owned)
+            self._remember(declared, live, settled.residue if settled and comparison.differences else _NOTHING, owned)
             return live
         previous = settled.owned if settled is not None and settled.uid == live.metadata.uid else None
         explanation = explain(comparison, declared.gvk, declared.key, field_owner=self._owner, previous=previous)
-        if self._drift is Drift.LEAVE:
-            drifted = self._without_drift(declared, comparison, explanation)
-            if drifted is None:
+        if self._drift is Drift.LEAVE and explanation.drifted:
+            if len(explanation.drifted) == len(explanation.changes):
                 self._report(replace(explanation, written=False))
-                self._remember(declared, live, _residue(comparison), previous or owned)
+                self._remember(declared, live, _Residue.of(comparison), previous or owned)
                 return live
-            declared = drifted
+            declared = _without_drift(declared, comparison, explanation, schema)
+            explanation = explanation.without_drift()
         return await self._write(declared, kind, explanation, owner=owner, force=force)
 
     def _declare(self, desired: T, owner: KubeObject | None) -> _Declared:
@@ -222,7 +253,7 @@ class Applier:
             and (settled.uid, settled.resource_version) == (meta.uid, meta.resource_version)
         )
 
-    def _compare(self, live: JsonObject, declared: _Declared) -> tuple[ApplyComparison, FieldSet]:
+    def _compare(self, live: JsonObject, declared: _Declared) -> tuple[ApplyComparison, FieldSet, Schema]:
         resolved, tree = declared.resolved, declared.tree
         if resolved is not None:
             field_type, ignored = resolved.field_type, resolved.ignored
@@ -235,28 +266,17 @@ class Applier:
         if to_own is None:
             to_own = fields_to_own(tree, field_type.schema, ignored=ignored)
         result = compare(live, tree, field_type, to_own=to_own, field_owner=self._owner, ignored=ignored)
-        return result, to_own
+        return result, to_own, field_type.schema
 
     def _needs_nothing(
         self, declared: _Declared, live: KubeObject, comparison: ApplyComparison, settled: _Settled | None
     ) -> bool:
-        known = settled is not None and (settled.uid, settled.digest) == (live.metadata.uid, declared.digest)
-        if not comparison.differences:
-            return known or comparison.owners_known
-        return known and settled is not None and settled.residue == _residue(comparison)
-
-    def _without_drift(
-        self, declared: _Declared, comparison: ApplyComparison, explanation: Explanation
-    ) -> _Declared | None:
-        """Return the desired object without the fields that drifted; None if nothing else differs."""
-        pairs = list(zip(comparison.differences, explanation.changes, strict=True))
-        drifted = [difference.path for difference, change in pairs if change.reason is ApplyReason.DRIFT]
-        if len(drifted) == len(pairs):
-            return None
-        if not drifted or declared.resolved is None:
-            return declared
-        tree = remove_items(declared.tree, FieldSet.of(*drifted), declared.resolved.field_type.schema)
-        return replace(declared, tree=tree)
+        if settled is None or (settled.uid, settled.digest) != (live.metadata.uid, declared.digest):
+            return comparison.owners_known and not comparison.differences
+        residue = _Residue.of(comparison)
+        if comparison.owners_known:
+            return not residue.all or residue == settled.residue
+        return not residue.values or residue.values == settled.residue.values
 
     def _created(self, declared: _Declared) -> Explanation:
         return Explanation(gvk=declared.gvk, key=declared.key, reason=ApplyReason.CREATE)
@@ -278,11 +298,11 @@ class Applier:
         live_tree = _live_tree(sent)
         if sent.metadata.deletion_timestamp is not None:
             raise _terminating(sent)
-        comparison, owned = self._compare(live_tree, declared)
-        self._remember(declared, sent, _residue(comparison), owned)
+        comparison, owned, _ = self._compare(live_tree, declared)
+        self._remember(declared, sent, _Residue.of(comparison), owned)
         return decode_tree(live_tree, kind)
 
-    def _remember(self, declared: _Declared, live: KubeObject, residue: bytes, owned: FieldSet) -> None:
+    def _remember(self, declared: _Declared, live: KubeObject, residue: _Residue, owned: FieldSet) -> None:
         meta = live.metadata
         self._settled[declared.gvk, declared.key] = _Settled(
             meta.uid, meta.resource_version, declared.digest, residue, owned
@@ -433,12 +453,13 @@ def _live_tree(live: AnyObject) -> JsonObject:
     return to_tree(live) if origin is None else origin
 
 
-def _residue(comparison: ApplyComparison) -> bytes:
-    """Return a digest of the differences; b"" if there are none."""
-    if not comparison.differences:
-        return b""
-    text = repr([(d.kind.value, d.path, d.live, d.desired) for d in comparison.differences])
-    return hashlib.blake2b(text.encode(), digest_size=16).digest()
+def _without_drift(
+    declared: _Declared, comparison: ApplyComparison, explanation: Explanation, schema: Schema
+) -> _Declared:
+    """Return the desired object without the fields that drifted."""
+    pairs = zip(comparison.differences, explanation.changes, strict=True)
+    paths = [difference.path for difference, change in pairs if change.reason is ApplyReason.DRIFT]
+    return replace(declared, tree=remove_items(declared.tree, FieldSet.of(*paths), schema))
 
 
 def _check_live(live: KubeObject, owner: KubeObject | None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
@@ -105,6 +105,16 @@ class Explanation:
     changes: tuple[FieldChange, ...] = ()
     written: bool = True
 
+    @property
+    def drifted(self) -> tuple[FieldChange, ...]:
+        """The changes of fields that another manager changed."""
+        return tuple(change for change in self.changes if change.reason is ApplyReason.DRIFT)
+
+    def without_drift(self) -> Explanation:
+        """Return the explanation of the other changes, of which there is at least one."""
+        changes = tuple(change for change in self.changes if change.reason is not ApplyReason.DRIFT)
+        return replace(self, changes=changes, reason=_main_reason(changes))
+
     def __str__(self) -> str:
         subject = f"{self.gvk.kind} {self.key}"
         if self.reason is ApplyReason.CREATE:
@@ -137,9 +147,12 @@ def explain(
         previous: the fields of this process's last apply, if known. A field outside of it is new, not drifted.
     """
     changes = tuple(_changes(comparison, gvk, field_owner, previous))
+    return Explanation(gvk=gvk, key=key, reason=_main_reason(changes), changes=changes)
+
+
+def _main_reason(changes: tuple[FieldChange, ...]) -> ApplyReason:
     reasons = {change.reason for change in changes}
-    reason = min(reasons, key=_ORDER.index, default=ApplyReason.REFRESH)
-    return Explanation(gvk=gvk, key=key, reason=reason, changes=changes)
+    return min(reasons, key=_ORDER.index, default=ApplyReason.REFRESH)
 
 
 def _changes(

@@ -153,6 +153,7 @@ async def test_drift_is_left_on_request() -> None:
         changed["spec"]["minReadySeconds"] = 7
         live = await applier.apply(changed)
         assert (live["spec"]["replicas"], live["spec"]["minReadySeconds"]) == (5, 7)
+        assert reasons.lines == ["Deployment default/a: spec.minReadySeconds (missing) -> 7"]
         assert counted.writes == ["Apply"]
         await Applier(counted.client, field_owner="me", drift=Drift.LEAVE).apply(changed)
         assert counted.writes == ["Apply"]

@@ -72,7 +72,7 @@ async def agree(client: Client, tree: JsonObject) -> bool | None:
 @pytest.mark.slow
 @KINDS
 async def test_each_empty_value_is_compared_as_the_server_does(name: str) -> None:
-    """Of all fields set to each empty value, none hides a change, and few cost a request after a restart."""
+    """Of many fields set to each empty value, none hides a change, and few cost a request after a restart."""
     tree = _BY_NAME[name]
     field_type = built_in_type(gvk_of_tree(tree))
     assert field_type is not None
@@ -80,7 +80,8 @@ async def test_each_empty_value_is_compared_as_the_server_does(name: str) -> Non
         client = counted.uncached
         await client.apply(desired(tree), field_owner="me", force=True)
         outcomes: list[bool | None] = []
-        for place, part_type in left_out(tree, field_type):
+        free = left_out(tree, field_type)
+        for place, part_type in random.Random(name).sample(free, min(len(free), 40)):
             for value in EMPTY.get(part_type.form, (None,)):
                 config = changed(tree, place, value)
                 await agree(client, config)
@@ -102,7 +103,7 @@ async def test_the_client_decides_as_the_server(name: str) -> None:
 async def test_the_client_decides_as_the_server_for_long(name: str) -> None:
     """The same for many more changes."""
     outcomes: list[bool] = []
-    for seed in range(100, 120):
+    for seed in range(100, 105):
         outcomes += await random_rounds(_BY_NAME[name], random.Random(f"{name} {seed}"), rounds=20)
     assert sum(not outcome for outcome in outcomes) <= len(outcomes) * 0.1
 
