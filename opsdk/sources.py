@@ -10,6 +10,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable, Sequence
+from enum import Enum
 from typing import Any
 
 from opsdk.aio.backoff import Backoff
@@ -36,8 +37,25 @@ log = logging.getLogger(__name__)
 _RETRY_KIND = Backoff(base=0.5, factor=2.0, cap=10.0, jitter=0.0, reset_after=0)
 
 
+class SyncPolicy(Enum):
+    """What a controller does when a source has not synced in time."""
+
+    FAIL = "fail"
+    """Raise `CacheSyncError`, which ends the manager, as controller-runtime does."""
+    RETRY = "retry"
+    """Wait on. Other controllers run; readiness and the log say what is missing."""
+    DEGRADE = "degrade"
+    """Reconcile without the source. It joins when it has synced; until then readiness says what is missing."""
+
+
 class EventSource(ABC):
-    """Feeds a controller's work queue. Derive from it for a source of your own."""
+    """Feeds a controller's work queue. Derive from it for a source of your own.
+
+    Attributes:
+        sync_policy: what happens when this source cannot sync; None is the policy of the controller.
+    """
+
+    sync_policy: SyncPolicy | None = None
 
     @abstractmethod
     async def start(self, queue: WorkQueue[Any]) -> None:
@@ -70,6 +88,7 @@ class KindSource(EventSource):
         kind: the watched kind.
         handler: maps events to requests.
         predicates: an event must pass all of them.
+        sync_policy: see `EventSource`.
         clock: source of time.
     """
 
@@ -80,8 +99,10 @@ class KindSource(EventSource):
         handler: EventHandler,
         *,
         predicates: Sequence[PredicateFunc] = (),
+        sync_policy: SyncPolicy | None = None,
         clock: Clock = LOOP_CLOCK,
     ) -> None:
+        self.sync_policy = sync_policy
         self.kind: Kind[AnyObject] = kind_of(kind)
         self.cache = cache
         self._clock = clock

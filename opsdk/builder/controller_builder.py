@@ -25,7 +25,7 @@ from opsdk.handlers import EnqueueRequestForObject, EnqueueRequestForOwner, Even
 from opsdk.manager.health import Check
 from opsdk.manager.manager import Manager
 from opsdk.predicates import PredicateFunc
-from opsdk.sources import EventSource, KindSource
+from opsdk.sources import EventSource, KindSource, SyncPolicy
 from opsdk.telemetry.records import TelemetryHook
 
 T = TypeVar("T", bound=AnyObject)
@@ -40,11 +40,13 @@ class WatchSpec:
         kind: the watched kind; `metadata_only(Kind)` caches only metadata.
         handler: an event handler, or a function from an object to requests, which may be ``async``.
         predicates: an event must pass all of them.
+        sync_policy: what happens when the kind cannot be watched; None is the policy of the controller.
     """
 
     kind: KindLike[AnyObject]
     handler: MapFunction | EventHandler
     predicates: Sequence[PredicateFunc] = ()
+    sync_policy: SyncPolicy | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,11 +57,13 @@ class OwnsSpec:
         kind: the owned kind; `metadata_only(Kind)` caches only metadata.
         predicates: an event must pass all of them.
         match_every_owner: an object maps to all its owners of the reconciled kind, not only to its controller.
+        sync_policy: what happens when the kind cannot be watched; None is the policy of the controller.
     """
 
     kind: KindLike[AnyObject]
     predicates: Sequence[PredicateFunc] = ()
     match_every_owner: bool = False
+    sync_policy: SyncPolicy | None = None
 
 
 class ControllerBuilder(Generic[T]):
@@ -243,20 +247,25 @@ class ControllerBuilder(Generic[T]):
     def _kind_sources(self) -> list[EventSource]:
         sources: list[EventSource] = []
         if self._kind is not None:
-            sources.append(self._source(self._kind, EnqueueRequestForObject(), self._predicates))
+            sources.append(self._source(self._kind, EnqueueRequestForObject(), self._predicates, None))
             for owned in self._owns:
                 handler = EnqueueRequestForOwner(self._kind, only_controller_owner=not owned.match_every_owner)
-                sources.append(self._source(kind_of(owned.kind), handler, tuple(owned.predicates)))
+                sources.append(self._source(owned.kind, handler, owned.predicates, owned.sync_policy))
         sources += [
-            self._source(kind_of(watch.kind), as_handler(watch.handler), tuple(watch.predicates))
+            self._source(watch.kind, as_handler(watch.handler), watch.predicates, watch.sync_policy)
             for watch in self._watches
         ]
         return sources
 
     def _source(
-        self, kind: Kind[AnyObject], handler: EventHandler, predicates: tuple[PredicateFunc, ...]
+        self,
+        kind: KindLike[AnyObject],
+        handler: EventHandler,
+        predicates: Sequence[PredicateFunc],
+        sync_policy: SyncPolicy | None,
     ) -> EventSource:
-        return KindSource(self._cache, kind, handler, predicates=(*self._filters, *predicates), clock=self._clock)
+        passed = (*self._filters, *predicates)
+        return KindSource(self._cache, kind, handler, predicates=passed, sync_policy=sync_policy, clock=self._clock)
 
 
 def _sources_check(controller: Controller) -> Check:

@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any
 
 from opsdk.errors import UsageError
 from opsdk.queue.rate_limiters import RateLimiter
+from opsdk.sources import SyncPolicy
 
 # Seconds for a source to sync, as controller-runtime's CacheSyncTimeout.
 _SYNC_TIMEOUT = 120.0
-
-
-class SyncPolicy(Enum):
-    """What a controller does when a source has not synced in time."""
-
-    FAIL = "fail"
-    """Raise `CacheSyncError`, which ends the manager, as controller-runtime does."""
-    RETRY = "retry"
-    """Wait on. Other controllers run; readiness and the log say what is missing."""
-    DEGRADE = "degrade"
-    """Reconcile without the source. It joins when it has synced; until then readiness says what is missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +21,7 @@ class ControllerOptions:
         max_concurrent_reconciles: number of workers; two workers never process the same key.
         cache_sync_timeout: time for every source to sync; what happens then, `sync_policy` decides. None is 120 s.
         sync_policy: what happens when a source cannot sync because its CRD, namespace or permission is missing. None is
-            FAIL with a `cache_sync_timeout`, else RETRY.
+            FAIL with a `cache_sync_timeout`, else RETRY. A source may have a policy of its own.
         reconciliation_timeout: time for one reconcile before it is cancelled and counts as failed; 0 for no limit.
         shutdown_timeout: time for running reconciles to finish at stop, before they are cancelled.
         needs_leader_election: run only on the elected replica.

@@ -14,10 +14,10 @@ from opsdk.aio.clock import Clock
 from opsdk.aio.tasks import TaskOwner
 from opsdk.aio.timeout import ClockTimeoutError, timeout
 from opsdk.aio.waiting import finish, wait_ended
-from opsdk.controller.options import ControllerOptions, SyncPolicy
+from opsdk.controller.options import ControllerOptions
 from opsdk.errors import CacheSyncError, OpsdkError
 from opsdk.queue.work_queue import WorkQueue
-from opsdk.sources import EventSource
+from opsdk.sources import EventSource, SyncPolicy
 from opsdk.telemetry.failures import FunctionFailure
 
 log = logging.getLogger(__name__)
@@ -128,13 +128,14 @@ class SourceGroup:
                 await self._wait_synced(source)
                 break
             except CacheSyncError as error:
-                if self._policy is SyncPolicy.FAIL:
+                policy = source.sync_policy or self._policy
+                if policy is SyncPolicy.FAIL:
                     raise CacheSyncError(f"controller {self._controller} cannot start: {error}") from (
                         error.__cause__ or error
                     )
                 log.error("controller %s waits: %s", self._controller, error)  # noqa: TRY400 - it says what is missing
                 self._unsynced[id(source)] = error
-                if self._policy is SyncPolicy.DEGRADE:
+                if policy is SyncPolicy.DEGRADE:
                     self._tasks.start(self.sync_late(source), name=f"sync {source!r}")
                     return
         self._unsynced.pop(id(source), None)

@@ -20,7 +20,7 @@ from opsdk.builder.controller_builder import WatchSpec
 from opsdk.builder.operator import Operator
 from opsdk.builder.options import OperatorOptions
 from opsdk.cluster.cluster import Cluster
-from opsdk.controller.options import ControllerOptions, SyncPolicy
+from opsdk.controller.options import ControllerOptions
 from opsdk.controller.reconcile import Result
 from opsdk.errors import ForbiddenError, TerminalError, UsageError
 from opsdk.event.request import Request
@@ -28,6 +28,7 @@ from opsdk.http.server.request import HttpRequest, Query
 from opsdk.predicates import ignore_own_writes
 from opsdk.queue.rate_limiters import ItemExponentialFailureRateLimiter
 from opsdk.recipes.owner_references import set_controller_reference
+from opsdk.sources import SyncPolicy
 from opsdk.structured_merge.value import JsonObject
 from opsdk.testing.clock import ManualClock
 
