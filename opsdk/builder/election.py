@@ -10,6 +10,7 @@ from dataclasses import replace
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.closing import Closing
 from opsdk.api.coordination.v1 import Lease
+from opsdk.api.events.v1 import Event
 from opsdk.apimachinery.gvk import GroupVersionResource
 from opsdk.apimachinery.rest_mapper import RestMapping, StaticMapper
 from opsdk.apimachinery.scheme import Scheme
@@ -18,6 +19,7 @@ from opsdk.client.direct import DirectClient
 from opsdk.leader_election.election_thread import ElectionThread
 from opsdk.leader_election.leader_election_record import LeaderElectionOptions
 from opsdk.leader_election.leader_elector import LeaderElector
+from opsdk.recorder.recorder import EventRecorder
 from opsdk.rest.config import Config
 from opsdk.rest.transport import Transport
 from opsdk.telemetry.records import TelemetryHook
@@ -26,6 +28,7 @@ from opsdk.telemetry.records import TelemetryHook
 _LEASES = RestMapping(
     gvk=Lease.gvk, resource=GroupVersionResource("coordination.k8s.io", "v1", "leases"), namespaced=True
 )
+_EVENTS = RestMapping(gvk=Event.gvk, resource=GroupVersionResource("events.k8s.io", "v1", "events"), namespaced=True)
 
 
 def can_use_thread(config: Config, clock: Clock) -> bool:
@@ -71,17 +74,40 @@ class ElectionFactory:
 
     def in_loop(self, clock: Clock) -> tuple[LeaderElector, Closing]:
         """Return an election in the operator's own loop, and its transport to close after the manager has ended."""
-        transport = Transport(self._config, clock=clock)
-        return self._elector(transport, clock, self._hook), transport
+        connection = _Connection(self._config, self._scheme, self._options.name, clock)
+        return self._elector(connection, clock, self._hook), connection
 
     @asynccontextmanager
     async def _make(self, hook: TelemetryHook) -> AsyncIterator[LeaderElector]:
-        async with Transport(self._config) as transport:
-            yield self._elector(transport, LOOP_CLOCK, hook)
+        async with _Connection(self._config, self._scheme, self._options.name, LOOP_CLOCK) as connection:
+            yield self._elector(connection, LOOP_CLOCK, hook)
 
-    def _elector(self, transport: Transport, clock: Clock, hook: TelemetryHook) -> LeaderElector:
-        direct = DirectClient(transport, scheme=self._scheme, mapper=StaticMapper([_LEASES]))
-        return LeaderElector(Client(direct), self._options, clock=clock, hook=hook, explain=self._explain)
+    def _elector(self, connection: _Connection, clock: Clock, hook: TelemetryHook) -> LeaderElector:
+        return LeaderElector(
+            connection.client,
+            self._options,
+            clock=clock,
+            hook=hook,
+            explain=self._explain,
+            recorder=connection.recorder,
+        )
 
     def __repr__(self) -> str:
         return f"<ElectionFactory {self._options.namespace}/{self._options.name}>"
+
+
+class _Connection(Closing):
+    """The election's own transport, its client, and the recorder of its Events."""
+
+    def __init__(self, config: Config, scheme: Scheme, name: str, clock: Clock) -> None:
+        self._transport = Transport(config, clock=clock)
+        mapper = StaticMapper([_LEASES, _EVENTS])
+        self.client = Client(DirectClient(self._transport, scheme=scheme, mapper=mapper))
+        self.recorder = EventRecorder(self.client, name, clock=clock)
+
+    async def aclose(self) -> None:
+        """Write waiting Events, then close the connections. Idempotent."""
+        try:
+            await self.recorder.aclose(shutdown_timeout=1.0)
+        finally:
+            await self._transport.aclose()

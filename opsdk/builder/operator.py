@@ -283,6 +283,7 @@ class Operator:
         manager = self._manager = Manager(o.manager, hooks=hooks, clock=clock)
         self._cluster = Cluster(config, cluster_options, scheme=self.scheme, clock=clock, hook=manager.hook)
         manager.metrics.registry.register(InformerCollector(self._cluster.cache.health))
+        manager.use_client(self._cluster.uncached)
         manager.add(self._cluster, phase=Phase.CACHES)
         manager.add_readyz_check("caches-synced", self._check_caches)
         manager.add_readyz_check("user-functions", self._check_functions)

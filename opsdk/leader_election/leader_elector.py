@@ -57,7 +57,8 @@ class LeaderElector:
         clock: source of time.
         hook: receives `Leadership` records.
         explain: returns what the error of a lost lease adds, such as a blocked event loop; empty for nothing.
-        recorder: writes Events about the Lease, "became leader" and "stopped leading". The caller opens and closes it.
+        recorder: writes Events about the Lease, "became leader" and "stopped leading". `run` opens it, the
+            caller closes it.
 
     Attributes:
         may_acquire: asked before each try to acquire the lease; False leaves it to other replicas.
@@ -108,6 +109,8 @@ class LeaderElector:
             LeaderElectionLostError: the lease could not be renewed in time.
         """
         self._now = now_in_threads(self._clock)
+        if self._recorder is not None:
+            self._recorder.open()
         self._record(leading=False)
         try:
             await self._acquire()

@@ -28,7 +28,6 @@ KEY = ObjectKey("default", "shop")
 async def elector(cluster: Cluster, identity: str) -> AsyncIterator[tuple[LeaderElector, asyncio.Task[None]]]:
     """A running candidate that records Events."""
     recorder = EventRecorder(cluster.uncached, "shop")
-    recorder.open()
     options = LeaderElectionOptions(name="shop", namespace="default", identity=identity)
     candidate = LeaderElector(cluster.uncached, options, recorder=recorder)
     running = asyncio.create_task(candidate.run())
