@@ -8,7 +8,6 @@ events in between are retried a few more times. A state that the handler can nev
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import Counter, deque
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,8 +26,9 @@ from opsdk.queue.core import LOW_PRIORITY
 from opsdk.queue.work_queue import WorkQueue
 from opsdk.telemetry.cause import ReconcileCause
 from opsdk.telemetry.failures import FunctionFailures
+from opsdk.telemetry.safe_logger import SafeLogger
 
-log = logging.getLogger(__name__)
+log = SafeLogger(__name__)
 
 # Delays of retries: short at first, then five minutes.
 _RETRY = Backoff(base=0.1, factor=2.0, cap=300.0, jitter=0.1, reset_after=0)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import logging
 from collections.abc import Awaitable, Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
@@ -20,8 +19,9 @@ from opsdk.cache.entry import OwnerRef
 from opsdk.errors import UsageError
 from opsdk.event.event import AnyEvent, Event, EventType
 from opsdk.event.request import Request
+from opsdk.telemetry.safe_logger import SafeLogger
 
-log = logging.getLogger(__name__)
+log = SafeLogger(__name__)
 
 T = TypeVar("T", bound=AnyObject)
 

@@ -29,8 +29,9 @@ from opsdk.predicates import PredicateFunc
 from opsdk.queue.work_queue import WorkQueue
 from opsdk.telemetry.cause import ReconcileCause
 from opsdk.telemetry.failures import FunctionFailure
+from opsdk.telemetry.safe_logger import SafeLogger
 
-log = logging.getLogger(__name__)
+log = SafeLogger(__name__)
 
 # Retries for a kind that is not served yet. Short at first, because its CRD is often installed together with the
 # operator; then every ten seconds, as in controller-runtime.

@@ -6,7 +6,6 @@ Upstream: none; Java Operator SDK has a PollingEventSource.
 from __future__ import annotations
 
 import asyncio
-import logging
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from datetime import timedelta
@@ -23,8 +22,9 @@ from opsdk.queue.work_queue import WorkQueue
 from opsdk.sources import EventSource
 from opsdk.telemetry.cause import ReconcileCause
 from opsdk.telemetry.failures import FunctionFailure, FunctionFailures
+from opsdk.telemetry.safe_logger import SafeLogger
 
-log = logging.getLogger(__name__)
+log = SafeLogger(__name__)
 
 Requests = Iterable[Hashable]
 RequestsFunction = Callable[[], Requests] | Callable[[], Awaitable[Requests]]

@@ -53,8 +53,9 @@ from opsdk.rest.config import Config
 from opsdk.sources import EventSource
 from opsdk.telemetry.context import setup_logging
 from opsdk.telemetry.records import LoopStalled, TelemetryHook
+from opsdk.telemetry.safe_logger import SafeLogger
 
-log = logging.getLogger(__name__)
+log = SafeLogger(__name__)
 
 # Seconds after the shutdown timeout when `Operator.run` ends the process. The manager's own graces fit into it.
 _EXIT_GRACE = 15.0

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import logging
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any
@@ -38,8 +37,9 @@ from opsdk.telemetry.failures import FunctionFailure
 from opsdk.telemetry.reconcile_log import log_failure, log_result, log_started
 from opsdk.telemetry.records import Hooks, Queued, Reconciled, ReconcileStarted, TelemetryHook, Workers
 from opsdk.telemetry.records import ReconcileOutcome as Outcome
+from opsdk.telemetry.safe_logger import SafeLogger
 
-log = logging.getLogger(__name__)
+log = SafeLogger(__name__)
 
 # Seconds after which a running reconcile is mentioned in the log.
 _SLOW_RECONCILE = 60.0

@@ -6,7 +6,6 @@ Upstream: sigs.k8s.io/controller-runtime/pkg/internal/controller/controller.go (
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,8 +18,9 @@ from opsdk.errors import CacheSyncError, OpsdkError
 from opsdk.queue.work_queue import WorkQueue
 from opsdk.sources import EventSource, SyncPolicy
 from opsdk.telemetry.failures import FunctionFailure
+from opsdk.telemetry.safe_logger import SafeLogger
 
-log = logging.getLogger(__name__)
+log = SafeLogger(__name__)
 
 # Seconds for a late source to report its own error, and for a cancelled task to end.
 _GRACE = 5.0
