@@ -21,12 +21,12 @@ from opsdk.aio.waiting import wait_ended
 from opsdk.errors import LeaderElectionLostError, ShutdownTimeoutError, UsageError
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse
+from opsdk.http.server.serving_certificate import ServingCertificate, self_signed_context
 from opsdk.manager.debug import DebugPages, memory_page, tasks_page
 from opsdk.manager.health import Check, Checks
 from opsdk.manager.http import Endpoint, HttpServer, is_enabled, is_loopback, parse_address
 from opsdk.manager.metrics_authorization import MetricsAuthorization, ReviewClient
 from opsdk.manager.runnable_group import RunnableGroup
-from opsdk.manager.serving_certificate import ServingCertificate, self_signed_context
 from opsdk.runnable import Debuggable, NeedsLeaderElection, Runnable, Warmup
 from opsdk.telemetry.context import add_context_to_records
 from opsdk.telemetry.prometheus import PrometheusHook
