@@ -73,7 +73,7 @@ class WebhookServer:
 
         server = WebhookServer(hook=manager.hook)
         WebhookBuilder().for_(Website).with_validator(rules).complete(server)
-        manager.add(server, phase=Phase.WEBHOOKS)
+        manager.add(server)
         manager.add_readyz_check("webhooks", server.check_started)
 
     `start` raises `ConfigError` if the certificate cannot be loaded or the port is taken.
@@ -130,7 +130,7 @@ class WebhookServer:
             self._conversion = conversion
         self._conversion.add(converter)
 
-    def paths(self) -> Sequence[str]:
+    def webhook_paths(self) -> Sequence[str]:
         """Return the registered paths."""
         return tuple(self._webhooks)
 

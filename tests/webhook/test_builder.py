@@ -39,7 +39,7 @@ async def test_all_webhooks_of_a_kind_are_registered() -> None:
     server = WebhookServer()
     builder = WebhookBuilder().for_(Site).with_defaulter(set_replicas).with_validator(create=refuse)
     builder.with_converter(CONVERTER).complete(server)
-    assert server.paths() == ("/mutate-demo-opsdk-dev-v1-site", "/validate-demo-opsdk-dev-v1-site", "/convert")
+    assert server.webhook_paths() == ("/mutate-demo-opsdk-dev-v1-site", "/validate-demo-opsdk-dev-v1-site", "/convert")
     _, answer = await post(server, "/mutate-demo-opsdk-dev-v1-site", review(object=site_tree()))
     assert operations(answer["response"]) == [{"op": "add", "path": "/spec/replicas", "value": 1}]
     _, answer = await post(server, "/validate-demo-opsdk-dev-v1-site", review(object=site_tree()))
@@ -54,7 +54,7 @@ def test_two_kinds_do_not_share_a_path() -> None:
     with pytest.raises(UsageError, match="can't register duplicate path: /mutate-demo-opsdk-dev-v1-site"):
         WebhookBuilder().for_(Site).with_defaulter(set_replicas).complete(server)
     WebhookBuilder().for_(Site).with_defaulter(set_replicas, path="/second").complete(server)
-    assert server.paths()[-1] == server.registrations[-1].path == "/second"
+    assert server.webhook_paths()[-1] == server.registrations[-1].path == "/second"
     with pytest.raises(UsageError, match="is not a webhook path"):
         WebhookBuilder().for_(Site).with_defaulter(set_replicas, path="no-slash").complete(server)
 
@@ -86,4 +86,4 @@ def test_what_is_incomplete_is_refused() -> None:
         WebhookBuilder().for_(Site).complete(server)
     with pytest.raises(UsageError, match="is not a converter of"):
         WebhookBuilder().for_(Pod).with_converter(CONVERTER).complete(server)
-    assert server.paths() == ()
+    assert server.webhook_paths() == ()

@@ -19,7 +19,7 @@ from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.object import Unstructured
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import AdmissionDeniedError, ApiError, ForbiddenError, InternalServerError, InvalidError
-from opsdk.manager.manager import Manager, Phase
+from opsdk.manager.manager import Manager
 from opsdk.structured_merge.value import JsonObject
 from opsdk.webhook.admission import invalid_field
 from opsdk.webhook.builder import WebhookBuilder
@@ -204,7 +204,7 @@ async def test_the_failure_policy_decides_about_nonsense() -> None:
 async def serving(env: Any, server: WebhookServer) -> AsyncIterator[None]:
     """A manager that serves the webhooks over TLS."""
     manager = Manager()
-    manager.add(server, phase=Phase.WEBHOOKS)
+    manager.add(server)
     task = asyncio.create_task(manager.start())
     await manager.wait_ready()
     try:

@@ -172,7 +172,7 @@ def test_the_root_and_nested_paths_are_accepted() -> None:
     server = WebhookServer()
     for path in ("/", "/a", "/a-b/c_d/9"):
         server.register(path, AdmissionWebhook(allow))
-    assert server.paths() == ("/", "/a", "/a-b/c_d/9")
+    assert server.webhook_paths() == ("/", "/a", "/a-b/c_d/9")
 
 
 def test_conversions_share_their_path() -> None:
@@ -189,7 +189,7 @@ def test_conversions_share_their_path() -> None:
 async def running(server: WebhookServer, **options: Any) -> AsyncIterator[Manager]:
     """A manager that runs the server."""
     manager = Manager(ManagerOptions(**options))
-    manager.add(server, phase=Phase.WEBHOOKS)
+    manager.add(server)
     task = asyncio.create_task(manager.start())
     waiting = asyncio.create_task(manager.wait_ready())
     await asyncio.wait([task, waiting], return_when=asyncio.FIRST_COMPLETED)
@@ -257,7 +257,8 @@ async def test_every_replica_serves_over_tls(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="webhook server has not been started yet"):
         await server.check_started()
     manager = Manager(election=NeverElected())
-    manager.add(server, phase=Phase.WEBHOOKS)
+    manager.add(server)
+    assert manager._groups[Phase.WEBHOOKS]._runnables == [server]
     manager.add_readyz_check("webhooks", server.check_started)
     task = asyncio.create_task(manager.start())
     try:
