@@ -22,8 +22,8 @@ MODULES = {
     "opsdk.sources",
     "opsdk.testing",
 }
-"""The documented modules; of opsdk.api, opsdk.apiserver, opsdk.telemetry and opsdk.testing also what is inside."""
-PACKAGES = ("opsdk.api.", "opsdk.apiserver.", "opsdk.telemetry.", "opsdk.testing.")
+"""The documented modules; also what is inside of the packages below."""
+PACKAGES = ("opsdk.api.", "opsdk.apiserver.", "opsdk.telemetry.", "opsdk.testing.", "opsdk.webhook.")
 
 
 def sources() -> list[tuple[str, str]]:
