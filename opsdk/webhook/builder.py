@@ -138,6 +138,7 @@ class WebhookBuilder(Generic[T]):
         assert self._kind is not None  # checked by `complete`
         kind = kind_of(self._kind)
         gvk, rule = kind.gvk, self._rules[mutating]
+        verb = "mutate" if mutating else "validate"
         path = self._paths[mutating] or webhook_path(gvk, mutating=mutating)
         server.register(path, AdmissionWebhook(handler, timeout=self._timeout, clock=self._clock))
         plural = self._plural or getattr(kind.representation, "plural", "") or f"{gvk.kind.lower()}s"
@@ -145,7 +146,7 @@ class WebhookBuilder(Generic[T]):
         scope = {True: "Namespaced", False: "Cluster"}.get(namespaced, "*") if namespaced is not None else "*"
         server.registrations.append(
             WebhookRegistration(
-                name=f"{'mutate' if mutating else 'validate'}-{gvk.version}.{plural}.{gvk.group or 'core.k8s.io'}",
+                name=rule.name or f"{verb}-{gvk.version}.{plural}.{gvk.group or 'core.k8s.io'}",
                 path=path,
                 mutating=mutating,
                 group=gvk.group,

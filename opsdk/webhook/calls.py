@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from opsdk.aio.clock import Clock
-from opsdk.aio.timeout import ClockTimeoutError, timeout
+from opsdk.aio.timeout import ClockTimeout, ClockTimeoutError, timeout
 from opsdk.errors import TooLargeError
 from opsdk.http.server.request import HttpRequest
 from opsdk.telemetry.safe_logger import SafeLogger
@@ -41,18 +41,19 @@ async def contained(call: Awaitable[T], *, name: str, seconds: float | None, clo
 
     A cancellation of the caller is raised. One that `call` raises on its own counts as an exception.
     """
+    scope: ClockTimeout | None = None
     try:
-        async with timeout(clock, seconds):
+        async with timeout(clock, seconds) as scope:
             return Outcome(await call)
-    except ClockTimeoutError:
-        log.error("%s did not answer within %g s", name, seconds)  # noqa: TRY400 - the traceback is the timeout's own
-        return Outcome(failure=f"the webhook did not answer within {seconds:g} s")
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise
         raised: BaseException = error
     except Exception as error:  # noqa: BLE001 - user code may raise anything
+        if isinstance(error, ClockTimeoutError) and scope is not None and scope.expired():
+            log.error("%s did not answer within %g s", name, seconds)  # noqa: TRY400 - the traceback is the timeout's own
+            return Outcome(failure=f"the webhook did not answer within {seconds:g} s")
         raised = error
     log.error("%s raised", name, exc_info=raised)
     text = f"{type(raised).__name__}: {raised}" if str(raised) else type(raised).__name__

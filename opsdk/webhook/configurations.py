@@ -6,10 +6,12 @@ Upstream: sigs.k8s.io/controller-tools/pkg/webhook (the same task for Go markers
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
+from opsdk.apimachinery.meta import LabelSelector
+from opsdk.apimachinery.model import to_builtins
 from opsdk.errors import UsageError
 from opsdk.structured_merge.value import JsonObject
 
@@ -24,7 +26,13 @@ class WebhookRule:
     Attributes:
         operations: of ``CREATE``, ``UPDATE``, ``DELETE``, ``CONNECT`` and ``*``; empty for those that the webhook
             handles.
-        subresources: ``status``, ``scale`` and so on; they are sent besides the object itself.
+        name: fully qualified, with at least three segments; empty for ``validate-<version>.<plural>.<group>``. Two
+            webhooks of a kind need different names.
+        subresources: ``status`` and so on; they are sent besides the object itself. Those of another kind, such as
+            ``scale``, need a raw handler.
+        object_selector: only objects with these labels; None for all.
+        namespace_selector: only objects in namespaces with these labels; None for all.
+        match_conditions: CEL expressions by name; the webhook is called if all of them are true.
         failure_policy: what happens when the call fails: ``Fail`` rejects the request, ``Ignore`` lets it pass.
         timeout_seconds: 1 to 30.
         match_policy: ``Equivalent`` converts objects of other versions for the webhook.
@@ -33,7 +41,11 @@ class WebhookRule:
     """
 
     operations: Sequence[str] = ()
+    name: str = ""
     subresources: Sequence[str] = ()
+    object_selector: LabelSelector | None = None
+    namespace_selector: LabelSelector | None = None
+    match_conditions: Mapping[str, str] = field(default_factory=dict)
     failure_policy: Literal["Fail", "Ignore"] = "Fail"
     timeout_seconds: int = 10
     match_policy: Literal["Equivalent", "Exact"] = "Equivalent"
@@ -165,6 +177,13 @@ def _webhook(registration: WebhookRegistration, client_config: WebhookClientConf
         "matchPolicy": rule.match_policy,
         "timeoutSeconds": rule.timeout_seconds,
     }
+    if rule.object_selector is not None:
+        webhook["objectSelector"] = to_builtins(rule.object_selector)
+    if rule.namespace_selector is not None:
+        webhook["namespaceSelector"] = to_builtins(rule.namespace_selector)
+    if rule.match_conditions:
+        conditions = rule.match_conditions.items()
+        webhook["matchConditions"] = [{"name": name, "expression": text} for name, text in conditions]
     return {**webhook, "reinvocationPolicy": rule.reinvocation_policy} if r.mutating else webhook
 
 

@@ -18,7 +18,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from opsdk.apimachinery.codec import decode_tree
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject, to_tree
-from opsdk.errors import AdmissionDeniedError, ApiError, DecodeError, UsageError
+from opsdk.errors import AdmissionDeniedError, ApiError, BadRequestError, DecodeError, UsageError
 from opsdk.structured_merge.equality import deep_equal
 from opsdk.structured_merge.value import JsonObject
 from opsdk.telemetry.safe_logger import SafeLogger
@@ -161,11 +161,11 @@ class DefaulterHandler(Generic[T]):
         try:
             obj = _decode(request.object, self._kind)
             before = to_tree(obj)
-            await _call(self._default, obj, ctx)
+            result = await _call(self._default, obj, ctx)
         except (AdmissionDeniedError, ApiError) as error:
             return response_for(error).with_warnings(*ctx.warnings())
-        except DecodeError as error:
-            return errored(400, str(error), reason="BadRequest")
+        if result is not None and result is not obj:
+            raise UsageError(f"the defaulter returned a {type(result).__name__}: change the object in place instead")
         after = to_tree(obj)
         if deep_equal(before, after):
             return allowed().with_warnings(*ctx.warnings())
@@ -231,9 +231,12 @@ class ValidatorHandler(Generic[T]):
             warnings = await _call(function, *objects, ctx)
         except (AdmissionDeniedError, ApiError) as error:
             return response_for(error).with_warnings(*ctx.warnings())
-        except DecodeError as error:
-            return errored(400, str(error), reason="BadRequest")
-        return allowed().with_warnings(*ctx.warnings(), *(warnings or ()))
+        # A validator that returns False means a denial: it must not pass as "no warnings".
+        if warnings is not None and not isinstance(warnings, str | list | tuple):
+            kind = type(warnings).__name__
+            raise UsageError(f"the validator returned a {kind}: return warnings, or raise AdmissionDeniedError to deny")
+        more = (warnings,) if isinstance(warnings, str) else warnings or ()
+        return allowed().with_warnings(*ctx.warnings(), *more)
 
     def __repr__(self) -> str:
         return f"<ValidatorHandler of {self._kind.gvk} for {', '.join(self.operations)}>"
@@ -241,9 +244,12 @@ class ValidatorHandler(Generic[T]):
 
 def _decode(tree: JsonObject | None, kind: Kind[T]) -> T:
     if not tree:
-        raise DecodeError("there is no content to decode")
-    # A copy: the object may share parts of its tree, and the patch needs the request's object as it was.
-    return decode_tree(copy.deepcopy(tree), kind)
+        raise BadRequestError("there is no content to decode")
+    try:
+        # A copy: the object may share parts of its tree, and the patch needs the request's object as it was.
+        return decode_tree(copy.deepcopy(tree), kind)
+    except DecodeError as error:
+        raise BadRequestError(str(error)) from error
 
 
 async def _call(function: Callable[..., Any], *arguments: object) -> Any:

@@ -6,14 +6,18 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from webhookkit import post
 
+from opsdk.errors import BadRequestError
 from opsdk.webhook.admission import UserInfo
 from opsdk.webhook.authentication import (
     MAX_REQUEST_SIZE,
     TokenRequest,
     TokenResponse,
     authenticated,
+    decode_review,
     errored,
     unauthenticated,
 )
@@ -93,3 +97,15 @@ async def test_a_handler_that_raises_authenticates_nobody() -> None:
 def test_a_token_is_not_shown() -> None:
     """The token is in no representation of the request."""
     assert "secret" not in repr(TokenRequest(token="secret"))
+
+
+json_objects = st.dictionaries(st.sampled_from(["spec", "request", "kind", "apiVersion"]), st.none() | st.text()).map(
+    lambda tree: json.dumps(tree).encode()
+)
+
+
+@given(st.binary(max_size=60) | json_objects)
+def test_no_body_escapes(body: bytes) -> None:
+    """Any body decodes, or raises one of opsdk's errors."""
+    with pytest.raises(BadRequestError):
+        decode_review(body, "application/json")

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from webhookkit import Site
 
+from opsdk.apimachinery.meta import LabelSelector
 from opsdk.errors import UsageError
 from opsdk.webhook.builder import WebhookBuilder
 from opsdk.webhook.configurations import (
@@ -62,6 +63,25 @@ def test_configurations_have_every_field() -> None:
             "matchPolicy": "Exact",
             "timeoutSeconds": 5,
         }
+    ]
+
+
+def test_selectors_and_conditions_limit_the_calls() -> None:
+    """They and the name come from the rule."""
+    server = WebhookServer()
+    rule = WebhookRule(
+        name="images.demo.opsdk.dev",
+        object_selector=LabelSelector(match_labels={"a": "b"}),
+        namespace_selector=LabelSelector(match_labels={"c": "d"}),
+        match_conditions={"not-system": "!request.userInfo.username.startsWith('system:')"},
+    )
+    WebhookBuilder().for_(Site).with_validator(create=do_nothing, rule=rule).complete(server)
+    ((webhook,),) = (c["webhooks"] for c in webhook_configurations(server.registrations, SERVICE, name="demo"))
+    assert webhook["name"] == "images.demo.opsdk.dev"
+    assert webhook["objectSelector"] == {"matchLabels": {"a": "b"}}
+    assert webhook["namespaceSelector"] == {"matchLabels": {"c": "d"}}
+    assert webhook["matchConditions"] == [
+        {"name": "not-system", "expression": "!request.userInfo.username.startsWith('system:')"}
     ]
 
 

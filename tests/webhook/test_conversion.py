@@ -13,9 +13,9 @@ from webhookkit import NewSite, NewSiteSpec, OldSite, OldSiteSpec, Site, SiteSpe
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.apimachinery.gvk import GroupKind
 from opsdk.apimachinery.meta import ObjectMeta
-from opsdk.errors import ConversionError, UsageError
+from opsdk.errors import BadRequestError, ConversionError, UsageError
 from opsdk.structured_merge.value import JsonObject
-from opsdk.webhook.conversion import HubSpokeConverter, Spoke, check_round_trip
+from opsdk.webhook.conversion import HubSpokeConverter, Spoke, check_round_trip, decode_review
 from opsdk.webhook.server import WebhookServer
 
 GROUP = "demo.opsdk.dev"
@@ -241,3 +241,15 @@ def test_a_kind_has_one_converter() -> None:
     with pytest.raises(UsageError, match="has a converter already"):
         server.register_converter(CONVERTER)
     assert CONVERTER.group_kind == GroupKind(GROUP, "Site")
+
+
+json_objects = st.dictionaries(st.sampled_from(["spec", "request", "kind", "apiVersion"]), st.none() | st.text()).map(
+    lambda tree: json.dumps(tree).encode()
+)
+
+
+@given(st.binary(max_size=60) | json_objects)
+def test_no_body_escapes(body: bytes) -> None:
+    """Any body decodes, or raises one of opsdk's errors."""
+    with pytest.raises(BadRequestError):
+        decode_review(body)

@@ -202,6 +202,29 @@ async def test_an_object_that_does_not_decode_is_a_bad_request(tree: JsonObject 
         assert response.message
 
 
+@pytest.mark.parametrize("result", [False, True, 0, {"allowed": False}])
+async def test_a_validator_that_returns_a_verdict_does_not_allow(result: Any) -> None:
+    """It raises an error that says how to deny; a single text is one warning."""
+
+    def verdict(site: Site, ctx: AdmissionContext) -> Any:
+        return result
+
+    with pytest.raises(UsageError, match="raise AdmissionDeniedError"):
+        await ValidatorHandler(Site, create=verdict).handle(request(object=site_tree()))
+    text = await ValidatorHandler(Site, create=lambda _, __: "careful").handle(request(object=site_tree()))
+    assert text.warnings == ("careful",)
+
+
+async def test_a_defaulter_that_returns_another_object_fails() -> None:
+    """Its changes would be lost."""
+
+    def replace(site: Site, ctx: AdmissionContext) -> Any:
+        return Site(spec=site.spec)
+
+    with pytest.raises(UsageError, match="in place"):
+        await DefaulterHandler(Site, replace).handle(request(object=site_tree()))
+
+
 async def test_functions_are_validators() -> None:
     """Operations without a function are allowed."""
 
