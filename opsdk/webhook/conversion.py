@@ -9,14 +9,13 @@ Deviates: metadata is taken from the original object, except for labels and anno
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from opsdk.apimachinery.codec import decode_tree
+from opsdk.apimachinery.codec import decode, decode_tree
 from opsdk.apimachinery.gvk import GroupKind
 from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.object import PartialObjectMetadata, TypedObject, convert, to_tree
@@ -111,7 +110,7 @@ class HubSpokeConverter(Generic[H]):
         spoke = self._spokes.get(source)
         kind = self._hub if spoke is None else spoke.kind
         try:
-            obj: Any = decode_tree(copy.deepcopy(tree), Kind(kind.gvk, kind))
+            obj: Any = decode(msgspec.json.encode(tree), Kind(kind.gvk, kind))
         except DecodeError as error:
             raise ConversionError(f"cannot convert to {api_version}: {error}") from error
         if spoke is not None:

@@ -8,14 +8,15 @@ Upstream: sigs.k8s.io/controller-runtime/pkg/webhook/admission/defaulter_custom.
 
 from __future__ import annotations
 
-import copy
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
-from opsdk.apimachinery.codec import decode_tree
+import msgspec
+
+from opsdk.apimachinery.codec import decode
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject, to_tree
 from opsdk.errors import AdmissionDeniedError, ApiError, BadRequestError, DecodeError, UsageError
@@ -246,8 +247,8 @@ def _decode(tree: JsonObject | None, kind: Kind[T]) -> T:
     if not tree:
         raise BadRequestError("there is no content to decode")
     try:
-        # A copy: the object may share parts of its tree, and the patch needs the request's object as it was.
-        return decode_tree(copy.deepcopy(tree), kind)
+        # From bytes, faster than a deep copy: the patch needs the request's object as it was.
+        return decode(msgspec.json.encode(tree), kind)
     except DecodeError as error:
         raise BadRequestError(str(error)) from error
 
