@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -20,6 +21,7 @@ from opsdk.aio.timeout import timeout
 from opsdk.errors import ConfigError, UsageError
 from opsdk.http.server.serving_certificate import RELOAD_EVERY
 from opsdk.manager.manager import Manager, ManagerOptions, Phase
+from opsdk.telemetry.context import add_context_to_records
 from opsdk.telemetry.prometheus import PrometheusHook
 from opsdk.webhook.admission import AdmissionRequest, AdmissionResponse, allowed, denied
 from opsdk.webhook.conversion import HubSpokeConverter, Spoke
@@ -67,6 +69,30 @@ async def test_a_handler_that_raises_is_answered_with_500(caplog: pytest.LogCapt
     assert shown['controller_runtime_webhook_requests_total{code="200",webhook="/w"}'] == 1
     assert shown['controller_runtime_webhook_requests_in_flight{webhook="/w"}'] == 0
     assert shown['controller_runtime_webhook_latency_seconds_count{webhook="/w"}'] == 1
+
+
+async def test_log_lines_of_a_rule_have_the_fields_of_the_request(caplog: pytest.LogCaptureFixture) -> None:
+    """Lines of the rule's own loggers too, and the line with the traceback."""
+    add_context_to_records()
+
+    async def crash(request: AdmissionRequest) -> AdmissionResponse:
+        logging.getLogger("shop").warning("looking")
+        raise RuntimeError
+
+    await post(serving(crash)[0], "/w", review(name="a", namespace="default", subResource="status"))
+    fields = {
+        "webhook": "/w",
+        "operation": "CREATE",
+        "resource": "sites.demo.opsdk.dev/status",
+        "namespace": "default",
+        "name": "a",
+        "user": "ann",
+        "requestID": "u1",
+    }
+    assert [(record.name, record.opsdk) for record in caplog.records] == [  # type: ignore[attr-defined]
+        ("shop", fields),
+        ("opsdk.webhook.calls", fields),
+    ]
 
 
 @pytest.mark.behaviour(126)
