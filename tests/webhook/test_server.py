@@ -347,7 +347,8 @@ async def test_clients_need_a_certificate_of_the_client_ca(tmp_path: Path) -> No
 async def test_a_rotated_certificate_is_used_for_new_connections(tmp_path: Path, way: str) -> None:
     """Within the interval; an open connection goes on, and a broken pair keeps the old certificate."""
     ca = make_ca()
-    server = WebhookServer(options(tmp_path, ca.issue("hooks", "127.0.0.1")))
+    metrics = PrometheusHook(CollectorRegistry())
+    server = WebhookServer(options(tmp_path, ca.issue("hooks", "127.0.0.1")), hook=metrics)
     server.register("/w", AdmissionWebhook(allow))
     async with running(server):
         tls = trusting(ca)
@@ -362,6 +363,7 @@ async def test_a_rotated_certificate_is_used_for_new_connections(tmp_path: Path,
         assert (await exchange(reader, writer, review()))["response"]["allowed"]
         writer.close()
     assert first != second == third
+    assert b"certwatcher_read_certificate_errors_total 1.0" in metrics.expose()
 
 
 def rotate(folder: Path, pair: Pair, way: str) -> None:
