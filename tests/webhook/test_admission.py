@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from webhookkit import operations, post, review, site_tree
 
 from opsdk.apimachinery.patch.json_patch import apply_json_patch
-from opsdk.errors import AdmissionDeniedError, Cause, Details, InvalidError, OpsdkError
+from opsdk.errors import AdmissionDeniedError, Cause, Details, InvalidError, OpsdkError, TooLargeError
 from opsdk.structured_merge.value import JsonObject
 from opsdk.webhook.admission import (
     MAX_REQUEST_SIZE,
@@ -94,6 +94,12 @@ async def test_a_body_just_below_the_limit_is_read() -> None:
     body = review(object=site_tree())
     _, answer = await post(serving(allow), "/w", body + b" " * (MAX_REQUEST_SIZE - 1 - len(body)))
     assert answer["response"]["allowed"]
+
+
+def test_the_limit_holds_without_a_server() -> None:
+    """A body of 7 MiB does not decode."""
+    with pytest.raises(TooLargeError, match="limit is 7340032 bytes"):
+        decode_review(b" " * MAX_REQUEST_SIZE, "application/json")
 
 
 def test_every_field_of_a_request_is_decoded() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry
 from webhookkit import NewSite, NewSiteSpec, OldSite, OldSiteSpec, Site, SiteSpec, post, site_tree
 
 from opsdk.api.core.v1 import ConfigMap
@@ -15,6 +16,7 @@ from opsdk.apimachinery.gvk import GroupKind
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.errors import BadRequestError, ConversionError, UsageError
 from opsdk.structured_merge.value import JsonObject
+from opsdk.telemetry.prometheus import PrometheusHook
 from opsdk.webhook.conversion import HubSpokeConverter, Spoke, check_round_trip, decode_review
 from opsdk.webhook.server import WebhookServer
 
@@ -111,6 +113,20 @@ def test_only_labels_and_annotations_may_change() -> None:
     for name in ("name", "uid", "namespace"):
         with pytest.raises(ConversionError, match=f"metadata.{name}"):
             converting(lambda metadata, name=name: setattr(metadata, name, "other"))
+
+
+def test_the_second_function_sees_the_metadata() -> None:
+    """From spoke to spoke, although the first function leaves it empty."""
+
+    def annotate(site: Site) -> NewSite:
+        new = to_new(site)
+        new.metadata = site.metadata
+        new.metadata.annotations = {"was": f"{site.metadata.name} {site.metadata.labels}"}
+        return new
+
+    converter = HubSpokeConverter(Site, Spoke(OldSite, upgrade, downgrade), Spoke(NewSite, from_new, annotate))
+    converted = converter.convert(tree_in("v1beta1"), f"{GROUP}/v2alpha1")
+    assert converted["metadata"]["annotations"] == {"was": "a {'x': 'y'}"}
 
 
 def test_a_converter_is_checked_when_it_is_made() -> None:
@@ -227,10 +243,13 @@ async def test_a_conversion_that_raises_is_contained(caplog: pytest.LogCaptureFi
     def crash(old: OldSite) -> Site:
         return {}["missing"]  # type: ignore[no-any-return]
 
-    server = serving(HubSpokeConverter(Site, Spoke(OldSite, crash, downgrade)))
+    metrics = PrometheusHook(CollectorRegistry())
+    server = WebhookServer(hook=metrics)
+    server.register_converter(HubSpokeConverter(Site, Spoke(OldSite, crash, downgrade)))
     _, answer = await post(server, "/convert", conversion_review("v1", tree_in("v1beta1")))
     assert answer["response"]["result"] == {"status": "Failure", "message": "panic: KeyError: 'missing' [recovered]"}
     assert "in crash" in caplog.text
+    assert b"controller_runtime_conversion_webhook_panics_total 1.0" in metrics.expose()
     _, answer = await post(server, "/convert", conversion_review("v1beta1", tree_in("v1")))
     assert answer["response"]["result"] == {"status": "Success"}
 

@@ -58,6 +58,17 @@ async def test_without_a_change_there_is_no_patch() -> None:
         assert (response.allowed, response.patches) == (True, ())
 
 
+async def test_the_patch_fits_the_objects_of_the_request() -> None:
+    """Also where the request lacks what every object of the class has."""
+
+    def label(site: Site, ctx: AdmissionContext) -> None:
+        site.metadata.labels["a"] = "b"
+
+    tree: JsonObject = {"spec": {}}
+    response = await DefaulterHandler(Site, label).handle(request(object=tree))
+    assert apply_json_patch(tree, response.patches)["metadata"] == {"labels": {"a": "b"}}
+
+
 @pytest.mark.behaviour(124)
 async def test_a_removed_field_is_a_remove_operation() -> None:
     """A defaulter that clears a known field removes it."""
