@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Generic, Literal, TypedDict, TypeVar, Unpack, overload
 
 import yaml
+from prometheus_client import CollectorRegistry
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.closing import Closing
@@ -152,6 +153,8 @@ class Operator:
         self._made: list[ControllerBuilder[Any]] = []
         self.journal = Journal(size=self.options.journal_size)
         """What the last reconciles read and wrote, and why they ran."""
+        self.registry = CollectorRegistry()
+        """Metrics of your own: ``Counter("name", "help", registry=operator.registry)``. ``/metrics`` shows them."""
         self._clock: Clock = LOOP_CLOCK
         self._setups: list[Callable[[Operator], Any]] = []
         self._cluster: Cluster | None = None
@@ -283,6 +286,7 @@ class Operator:
         self._made = []
         manager = self._manager = Manager(o.manager, hooks=hooks, clock=clock)
         self._cluster = Cluster(config, cluster_options, scheme=self.scheme, clock=clock, hook=manager.hook)
+        manager.metrics.registry.register(self.registry)
         manager.metrics.registry.register(InformerCollector(self._cluster.cache.health))
         manager.use_client(self._cluster.uncached)
         manager.add(self._cluster, phase=Phase.CACHES)
