@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -175,6 +176,7 @@ class Applier:
         self._settled: LRUCache[tuple[GroupVersionKind, ObjectKey], _Settled] = LRUCache(size)
         self._to_own: LRUCache[bytes, FieldSet] = LRUCache(min(size, 4096))
         self._gone: LRUCache[str, bool] = LRUCache(size)
+        self._foreign: LRUCache[tuple[str, str], bool] = LRUCache(size)
         self._suspects: LRUCache[Identity, bool] = LRUCache(size)
 
     # -------------------------------------------------------------- applying
@@ -200,7 +202,7 @@ class Applier:
         suspect = self._suspects.pop((declared.gvk.group_kind, declared.key), False)
         live = await self._client.get_or_none(kind, declared.key, uncached=suspect)
         if live is not None and live.metadata.uid in self._gone:
-            live = None  # the cache is behind: no event has told it of the deletion
+            live = None  # the cache is behind: the event of the deletion has not arrived
         if live is None:
             return await self._write(declared, kind, self._created(declared), owner=owner, force=force)
         _check_live(live, owner)
@@ -377,8 +379,7 @@ class Applier:
             OpsdkError: the first error of `apply`; the applies that were not started are left out.
         """
         identities = [identity_of(obj) for obj in desired]
-        twice = next((identity for identity in identities if identities.count(identity) > 1), None)
-        if twice is not None:
+        for twice in [identity for identity, count in Counter(identities).items() if count > 1]:
             raise UsageError(f"{twice[0]} {twice[1]} is desired twice: merge both objects into one")
         results: dict[int, T] = {}
         errors: list[Exception] = []
@@ -402,21 +403,31 @@ class Applier:
             await self._prune(kind_of(kind), owner, frozenset(identities))
         return [results[index] for index in range(len(desired))]
 
-    async def _prune(self, kind: Kind[Any], owner: KubeObject, desired: frozenset[Any]) -> None:
+    async def _prune(self, kind: Kind[Any], owner: KubeObject, desired: frozenset[Identity]) -> None:
         for obj in await self._client.list(kind, namespace=owner.metadata.namespace):
-            candidate: AnyObject | None = obj
-            for _ in range(_DELETE_ATTEMPTS):
-                if candidate is None:
-                    break
-                verdict = judge(candidate, owner=owner, field_owner=self._owner, desired=desired)
-                if verdict is PruneVerdict.KEEP:
-                    break
-                if verdict is PruneVerdict.DELETE and await self._delete(candidate):
-                    break
-                # The cache strips managedFields or is behind.
-                candidate = await self._client.get_or_none(metadata_only(kind), key_of(obj), uncached=True)
-                if candidate is not None and not candidate.metadata.managed_fields:
-                    break
+            verdict = judge(obj, owner=owner, field_owner=self._owner, desired=desired)
+            if verdict is PruneVerdict.KEEP or (obj.metadata.uid, obj.metadata.resource_version) in self._foreign:
+                continue
+            if verdict is PruneVerdict.DELETE and await self._delete(obj):
+                continue
+            # The cache is behind or strips managedFields, so the server's metadata decide.
+            if not await self._prune_uncached(metadata_only(kind), key_of(obj), owner, desired):
+                self._foreign[obj.metadata.uid, obj.metadata.resource_version] = True
+
+    async def _prune_uncached(
+        self, kind: Kind[PartialObjectMetadata], key: ObjectKey, owner: KubeObject, desired: frozenset[Identity]
+    ) -> bool:
+        """Delete the object if the server's metadata say so; False if it stays."""
+        for _ in range(_DELETE_ATTEMPTS):
+            current = await self._client.get_or_none(kind, key, uncached=True)
+            if current is None:
+                return True
+            verdict = judge(current, owner=owner, field_owner=self._owner, desired=desired)
+            if verdict is not PruneVerdict.DELETE:
+                return False
+            if await self._delete(current):
+                return True
+        raise ConflictError(f"{kind.name} {key} changed {_DELETE_ATTEMPTS} times while it was pruned: retry later")
 
     async def _delete(self, obj: AnyObject) -> bool:
         """Delete exactly this version of the object; False if it has changed."""
