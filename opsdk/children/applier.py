@@ -34,6 +34,7 @@ from opsdk.apimachinery.object import (
 from opsdk.children.comparison import ApplyComparison, ApplyDifference, DifferenceKind, compare
 from opsdk.children.desired import check_desired
 from opsdk.children.explanation import ApplyReason, Explanation, explain
+from opsdk.children.field_types import FieldType
 from opsdk.children.inferred_types import inferred_type
 from opsdk.children.ownership import STATUS, applied_by, fields_to_own, managers_of
 from opsdk.children.pruning import Identity, PruneVerdict, identity_of, judge
@@ -41,7 +42,15 @@ from opsdk.children.resolver import ResolvedType, TypeResolver
 from opsdk.client.client import Client
 from opsdk.client.decorators.intercept import intercept
 from opsdk.client.operations import Delete, DeleteAllOf, Get, List, Operation, gvk_of_operation
-from opsdk.errors import AlreadyOwnedError, ConflictError, InvalidError, NotFoundError, TerminatingError, UsageError
+from opsdk.errors import (
+    AlreadyOwnedError,
+    ConflictError,
+    InvalidError,
+    NotFoundError,
+    PatchError,
+    TerminatingError,
+    UsageError,
+)
 from opsdk.recipes.owner_references import controller_of, set_controller_reference
 from opsdk.structured_merge.fieldpath import EMPTY, FieldSet
 from opsdk.structured_merge.schema import Schema
@@ -242,8 +251,7 @@ class Applier:
         if digest not in self._to_own:
             check_desired(tree, gvk, key, resolved)
             if resolved is not None:
-                schema = resolved.field_type.schema
-                self._to_own[digest] = fields_to_own(tree, schema, ignored=resolved.ignored)
+                self._to_own[digest] = _fields_to_own(tree, resolved.field_type, resolved.ignored)
         return _Declared(gvk, key, tree, digest, resolved)
 
     def _is_settled(self, declared: _Declared, live: KubeObject) -> bool:
@@ -266,7 +274,7 @@ class Applier:
             field_type, to_own = inferred_type(owned, tree), None
             ignored = EMPTY if "f:status" in owned.members | owned.children.keys() else STATUS
         if to_own is None:
-            to_own = fields_to_own(tree, field_type.schema, ignored=ignored)
+            to_own = _fields_to_own(tree, field_type, ignored)
         result = compare(live, tree, field_type, to_own=to_own, field_owner=self._owner, ignored=ignored)
         return result, to_own, field_type.schema
 
@@ -462,6 +470,15 @@ def _live_tree(live: AnyObject) -> JsonObject:
     """Return the live object as the server wrote it."""
     origin = origin_of(live)
     return to_tree(live) if origin is None else origin
+
+
+def _fields_to_own(tree: JsonObject, field_type: FieldType, ignored: FieldSet) -> FieldSet:
+    """Return the fields that an apply owns. Raises `UsageError` if an item of a keyed list has no key."""
+    try:
+        return fields_to_own(tree, field_type.schema, ignored=ignored)
+    except PatchError as error:
+        name = f"{tree['kind']} {tree['metadata'].get('namespace', '')}/{tree['metadata']['name']}"
+        raise UsageError(f"{name}: {error}") from error
 
 
 def _without_drift(

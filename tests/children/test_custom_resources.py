@@ -27,7 +27,7 @@ from opsdk.children.inferred_types import inferred_type
 from opsdk.children.ownership import STATUS, applied_by, fields_to_own, managers_of
 from opsdk.children.resolver import TypeResolver
 from opsdk.client.client import Client
-from opsdk.errors import ApiError
+from opsdk.errors import ApiError, UsageError
 from opsdk.structured_merge.fieldpath import EMPTY
 from opsdk.structured_merge.value import JsonObject
 from tests.children.childkit import counted_client, desired, gvk_of_tree, live_tree, prepared, state
@@ -133,6 +133,18 @@ async def test_drift_of_an_unknown_type_is_left_on_request() -> None:
         wish["spec"]["ports"][1]["note"] = "mine"
         live = await applier.apply(desired(wish))
         assert [port.get("note") for port in live["spec"]["ports"]] == ["theirs", "mine"]
+
+
+async def test_an_item_without_keys_is_refused() -> None:
+    """Also if the type is inferred; the error names the object."""
+    crd, tree = _BY_NAME["Keyed"]
+    async with counted_client(crds=[crd]) as counted:
+        applier = Applier(counted.client, field_owner="me")
+        explicit = {**tree, "spec": {"ports": [{"port": 80, "protocol": "UDP"}]}}
+        await applier.apply(desired(explicit))
+        with pytest.raises(UsageError, match=r"^Keyed default/a: associative list with keys"):
+            await applier.apply(desired({**tree, "spec": {"ports": [{"port": 80, "protocol": "UDP"}, {"note": "x"}]}}))
+        assert counted.writes == ["Apply"]
 
 
 class PartialSpec(Model, kw_only=True):
