@@ -43,6 +43,7 @@
     │   └── CelEvaluationError        evaluation error, such as a missing key
     │       └── CelBudgetError            the cost limit is exceeded
     ├── AlreadyOwnedError         another controller owns the object
+    ├── TerminatingError          the object is being deleted; retry when it is gone
     ├── LeaderElectionLostError   this process lost the lease and must stop writing
     ├── ShutdownTimeoutError      a runnable did not stop in time
     ├── UsageError                a mistake in the calling code

@@ -19,7 +19,7 @@ from opsdk.apimachinery.object import PartialObjectMetadata, Unstructured, to_tr
 from opsdk.children.applier import Applier, Drift
 from opsdk.children.explanation import ApplyReason, Explanation
 from opsdk.client.decorators.intercept import intercept
-from opsdk.client.operations import Get, List, Operation
+from opsdk.client.operations import Delete, Get, List, Operation
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import AlreadyOwnedError, ConflictError, InvalidError, NotFoundError, TerminatingError, UsageError
 from opsdk.patch import merge_patch
@@ -509,8 +509,9 @@ async def test_children_that_are_no_longer_desired_are_deleted(kind: Any, stripp
         deleted = [line for line in reasons.lines if "deleted" in line]
         assert deleted == [f"ConfigMap default/{name}: deleted, it is no longer desired" for name in "bc"]
         counted.writes.clear()
+        counted.uncached_reads.clear()
         await restarted.apply_all([config("a", x="1"), config("d")], owner=owner, prune=[kind])
-        assert counted.writes == []
+        assert (counted.writes, counted.uncached_reads) == ([], [])
 
 
 async def test_a_child_that_changes_meanwhile_is_judged_again() -> None:
@@ -532,6 +533,26 @@ async def test_a_child_that_changes_meanwhile_is_judged_again() -> None:
         applier = Applier(intercept(counted.client, meanwhile), field_owner="me")
         await applier.apply_all([], owner=owner, prune=[ConfigMap])
         assert await names(counted) == ["a", "other", "owner"]
+
+
+async def test_a_child_that_always_changes_is_not_pruned_for_ever() -> None:
+    """After some attempts the conflict is an error, so that the reconcile is retried with a delay."""
+    async with counted_client() as counted:
+        owner = await owner_of(counted)
+        await Applier(counted.client, field_owner="me").apply(config("a"), owner=owner)
+        attempts: list[Operation] = []
+
+        async def conflict(operation: Operation, proceed: Any) -> Any:
+            if isinstance(operation, Delete):
+                attempts.append(operation)
+                raise ConflictError("changed")
+            return await proceed(operation)
+
+        with pytest.raises(ConflictError, match="ConfigMap default/a changed 5 times"):
+            await Applier(intercept(counted.client, conflict), field_owner="me").apply_all(
+                [], owner=owner, prune=[ConfigMap]
+            )
+        assert len(attempts) == 6
 
 
 @pytest.mark.parametrize("concurrency", [1, 2, 50])
