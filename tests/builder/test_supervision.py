@@ -22,7 +22,7 @@ from opsdk.builder.options import OperatorOptions
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.options import ControllerOptions
 from opsdk.controller.reconcile import Result
-from opsdk.errors import ForbiddenError, TerminalError, UsageError
+from opsdk.errors import CacheSyncError, ForbiddenError, TerminalError, UsageError
 from opsdk.event.request import Request
 from opsdk.http.server.request import HttpRequest, Query
 from opsdk.predicates import ignore_own_writes
