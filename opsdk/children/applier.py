@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final, TypeVar
@@ -40,8 +40,6 @@ from opsdk.children.ownership import STATUS, applied_by, fields_to_own, managers
 from opsdk.children.pruning import Identity, PruneVerdict, identity_of, judge
 from opsdk.children.resolver import ResolvedType, TypeResolver
 from opsdk.client.client import Client
-from opsdk.client.decorators.intercept import intercept
-from opsdk.client.operations import Delete, DeleteAllOf, Get, List, Operation, gvk_of_operation
 from opsdk.errors import (
     AlreadyOwnedError,
     ConflictError,
@@ -184,9 +182,7 @@ class Applier:
         self._types = TypeResolver(client.scheme, crds)
         self._settled: LRUCache[tuple[GroupVersionKind, ObjectKey], _Settled] = LRUCache(size)
         self._to_own: LRUCache[bytes, FieldSet] = LRUCache(min(size, 4096))
-        self._gone: LRUCache[str, bool] = LRUCache(size)
         self._foreign: LRUCache[tuple[str, str], bool] = LRUCache(size)
-        self._suspects: LRUCache[Identity, bool] = LRUCache(size)
 
     # -------------------------------------------------------------- applying
     async def apply(self, desired: T, *, owner: KubeObject | None = None, force: bool = True) -> T:
@@ -207,11 +203,7 @@ class Applier:
         """
         declared = self._declare(desired, owner)
         kind = kind_of_object(desired)
-        # A cache may be behind the NotFoundError of another request, so read from the server.
-        suspect = self._suspects.pop((declared.gvk.group_kind, declared.key), False)
-        live = await self._client.get_or_none(kind, declared.key, uncached=suspect)
-        if live is not None and live.metadata.uid in self._gone:
-            live = None  # the cache is behind: the event of the deletion has not arrived
+        live = await self._client.get_or_none(kind, declared.key)
         if live is None:
             return await self._write(declared, kind, self._created(declared), owner=owner, force=force)
         _check_live(live, owner)
@@ -322,37 +314,6 @@ class Applier:
         log.debug("%s", explanation)
         if self._on_write is not None:
             self._on_write(explanation)
-
-    def mark_gone(self, obj: KubeObject) -> None:
-        """Record that the object no longer exists, for example because another request for it raised `NotFoundError`.
-
-        A cache that still has the object does not hide the deletion from the next `apply`, which creates a new one.
-        """
-        if obj.metadata.uid:
-            self._gone[obj.metadata.uid] = True
-
-    def observing_client(self) -> Client:
-        """Return the client, with the addition that this applier learns of deletions from its requests.
-
-        After a `NotFoundError` from the server, or a delete, the next `apply` of that object reads from the server, so
-        that a cache that is behind never returns the dead object.
-        """
-        return intercept(self._client, self._observe)
-
-    async def _observe(self, operation: Operation, proceed: Callable[[Operation], Awaitable[Any]]) -> Any:
-        if isinstance(operation, List | DeleteAllOf):
-            return await proceed(operation)
-        key = operation.key if isinstance(operation, Get | Delete) else key_of(operation.obj)
-        identity = (gvk_of_operation(operation).group_kind, key)
-        try:
-            result = await proceed(operation)
-        except NotFoundError:
-            if not isinstance(operation, Get) or operation.options.uncached:
-                self._suspects[identity] = True
-            raise
-        if isinstance(operation, Delete):
-            self._suspects[identity] = True
-        return result
 
     # -------------------------------------------------------------- many children
     async def apply_all(
