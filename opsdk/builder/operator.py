@@ -270,7 +270,7 @@ class Operator:
 
     async def apply(self, desired: Child, *, owner: KubeObject | None = None, force: bool = True) -> Child:
         """Make an object match `desired`, controlled by `owner`. See `opsdk.children.applier.Applier.apply`."""
-        return await self.cluster.applier.apply(desired, owner=owner, force=force)
+        return await self.cluster.applier().apply(desired, owner=owner, force=force)
 
     @property
     def recorder(self) -> EventRecorder:

@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MODULES = {
     "opsdk",
     "opsdk.apiserver",
+    "opsdk.children.applier",
     "opsdk.errors",
     "opsdk.handlers",
     "opsdk.patch",
@@ -21,6 +22,7 @@ MODULES = {
     "opsdk.recipes",
     "opsdk.sources",
     "opsdk.testing",
+    "opsdk.timers",
 }
 """The documented modules; of opsdk.api, opsdk.apiserver, opsdk.telemetry and opsdk.testing also what is inside."""
 PACKAGES = ("opsdk.api.", "opsdk.apiserver.", "opsdk.telemetry.", "opsdk.testing.")
