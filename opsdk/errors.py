@@ -42,6 +42,8 @@
     │   ├── CelCompileError           parse or type error, with its position
     │   └── CelEvaluationError        evaluation error, such as a missing key
     │       └── CelBudgetError            the cost limit is exceeded
+    ├── AdmissionDeniedError      raised by a validator or defaulter: the request is not allowed
+    ├── ConversionError           an object cannot be converted between versions of its kind
     ├── AlreadyOwnedError         another controller owns the object
     ├── TerminatingError          the object is being deleted; retry when it is gone
     ├── LeaderElectionLostError   this process lost the lease and must stop writing
@@ -502,6 +504,43 @@ class CelEvaluationError(CelError):
 
 class CelBudgetError(CelEvaluationError):
     """The evaluation exceeds its cost limit."""
+
+
+class AdmissionDeniedError(OpsdkError):
+    """Raised by a validator or a defaulter of a webhook: the request is not allowed.
+
+    Attributes:
+        message: shown to the client; the server adds the name of the webhook. Without it, the causes are joined.
+        reason: the reason of the ``Status``; ``Invalid`` for wrong fields. It decides the HTTP status.
+        causes: one for each wrong field, see `opsdk.webhook.admission.invalid_field`.
+        warnings: shown beside the denial.
+        code: the HTTP status of `reason`; 403 for an unknown reason.
+
+    >>> error = AdmissionDeniedError("the name is reserved")
+    >>> error.code, error.reason
+    (403, 'Forbidden')
+    >>> str(AdmissionDeniedError(reason="Invalid", causes=[Cause(message="Required value", field="spec.image")]))
+    'spec.image: Required value'
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        reason: str = "Forbidden",
+        causes: Sequence[Cause] = (),
+        warnings: Sequence[str] = (),
+    ) -> None:
+        self.message = message or ", ".join(f"{cause.field}: {cause.message}" for cause in causes)
+        self.reason = reason
+        self.causes = tuple(causes)
+        self.warnings = tuple(warnings)
+        self.code = _BY_REASON.get(reason, ForbiddenError).default_code
+        super().__init__(self.message)
+
+
+class ConversionError(OpsdkError):
+    """An object cannot be converted between versions of its kind. The message names both versions."""
 
 
 class AlreadyOwnedError(OpsdkError):

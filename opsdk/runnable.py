@@ -7,7 +7,7 @@ Upstream: sigs.k8s.io/controller-runtime/pkg/manager/manager.go
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 
@@ -55,6 +55,15 @@ class Warmup(Protocol):
 
         A cancellation ends the warm-up: the manager stops.
         """
+        ...
+
+
+@runtime_checkable
+class ServesWebhooks(Protocol):
+    """A runnable that serves webhooks. It starts before the caches: they may need its conversions."""
+
+    def webhook_paths(self) -> Sequence[str]:
+        """Return the paths that are served."""
         ...
 
 

@@ -21,13 +21,13 @@ from opsdk.aio.waiting import wait_ended
 from opsdk.errors import LeaderElectionLostError, ShutdownTimeoutError, UsageError
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse
+from opsdk.http.server.serving_certificate import ServingCertificate, self_signed_context
 from opsdk.manager.debug import DebugPages, memory_page, tasks_page
 from opsdk.manager.health import Check, Checks
 from opsdk.manager.http import Endpoint, HttpServer, is_enabled, is_loopback, parse_address
 from opsdk.manager.metrics_authorization import MetricsAuthorization, ReviewClient
 from opsdk.manager.runnable_group import RunnableGroup
-from opsdk.manager.serving_certificate import ServingCertificate, self_signed_context
-from opsdk.runnable import Debuggable, NeedsLeaderElection, Runnable, Warmup
+from opsdk.runnable import Debuggable, NeedsLeaderElection, Runnable, ServesWebhooks, Warmup
 from opsdk.telemetry.context import add_context_to_records
 from opsdk.telemetry.prometheus import PrometheusHook
 from opsdk.telemetry.queue_monitor import QueueMonitor
@@ -257,14 +257,17 @@ class Manager:
     def add(self, runnable: Runnable, *, phase: Phase | None = None) -> None:
         """Add a runnable, before or after the start.
 
-        Without `phase`, it runs in the LEADER group, or in OTHERS if its ``needs_leader_election`` returns False. A
-        runnable of the LEADER group with `opsdk.runnable.Warmup` is warmed up while this replica waits for the lease.
+        Without `phase`, it runs in WEBHOOKS if it has `opsdk.runnable.ServesWebhooks`, in OTHERS if its
+        ``needs_leader_election`` returns False, else in the LEADER group. A runnable of the LEADER group with
+        `opsdk.runnable.Warmup` is warmed up while this replica waits for the lease.
 
         Raises:
             UsageError: the manager is stopping.
         """
         if self._stopping:
             raise UsageError("can't accept new runnable as stop procedure is already engaged")
+        if phase is None and isinstance(runnable, ServesWebhooks):
+            phase = Phase.WEBHOOKS
         if phase is None:
             anywhere = isinstance(runnable, NeedsLeaderElection) and not runnable.needs_leader_election()
             phase = Phase.OTHERS if anywhere else Phase.LEADER

@@ -33,6 +33,8 @@ from opsdk.telemetry.records import (
     RenewedSlowly,
     Requested,
     TelemetryHook,
+    WebhookLoad,
+    WebhookServed,
     Workers,
 )
 
@@ -42,6 +44,7 @@ _RECONCILE_BUCKETS = (
 )  # fmt: skip
 _REQUEST_BUCKETS = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
 _SIZE_BUCKETS = (64, 256, 512, *(1024 * 4**power for power in range(8)))
+_WEBHOOK_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _QUEUE_BUCKETS = tuple(10e-9 * 10**power for power in range(12))
 # Further priorities share one label value, to bound the number of series (as in controller-runtime).
 _MAX_PRIORITIES = 25
@@ -79,6 +82,7 @@ class PrometheusHook(TelemetryHook):
         self._create_reconcile_metrics()
         self._create_queue_metrics()
         self._create_request_metrics()
+        self._create_webhook_metrics()
         self._leader = Gauge(
             "leader_election_master_status", "1 while this replica leads.", ["name"], registry=self.registry
         )
@@ -138,6 +142,28 @@ class PrometheusHook(TelemetryHook):
         )
         self._retried = Counter(f"{name}_request_retries", "Retries of requests.", ["code", *labels], registry=r)
 
+    def _create_webhook_metrics(self) -> None:
+        name, labels, r = "controller_runtime", ["webhook"], self.registry
+        self._webhook_seconds = Histogram(
+            f"{name}_webhook_latency_seconds",
+            "How long a webhook took.",
+            labels,
+            registry=r,
+            buckets=_WEBHOOK_BUCKETS,
+        )
+        self._webhook_requests = Counter(
+            f"{name}_webhook_requests", "Requests by HTTP status.", [*labels, "code"], registry=r
+        )
+        self._webhook_load = Gauge(
+            f"{name}_webhook_requests_in_flight", "Requests that are being answered.", labels, registry=r
+        )
+        self._webhook_panics = {
+            "admission": Counter(f"{name}_webhook_panics", "Handlers that raised an unexpected exception.", registry=r),
+            "conversion": Counter(
+                f"{name}_conversion_webhook_panics", "Conversions that raised an unexpected exception.", registry=r
+            ),
+        }
+
     def _create_queue_metrics(self) -> None:
         labels, r = ["name", "controller"], self.registry
         self._depth = Gauge("workqueue_depth", "Ready items.", [*labels, "priority"], registry=r)
@@ -179,6 +205,22 @@ class PrometheusHook(TelemetryHook):
                 self._slow_renewals.labels(record.name)
             case RenewedSlowly():
                 self._slow_renewals.labels(record.name).inc()
+            case WebhookLoad() | WebhookServed():
+                self._record_webhook(record)
+
+    def _record_webhook(self, record: WebhookLoad | WebhookServed) -> None:
+        name = record.webhook
+        if isinstance(record, WebhookServed):
+            self._webhook_requests.labels(name, str(record.status)).inc()
+            self._webhook_seconds.labels(name).observe(record.seconds)
+            if record.panicked:
+                self._webhook_panics[record.panicked].inc()
+            return
+        self._webhook_load.labels(name).set(record.in_flight)
+        # Create every series at zero, so that alerts on its rate work.
+        self._webhook_seconds.labels(name)
+        for code in ("200", "500"):
+            self._webhook_requests.labels(name, code)
 
     def _record_request(self, record: Requested) -> None:
         code = str(record.status) if record.status else "<error>"

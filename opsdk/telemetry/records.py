@@ -173,7 +173,39 @@ class LoopStalled:
     where: str
 
 
-Record = Reconciled | Workers | Queued | Leadership | RenewedSlowly | Requested | LoopStalled
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookLoad:
+    """A webhook is registered, or a request of it begins or ends.
+
+    Attributes:
+        webhook: the path.
+        in_flight: number of requests that are being answered.
+    """
+
+    webhook: str
+    in_flight: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookServed:
+    """A webhook has answered a request.
+
+    Attributes:
+        webhook: the path.
+        status: the HTTP status. Errors inside a review have the status 200.
+        seconds: duration.
+        panicked: ``admission`` or ``conversion`` if a function of the user raised an unexpected exception there.
+    """
+
+    webhook: str
+    status: int
+    seconds: float
+    panicked: str = ""
+
+
+Record = (
+    Reconciled | Workers | Queued | Leadership | RenewedSlowly | Requested | LoopStalled | WebhookLoad | WebhookServed
+)
 
 _NO_BLOCK: AbstractContextManager[None] = nullcontext()
 _NO_HEADERS: AbstractContextManager[Mapping[str, str]] = nullcontext({})

@@ -24,8 +24,8 @@ MODULES = {
     "opsdk.testing",
     "opsdk.timers",
 }
-"""The documented modules; of opsdk.api, opsdk.apiserver, opsdk.telemetry and opsdk.testing also what is inside."""
-PACKAGES = ("opsdk.api.", "opsdk.apiserver.", "opsdk.telemetry.", "opsdk.testing.")
+"""The documented modules; also what is inside of the packages below."""
+PACKAGES = ("opsdk.api.", "opsdk.apiserver.", "opsdk.telemetry.", "opsdk.testing.", "opsdk.webhook.")
 
 
 def sources() -> list[tuple[str, str]]:

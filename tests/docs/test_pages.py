@@ -37,3 +37,16 @@ def test_the_example_of_the_controllers_page() -> None:
     scope: JsonObject = {}
     exec(block, scope)
     assert [kind.__name__ for kind in scope["operator"].custom_kinds()] == []
+
+
+async def test_the_examples_of_the_webhooks_page() -> None:
+    """The blocks run one after the other in one module, and every test in them passes."""
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/webhooks.md").read_text(), re.DOTALL)
+    scope: JsonObject = {"__name__": "webhooks_page"}
+    for block in blocks:
+        exec(block, scope)
+    tests = [function for name, function in scope.items() if name.startswith("test_")]
+    assert len(tests) == 3
+    for function in tests:
+        if (running := function()) is not None:
+            await running

@@ -16,8 +16,8 @@ from opsdk.api.rbac.v1 import ClusterRole, ClusterRoleBinding, PolicyRule, RoleR
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import ConfigError, UsageError
+from opsdk.http.server.serving_certificate import RELOAD_EVERY, ServingCertificate, self_signed_context
 from opsdk.manager.manager import Manager, ManagerOptions, Phase
-from opsdk.manager.serving_certificate import RELOAD_EVERY, ServingCertificate, self_signed_context
 
 environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
 

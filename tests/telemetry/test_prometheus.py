@@ -19,6 +19,8 @@ from opsdk.telemetry.records import (
     RenewedSlowly,
     Requested,
     TelemetryHook,
+    WebhookLoad,
+    WebhookServed,
     Workers,
 )
 
@@ -42,6 +44,11 @@ NAMES = {
     "workqueue_retries_total": {"name", "controller"},
     "leader_election_master_status": {"name"},
     "leader_election_slowpath_total": {"name"},
+    "controller_runtime_webhook_latency_seconds": {"webhook"},
+    "controller_runtime_webhook_requests_total": {"webhook", "code"},
+    "controller_runtime_webhook_requests_in_flight": {"webhook"},
+    "controller_runtime_webhook_panics_total": set(),
+    "controller_runtime_conversion_webhook_panics_total": set(),
     "rest_client_requests_total": {"code", "method", "host"},
     "rest_client_request_duration_seconds": {"verb", "host"},
     "rest_client_rate_limiter_duration_seconds": {"verb", "host"},
@@ -86,6 +93,9 @@ def full(hook: PrometheusHook) -> None:
         )
     )
     hook.record(Requested(method="GET", host="h:6443", status=0, seconds=0.1))
+    hook.record(WebhookLoad(webhook="/w", in_flight=1))
+    for panicked in ("", "admission", "conversion"):
+        hook.record(WebhookServed(webhook="/w", status=200, seconds=0.1, panicked=panicked))
 
 
 @pytest.mark.behaviour(134)
@@ -122,6 +132,11 @@ def test_values() -> None:
     assert page['rest_client_response_size_bytes_bucket{host="h:6443",le="4096.0",verb="GET"}'] == 1
     assert page['rest_client_request_retries_total{code="200",host="h:6443",verb="GET"}'] == 1
     assert page['leader_election_slowpath_total{name="lease"}'] == 1
+    assert page['controller_runtime_webhook_requests_total{code="200",webhook="/w"}'] == 3
+    assert page['controller_runtime_webhook_requests_total{code="500",webhook="/w"}'] == 0
+    assert page['controller_runtime_webhook_requests_in_flight{webhook="/w"}'] == 1
+    assert page["controller_runtime_webhook_panics_total"] == 1
+    assert page["controller_runtime_conversion_webhook_panics_total"] == 1
     assert page["opsdk_event_loop_stall_seconds_total"] == 5
     assert page["opsdk_event_loop_longest_stall_seconds"] == 3
     hook.record(Queued(controller="c", event="finished"))

@@ -33,6 +33,7 @@ class ServingCertificate:
     Args:
         cert_file: PEM certificate chain.
         key_file: PEM private key.
+        client_ca_file: PEM certificates of the CAs whose clients are served; None serves every client.
         clock: source of time.
 
     Attributes:
@@ -42,15 +43,23 @@ class ServingCertificate:
         ConfigError: the files cannot be loaded now.
     """
 
-    def __init__(self, cert_file: str | Path, key_file: str | Path, *, clock: Clock = LOOP_CLOCK) -> None:
+    def __init__(
+        self,
+        cert_file: str | Path,
+        key_file: str | Path,
+        *,
+        client_ca_file: str | Path | None = None,
+        clock: Clock = LOOP_CLOCK,
+    ) -> None:
         self.failures = 0
         self._files = (Path(cert_file), Path(key_file))
+        self._client_ca_file = None if client_ca_file is None else Path(client_ca_file)
         self._clock = clock
         self._checked_at: float | None = None
         self._content = self._read()
-        self._current = server_context(*self._files)
+        self._current = server_context(*self._files, client_ca_file=self._client_ca_file)
         # The context of the server itself never changes; each handshake is given the current one.
-        self.context = server_context(*self._files)
+        self.context = server_context(*self._files, client_ca_file=self._client_ca_file)
         self.context.sni_callback = self._choose
 
     def _choose(self, connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
@@ -71,7 +80,7 @@ class ServingCertificate:
             content = self._read()
             if content == self._content:
                 return False
-            self._current = server_context(*self._files)
+            self._current = server_context(*self._files, client_ca_file=self._client_ca_file)
         except ConfigError as error:
             self.failures += 1
             log.error("the new certificate is not used, the old one stays: %s", error)  # noqa: TRY400 - it names the file
@@ -91,8 +100,14 @@ class ServingCertificate:
         return f"<ServingCertificate {self._files[0]}>"
 
 
-def server_context(cert_file: Path, key_file: Path) -> ssl.SSLContext:
-    """Return the TLS context of a server with these files. Raises `ConfigError` if they are no matching pair."""
+def server_context(cert_file: Path, key_file: Path, *, client_ca_file: Path | None = None) -> ssl.SSLContext:
+    """Return the TLS context of a server with these files.
+
+    With `client_ca_file`, the handshake fails for a client without a certificate of these CAs.
+
+    Raises:
+        ConfigError: the files are no matching pair, or the CAs cannot be loaded.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
@@ -103,6 +118,12 @@ def server_context(cert_file: Path, key_file: Path) -> ssl.SSLContext:
         raise ConfigError(
             f"cannot load {cert_file} and {key_file}: {error}; they must be a PEM certificate and its key"
         ) from error
+    if client_ca_file is not None:
+        try:
+            context.load_verify_locations(client_ca_file)
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigError(f"cannot load {client_ca_file}: {error}; it must be PEM certificates of CAs") from error
+        context.verify_mode = ssl.CERT_REQUIRED
     return context
 
 

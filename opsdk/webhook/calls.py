@@ -1,0 +1,68 @@
+"""Calls of user functions: with a timeout, and without an exception that escapes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from opsdk.aio.clock import Clock
+from opsdk.aio.timeout import ClockTimeout, ClockTimeoutError, timeout
+from opsdk.errors import TooLargeError
+from opsdk.http.server.request import HttpRequest
+from opsdk.telemetry.safe_logger import SafeLogger
+
+log = SafeLogger(__name__)
+
+T = TypeVar("T")
+
+PANICKED = "opsdk.webhook.panicked"
+"""Key of ``HttpRequest.state``: ``admission`` or ``conversion`` when a user function raised an unexpected exception."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome(Generic[T]):
+    """What a call returned, or why it did not.
+
+    Attributes:
+        value: what the call returned; None after a failure.
+        failure: why there is no value, without a traceback; empty after a success.
+        panicked: the function raised.
+    """
+
+    value: T | None = None
+    failure: str = ""
+    panicked: bool = False
+
+
+async def contained(call: Awaitable[T], *, name: str, seconds: float | None, clock: Clock) -> Outcome[T]:
+    """Await `call` for at most `seconds` (None: no limit), and log what it raises.
+
+    A cancellation of the caller is raised. One that `call` raises on its own counts as an exception.
+    """
+    scope: ClockTimeout | None = None
+    try:
+        async with timeout(clock, seconds) as scope:
+            return Outcome(await call)
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        raised: BaseException = error
+    except Exception as error:  # noqa: BLE001 - user code may raise anything
+        if isinstance(error, ClockTimeoutError) and scope is not None and scope.expired():
+            log.error("%s did not answer within %g s", name, seconds)  # noqa: TRY400 - the traceback is the timeout's own
+            return Outcome(failure=f"the webhook did not answer within {seconds:g} s")
+        raised = error
+    log.error("%s raised", name, exc_info=raised)
+    text = f"{type(raised).__name__}: {raised}" if str(raised) else type(raised).__name__
+    return Outcome(failure=f"panic: {text} [recovered]", panicked=True)
+
+
+async def read_body(request: HttpRequest, limit: int) -> bytes:
+    """Return the body of a request. Raises `TooLargeError` if it has `limit` bytes or more."""
+    try:
+        return await request.body(limit - 1)
+    except TooLargeError as error:
+        raise TooLargeError(f"request entity is too large; limit is {limit} bytes") from error

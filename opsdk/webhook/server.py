@@ -1,0 +1,213 @@
+"""The webhook server: HTTPS with a certificate that may rotate, and one webhook for each path.
+
+Upstream: sigs.k8s.io/controller-runtime/pkg/webhook/server.go
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import ssl
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.timeout import timeout
+from opsdk.aio.waiting import finish
+from opsdk.errors import UsageError
+from opsdk.http.asgi_types import App
+from opsdk.http.server.application import asgi
+from opsdk.http.server.request import HttpRequest
+from opsdk.http.server.response import HttpResponse, text_response
+from opsdk.http.server.server import ServeOptions, WebServer
+from opsdk.http.server.serving_certificate import ServingCertificate
+from opsdk.telemetry.records import TelemetryHook, WebhookLoad, WebhookServed
+from opsdk.telemetry.safe_logger import SafeLogger
+from opsdk.webhook.calls import PANICKED
+from opsdk.webhook.configurations import WebhookRegistration
+from opsdk.webhook.conversion import Converter
+from opsdk.webhook.webhook import ConversionWebhook, Webhook
+
+log = SafeLogger(__name__)
+
+CONVERSION_PATH = "/convert"
+"""The path of all conversions."""
+_PATH = re.compile(r"((/[a-zA-Z0-9-_]+)+|/)\Z")
+# Seconds for the connection of `WebhookServer.check_started` (StartedChecker's timeout).
+_DIAL_TIMEOUT = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookServerOptions:
+    """Options of a `WebhookServer`.
+
+    Attributes:
+        host: the address to bind; by default all interfaces, because the API server calls from outside.
+        port: the TCP port; 0 selects a free one.
+        cert_dir: the directory of the certificate files; empty for ``k8s-webhook-server/serving-certs`` in the
+            directory of temporary files.
+        cert_name: PEM certificate chain in `cert_dir`. It may be replaced while the server runs.
+        key_name: PEM private key in `cert_dir`.
+        client_ca_name: PEM certificates of CAs in `cert_dir`; clients need a certificate of theirs. Empty serves every
+            client.
+        tls: makes the TLS context at the start, instead of the files.
+        shutdown_timeout: seconds for open requests to finish at stop.
+    """
+
+    host: str = "0.0.0.0"  # noqa: S104 - see above
+    port: int = 9443
+    cert_dir: Path | str = ""
+    cert_name: str = "tls.crt"
+    key_name: str = "tls.key"
+    client_ca_name: str = ""
+    tls: Callable[[], ssl.SSLContext] | None = None
+    shutdown_timeout: float = 60.0
+
+
+class WebhookServer:
+    """Serves webhooks. A Runnable that runs on every replica.
+
+    ::
+
+        server = WebhookServer(hook=manager.hook)
+        WebhookBuilder().for_(Website).with_validator(rules).complete(server)
+        manager.add(server)
+        manager.add_readyz_check("webhooks", server.check_started)
+
+    `start` raises `ConfigError` if the certificate cannot be loaded or the port is taken.
+
+    Args:
+        options: see `WebhookServerOptions`.
+        hook: receives records of requests; pass the manager's.
+        clock: source of time.
+
+    Attributes:
+        app: the ASGI application, to be called without a socket.
+        registrations: what `webhook_configurations` needs; the builder adds to it.
+    """
+
+    def __init__(
+        self,
+        options: WebhookServerOptions | None = None,
+        *,
+        hook: TelemetryHook | None = None,
+        clock: Clock = LOOP_CLOCK,
+    ) -> None:
+        self.options = options or WebhookServerOptions()
+        self.app: App = asgi(self._serve)
+        self.registrations: list[WebhookRegistration] = []
+        self._hook = hook or TelemetryHook()
+        self._clock = clock
+        self._webhooks: dict[str, Webhook] = {}
+        self._in_flight: dict[str, int] = {}
+        self._conversion: ConversionWebhook | None = None
+        self._started = asyncio.Event()
+        o = self.options
+        self._server = WebServer(self.app, ServeOptions(host=o.host, port=o.port, shutdown_timeout=o.shutdown_timeout))
+
+    # -------------------------------------------------------------- webhooks
+    def register(self, path: str, webhook: Webhook) -> None:
+        """Serve a webhook at a path, also after the start.
+
+        Raises:
+            UsageError: the path is taken, or is not of the form ``/a/b``.
+        """
+        if not _PATH.match(path):
+            raise UsageError(f"{path!r} is not a webhook path: write / or /name/name of letters, digits, - and _")
+        if path in self._webhooks:
+            raise UsageError(f"can't register duplicate path: {path}")
+        self._webhooks[path] = webhook
+        self._in_flight[path] = 0
+        self._hook.record(WebhookLoad(webhook=path, in_flight=0))
+
+    def register_converter(self, converter: Converter) -> None:
+        """Serve a converter at ``/convert``. Raises `UsageError` if its kind has a converter, or the path is taken."""
+        if self._conversion is None:
+            conversion = ConversionWebhook(clock=self._clock)
+            self.register(CONVERSION_PATH, conversion)
+            self._conversion = conversion
+        self._conversion.add(converter)
+
+    def webhook_paths(self) -> Sequence[str]:
+        """Return the registered paths."""
+        return tuple(self._webhooks)
+
+    async def _serve(self, request: HttpRequest) -> HttpResponse:
+        webhook = self._webhooks.get(request.path)
+        if webhook is None:
+            return text_response("404 page not found\n", status=404)
+        path, began, status = request.path, self._clock.now(), 500
+        self._count(path, 1)
+        try:
+            response = await webhook.serve(request)
+            status = response.status
+        except Exception:
+            log.exception("the webhook at %s failed", path)
+            response = text_response("Internal Server Error\n", status=500)
+        finally:
+            self._count(path, -1)
+            panicked = str(request.state.get(PANICKED, ""))
+            seconds = self._clock.now() - began
+            self._hook.record(WebhookServed(webhook=path, status=status, seconds=seconds, panicked=panicked))
+        return response
+
+    def _count(self, path: str, change: int) -> None:
+        self._in_flight[path] += change
+        self._hook.record(WebhookLoad(webhook=path, in_flight=self._in_flight[path]))
+
+    # -------------------------------------------------------------- life cycle
+    @property
+    def port(self) -> int:
+        """The TCP port, known once the server is ready."""
+        return self._server.port
+
+    def needs_leader_election(self) -> bool:
+        """Return False: the API server may call any replica."""
+        return False
+
+    async def start(self) -> None:
+        """Serve until cancelled."""
+        self._server.options = replace(self._server.options, tls=self._context())
+        try:
+            await self._server.start()
+            self._started.set()
+            log.info("serving %d webhooks at port %d", len(self._webhooks), self.port)
+            await asyncio.get_running_loop().create_future()
+        finally:
+            self._started.clear()
+            # Also after a cancellation during bind: the port must be released.
+            await finish(self._server.aclose(), name="webhooks/close")
+
+    def _context(self) -> ssl.SSLContext:
+        o = self.options
+        if o.tls is not None:
+            return o.tls()
+        folder = Path(o.cert_dir) if o.cert_dir else Path(tempfile.gettempdir(), "k8s-webhook-server", "serving-certs")
+        certificate = ServingCertificate(
+            folder / o.cert_name,
+            folder / o.key_name,
+            client_ca_file=folder / o.client_ca_name if o.client_ca_name else None,
+            clock=self._clock,
+        )
+        return certificate.context
+
+    async def wait_ready(self) -> None:
+        """Return when the port is open."""
+        await self._started.wait()
+
+    async def check_started(self) -> None:
+        """Connect with TLS, for ``Manager.add_readyz_check``. Raises the reason if the server does not serve."""
+        if not self._started.is_set():
+            raise UsageError("webhook server has not been started yet")
+        context = ssl.create_default_context()
+        # The server checks itself; the name in its certificate is that of a Service.
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.options.host, self.options.host)  # noqa: S104 - see the options
+        async with timeout(self._clock, _DIAL_TIMEOUT):
+            _, writer = await asyncio.open_connection(host, self.port, ssl=context)
+            writer.close()
+
+    def __repr__(self) -> str:
+        return f"<WebhookServer at {self.options.host}:{self.port} with {', '.join(self._webhooks) or 'no webhooks'}>"

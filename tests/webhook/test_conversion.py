@@ -1,0 +1,255 @@
+"""Conversion through the hub, its reviews, and the law of round trips."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from webhookkit import NewSite, NewSiteSpec, OldSite, OldSiteSpec, Site, SiteSpec, post, site_tree
+
+from opsdk.api.core.v1 import ConfigMap
+from opsdk.apimachinery.gvk import GroupKind
+from opsdk.apimachinery.meta import ObjectMeta
+from opsdk.errors import BadRequestError, ConversionError, UsageError
+from opsdk.structured_merge.value import JsonObject
+from opsdk.webhook.conversion import HubSpokeConverter, Spoke, check_round_trip, decode_review
+from opsdk.webhook.server import WebhookServer
+
+GROUP = "demo.opsdk.dev"
+
+
+def upgrade(old: OldSite) -> Site:
+    """From v1beta1 to v1."""
+    return Site(spec=SiteSpec(image=old.spec.picture, replicas=old.spec.count, tags=old.spec.tags))
+
+
+def downgrade(site: Site) -> OldSite:
+    """From v1 to v1beta1."""
+    return OldSite(spec=OldSiteSpec(picture=site.spec.image, count=site.spec.replicas, tags=site.spec.tags))
+
+
+def from_new(new: NewSite) -> Site:
+    """From v2alpha1 to v1."""
+    return Site(spec=SiteSpec(image=new.spec.source, replicas=new.spec.scale, tags=new.spec.tags))
+
+
+def to_new(site: Site) -> NewSite:
+    """From v1 to v2alpha1."""
+    return NewSite(spec=NewSiteSpec(source=site.spec.image, scale=site.spec.replicas, tags=site.spec.tags))
+
+
+CONVERTER = HubSpokeConverter(Site, Spoke(OldSite, upgrade, downgrade), Spoke(NewSite, from_new, to_new))
+
+
+def tree_in(version: str) -> JsonObject:
+    """The same site in a version."""
+    image, replicas = {"v1": ("image", "replicas"), "v1beta1": ("picture", "count"), "v2alpha1": ("source", "scale")}[
+        version
+    ]
+    metadata = {
+        "name": "a",
+        "namespace": "default",
+        "uid": "u",
+        "labels": {"x": "y"},
+        "managedFields": [{"manager": "kubectl", "fieldsV1": {"f:spec": {}}}],
+    }
+    return {
+        "apiVersion": f"{GROUP}/{version}",
+        "kind": "Site",
+        "metadata": metadata,
+        "spec": {image: "nginx", replicas: 2},
+    }
+
+
+VERSIONS = ("v1", "v1beta1", "v2alpha1")
+
+
+@pytest.mark.behaviour(130)
+@pytest.mark.parametrize(("source", "target"), [(a, b) for a in VERSIONS for b in VERSIONS if a != b])
+def test_every_version_reaches_every_other(source: str, target: str) -> None:
+    """Through the hub, both ways; the metadata stays, fields unknown to the class included."""
+    original = tree_in(source)
+    assert CONVERTER.convert(original, f"{GROUP}/{target}") == tree_in(target)
+    assert original == tree_in(source)
+
+
+@pytest.mark.behaviour(130)
+def test_a_version_is_not_converted_to_itself() -> None:
+    """The API server never needs it, so it is an error."""
+    with pytest.raises(ConversionError, match="same type"):
+        CONVERTER.convert(tree_in("v1"), f"{GROUP}/v1")
+
+
+@pytest.mark.parametrize("version", [f"{GROUP}/v3", "other/v1", ""])
+def test_an_unknown_version_is_an_error(version: str) -> None:
+    """The message names the known versions."""
+    with pytest.raises(ConversionError, match="v1beta1"):
+        CONVERTER.convert(tree_in("v1"), version)
+
+
+@pytest.mark.behaviour(130)
+def test_only_labels_and_annotations_may_change() -> None:
+    """A conversion that renames the object fails, and names the field; labels and annotations are its own."""
+
+    def converting(change: Any) -> JsonObject:
+        def convert(old: OldSite) -> Site:
+            site = upgrade(old)
+            site.metadata = old.metadata
+            change(site.metadata)
+            return site
+
+        return HubSpokeConverter(Site, Spoke(OldSite, convert, downgrade)).convert(tree_in("v1beta1"), f"{GROUP}/v1")
+
+    def relabel(metadata: ObjectMeta) -> None:
+        metadata.labels, metadata.annotations = {"z": "1"}, {"was": "v1beta1"}
+
+    metadata = tree_in("v1beta1")["metadata"]
+    assert converting(relabel)["metadata"] == {**metadata, "labels": {"z": "1"}, "annotations": {"was": "v1beta1"}}
+    for name in ("name", "uid", "namespace"):
+        with pytest.raises(ConversionError, match=f"metadata.{name}"):
+            converting(lambda metadata, name=name: setattr(metadata, name, "other"))
+
+
+def test_a_converter_is_checked_when_it_is_made() -> None:
+    """Versions once each, of one kind, and at least two of them."""
+    for spokes, message in (
+        ((), "no spoke"),
+        ((Spoke(Site, to_new, from_new),), "twice"),
+        ((Spoke(ConfigMap, to_new, from_new),), "not versions of one kind"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            HubSpokeConverter(Site, *spokes)  # type: ignore[arg-type]
+
+
+specs = st.builds(
+    OldSiteSpec, picture=st.text(max_size=3), count=st.none() | st.integers(0, 9), tags=st.lists(st.text(max_size=2))
+)
+
+
+@pytest.mark.behaviour(130)
+@given(specs)
+def test_round_trips(spec: OldSiteSpec) -> None:
+    """No data is lost on the way to another version and back."""
+    check_round_trip(CONVERTER, OldSite(metadata=ObjectMeta(name="a", labels={"x": "y"}), spec=spec))
+
+
+def test_a_lossy_conversion_does_not_make_the_round_trip() -> None:
+    """The error names version and field."""
+
+    def lose(site: Site) -> OldSite:
+        old = downgrade(site)
+        old.spec.tags = []
+        return old
+
+    lossy = HubSpokeConverter(Site, Spoke(OldSite, upgrade, lose))
+    site = Site(metadata=ObjectMeta(name="a"), spec=SiteSpec(image="x", tags=["t"]))
+    with pytest.raises(ConversionError, match=r"v1beta1 and back: /spec/tags"):
+        check_round_trip(lossy, site)
+
+
+# ------------------------------------------------------------------ reviews
+def serving(*converters: Any) -> WebhookServer:
+    """A server with these converters."""
+    server = WebhookServer()
+    for converter in converters:
+        server.register_converter(converter)
+    return server
+
+
+def conversion_review(version: str, *objects: JsonObject) -> bytes:
+    """A ConversionReview."""
+    request = {"uid": "u7", "desiredAPIVersion": f"{GROUP}/{version}", "objects": objects}
+    review = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview", "request": request}
+    return json.dumps(review).encode()
+
+
+@pytest.mark.behaviour(130)
+async def test_a_review_may_mix_versions() -> None:
+    """Objects come back in order; the uid is that of the request."""
+    body = conversion_review("v1", tree_in("v1beta1"), tree_in("v2alpha1"))
+    status, answer = await post(serving(CONVERTER), "/convert", body)
+    assert (status, answer["apiVersion"], answer["kind"]) == (200, "apiextensions.k8s.io/v1", "ConversionReview")
+    assert answer["response"] == {
+        "uid": "u7",
+        "convertedObjects": [tree_in("v1"), tree_in("v1")],
+        "result": {"status": "Success"},
+    }
+
+
+@pytest.mark.behaviour(130)
+@pytest.mark.parametrize(
+    ("version", "tree", "message"),
+    [
+        ("v1", site_tree(), "same type"),
+        ("v9", site_tree(), "not a version"),
+        ("v1", {**tree_in("v1beta1"), "spec": {"count": "many"}}, "count"),
+        ("v1", {"apiVersion": "other/v1", "kind": "Site"}, "the groups differ"),
+        ("v1", {"apiVersion": f"{GROUP}/v1beta1", "kind": "Other"}, "has no converter"),
+        ("v1", {}, "the groups differ"),
+    ],
+    ids=["same", "unknown", "field", "group", "kind", "empty"],
+)
+async def test_a_failure_is_a_status_in_the_review(version: str, tree: JsonObject, message: str) -> None:
+    """HTTP says 200; no object comes back."""
+    status, answer = await post(serving(CONVERTER), "/convert", conversion_review(version, tree))
+    response = answer["response"]
+    assert (status, response["uid"], response["convertedObjects"]) == (200, "u7", [])
+    assert response["result"]["status"] == "Failure"
+    assert message in response["result"]["message"]
+
+
+@pytest.mark.behaviour(130)
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b'{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview"}',
+        b'{"apiVersion":"apiextensions.k8s.io/v1beta1","kind":"ConversionReview","request":{}}',
+        b'{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","request":{"objects":[1]}}',
+    ],
+)
+async def test_what_is_no_review_is_a_bad_request(body: bytes) -> None:
+    """Only then is the HTTP status 400."""
+    status, text = await post(serving(CONVERTER), "/convert", body)
+    assert status == 400
+    assert "ConversionReview" in text
+
+
+@pytest.mark.behaviour(130)
+async def test_a_conversion_that_raises_is_contained(caplog: pytest.LogCaptureFixture) -> None:
+    """The review has a failure without a traceback; the log has the traceback; later reviews are served."""
+
+    def crash(old: OldSite) -> Site:
+        return {}["missing"]  # type: ignore[no-any-return]
+
+    server = serving(HubSpokeConverter(Site, Spoke(OldSite, crash, downgrade)))
+    _, answer = await post(server, "/convert", conversion_review("v1", tree_in("v1beta1")))
+    assert answer["response"]["result"] == {"status": "Failure", "message": "panic: KeyError: 'missing' [recovered]"}
+    assert "in crash" in caplog.text
+    _, answer = await post(server, "/convert", conversion_review("v1beta1", tree_in("v1")))
+    assert answer["response"]["result"] == {"status": "Success"}
+
+
+def test_a_kind_has_one_converter() -> None:
+    """A second one is refused."""
+    server = serving(CONVERTER)
+    with pytest.raises(UsageError, match="has a converter already"):
+        server.register_converter(CONVERTER)
+    assert CONVERTER.group_kind == GroupKind(GROUP, "Site")
+
+
+json_objects = st.dictionaries(st.sampled_from(["spec", "request", "kind", "apiVersion"]), st.none() | st.text()).map(
+    lambda tree: json.dumps(tree).encode()
+)
+
+
+@given(st.binary(max_size=60) | json_objects)
+def test_no_body_escapes(body: bytes) -> None:
+    """Any body decodes, or raises one of opsdk's errors."""
+    with pytest.raises(BadRequestError):
+        decode_review(body)
