@@ -174,7 +174,7 @@ class Schemas:
         if cls is Condition:
             required = ["type", "status", "lastTransitionTime", "reason", "message"]
         if required:
-            schema["required"] = required
+            schema["required"] = sorted(required)
         if rules := [rule.keywords() for rule in getattr(cls, "rules", ()) if isinstance(rule, Rule)]:
             schema[RULES] = rules
         if issubclass(cls, TypedObject):
