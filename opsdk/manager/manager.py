@@ -236,7 +236,8 @@ class Manager:
     def _metrics_tls(self) -> ssl.SSLContext:
         o = self.options
         if o.metrics_cert_file:
-            return ServingCertificate(o.metrics_cert_file, o.metrics_key_file, clock=self._clock).context
+            files = (o.metrics_cert_file, o.metrics_key_file)
+            return ServingCertificate(*files, clock=self._clock, hook=self.hook).context
         return self_signed_context(parse_address(o.metrics_bind_address)[0], clock=self._clock)
 
     def use_client(self, client: ReviewClient) -> None:

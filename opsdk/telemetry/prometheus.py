@@ -24,6 +24,7 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from opsdk.telemetry.records import (
+    CertificateRead,
     Leadership,
     LoopStalled,
     Queued,
@@ -164,6 +165,11 @@ class PrometheusHook(TelemetryHook):
             ),
         }
 
+        self._certificates = Counter("certwatcher_read_certificate", "Reads of serving certificates.", registry=r)
+        self._bad_certificates = Counter(
+            "certwatcher_read_certificate_errors", "Serving certificates that could not be loaded.", registry=r
+        )
+
     def _create_queue_metrics(self) -> None:
         labels, r = ["name", "controller"], self.registry
         self._depth = Gauge("workqueue_depth", "Ready items.", [*labels, "priority"], registry=r)
@@ -207,6 +213,9 @@ class PrometheusHook(TelemetryHook):
                 self._slow_renewals.labels(record.name).inc()
             case WebhookLoad() | WebhookServed():
                 self._record_webhook(record)
+            case CertificateRead():
+                self._certificates.inc()
+                self._bad_certificates.inc(record.failed)
 
     def _record_webhook(self, record: WebhookLoad | WebhookServed) -> None:
         name = record.webhook

@@ -203,6 +203,17 @@ class WebhookServed:
     panicked: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CertificateRead:
+    """The files of a serving certificate were read.
+
+    Attributes:
+        failed: they could not be loaded, so the old certificate stays in use.
+    """
+
+    failed: bool
+
+
 Record = (
     Reconciled | Workers | Queued | Leadership | RenewedSlowly | Requested | LoopStalled | WebhookLoad | WebhookServed
 )

@@ -22,7 +22,6 @@ from opsdk.apimachinery.object import AnyObject, to_tree
 from opsdk.errors import AdmissionDeniedError, ApiError, BadRequestError, DecodeError, UsageError
 from opsdk.structured_merge.equality import deep_equal
 from opsdk.structured_merge.value import JsonObject
-from opsdk.telemetry.safe_logger import SafeLogger
 from opsdk.webhook.admission import (
     AdmissionRequest,
     AdmissionResponse,
@@ -51,11 +50,11 @@ class AdmissionContext:
 
     Attributes:
         request: the whole request.
-        logger: names resource, object and user in each record.
+        logger: for log lines; an `AdmissionWebhook` adds operation, resource, object and user to all lines of a rule.
     """
 
     request: AdmissionRequest = field(default_factory=AdmissionRequest)
-    logger: logging.LoggerAdapter[logging.Logger] = field(default_factory=lambda: SafeLogger(__name__))
+    logger: logging.Logger = logging.getLogger("opsdk.webhook")
     _warnings: list[str] = field(default_factory=list)
 
     @property
@@ -158,7 +157,7 @@ class DefaulterHandler(Generic[T]):
         """See `Handler`."""
         if request.operation in ("DELETE", "CONNECT"):
             return allowed()
-        ctx = _context(request)
+        ctx = AdmissionContext(request)
         try:
             obj = _decode(request.object, self._kind)
             before = to_tree(obj)
@@ -221,7 +220,7 @@ class ValidatorHandler(Generic[T]):
         function = self._functions[request.operation]
         if function is None:
             return allowed()
-        ctx = _context(request)
+        ctx = AdmissionContext(request)
         trees = {
             "CREATE": (request.object,),
             "UPDATE": (request.old_object, request.object),
@@ -256,21 +255,6 @@ def _decode(tree: JsonObject | None, kind: Kind[T]) -> T:
 async def _call(function: Callable[..., Any], *arguments: object) -> Any:
     result = function(*arguments)
     return await result if inspect.isawaitable(result) else result
-
-
-class _RequestLogger(logging.LoggerAdapter[logging.Logger]):
-    """Puts the request in front of each message."""
-
-    def process(self, msg: Any, kwargs: Any) -> tuple[Any, Any]:
-        """See ``logging.LoggerAdapter``."""
-        return f"{(self.extra or {})['request']}: {msg}", kwargs
-
-
-def _context(request: AdmissionRequest) -> AdmissionContext:
-    resource = ".".join(part for part in (request.resource.resource, request.resource.group) if part)
-    key = "/".join(part for part in (request.namespace, request.name) if part)
-    text = f"{request.operation} {resource} {key} by {request.user_info.username}".replace("%", "%%")
-    return AdmissionContext(request, _RequestLogger(logging.getLogger(__name__), {"request": text}))
 
 
 # ------------------------------------------------------------------ several handlers

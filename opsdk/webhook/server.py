@@ -190,6 +190,7 @@ class WebhookServer:
             folder / o.key_name,
             client_ca_file=folder / o.client_ca_name if o.client_ca_name else None,
             clock=self._clock,
+            hook=self._hook,
         )
         return certificate.context
 

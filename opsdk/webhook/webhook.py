@@ -20,6 +20,7 @@ from opsdk.errors import ApiError, ConversionError, UsageError
 from opsdk.http.server.request import HttpRequest
 from opsdk.http.server.response import HttpResponse, text_response
 from opsdk.structured_merge.value import JsonObject
+from opsdk.telemetry.context import log_context
 from opsdk.webhook import admission, authentication, conversion
 from opsdk.webhook.admission import AdmissionRequest, AdmissionResponse, errored, response_for
 from opsdk.webhook.authentication import TokenRequest, TokenResponse
@@ -73,7 +74,8 @@ class AdmissionWebhook:
             review = admission.decode_review(body, request.header("content-type"))
         except ApiError as error:
             return _json(admission.encode_review(response_for(error)))
-        response, panicked = await self._decide(review.request)
+        with log_context(webhook=request.path, **_log_fields(review.request)):
+            response, panicked = await self._decide(review.request)
         if panicked:
             request.state[PANICKED] = "admission"
         return _json(admission.encode_review(response, uid=review.request.uid, api_version=review.api_version))
@@ -96,6 +98,20 @@ class AdmissionWebhook:
 
     def __repr__(self) -> str:
         return f"<AdmissionWebhook of {self._name}>"
+
+
+def _log_fields(request: AdmissionRequest) -> dict[str, str]:
+    """Return the fields of a request under controller-runtime's keys, without the empty ones."""
+    resource = ".".join(part for part in (request.resource.resource, request.resource.group) if part)
+    fields = {
+        "operation": request.operation,
+        "resource": f"{resource}/{request.subresource}" if request.subresource else resource,
+        "namespace": request.namespace,
+        "name": request.name,
+        "user": request.user_info.username,
+        "requestID": request.uid,
+    }
+    return {key: value for key, value in fields.items() if value}
 
 
 class ConversionWebhook:

@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry
 
 from opsdk.telemetry.prometheus import PrometheusHook
 from opsdk.telemetry.records import (
+    CertificateRead,
     Hooks,
     Leadership,
     LoopStalled,
@@ -44,6 +45,8 @@ NAMES = {
     "workqueue_retries_total": {"name", "controller"},
     "leader_election_master_status": {"name"},
     "leader_election_slowpath_total": {"name"},
+    "certwatcher_read_certificate_total": set(),
+    "certwatcher_read_certificate_errors_total": set(),
     "controller_runtime_webhook_latency_seconds": {"webhook"},
     "controller_runtime_webhook_requests_total": {"webhook", "code"},
     "controller_runtime_webhook_requests_in_flight": {"webhook"},
@@ -93,6 +96,8 @@ def full(hook: PrometheusHook) -> None:
         )
     )
     hook.record(Requested(method="GET", host="h:6443", status=0, seconds=0.1))
+    for failed in (False, True):
+        hook.record(CertificateRead(failed=failed))
     hook.record(WebhookLoad(webhook="/w", in_flight=1))
     for panicked in ("", "admission", "conversion"):
         hook.record(WebhookServed(webhook="/w", status=200, seconds=0.1, panicked=panicked))
@@ -137,6 +142,8 @@ def test_values() -> None:
     assert page['controller_runtime_webhook_requests_in_flight{webhook="/w"}'] == 1
     assert page["controller_runtime_webhook_panics_total"] == 1
     assert page["controller_runtime_conversion_webhook_panics_total"] == 1
+    assert page["certwatcher_read_certificate_total"] == 2
+    assert page["certwatcher_read_certificate_errors_total"] == 1
     assert page["opsdk_event_loop_stall_seconds_total"] == 5
     assert page["opsdk_event_loop_longest_stall_seconds"] == 3
     hook.record(Queued(controller="c", event="finished"))

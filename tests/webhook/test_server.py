@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -20,6 +21,7 @@ from opsdk.aio.timeout import timeout
 from opsdk.errors import ConfigError, UsageError
 from opsdk.http.server.serving_certificate import RELOAD_EVERY
 from opsdk.manager.manager import Manager, ManagerOptions, Phase
+from opsdk.telemetry.context import add_context_to_records
 from opsdk.telemetry.prometheus import PrometheusHook
 from opsdk.webhook.admission import AdmissionRequest, AdmissionResponse, allowed, denied
 from opsdk.webhook.conversion import HubSpokeConverter, Spoke
@@ -67,6 +69,30 @@ async def test_a_handler_that_raises_is_answered_with_500(caplog: pytest.LogCapt
     assert shown['controller_runtime_webhook_requests_total{code="200",webhook="/w"}'] == 1
     assert shown['controller_runtime_webhook_requests_in_flight{webhook="/w"}'] == 0
     assert shown['controller_runtime_webhook_latency_seconds_count{webhook="/w"}'] == 1
+
+
+async def test_log_lines_of_a_rule_have_the_fields_of_the_request(caplog: pytest.LogCaptureFixture) -> None:
+    """Lines of the rule's own loggers too, and the line with the traceback."""
+    add_context_to_records()
+
+    async def crash(request: AdmissionRequest) -> AdmissionResponse:
+        logging.getLogger("shop").warning("looking")
+        raise RuntimeError
+
+    await post(serving(crash)[0], "/w", review(name="a", namespace="default", subResource="status"))
+    fields = {
+        "webhook": "/w",
+        "operation": "CREATE",
+        "resource": "sites.demo.opsdk.dev/status",
+        "namespace": "default",
+        "name": "a",
+        "user": "ann",
+        "requestID": "u1",
+    }
+    assert [(record.name, record.opsdk) for record in caplog.records] == [  # type: ignore[attr-defined]
+        ("shop", fields),
+        ("opsdk.webhook.calls", fields),
+    ]
 
 
 @pytest.mark.behaviour(126)
@@ -321,7 +347,8 @@ async def test_clients_need_a_certificate_of_the_client_ca(tmp_path: Path) -> No
 async def test_a_rotated_certificate_is_used_for_new_connections(tmp_path: Path, way: str) -> None:
     """Within the interval; an open connection goes on, and a broken pair keeps the old certificate."""
     ca = make_ca()
-    server = WebhookServer(options(tmp_path, ca.issue("hooks", "127.0.0.1")))
+    metrics = PrometheusHook(CollectorRegistry())
+    server = WebhookServer(options(tmp_path, ca.issue("hooks", "127.0.0.1")), hook=metrics)
     server.register("/w", AdmissionWebhook(allow))
     async with running(server):
         tls = trusting(ca)
@@ -336,6 +363,7 @@ async def test_a_rotated_certificate_is_used_for_new_connections(tmp_path: Path,
         assert (await exchange(reader, writer, review()))["response"]["allowed"]
         writer.close()
     assert first != second == third
+    assert b"certwatcher_read_certificate_errors_total 1.0" in metrics.expose()
 
 
 def rotate(folder: Path, pair: Pair, way: str) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.errors import ConfigError
+from opsdk.telemetry.records import CertificateRead, TelemetryHook
 from opsdk.telemetry.safe_logger import SafeLogger
 
 log = SafeLogger(__name__)
@@ -35,6 +36,7 @@ class ServingCertificate:
         key_file: PEM private key.
         client_ca_file: PEM certificates of the CAs whose clients are served; None serves every client.
         clock: source of time.
+        hook: receives a record of each read.
 
     Attributes:
         failures: number of new pairs that could not be loaded.
@@ -50,8 +52,10 @@ class ServingCertificate:
         *,
         client_ca_file: str | Path | None = None,
         clock: Clock = LOOP_CLOCK,
+        hook: TelemetryHook | None = None,
     ) -> None:
         self.failures = 0
+        self._hook = hook or TelemetryHook()
         self._files = (Path(cert_file), Path(key_file))
         self._client_ca_file = None if client_ca_file is None else Path(client_ca_file)
         self._clock = clock
@@ -61,6 +65,7 @@ class ServingCertificate:
         # The context of the server itself never changes; each handshake is given the current one.
         self.context = server_context(*self._files, client_ca_file=self._client_ca_file)
         self.context.sni_callback = self._choose
+        self._hook.record(CertificateRead(failed=False))
 
     def _choose(self, connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
         self.refresh()
@@ -79,13 +84,16 @@ class ServingCertificate:
         try:
             content = self._read()
             if content == self._content:
+                self._hook.record(CertificateRead(failed=False))
                 return False
             self._current = server_context(*self._files, client_ca_file=self._client_ca_file)
         except ConfigError as error:
             self.failures += 1
+            self._hook.record(CertificateRead(failed=True))
             log.error("the new certificate is not used, the old one stays: %s", error)  # noqa: TRY400 - it names the file
             return False
         self._content = content
+        self._hook.record(CertificateRead(failed=False))
         log.info("the certificate %s has changed: new connections get it", self._files[0])
         return True
 
