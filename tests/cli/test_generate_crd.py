@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import types
 from pathlib import Path
@@ -17,12 +18,17 @@ from opsdk.apimachinery.meta import Condition
 from opsdk.apimachinery.model import Model
 from opsdk.apimachinery.object import Object
 from opsdk.cli.__main__ import main
+from opsdk.cli.generate.cluster import read_definitions, read_schemas
 from opsdk.cli.generate.models import model_files
+from opsdk.cli.generate.openapi import inline_definitions
 from opsdk.errors import UsageError
 from opsdk.structured_merge.value import JsonObject
 
 definitions = pytest.importorskip("opsdk.cli.generate.definitions", reason="needs opsdk[envtest]")
 pytest.importorskip("re2", reason="needs opsdk[envtest]")
+
+
+GVK = "x-kubernetes-group-version-kind"
 
 
 def models_of(definition: JsonObject) -> dict[str, Any]:
@@ -147,7 +153,7 @@ def test_mistakes_are_explained(tmp_path: Path, capsys: pytest.CaptureFixture[st
         (["models", "--crd", str(file), "--output", "x"], "has no CustomResourceDefinitions"),
         (["models", "--crd", str(tmp_path / "y"), "--output", "x"], "has no CustomResourceDefinitions"),
         (["models", "--crd", str(file), "--cluster", "--output", "x"], "name the documents"),
-        (["models", "--openapi", str(file), "--output", "x"], "pass --package"),
+        (["models", "--openapi", str(file), "--output", "x"], "no OpenAPI v3 document"),
     ):
         assert main(["generate", *arguments]) == 1
         error = capsys.readouterr().err
@@ -165,3 +171,28 @@ def test_a_spec_without_fields_goes_round() -> None:
     """It has no class of its own."""
     definition = crd_for(Unused)
     assert crd_for(models_of(definition)["v1"].Unused) == definition
+
+
+async def test_the_definitions_of_a_live_server() -> None:
+    """They give the same classes as the files, of all groups or of some."""
+    environment = pytest.importorskip("envtest.environment", reason="needs opsdk[envtest]")
+    definition = crd_for(kind_with(Enums))
+    async with environment.Environment(crds=[definition]) as env:
+        (published,) = await read_definitions(env.config)
+        assert await read_definitions(env.config, ["other.dev"]) == []
+        schemas = await read_schemas(env.config, ["shapes.opsdk.dev"])
+    assert crd_for(models_of(published)["v1"].Enums) == definition
+    inline, _ = inline_definitions(schemas)
+    again = crd_for(models_of(inline[0])["v1"].Enums)
+    assert again["spec"]["versions"] == definition["spec"]["versions"]
+
+
+def test_openapi_documents_give_the_same_classes(tmp_path: Path) -> None:
+    """A custom resource in an OpenAPI document keeps its enumerations and bounds."""
+    schema = crd_for(kind_with(Strings))["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    gvk = {"group": "shapes.opsdk.dev", "version": "v1", "kind": "Strings"}
+    document = {"components": {"schemas": {"dev.opsdk.shapes.v1.Strings": {**schema, GVK: [gvk]}}}}
+    file = tmp_path / "shapes.json"
+    file.write_text(json.dumps(document))
+    assert main(["generate", "models", "--openapi", str(file), "--output", str(tmp_path / "apis")]) == 0
+    assert "pattern='^[a-z]+$'" in (tmp_path / "apis" / "shapes_opsdk_dev" / "v1.py").read_text()
