@@ -18,8 +18,8 @@ from msgspec import inspect as types
 from opsdk.apimachinery.crd_markers import EMBEDDED, INT_OR_STRING, LIST_KEYS, LIST_TYPE, PRESERVE, RULES, Rule
 from opsdk.apimachinery.duration import Duration
 from opsdk.apimachinery.meta import Condition, ObjectMeta
-from opsdk.apimachinery.model import decode_hook, to_builtins
-from opsdk.apimachinery.object import TypedObject
+from opsdk.apimachinery.model import Model, decode_hook, to_builtins
+from opsdk.apimachinery.object import Object, TypedObject
 from opsdk.apimachinery.quantity import Quantity
 from opsdk.apimachinery.time import MicroTime
 from opsdk.errors import UsageError
@@ -271,6 +271,8 @@ def _annotations(cls: type) -> Mapping[str, Any]:
 def _class_description(cls: type) -> str:
     """Return the first paragraph of the class's own docstring; base classes describe themselves."""
     text: str = vars(cls).get("__doc__") or ""
+    if cls in (Model, TypedObject, Object):
+        return ""
     if dataclasses.is_dataclass(cls) and text.startswith(f"{cls.__name__}("):
         return ""  # written by the dataclass decorator
     return " ".join(inspect.cleandoc(text).partition("\n\n")[0].split("\n"))

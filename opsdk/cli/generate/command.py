@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from opsdk.cli.generate.models import model_files
+from opsdk.cli.generate.openapi import inline_definitions
 from opsdk.cli.generate.types import TypeGenerator
 from opsdk.errors import UsageError
 from opsdk.structured_merge.value import JsonObject
@@ -32,7 +33,7 @@ def add_parser(commands: Any) -> None:
     models.add_argument("--cluster", action="store_true", help="read the documents of the server in the kubeconfig")
     models.add_argument("--group", action="append", default=[], help="with --cluster: only these groups")
     models.add_argument("--output", type=Path, required=True, help="the folder of the package to write into")
-    models.add_argument("--package", default="", help="that package's dotted name, e.g. my_operator.apis")
+    models.add_argument("--package", default="", help="that package's dotted name; default: the folder's name")
     models.set_defaults(run=run_models)
 
 
@@ -53,14 +54,22 @@ def run_models(arguments: argparse.Namespace) -> int:
     """Write the files; prints one line for each."""
     if sum((bool(arguments.crd), bool(arguments.openapi), arguments.cluster)) != 1:
         raise UsageError("name the documents: --crd FILE or --openapi FILE (may be repeated), or --cluster")
+    files: dict[str, str] = {}
+    definitions: list[JsonObject] = []
+    schemas: Mapping[str, Any] = {}
     if arguments.crd:
         source = ", ".join(path.name for path in arguments.crd)
-        files = model_files([crd for path in arguments.crd for crd in read_definitions(path)], source=source)
+        definitions = [crd for path in arguments.crd for crd in read_definitions(path)]
+    elif arguments.cluster:
+        source = "a live server"
+        definitions, schemas = _published(arguments.group)
     else:
-        if not arguments.package:
-            raise UsageError("pass --package: modules of several groups import each other by its name")
-        schemas, source = _schemas(arguments)
-        files = TypeGenerator(schemas, package=arguments.package, source=source).files()
+        schemas, source = _schemas(arguments.openapi)
+        definitions, schemas = inline_definitions(schemas)
+    if schemas:
+        # Modules of several groups import each other by the name of their package.
+        files = TypeGenerator(schemas, package=arguments.package or arguments.output.name, source=source).files()
+    files |= model_files(definitions, source=source)
     if not files:
         raise UsageError(f"{source} has no kinds that opsdk does not have already")
     for path, text in files.items():
@@ -88,17 +97,29 @@ def read_definitions(path: Path) -> Sequence[JsonObject]:
     return complete
 
 
-def _schemas(arguments: argparse.Namespace) -> tuple[Mapping[str, Any], str]:
-    if arguments.cluster:
-        from opsdk.cli.generate.cluster import fetch_schemas  # noqa: PLC0415 - brings the whole HTTP stack
+def _published(groups: Sequence[str]) -> tuple[list[JsonObject], Mapping[str, Any]]:
+    """Return the definitions of a live server, and the schemas of the kinds without definition."""
+    from opsdk.cli.generate.cluster import fetch_definitions, fetch_schemas  # noqa: PLC0415 - brings the HTTP stack
 
-        return fetch_schemas(arguments.group), "a live server"
+    definitions = list(fetch_definitions(groups))
+    defined = {crd["spec"]["group"] for crd in definitions}
+    if groups and defined.issuperset(groups):
+        return definitions, {}
+    schemas = fetch_schemas([group for group in groups if group not in defined])
+    return definitions, {
+        name: schema
+        for name, schema in schemas.items()
+        if not any(gvk["group"] in defined for gvk in schema.get("x-kubernetes-group-version-kind", ()))
+    }
+
+
+def _schemas(paths: Sequence[Path]) -> tuple[Mapping[str, Any], str]:
     schemas: JsonObject = {}
-    for path in arguments.openapi:
+    for path in paths:
         try:
             document = json.loads(path.read_text())
             schemas |= document["components"]["schemas"]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UsageError(f"{path} is no OpenAPI v3 document in JSON: {error!r}") from error
-    version = re.search(r"v\d+\.\d+", " ".join(p.name for p in arguments.openapi))
-    return schemas, f"Kubernetes {version.group()}" if version else ", ".join(p.name for p in arguments.openapi)
+    version = re.search(r"v\d+\.\d+", " ".join(p.name for p in paths))
+    return schemas, f"Kubernetes {version.group()}" if version else ", ".join(p.name for p in paths)

@@ -70,6 +70,7 @@ _KIND_VARIABLES = frozenset(
         "storage",
     ]
 )
+_PLAIN_ITEMS = re.compile(r"(list\[|dict\[str, )(Annotated\[)?(str|int|float|bool)\b")
 _CONDITION = {"type", "status", "reason", "message", "lastTransitionTime"}
 
 
@@ -262,6 +263,9 @@ class ModelModule:
         plain = {"str": str, "int": int, "bool": bool, "float": int | float, "IntOrString": int | str}
         if annotation.text in plain and isinstance(value, plain[annotation.text]):
             return repr(value)
+        values = value.values() if isinstance(value, dict) else value if isinstance(value, list) else [value]
+        if _PLAIN_ITEMS.match(annotation.text) and all(isinstance(one, str | int | float) for one in values):
+            return f"lambda: {value!r}"
         self._imports.setdefault("msgspec", set())
         self._use("opsdk.apimachinery.model", "decode_hook")
         return f"lambda: msgspec.convert({value!r}, {annotation.text}, dec_hook=decode_hook)"
@@ -270,17 +274,20 @@ class ModelModule:
     def _hint(self, schema: Schema, annotation: Annotation, *, optional: bool = False) -> str:
         """Return the annotation of a field or an element, with its markers."""
         hint = annotation.text
-        if annotation.bounds:
-            bounds = ", ".join(f"{name}={value!r}" for name, value in annotation.bounds.items())
-            self._use("typing", "Annotated")
-            self._imports.setdefault("msgspec", set())
-            hint = f"Annotated[{hint}, msgspec.Meta({bounds})]"
-        nulls = bool(schema.get("nullable"))
-        if (nulls or optional) and hint != "Any":
-            hint += " | None"
         markers = self._markers(schema, annotation)
-        if nulls and (optional or annotation.text == "Any"):
+        nulls = bool(schema.get("nullable"))
+        with_none = (nulls or optional) and hint != "Any"
+        if nulls and (optional or hint == "Any"):
             markers.insert(0, f"{self._use(_MARKERS, 'nullable')}()")
+        if annotation.bounds:
+            self._imports.setdefault("msgspec", set())
+            meta = f"msgspec.Meta({', '.join(f'{name}={value!r}' for name, value in annotation.bounds.items())})"
+            if with_none:  # msgspec takes bounds of the type itself only
+                hint = f"{self._use('typing', 'Annotated')}[{hint}, {meta}]"
+            else:
+                markers.insert(0, meta)
+        if with_none:
+            hint += " | None"
         if markers:
             self._use("typing", "Annotated")
             hint = f"Annotated[{hint}, {', '.join(markers)}]"
@@ -373,6 +380,8 @@ class ModelModule:
             limits = {k: schema[k] for k in _BOUNDS["object"] if schema.get(k)}
             value = self._annotation(values, (*path, "value"))
             text = f"dict[str, {self._hint(values, value)}]"
+            if text == "dict[str, Any]":
+                return Annotation(text, {"type": "object", PRESERVE: True})
             return Annotation(text, {"type": "object", "additionalProperties": values, **limits}, bounds)
         if schema.get(PRESERVE) and not schema.get("properties"):
             self._use("opsdk.structured_merge.value", "JsonObject")
