@@ -215,7 +215,16 @@ class CertificateRead:
 
 
 Record = (
-    Reconciled | Workers | Queued | Leadership | RenewedSlowly | Requested | LoopStalled | WebhookLoad | WebhookServed
+    Reconciled
+    | Workers
+    | Queued
+    | Leadership
+    | RenewedSlowly
+    | Requested
+    | LoopStalled
+    | WebhookLoad
+    | WebhookServed
+    | CertificateRead
 )
 
 _NO_BLOCK: AbstractContextManager[None] = nullcontext()
