@@ -46,6 +46,7 @@ generate: $(STAMP) ## make all tables and typed kinds anew; OPENAPI=FOLDER, KUBE
 
 types: $(STAMP) ## strict type check
 	$(BIN)/mypy
+	$(BIN)/mypy tests/builder/test_types.py
 
 demo: $(STAMP) ## a local API server, the sample operator, and a short story
 	PYTHONPATH=samples/website $(BIN)/python -m website.demo

@@ -45,6 +45,7 @@
     ├── AdmissionDeniedError      raised by a validator or defaulter: the request is not allowed
     ├── ConversionError           an object cannot be converted between versions of its kind
     ├── AlreadyOwnedError         another controller owns the object
+    ├── TerminatingError          the object is being deleted; retry when it is gone
     ├── LeaderElectionLostError   this process lost the lease and must stop writing
     ├── ShutdownTimeoutError      a runnable did not stop in time
     ├── UsageError                a mistake in the calling code

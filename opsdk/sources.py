@@ -214,6 +214,7 @@ class Channel:
     Each `ChannelSource` of the channel gets every item. Items sent before a source starts are kept, the last one for
     each request or object. `send` belongs into the event loop; from a thread, use ``loop.call_soon_threadsafe``.
 
+    >>> from opsdk.event.request import Request
     >>> billing = Channel("billing")
     >>> source = ChannelSource(billing)
     >>> billing.send(Request("default", "site"))

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from opsdk.apimachinery.duration import Duration
 from opsdk.apimachinery.quantity import Quantity
 from opsdk.apimachinery.time import MicroTime
 from opsdk.structured_merge.value import JsonObject
@@ -28,7 +29,8 @@ class Model(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
     """Base class for the parts of your own kinds.
 
     JSON names are the attribute names in camelCase; override one with ``msgspec.field(name="clusterIP")``. An attribute
-    that equals its default is not sent.
+    that equals its default is not sent. Attributes after one with a default need defaults too, unless the class has
+    ``kw_only=True``, as in ``class WebsiteSpec(Model, kw_only=True)``.
 
     >>> class WebsiteSpec(Model):
     ...     image: str
@@ -59,16 +61,16 @@ class Model(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
 
 
 def encode_hook(value: Any) -> Any:
-    """Encode Quantity and MicroTime, for msgspec."""
+    """Encode Quantity, MicroTime and Duration, for msgspec."""
     if isinstance(value, Quantity):
         return str(value)
-    if isinstance(value, MicroTime):
+    if isinstance(value, MicroTime | Duration):
         return value.wire()
     raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
 def decode_hook(target: type, value: Any) -> Any:
-    """Decode Quantity and MicroTime, for msgspec."""
+    """Decode Quantity, MicroTime and Duration, for msgspec."""
     if target is Quantity:
         if isinstance(value, str | int | float) and not isinstance(value, bool):
             return Quantity(value)
@@ -77,6 +79,10 @@ def decode_hook(target: type, value: Any) -> Any:
         if isinstance(value, str):
             return MicroTime.parse(value)
         raise ValueError(f"expected a time, got {type(value).__name__}")
+    if target is Duration:
+        if isinstance(value, str):
+            return Duration.parse(value)
+        raise ValueError(f"expected a duration, got {type(value).__name__}")
     raise TypeError(f"{target.__name__} has no JSON form")
 
 

@@ -61,14 +61,35 @@ class Object(TypedObject, Generic[Spec, Status], dict=True, kw_only=True):
     >>> Site(metadata=ObjectMeta(name="a"), spec=SiteSpec(image="nginx")).api_version
     'demo.opsdk.dev/v1'
 
-    `opsdk.apimachinery.crd.crd_for` reads the other class variables when it generates the definition.
+    `opsdk.apimachinery.crd.crd_for` reads the class variables when it generates the definition.
+
+    Attributes:
+        plural: the resource; by default the kind in lower case plus "s".
+        singular: by default the kind in lower case.
+        list_kind: by default the kind plus "List".
+        namespaced: whether objects live in namespaces.
+        printer_columns: columns of ``kubectl get``, see `PrinterColumn`.
+        scale: the scale subresource, see `Scale`.
+        selectable_fields: JSON paths, such as ``.spec.color``, that field selectors may use.
+        served: whether the server serves this version.
+        storage: whether objects are stored in this version; by default the first version is.
+        deprecated: whether requests to this version return a warning.
+        deprecation_warning: that warning; empty means the server's own text.
     """
 
     plural: ClassVar[str] = ""
+    singular: ClassVar[str] = ""
+    list_kind: ClassVar[str] = ""
     short_names: ClassVar[Sequence[str]] = ()
     categories: ClassVar[Sequence[str]] = ()
     namespaced: ClassVar[bool] = True
     printer_columns: ClassVar[Sequence[Any]] = ()
+    scale: ClassVar[Any] = None
+    selectable_fields: ClassVar[Sequence[str]] = ()
+    served: ClassVar[bool] = True
+    storage: ClassVar[bool] = False
+    deprecated: ClassVar[bool] = False
+    deprecation_warning: ClassVar[str] = ""
 
     spec: Spec
     status: Status | None = None

@@ -71,6 +71,8 @@ FLAGS = (
     Flag("metrics-cert-file", "manager.metrics_cert_file", str, "PEM certificate chain; default: self-signed"),
     Flag("metrics-key-file", "manager.metrics_key_file", str, "PEM private key"),
     Flag("metrics-authentication", "manager.metrics_authentication", _boolean, "only readers with permission"),
+    Flag("webhook-port", "webhook.port", int, "port of the webhook server"),
+    Flag("webhook-cert-dir", "webhook.cert_dir", str, "folder of tls.crt and tls.key of the webhook server"),
     Flag("debug-bind-address", "manager.debug_bind_address", str, "host:port of /debug/, such as 127.0.0.1:6060"),
     Flag("debug-objects", "debug_objects", _boolean, "show objects that reconciles read, for opsdk why --export-test"),
     Flag("shutdown-timeout", "manager.shutdown_timeout", float, "seconds for a stop"),

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Generic, Literal, TypedDict, TypeVar, Unpack, overload
 
 import yaml
+from prometheus_client import CollectorRegistry
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.closing import Closing
@@ -54,6 +55,8 @@ from opsdk.sources import EventSource
 from opsdk.telemetry.context import setup_logging
 from opsdk.telemetry.records import LoopStalled, TelemetryHook
 from opsdk.telemetry.safe_logger import SafeLogger
+from opsdk.webhook.builder import WebhookBuilder
+from opsdk.webhook.server import WebhookServer
 
 log = SafeLogger(__name__)
 
@@ -149,9 +152,14 @@ class Operator:
         self.scheme = scheme or default_scheme()
         self._builders: list[Callable[[Operator], ControllerBuilder[Any]]] = []
         self._kinds: list[Kind[Any]] = []
+        self._webhooks: list[WebhookBuilder[Any]] = []
+        self.webhook_server: WebhookServer | None = None
+        """Serves the declared webhooks; None before `prepare`, and without webhooks."""
         self._made: list[ControllerBuilder[Any]] = []
         self.journal = Journal(size=self.options.journal_size)
         """What the last reconciles read and wrote, and why they ran."""
+        self.registry = CollectorRegistry()
+        """Metrics of your own: ``Counter("name", "help", registry=operator.registry)``. ``/metrics`` shows them."""
         self._clock: Clock = LOOP_CLOCK
         self._setups: list[Callable[[Operator], Any]] = []
         self._cluster: Cluster | None = None
@@ -203,6 +211,20 @@ class Operator:
         return ReconcilerDecorator(
             declared_kind, lambda target: self._builders.append(partial(_declare, declared_kind, options, target))
         )
+
+    def webhook_for(self, kind: KindLike[T]) -> WebhookBuilder[T]:
+        """Return a builder for webhooks of `kind`. The operator completes it; a webhook server then runs beside it.
+
+        >>> from opsdk.api.core.v1 import ConfigMap
+        >>> from opsdk.webhook.handlers import AdmissionContext
+        >>> def set_label(config_map: ConfigMap, ctx: AdmissionContext) -> None:
+        ...     config_map.metadata.labels.setdefault("team", "none")
+        >>> operator = Operator("example")
+        >>> _ = operator.webhook_for(ConfigMap).with_defaulter(set_label)
+        """
+        builder = WebhookBuilder[Any](clock=self._clock).for_(kind)
+        self._webhooks.append(builder)
+        return builder
 
     def setup(self, function: F) -> F:
         """Decorator: `function(operator)` is called before the start, to add indices, checks or runnables.
@@ -267,7 +289,7 @@ class Operator:
 
     async def apply(self, desired: Child, *, owner: KubeObject | None = None, force: bool = True) -> Child:
         """Make an object match `desired`, controlled by `owner`. See `opsdk.children.applier.Applier.apply`."""
-        return await self.cluster.applier.apply(desired, owner=owner, force=force)
+        return await self.cluster.applier().apply(desired, owner=owner, force=force)
 
     @property
     def recorder(self) -> EventRecorder:
@@ -283,6 +305,7 @@ class Operator:
         self._made = []
         manager = self._manager = Manager(o.manager, hooks=hooks, clock=clock)
         self._cluster = Cluster(config, cluster_options, scheme=self.scheme, clock=clock, hook=manager.hook)
+        manager.metrics.registry.register(self.registry)
         manager.metrics.registry.register(InformerCollector(self._cluster.cache.health))
         manager.use_client(self._cluster.uncached)
         manager.add(self._cluster, phase=Phase.CACHES)
@@ -295,6 +318,8 @@ class Operator:
             lambda: [record_to_json(record, objects=o.debug_objects) for record in self.journal.find()],
             description="the last reconciles: causes, reads, requests, result",
         )
+        if self._webhooks:
+            self._serve_webhooks(manager)
         for setup in self._setups:
             setup(self)
         for plan in self._builders:
@@ -302,7 +327,7 @@ class Operator:
         for builder in self._made:
             if builder.controller is None:
                 raise UsageError(f"{builder!r} was declared but not completed: call complete() at its end")
-        if not self._made and not self._setups:
+        if not self._made and not self._setups and not self._webhooks:
             raise UsageError(
                 f"operator {self.name} has nothing to run: declare a reconciler with @operator.reconciler(Kind), or "
                 "add runnables in a function with @operator.setup"
@@ -400,6 +425,13 @@ class Operator:
         async with watchdog if self.options.watchdog_limit > 0 else nullcontext():
             with stop_on_signals(manager.stop, on_signal=guard.arm):
                 await self._until_stopped(manager)
+
+    def _serve_webhooks(self, manager: Manager) -> None:
+        server = self.webhook_server = WebhookServer(self.options.webhook, hook=manager.hook)
+        for builder in self._webhooks:
+            builder.complete(server)
+        manager.add(server)
+        manager.add_readyz_check("webhooks", server.check_started)
 
     def _record_stall(self, stall: Stall) -> None:
         self.manager.hook.record(LoopStalled(seconds=stall.seconds, where=stall.where))

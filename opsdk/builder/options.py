@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from opsdk.cluster.cluster import ClusterOptions
 from opsdk.controller.options import ControllerOptions
 from opsdk.manager.manager import ManagerOptions
+from opsdk.webhook.server import WebhookServerOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +19,7 @@ class OperatorOptions:
         manager: health and metrics addresses, shutdown timeout.
         cluster: what is cached, and how writes are made.
         controller: for controllers without their own options.
+        webhook: address and certificate of the webhook server, which runs if webhooks are declared.
         max_concurrent_reconciles_by_kind: number of workers of the controllers of a kind (``"Deployment.apps"``,
             ``"ConfigMap"``) without their own options, as controller-runtime's GroupKindConcurrency.
         leader_election: run controllers on one replica at a time.
@@ -39,6 +41,7 @@ class OperatorOptions:
     manager: ManagerOptions = ManagerOptions()
     cluster: ClusterOptions = ClusterOptions()
     controller: ControllerOptions = ControllerOptions()
+    webhook: WebhookServerOptions = WebhookServerOptions()
     max_concurrent_reconciles_by_kind: Mapping[str, int] = field(default_factory=dict)
     leader_election: bool = False
     leader_election_id: str = ""

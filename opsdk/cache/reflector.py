@@ -43,6 +43,8 @@ from opsdk.rest.frames import error_from_event
 
 # A watch that ends sooner and without an object is a failure (errVeryShortWatch in client-go).
 _SHORT_WATCH = 1.0
+# Seconds after which a watch counts as healthy: its end is no reason to wait longer than after the first failure.
+_HEALTHY_WATCH = 5.0
 # After this many short watches in a row, assume that the resource version is stale, and list again.
 _STALE_AFTER = 5
 # Marks the bookmark at the end of a streaming list.
@@ -311,10 +313,9 @@ class Reflector:
 
     def on_watch_closed(self, *, now: float) -> ReflectorStep:
         """The stream ended without an error, for example after its timeout."""
-        began, self._watch_began = self._watch_began, None
         if self.state is ReflectorState.LISTING:
             return self.on_watch_error(TransportError("the streaming list ended before its last object"), now=now)
-        if (began is not None and now - began >= _SHORT_WATCH) or self._objects_seen:
+        if self._end_watch(now) >= _SHORT_WATCH or self._objects_seen:
             self._short_watches = 0
             return ReflectorStep(next=self._watch())
         self._short_watches += 1
@@ -325,10 +326,23 @@ class Reflector:
             return ReflectorStep(next=self._wait(now, error, self._begin_list()))
         return ReflectorStep(next=self._wait(now, error, self._watch()))
 
+    def _end_watch(self, now: float) -> float:
+        """Return how many seconds the watch was open. After a long one, failures start again with the first delay.
+
+        client-go resets its backoff only after two minutes without a failure. With a failure every 15 s, its delays
+        grow to a minute, although each watch in between works.
+        """
+        opened = now - self._watch_began if self._watch_began is not None else 0.0
+        self._watch_began = None
+        if opened >= _HEALTHY_WATCH:
+            self._backoff.reset()
+        return opened
+
     def on_watch_error(self, error: OpsdkError, *, now: float) -> ReflectorStep:
         """The server rejected the watch, or the stream broke."""
         self.last_error = error
-        opened, self._watch_began = self._watch_began is not None, None
+        opened = self._watch_began is not None
+        self._end_watch(now)
         listing = self.state is ReflectorState.LISTING
         if isinstance(error, GoneError):
             self._expired_watches += 1

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final, TypeVar
@@ -33,14 +34,21 @@ from opsdk.apimachinery.object import (
 from opsdk.children.comparison import ApplyComparison, ApplyDifference, DifferenceKind, compare
 from opsdk.children.desired import check_desired
 from opsdk.children.explanation import ApplyReason, Explanation, explain
+from opsdk.children.field_types import FieldType
 from opsdk.children.inferred_types import inferred_type
 from opsdk.children.ownership import STATUS, applied_by, fields_to_own, managers_of
 from opsdk.children.pruning import Identity, PruneVerdict, identity_of, judge
 from opsdk.children.resolver import ResolvedType, TypeResolver
 from opsdk.client.client import Client
-from opsdk.client.decorators.intercept import intercept
-from opsdk.client.operations import Delete, DeleteAllOf, Get, List, Operation, gvk_of_operation
-from opsdk.errors import AlreadyOwnedError, ConflictError, InvalidError, NotFoundError, TerminatingError, UsageError
+from opsdk.errors import (
+    AlreadyOwnedError,
+    ConflictError,
+    InvalidError,
+    NotFoundError,
+    PatchError,
+    TerminatingError,
+    UsageError,
+)
 from opsdk.recipes.owner_references import controller_of, set_controller_reference
 from opsdk.structured_merge.fieldpath import EMPTY, FieldSet
 from opsdk.structured_merge.schema import Schema
@@ -174,8 +182,7 @@ class Applier:
         self._types = TypeResolver(client.scheme, crds)
         self._settled: LRUCache[tuple[GroupVersionKind, ObjectKey], _Settled] = LRUCache(size)
         self._to_own: LRUCache[bytes, FieldSet] = LRUCache(min(size, 4096))
-        self._gone: LRUCache[str, bool] = LRUCache(size)
-        self._suspects: LRUCache[Identity, bool] = LRUCache(size)
+        self._foreign: LRUCache[tuple[str, str], bool] = LRUCache(size)
 
     # -------------------------------------------------------------- applying
     async def apply(self, desired: T, *, owner: KubeObject | None = None, force: bool = True) -> T:
@@ -196,11 +203,7 @@ class Applier:
         """
         declared = self._declare(desired, owner)
         kind = kind_of_object(desired)
-        # A cache may be behind the NotFoundError of another request, so read from the server.
-        suspect = self._suspects.pop((declared.gvk.group_kind, declared.key), False)
-        live = await self._client.get_or_none(kind, declared.key, uncached=suspect)
-        if live is not None and live.metadata.uid in self._gone:
-            live = None  # the cache is behind: no event has told it of the deletion
+        live = await self._client.get_or_none(kind, declared.key)
         if live is None:
             return await self._write(declared, kind, self._created(declared), owner=owner, force=force)
         _check_live(live, owner)
@@ -240,8 +243,7 @@ class Applier:
         if digest not in self._to_own:
             check_desired(tree, gvk, key, resolved)
             if resolved is not None:
-                schema = resolved.field_type.schema
-                self._to_own[digest] = fields_to_own(tree, schema, ignored=resolved.ignored)
+                self._to_own[digest] = _fields_to_own(tree, resolved.field_type, resolved.ignored)
         return _Declared(gvk, key, tree, digest, resolved)
 
     def _is_settled(self, declared: _Declared, live: KubeObject) -> bool:
@@ -264,7 +266,7 @@ class Applier:
             field_type, to_own = inferred_type(owned, tree), None
             ignored = EMPTY if "f:status" in owned.members | owned.children.keys() else STATUS
         if to_own is None:
-            to_own = fields_to_own(tree, field_type.schema, ignored=ignored)
+            to_own = _fields_to_own(tree, field_type, ignored)
         result = compare(live, tree, field_type, to_own=to_own, field_owner=self._owner, ignored=ignored)
         return result, to_own, field_type.schema
 
@@ -313,37 +315,6 @@ class Applier:
         if self._on_write is not None:
             self._on_write(explanation)
 
-    def mark_gone(self, obj: KubeObject) -> None:
-        """Record that the object no longer exists, for example because another request for it raised `NotFoundError`.
-
-        A cache that still has the object does not hide the deletion from the next `apply`, which creates a new one.
-        """
-        if obj.metadata.uid:
-            self._gone[obj.metadata.uid] = True
-
-    def observing_client(self) -> Client:
-        """Return the client, with the addition that this applier learns of deletions from its requests.
-
-        After a `NotFoundError` from the server, or a delete, the next `apply` of that object reads from the server, so
-        that a cache that is behind never returns the dead object.
-        """
-        return intercept(self._client, self._observe)
-
-    async def _observe(self, operation: Operation, proceed: Callable[[Operation], Awaitable[Any]]) -> Any:
-        if isinstance(operation, List | DeleteAllOf):
-            return await proceed(operation)
-        key = operation.key if isinstance(operation, Get | Delete) else key_of(operation.obj)
-        identity = (gvk_of_operation(operation).group_kind, key)
-        try:
-            result = await proceed(operation)
-        except NotFoundError:
-            if not isinstance(operation, Get) or operation.options.uncached:
-                self._suspects[identity] = True
-            raise
-        if isinstance(operation, Delete):
-            self._suspects[identity] = True
-        return result
-
     # -------------------------------------------------------------- many children
     async def apply_all(
         self,
@@ -377,8 +348,7 @@ class Applier:
             OpsdkError: the first error of `apply`; the applies that were not started are left out.
         """
         identities = [identity_of(obj) for obj in desired]
-        twice = next((identity for identity in identities if identities.count(identity) > 1), None)
-        if twice is not None:
+        for twice in [identity for identity, count in Counter(identities).items() if count > 1]:
             raise UsageError(f"{twice[0]} {twice[1]} is desired twice: merge both objects into one")
         results: dict[int, T] = {}
         errors: list[Exception] = []
@@ -402,21 +372,31 @@ class Applier:
             await self._prune(kind_of(kind), owner, frozenset(identities))
         return [results[index] for index in range(len(desired))]
 
-    async def _prune(self, kind: Kind[Any], owner: KubeObject, desired: frozenset[Any]) -> None:
+    async def _prune(self, kind: Kind[Any], owner: KubeObject, desired: frozenset[Identity]) -> None:
         for obj in await self._client.list(kind, namespace=owner.metadata.namespace):
-            candidate: AnyObject | None = obj
-            for _ in range(_DELETE_ATTEMPTS):
-                if candidate is None:
-                    break
-                verdict = judge(candidate, owner=owner, field_owner=self._owner, desired=desired)
-                if verdict is PruneVerdict.KEEP:
-                    break
-                if verdict is PruneVerdict.DELETE and await self._delete(candidate):
-                    break
-                # The cache strips managedFields or is behind.
-                candidate = await self._client.get_or_none(metadata_only(kind), key_of(obj), uncached=True)
-                if candidate is not None and not candidate.metadata.managed_fields:
-                    break
+            verdict = judge(obj, owner=owner, field_owner=self._owner, desired=desired)
+            if verdict is PruneVerdict.KEEP or (obj.metadata.uid, obj.metadata.resource_version) in self._foreign:
+                continue
+            if verdict is PruneVerdict.DELETE and await self._delete(obj):
+                continue
+            # The cache is behind or strips managedFields, so the server's metadata decide.
+            if not await self._prune_uncached(metadata_only(kind), key_of(obj), owner, desired):
+                self._foreign[obj.metadata.uid, obj.metadata.resource_version] = True
+
+    async def _prune_uncached(
+        self, kind: Kind[PartialObjectMetadata], key: ObjectKey, owner: KubeObject, desired: frozenset[Identity]
+    ) -> bool:
+        """Delete the object if the server's metadata say so; False if it stays."""
+        for _ in range(_DELETE_ATTEMPTS):
+            current = await self._client.get_or_none(kind, key, uncached=True)
+            if current is None:
+                return True
+            verdict = judge(current, owner=owner, field_owner=self._owner, desired=desired)
+            if verdict is not PruneVerdict.DELETE:
+                return False
+            if await self._delete(current):
+                return True
+        raise ConflictError(f"{kind.name} {key} changed {_DELETE_ATTEMPTS} times while it was pruned: retry later")
 
     async def _delete(self, obj: AnyObject) -> bool:
         """Delete exactly this version of the object; False if it has changed."""
@@ -451,6 +431,15 @@ def _live_tree(live: AnyObject) -> JsonObject:
     """Return the live object as the server wrote it."""
     origin = origin_of(live)
     return to_tree(live) if origin is None else origin
+
+
+def _fields_to_own(tree: JsonObject, field_type: FieldType, ignored: FieldSet) -> FieldSet:
+    """Return the fields that an apply owns. Raises `UsageError` if an item of a keyed list has no key."""
+    try:
+        return fields_to_own(tree, field_type.schema, ignored=ignored)
+    except PatchError as error:
+        name = f"{tree['kind']} {tree['metadata'].get('namespace', '')}/{tree['metadata']['name']}"
+        raise UsageError(f"{name}: {error}") from error
 
 
 def _without_drift(

@@ -22,6 +22,8 @@ _NANO: Final = -9
 _INT64: Final = 2**63 - 1
 _WORD_DIGITS: Final = 18
 """Decimal digits that surely fit into 64 bits."""
+_MAX_LENGTH: Final = 1000
+"""Python refuses to convert much longer numbers; they are compared as texts."""
 _BINARY_WORD_DIGITS: Final = 14
 """The same for binary suffixes: digits of the number, plus three for each factor of 1024."""
 
@@ -35,7 +37,7 @@ def canonical_quantity(text: str) -> str | None:
     >>> [canonical_quantity(text) for text in ("0.5", "1024Mi", "1000m", "1.5Gi", "+100", "x")]
     ['500m', '1Gi', '1', '1536Mi', '+100', None]
     """
-    match = _QUANTITY.fullmatch(text)
+    match = _QUANTITY.fullmatch(text) if len(text) <= _MAX_LENGTH else None
     if match is None or not (match[2] or match[3]):
         return None
     sign, whole, fraction = match[1], (match[2] or "").lstrip("0") or "0", match[3] or ""

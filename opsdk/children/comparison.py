@@ -234,9 +234,9 @@ class _Values:
             return
         items = dict(zip(live_elements, live, strict=True))
         ambiguous = len(items) < len(live_elements)
-        wanted = set(elements)
-        order = [element for element in live_elements if element in wanted]
-        if order != elements and not ambiguous and wanted <= items.keys():
+        applied = set(elements)
+        order = [element for element in live_elements if element in applied]
+        if order != elements and not ambiguous and applied <= items.keys():
             self.differences.append(ApplyDifference(DifferenceKind.ORDER, path, order, elements))
         for element, item in zip(elements, desired, strict=True):
             below = (*path, element)

@@ -16,7 +16,7 @@ from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
 def check_desired(tree: JsonObject, gvk: GroupVersionKind, key: ObjectKey, resolved: ResolvedType | None) -> None:
-    """Check the name, the namespace, and that the fields fit the type. Unknown types are not checked.
+    """Check the name, the namespace, and that the fields fit the type. Only the server's types are checked so.
 
     Raises:
         UsageError: the object cannot be applied. The message names the kind, the field and its value.
@@ -31,15 +31,17 @@ def check_desired(tree: JsonObject, gvk: GroupVersionKind, key: ObjectKey, resol
         )
     if resolved is None:
         return
+    if resolved.has_status and tree.get("status") is not None:
+        raise UsageError(
+            f"{name}: status is set, and the server ignores it there: remove it, and write it with client.status()"
+        )
+    if not resolved.authoritative:
+        return
     if resolved.namespaced and not key.namespace:
         raise UsageError(f"{name}: metadata.namespace is empty, and {gvk.kind} is namespaced: set it")
     if not resolved.namespaced and key.namespace:
         raise UsageError(
             f"{name}: metadata.namespace is {key.namespace!r}, and {gvk.kind} is cluster-scoped: remove it"
-        )
-    if resolved.has_status and tree.get("status") is not None:
-        raise UsageError(
-            f"{name}: status is set, and the server ignores it there: remove it, and write it with client.status()"
         )
     try:
         check_typed(tree, resolved.field_type.schema)

@@ -73,10 +73,10 @@ class FieldChange:
 
     def __str__(self) -> str:
         values = f"{self.path} {self.live or '(missing)'} -> {self.desired or '(empty)'}"
-        at = f" at {self.time}" if self.time else ""
+        time = f" at {self.time}" if self.time else ""
         match self.reason:
             case ApplyReason.DRIFT:
-                return f"{values} ({self.manager} changed it{at})" if self.manager else f"{values} (drift)"
+                return f"{values} ({self.manager} changed it{time})" if self.manager else f"{values} (drift)"
             case ApplyReason.TAKEN_OVER:
                 shown = values if self.live != self.desired else self.path
                 return f"{shown} (taken over from {self.manager})" if self.manager else f"{shown} (taken over)"

@@ -215,9 +215,3 @@ def custom_type(schema: Mapping[str, JsonValue]) -> FieldType:
 def class_type(kind: type[Any]) -> FieldType:
     """Return the type of a class's custom resources, from the schema that `crd_for` generates for it."""
     return custom_type(schema_for(kind))
-
-
-@cache
-def metadata_only_type() -> FieldType:
-    """Return the type of a custom resource of which only the metadata is known."""
-    return custom_type({"type": "object", "x-kubernetes-preserve-unknown-fields": True})

@@ -26,22 +26,26 @@ class ResolvedType:
         namespaced: whether objects have a namespace.
         has_status: whether the status is a subresource.
         ignored: the fields that an apply of the object cannot change.
+        authoritative: whether the server has this type. A class may declare less than the CustomResourceDefinition.
     """
 
     field_type: FieldType
     namespaced: bool
     has_status: bool
     ignored: FieldSet
+    authoritative: bool = True
 
 
 _REQUEST: Final = FieldSet.of(("f:spec",), ("f:status",))
 """Nothing but the metadata of a CertificateSigningRequest has owners."""
 
 
-def _resolved(gvk: GroupVersionKind, field_type: FieldType, *, namespaced: bool, has_status: bool) -> ResolvedType:
+def _resolved(
+    gvk: GroupVersionKind, field_type: FieldType, *, namespaced: bool, has_status: bool, authoritative: bool = True
+) -> ResolvedType:
     signing_request = gvk.group_kind == ("certificates.k8s.io", "CertificateSigningRequest")
     ignored = _REQUEST if signing_request else STATUS if has_status else EMPTY
-    return ResolvedType(field_type, namespaced, has_status, ignored)
+    return ResolvedType(field_type, namespaced, has_status, ignored, authoritative)
 
 
 class TypeResolver:
@@ -83,7 +87,8 @@ class TypeResolver:
         except UsageError:
             return None  # the class has no structural schema, so its CRD was not generated from it
         namespaced = bool(getattr(kind, "namespaced", True))
-        return _resolved(gvk, field_type, namespaced=namespaced, has_status=field_type.declares("status"))
+        has_status = field_type.declares("status")
+        return _resolved(gvk, field_type, namespaced=namespaced, has_status=has_status, authoritative=False)
 
 
 def _versions(crd: Mapping[str, JsonValue]) -> list[tuple[GroupVersionKind, ResolvedType]]:

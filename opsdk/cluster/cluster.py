@@ -24,7 +24,7 @@ from opsdk.cache.list_watch import ListerWatcher, RestListerWatcher
 from opsdk.cache.options import CacheOptions, CacheScope
 from opsdk.cache.reader import CachedReader
 from opsdk.cache.write_recorder import WriteRecorder
-from opsdk.children.applier import Applier
+from opsdk.children.applier import Applier, Drift
 from opsdk.children.explanation import Explanation
 from opsdk.client.client import Client
 from opsdk.client.decorators.activity import RecordRequests
@@ -128,6 +128,7 @@ class Cluster(Closing):
             )
         )
         self.recorder = EventRecorder(Client(unrecorded), self.options.name, clock=clock, dry_run=self.options.dry_run)
+        self._appliers: dict[Drift, Applier] = {}
         self._running = asyncio.Event()
 
     def _wrapped(self, executor: OperationExecutor) -> OperationExecutor:
@@ -166,12 +167,15 @@ class Cluster(Closing):
 
         return httpx_client(self.transport)
 
-    @cached_property
-    def applier(self) -> Applier:
-        """Applies children with the cluster's field owner. The journal of reconciles gets the reason of each write."""
-        return Applier(
-            self.client, field_owner=self.options.field_owner or self.options.name, on_write=_explain_in_journal
-        )
+    def applier(self, drift: Drift = Drift.REPAIR) -> Applier:
+        """Return what applies children with the cluster's field owner, one for each way to treat drift.
+
+        The journal of reconciles gets the reason of each write.
+        """
+        if drift not in self._appliers:
+            owner = self.options.field_owner or self.options.name
+            self._appliers[drift] = Applier(self.client, field_owner=owner, drift=drift, on_write=_explain_in_journal)
+        return self._appliers[drift]
 
     def debug_pages(self) -> Mapping[str, Callable[[], Iterable[object]]]:
         """See `opsdk.runnable.Debuggable`."""

@@ -15,6 +15,7 @@ from typing import Any, Literal, Protocol, TypeVar, overload
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.apimachinery.kinds import KindLike
 from opsdk.apimachinery.object import AnyObject, KubeObject, Object, TypedObject, Unstructured, gvk_of
+from opsdk.children.applier import Drift
 from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.status import StatusPatch
@@ -113,6 +114,7 @@ class Context:
         *,
         owner: KubeObject | Literal[_Owner.RECONCILED] | None = _Owner.RECONCILED,
         force: bool = True,
+        drift: Drift = Drift.REPAIR,
     ) -> Child:
         """Make an object match `desired`, and return the live object. Nothing is sent if nothing would change.
 
@@ -123,6 +125,7 @@ class Context:
             owner: made the controller of the object; default: the reconciled object. None for an object without owner,
                 which garbage collection does not delete.
             force: take fields over from other managers.
+            drift: LEAVE keeps the value of another manager that changed a field after it was applied.
 
         Raises:
             AlreadyOwnedError: another object is the controller. Nothing is sent.
@@ -133,7 +136,7 @@ class Context:
         """
         parent = self._parent(owner)
         await self._set_namespace(desired, parent)
-        return await self.cluster.applier.apply(desired, owner=parent, force=force)
+        return await self.cluster.applier(drift).apply(desired, owner=parent, force=force)
 
     async def apply_all(
         self,
@@ -142,6 +145,7 @@ class Context:
         owner: KubeObject | Literal[_Owner.RECONCILED] = _Owner.RECONCILED,
         prune: Sequence[KindLike[AnyObject]] = (),
         force: bool = True,
+        drift: Drift = Drift.REPAIR,
     ) -> list[TypedObject | Unstructured]:
         """Apply every object in order, then delete children of the `prune` kinds that are no longer desired.
 
@@ -155,7 +159,7 @@ class Context:
         assert parent is not None
         for obj in desired:
             await self._set_namespace(obj, parent)
-        return await self.cluster.applier.apply_all(desired, owner=parent, prune=prune, force=force)
+        return await self.cluster.applier(drift).apply_all(desired, owner=parent, prune=prune, force=force)
 
     def _parent(self, owner: KubeObject | Literal[_Owner.RECONCILED] | None) -> KubeObject | None:
         if not isinstance(owner, _Owner):

@@ -199,7 +199,7 @@ class Controller:
     async def _work(self) -> None:
         limit = self.options.max_concurrent_reconciles
         self.state = ControllerState.RUNNING
-        log.info("controller %s starts %d workers", self.name, limit)
+        log.info("controller %s starts its workers, max_concurrent_reconciles=%d", self.name, limit)
         self._record_workers()
         workers = [self._tasks.start(self._worker(), name=f"worker {number}") for number in range(limit)]
         self._ready.set()

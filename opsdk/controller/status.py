@@ -70,12 +70,11 @@ class StatusPatch(Generic[S]):
 
     async def _write(self, difference: JsonObject) -> None:
         assert self._base is not None
-        # The uid, as in kube-controller-manager's patches: another object of the same name is not written.
-        metadata: JsonObject = {"uid": self._base.metadata.uid} if self._base.metadata.uid else {}
+        patch: JsonObject = {"status": difference}
         if _has_list(difference) and self._base.metadata.resource_version:
-            metadata["resourceVersion"] = self._object.metadata.resource_version
+            patch["metadata"] = {"resourceVersion": self._object.metadata.resource_version}
         written = deep_copy(self._base)
-        await self._client.status().patch(written, merge_patch({"metadata": metadata, "status": difference}))
+        await self._client.status().patch(written, merge_patch(patch))
         if isinstance(written, Unstructured):
             self._object.content["status"] = written.content.get("status")
         else:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from clientkit import Site, SiteStatus, site
+from prometheus_client import Counter
 
 from opsdk.api.coordination.v1 import Lease
 from opsdk.api.core.v1 import ConfigMap
@@ -74,6 +75,18 @@ async def test_a_life() -> None:
         (event,) = await client.list(Event, namespace="default", field_selector="reason=Ready")
         assert (event.regarding.name, event.reporting_controller) == ("a", "site-operator")
         assert not (await client.get(Lease, "default/site-operator")).spec.holder_identity
+
+
+async def test_metrics_of_ones_own_are_on_the_page() -> None:
+    """They are declared beside the operator, before it starts, and survive a second start."""
+    operator = made([])
+    orders = Counter("shop_orders", "Orders.", registry=operator.registry)
+    async with environment.Environment() as env:
+        for _ in range(2):
+            manager = operator.prepare(env.config)
+            orders.inc()
+            await operator.cluster.aclose()
+        assert b"shop_orders_total 2.0" in manager.metrics.expose()
 
 
 async def test_metrics_and_health() -> None:

@@ -22,7 +22,7 @@ from opsdk.builder.options import OperatorOptions
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.options import ControllerOptions
 from opsdk.controller.reconcile import Result
-from opsdk.errors import ForbiddenError, TerminalError, UsageError
+from opsdk.errors import CacheSyncError, ForbiddenError, TerminalError, UsageError
 from opsdk.event.request import Request
 from opsdk.http.server.request import HttpRequest, Query
 from opsdk.predicates import ignore_own_writes
@@ -128,6 +128,34 @@ async def test_a_controller_may_go_on_without_a_source() -> None:
             await asyncio.sleep(1)
             assert "by s" in seen
             assert (await readiness(operator, "controller-configmap"))[0] == 200
+
+
+async def test_each_source_may_have_a_policy_of_its_own() -> None:
+    """One watch may miss its permission and the controller works; another one of the same controller must sync."""
+    seen: list[str] = []
+    denies = Denies("secrets")
+    async with environment.Environment(authorizer=denies) as env, Cluster(env.config) as outside:
+        operator = Operator("o")
+        optional = WatchSpec(kind=Secret, handler=lambda _: [], sync_policy=SyncPolicy.DEGRADE)
+        options = ControllerOptions(cache_sync_timeout=30)
+
+        @operator.reconciler(ConfigMap, watches=[optional], options=options)
+        async def reconcile(request: Request) -> None:
+            seen.append(request.name)
+
+        async with started(operator, env.config):
+            await outside.uncached.create(config("a"))
+            await asyncio.sleep(40)
+            assert "a" in seen
+        strict = Operator("strict")
+        needed = WatchSpec(kind=Secret, handler=lambda _: [], sync_policy=SyncPolicy.FAIL)
+
+        @strict.reconciler(ConfigMap, watches=[needed], options=ControllerOptions(sync_policy=SyncPolicy.DEGRADE))
+        async def reconcile_strictly(request: Request) -> None: ...
+
+        with pytest.raises(CacheSyncError, match="secrets"):
+            async with asyncio.timeout(300):
+                await strict.start(env.config)
 
 
 async def test_a_cached_read_that_is_denied_raises_at_once() -> None:

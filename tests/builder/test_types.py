@@ -5,12 +5,34 @@ from __future__ import annotations
 from typing import Any, assert_type
 
 import pytest
-from clientkit import Site, SiteStatus
 
-from opsdk import Context, ControllerBuilder, Operator, Request, Unstructured, UsageError, unstructured
+from opsdk import (
+    Context,
+    ControllerBuilder,
+    GroupVersionKind,
+    Model,
+    Object,
+    Operator,
+    Request,
+    Unstructured,
+    UsageError,
+    unstructured,
+)
 from opsdk.api.apps.v1 import Deployment, DeploymentStatus
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.controller.status import StatusPatch
+
+
+class SiteStatus(Model):
+    """A status."""
+
+    ready: int = 0
+
+
+class Site(Object[Model, SiteStatus]):
+    """A kind."""
+
+    gvk = GroupVersionKind("tests.opsdk.dev", "v1", "Site")
 
 
 async def of_sites(site: Site, ctx: Context) -> None:
@@ -69,6 +91,6 @@ def test_the_decorator_refuses_at_run_time_what_the_checker_refuses() -> None:
     assert operator.reconciler(Site)(of_requests) is of_requests
     assert operator.reconciler(Site)(SiteReconciler) is SiteReconciler
     with pytest.raises(UsageError):
-        operator.reconciler(Site)(of_config_maps)  # type: ignore[call-overload]
+        operator.reconciler(Site)(of_config_maps)  # type: ignore[arg-type]
     with pytest.raises(UsageError):
-        operator.reconciler(Site, own=[ConfigMap])(of_config_maps)  # type: ignore[call-overload,call-arg]
+        operator.reconciler(Site, own=[ConfigMap])(of_config_maps)  # type: ignore[call-overload]

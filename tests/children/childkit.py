@@ -27,16 +27,19 @@ environment = pytest.importorskip("envtest.environment", reason="needs the envte
 
 
 class CountedClient:
-    """A client without cache, and the writes that it sent."""
+    """A client whose reads stand for a cache, the writes that it sent, and the reads that go past a cache."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.writes: list[str] = []
+        self.uncached_reads: list[str] = []
         self.uncached = cluster.uncached
         self.client: Client = intercept(cluster.uncached, self._count)
 
     async def _count(self, operation: Operation, proceed: Any) -> Any:
         if not isinstance(operation, Get | List):
             self.writes.append(type(operation).__name__)
+        elif operation.options.uncached:
+            self.uncached_reads.append(type(operation).__name__)
         return await proceed(operation)
 
 
@@ -79,9 +82,9 @@ def desired(tree: JsonObject) -> Unstructured:
 async def live_tree(client: Client, tree: JsonObject) -> JsonObject:
     """The object as the server has it."""
     key = ObjectKey(tree["metadata"].get("namespace", ""), tree["metadata"]["name"])
-    found = origin_of(await client.get(unstructured(tree["apiVersion"], tree["kind"]), key))
-    assert found is not None
-    return found
+    origin = origin_of(await client.get(unstructured(tree["apiVersion"], tree["kind"]), key))
+    assert origin is not None
+    return origin
 
 
 def state(live: JsonObject) -> JsonObject:

@@ -59,7 +59,7 @@ def left_out(tree: JsonObject, field_type: FieldType) -> list[tuple[Place, Field
     ]
 
 
-def at(tree: Any, place: Place) -> Any:
+def value_at(tree: Any, place: Place) -> Any:
     """The value at a place."""
     for key in place:
         tree = tree[key]
@@ -69,14 +69,14 @@ def at(tree: Any, place: Place) -> Any:
 def changed(tree: JsonObject, place: Place, value: Any) -> JsonObject:
     """A copy with another value at a place."""
     result: JsonObject = copy.deepcopy(tree)
-    at(result, place[:-1])[place[-1]] = value
+    value_at(result, place[:-1])[place[-1]] = value
     return result
 
 
 def without(tree: JsonObject, place: Place) -> JsonObject:
     """A copy without a place."""
     result: JsonObject = copy.deepcopy(tree)
-    del at(result, place[:-1])[place[-1]]
+    del value_at(result, place[:-1])[place[-1]]
     return result
 
 
@@ -91,13 +91,13 @@ def mutated(tree: JsonObject, field_type: FieldType, rng: random.Random) -> Json
         amounts := [p for p, value, _ in places if isinstance(value, str) and value in _SPELLINGS]
     ):
         place = rng.choice(amounts)
-        return changed(tree, place, _SPELLINGS[at(tree, place)])
+        return changed(tree, place, _SPELLINGS[value_at(tree, place)])
     if kind == "value" and (scalars := [p for p in places if p[2].form in _VALUES]):
         place, _, part_type = rng.choice(scalars)
         return changed(tree, place, rng.choice(_VALUES[part_type.form]))
     if kind == "order" and (lists := [p for p, value, _ in places if isinstance(value, list) and len(value) > 1]):
         place = rng.choice(lists)
-        return changed(tree, place, at(tree, place)[::-1])
+        return changed(tree, place, value_at(tree, place)[::-1])
     if kind == "leave out" and (removable := [place for place, _, _ in places if place != ("metadata",)]):
         return without(tree, rng.choice(removable))
     return changed(

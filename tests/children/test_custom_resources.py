@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,20 +12,22 @@ import msgspec
 import pytest
 import yaml
 
+from opsdk.apimachinery.codec import decode_tree
 from opsdk.apimachinery.crd import crd_for
 from opsdk.apimachinery.gvk import GroupVersionKind
+from opsdk.apimachinery.kinds import kind_of
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.model import Model
-from opsdk.apimachinery.object import Object, Unstructured
+from opsdk.apimachinery.object import Object, Unstructured, to_tree
 from opsdk.apimachinery.quantity import Quantity
-from opsdk.children.applier import Applier
+from opsdk.children.applier import Applier, Drift
 from opsdk.children.comparison import compare
 from opsdk.children.explanation import Explanation
 from opsdk.children.inferred_types import inferred_type
 from opsdk.children.ownership import STATUS, applied_by, fields_to_own, managers_of
 from opsdk.children.resolver import TypeResolver
 from opsdk.client.client import Client
-from opsdk.errors import ApiError
+from opsdk.errors import ApiError, UsageError
 from opsdk.structured_merge.fieldpath import EMPTY
 from opsdk.structured_merge.value import JsonObject
 from tests.children.childkit import counted_client, desired, gvk_of_tree, live_tree, prepared, state
@@ -115,6 +118,58 @@ async def test_a_class_is_a_schema() -> None:
             live = await Applier(counted.client, field_owner="me").apply(disk)
             assert isinstance(live, Disk)
             assert str(live.spec.size) == "1024Mi"
+        assert counted.writes == ["Apply"]
+
+
+async def test_drift_of_an_unknown_type_is_left_on_request() -> None:
+    """The inferred type is enough to leave one field out of the apply."""
+    crd, tree = _BY_NAME["Keyed"]
+    async with counted_client(crds=[crd]) as counted:
+        applier = Applier(counted.client, field_owner="me", drift=Drift.LEAVE)
+        await applier.apply(desired(tree))
+        foreign = prepared({**tree, "spec": {"ports": [{"port": 80, "note": "theirs"}]}})
+        await counted.uncached.apply(desired(foreign), field_owner="other", force=True)
+        wish = copy.deepcopy(tree)
+        wish["spec"]["ports"][1]["note"] = "mine"
+        live = await applier.apply(desired(wish))
+        assert [port.get("note") for port in live["spec"]["ports"]] == ["theirs", "mine"]
+
+
+async def test_an_item_without_keys_is_refused() -> None:
+    """Also if the type is inferred; the error names the object."""
+    crd, tree = _BY_NAME["Keyed"]
+    async with counted_client(crds=[crd]) as counted:
+        applier = Applier(counted.client, field_owner="me")
+        explicit = {**tree, "spec": {"ports": [{"port": 80, "protocol": "UDP"}]}}
+        await applier.apply(desired(explicit))
+        with pytest.raises(UsageError, match=r"^Keyed default/a: associative list with keys"):
+            await applier.apply(desired({**tree, "spec": {"ports": [{"port": 80, "protocol": "UDP"}, {"note": "x"}]}}))
+        assert counted.writes == ["Apply"]
+
+
+class PartialSpec(Model, kw_only=True):
+    """A part of what the definition declares."""
+
+    size: int = 0
+
+
+class Partial(Object[PartialSpec, None]):
+    """A class that declares less than its definition."""
+
+    gvk = GroupVersionKind("demo.example.com", "v1", "Plain")
+
+
+async def test_a_class_may_declare_less_than_the_definition() -> None:
+    """Fields that only the server knows are applied, and are no reason for further requests."""
+    crd, tree = _BY_NAME["Plain"]
+    async with counted_client(crds=[crd]) as counted:
+        wish = copy.deepcopy(tree)
+        wish["spec"] |= {"size": 1, "name": "n", "list": ["a"]}
+        for _ in range(2):
+            applier = Applier(counted.client, field_owner="me")
+            live = await applier.apply(decode_tree(copy.deepcopy(wish), kind_of(Partial)))
+            assert isinstance(live, Partial)
+            assert to_tree(live)["spec"]["name"] == "n"
         assert counted.writes == ["Apply"]
 
 

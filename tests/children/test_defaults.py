@@ -24,7 +24,7 @@ KINDS = pytest.mark.parametrize("row", kinds(), ids=lambda row: f"{row.info.grou
 
 
 @KINDS
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_every_default_is_one_of_the_server(row: ServedResourceRow, seed: int) -> None:
     """What is filled in, the server fills in too, with the same value. It may fill in more."""

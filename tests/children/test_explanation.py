@@ -26,7 +26,7 @@ def entry(name: str, *paths: Any) -> OwnerEntry:
     return OwnerEntry(name=name, operation="Apply", api_version="apps/v1", time=TIME, subresource="", wire=wire)
 
 
-def told(
+def explained(
     *differences: ApplyDifference, own: OwnerEntry | None = None, other: OwnerEntry | None = None, **options: Any
 ) -> Explanation:
     """Explain differences."""
@@ -44,48 +44,54 @@ def value(live: Any, desired: Any, path: Any = REPLICAS) -> ApplyDifference:
     ("explanation", "reason", "line"),
     [
         (
-            told(value(5, 3), own=entry("me", ("f:spec", "f:paused")), other=entry("kubectl-scale", REPLICAS)),
+            explained(value(5, 3), own=entry("me", ("f:spec", "f:paused")), other=entry("kubectl-scale", REPLICAS)),
             ApplyReason.DRIFT,
             f"Deployment default/web: spec.replicas 5 -> 3 (kubectl-scale changed it at {TIME})",
         ),
         (
-            told(value(5, 3), own=entry("me"), other=entry("helm", REPLICAS), previous=FieldSet.of(("f:spec", "f:a"))),
+            explained(
+                value(5, 3), own=entry("me"), other=entry("helm", REPLICAS), previous=FieldSet.of(("f:spec", "f:a"))
+            ),
             ApplyReason.TAKEN_OVER,
             "Deployment default/web: spec.replicas 5 -> 3 (taken over from helm)",
         ),
         (
-            told(value(5, 3), own=entry("me", REPLICAS)),
+            explained(value(5, 3), own=entry("me", REPLICAS)),
             ApplyReason.CHANGED,
             "Deployment default/web: spec.replicas 5 -> 3",
         ),
-        (told(value(ABSENT, 3), own=entry("me")), ApplyReason.ADDED, "Deployment default/web: spec.replicas added: 3"),
         (
-            told(value(ABSENT, 3), own=entry("me"), previous=FieldSet.of(REPLICAS)),
+            explained(value(ABSENT, 3), own=entry("me")),
+            ApplyReason.ADDED,
+            "Deployment default/web: spec.replicas added: 3",
+        ),
+        (
+            explained(value(ABSENT, 3), own=entry("me"), previous=FieldSet.of(REPLICAS)),
             ApplyReason.DRIFT,
             "Deployment default/web: spec.replicas (missing) -> 3 (drift)",
         ),
         (
-            told(ApplyDifference(DifferenceKind.OWNED_BEFORE, REPLICAS), own=entry("me", REPLICAS)),
+            explained(ApplyDifference(DifferenceKind.OWNED_BEFORE, REPLICAS), own=entry("me", REPLICAS)),
             ApplyReason.REMOVED,
             "Deployment default/web: spec.replicas removed",
         ),
         (
-            told(ApplyDifference(DifferenceKind.SHARED, REPLICAS), own=entry("me"), other=entry("you", REPLICAS)),
+            explained(ApplyDifference(DifferenceKind.SHARED, REPLICAS), own=entry("me"), other=entry("you", REPLICAS)),
             ApplyReason.TAKEN_OVER,
             "Deployment default/web: spec.replicas (taken over from you)",
         ),
         (
-            told(ApplyDifference(DifferenceKind.VERSION, (), "apps/v1beta1", "apps/v1"), own=entry("me")),
+            explained(ApplyDifference(DifferenceKind.VERSION, (), "apps/v1beta1", "apps/v1"), own=entry("me")),
             ApplyReason.CHANGED,
             'Deployment default/web: apiVersion "apps/v1beta1" -> "apps/v1"',
         ),
         (
-            told(value(5, 3), owners_known=False),
+            explained(value(5, 3), owners_known=False),
             ApplyReason.DRIFT,
             "Deployment default/web: spec.replicas 5 -> 3 (drift)",
         ),
         (
-            told(owners_known=False),
+            explained(owners_known=False),
             ApplyReason.REFRESH,
             "Deployment default/web: applied, the owners of its fields are unknown",
         ),
@@ -105,7 +111,7 @@ def test_each_reason_has_its_words(explanation: Explanation, reason: ApplyReason
 def test_the_line_is_short() -> None:
     """It names five fields and counts the rest; long values are cut."""
     differences = [value(number, "x" * 500, ("f:spec", f"f:field{number}")) for number in range(9)]
-    explanation = told(*differences, own=entry("me"))
+    explanation = explained(*differences, own=entry("me"))
     assert len(explanation.changes) == 9
     assert str(explanation).endswith("; 4 more")
     assert len(str(explanation)) < 800
@@ -115,7 +121,7 @@ def test_the_line_is_short() -> None:
 def test_values_of_secrets_are_redacted() -> None:
     """Below data and stringData, as a whole and alone; the last applied configuration everywhere."""
     for path in (("f:data",), ("f:data", "f:a"), ("f:stringData", "f:a")):
-        change = told(value({"a": "cw=="}, "s", path), own=entry("me"), gvk=SECRET).changes[0]
+        change = explained(value({"a": "cw=="}, "s", path), own=entry("me"), gvk=SECRET).changes[0]
         assert (change.live, change.desired) == (REDACTED, REDACTED)
     assert shown_value(SECRET, ("f:type",), "Opaque") == '"Opaque"'
     assert shown_value(GroupVersionKind("", "v1", "ConfigMap"), ("f:data",), {"a": "b"}) == '{"a":"b"}'

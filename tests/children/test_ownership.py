@@ -15,8 +15,8 @@ from opsdk.structured_merge.fieldpath import EMPTY, FieldSet
 
 def entry(name: str, fields: dict[str, Any], *, operation: str = "Apply", subresource: str = "", time: str = "") -> Any:
     """An entry of managedFields."""
-    made = {"manager": name, "operation": operation, "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": fields}
-    return made | ({"subresource": subresource} if subresource else {}) | ({"time": time} if time else {})
+    fixed = {"manager": name, "operation": operation, "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": fields}
+    return fixed | ({"subresource": subresource} if subresource else {}) | ({"time": time} if time else {})
 
 
 def tree(*entries: Any) -> Any:

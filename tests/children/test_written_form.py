@@ -26,7 +26,7 @@ KINDS = pytest.mark.parametrize("row", kinds(), ids=lambda row: f"{row.info.grou
 
 
 @KINDS
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_values_are_decoded_and_encoded_as_by_the_server(row: ServedResourceRow, seed: int) -> None:
     """Whatever a field holds: empty values, nulls, quantities, times and zeros. Defaults are left out here."""

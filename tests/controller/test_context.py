@@ -34,6 +34,7 @@ from opsdk.aio.clock import LOOP_CLOCK
 from opsdk.api.apps.v1 import Deployment, DeploymentCondition
 from opsdk.api.core.v1 import ConfigMap
 from opsdk.api.events.v1 import Event
+from opsdk.children.applier import Drift
 from opsdk.controller.journal import ReconcileRecord
 from opsdk.controller.options import ControllerOptions
 
@@ -278,6 +279,37 @@ async def test_the_deadline_is_that_of_the_reconcile() -> None:
         await client.create(box())
         await asyncio.sleep(31)
     assert sorted(map(str, seen[:3])) == ["0.0", "30.0", "None"]
+
+
+async def test_children_that_are_no_longer_desired_are_pruned_and_drift_is_as_declared() -> None:
+    """apply_all() deletes what a smaller spec leaves out; LEAVE keeps the value of another manager."""
+    operator = Operator("boxes")
+
+    @operator.reconciler(Box, owns=[ConfigMap])
+    async def reconcile(obj: Box, ctx: Context) -> None:
+        parts = [ConfigMap(metadata=ObjectMeta(name=f"part-{n}"), data={"n": str(n)}) for n in range(obj.spec.size)]
+        await ctx.apply_all(parts, prune=[ConfigMap], drift=Drift.LEAVE)
+
+    async with running(operator) as client:
+        foreign = ConfigMap(metadata=ObjectMeta(name="foreign", namespace="default"))
+        await client.create(foreign)
+        obj = box()
+        obj.spec.size = 3
+        await client.create(obj)
+        await asyncio.sleep(1)
+        part = await client.get(ConfigMap, "default/part-0")
+        before = deep_copy(part)
+        part.data["n"] = "theirs"
+        await client.patch(part, MergeFrom(before), field_owner="somebody")
+        before = deep_copy(obj)
+        obj.spec.size = 1
+        await client.patch(obj, MergeFrom(before))
+        await asyncio.sleep(1)
+        maps = {m.metadata.name: m.data for m in await client.list(ConfigMap, namespace="default")}
+        maps.pop("kube-root-ca.crt", None)
+        assert maps == {"foreign": {}, "part-0": {"n": "theirs"}}
+        reasons = [request.reason for record in records(operator) for request in record.requests]
+        assert any("no longer desired" in reason for reason in reasons)
 
 
 # ------------------------------------------------------------------ the object form

@@ -13,7 +13,9 @@ import opsdk
 ROOT = Path(__file__).resolve().parents[2]
 MODULES = {
     "opsdk",
+    "opsdk.apimachinery.crd",
     "opsdk.apiserver",
+    "opsdk.children.applier",
     "opsdk.errors",
     "opsdk.handlers",
     "opsdk.patch",
@@ -21,6 +23,7 @@ MODULES = {
     "opsdk.recipes",
     "opsdk.sources",
     "opsdk.testing",
+    "opsdk.timers",
 }
 """The documented modules; also what is inside of the packages below."""
 PACKAGES = ("opsdk.api.", "opsdk.apiserver.", "opsdk.telemetry.", "opsdk.testing.", "opsdk.webhook.")

@@ -8,6 +8,8 @@ import pytest
 from server_client import APPLY, MERGE, Caller
 
 from envtest.environment import Environment
+from opsdk.apimachinery.object import Unstructured
+from opsdk.cluster.cluster import Cluster
 
 CM = "/api/v1/namespaces/default/configmaps"
 
@@ -234,3 +236,22 @@ async def test_a_strategic_patch_does_not_change_what_an_object_is() -> None:
             "ConfigMap",
             {"x": "y"},
         )
+
+
+async def test_an_apply_with_another_spelling_changes_nothing() -> None:
+    """1024Mi over 1Gi is the same value: no new revision, whatever time has passed."""
+    async with Environment() as env, Cluster(env.config) as cluster:
+        versions = []
+        for memory in ("1Gi", "1024Mi", "1024Mi", "1Gi"):
+            container = {"name": "c", "image": "i", "resources": {"limits": {"memory": memory}}}
+            tree = {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": "a", "namespace": "default"},
+                "spec": {"containers": [container]},
+            }
+            pod = Unstructured.from_tree(tree)
+            await cluster.uncached.apply(pod, field_owner="me", force=True)
+            versions.append(pod.metadata.resource_version)
+            await asyncio.sleep(5)
+        assert len(set(versions)) == 1

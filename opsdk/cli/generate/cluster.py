@@ -1,4 +1,4 @@
-"""The schemas of a live server: its OpenAPI v3 documents, one for each group and version."""
+"""What a live server publishes: its CustomResourceDefinitions, and an OpenAPI v3 document per group and version."""
 
 from __future__ import annotations
 
@@ -18,11 +18,27 @@ from opsdk.rest.transport import Transport
 from opsdk.structured_merge.value import JsonObject
 
 _ROOT = "/openapi/v3"
+_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 def fetch_schemas(groups: Sequence[str] = (), config: Config | None = None) -> Mapping[str, Any]:
     """``components.schemas`` of the documents of `groups` (none: all) of the server in the kubeconfig."""
     return asyncio.run(read_schemas(config or load_config(), groups))
+
+
+def fetch_definitions(groups: Sequence[str] = (), config: Config | None = None) -> Sequence[JsonObject]:
+    """Return the CustomResourceDefinitions of `groups` (none: all) of the server in the kubeconfig."""
+    return asyncio.run(read_definitions(config or load_config(), groups))
+
+
+async def read_definitions(config: Config, groups: Sequence[str] = ()) -> Sequence[JsonObject]:
+    """The same for a given server, inside a running loop.
+
+    Raises `ApiError` or `TransportError` if the server does not return them.
+    """
+    async with Transport(config) as transport:
+        answer = await _document(transport, RestRequest("GET", _DEFINITIONS, verb="list"))
+    return [crd for crd in answer.get("items") or () if not groups or crd["spec"]["group"] in groups]
 
 
 async def read_schemas(config: Config, groups: Sequence[str] = ()) -> Mapping[str, Any]:

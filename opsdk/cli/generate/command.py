@@ -1,14 +1,18 @@
-"""``opsdk generate types``: typed kinds from OpenAPI v3 files or from a live server."""
+"""``opsdk generate``: CRDs from classes, and classes from CRDs, OpenAPI v3 documents or a live server."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
+
+from opsdk.cli.generate.models import model_files
+from opsdk.cli.generate.openapi import inline_definitions
 from opsdk.cli.generate.types import TypeGenerator
 from opsdk.errors import UsageError
 from opsdk.structured_merge.value import JsonObject
@@ -16,21 +20,56 @@ from opsdk.structured_merge.value import JsonObject
 
 def add_parser(commands: Any) -> None:
     """Add ``generate`` to the command's parser."""
-    generate = commands.add_parser("generate", help="make source code from what a server publishes")
-    what = generate.add_subparsers(dest="what", required=True)
-    types = what.add_parser("types", help="typed classes for the kinds of an OpenAPI v3 document or a live server")
-    types.add_argument("--openapi", action="append", type=Path, default=[], metavar="FILE", help="OpenAPI v3 JSON")
-    types.add_argument("--cluster", action="store_true", help="read the documents of the server in the kubeconfig")
-    types.add_argument("--group", action="append", default=[], help="with --cluster: only these groups")
-    types.add_argument("--output", type=Path, required=True, help="the folder of the package to write into")
-    types.add_argument("--package", required=True, help="that package's dotted name, e.g. my_operator.apis")
-    types.set_defaults(run=run)
+    generate = commands.add_parser("generate", help="make CRDs from classes, and classes from CRDs")
+    actions = generate.add_subparsers(dest="action", required=True)
+    crd = actions.add_parser("crd", help="CustomResourceDefinitions from classes")
+    crd.add_argument("classes", nargs="+", metavar="MODULE:CLASS", help="all versions of each kind")
+    crd.add_argument("--output", type=Path, metavar="FOLDER", help="write one file for each CRD; default: print YAML")
+    crd.add_argument("--force", action="store_true", help="overwrite files that were edited")
+    crd.set_defaults(run=run_crd)
+    models = actions.add_parser("models", help="typed classes from CRDs, OpenAPI v3 documents or a live server")
+    models.add_argument("--crd", action="append", type=Path, default=[], metavar="FILE", help="CRDs in YAML or JSON")
+    models.add_argument("--openapi", action="append", type=Path, default=[], metavar="FILE", help="OpenAPI v3 JSON")
+    models.add_argument("--cluster", action="store_true", help="read the documents of the server in the kubeconfig")
+    models.add_argument("--group", action="append", default=[], help="with --cluster: only these groups")
+    models.add_argument("--output", type=Path, required=True, help="the folder of the package to write into")
+    models.add_argument("--package", default="", help="that package's dotted name; default: the folder's name")
+    models.set_defaults(run=run_models)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run_crd(arguments: argparse.Namespace) -> int:
+    """Print the definitions, or write one file for each and print its path."""
+    from opsdk.cli.generate import definitions  # noqa: PLC0415 - brings the checks of the API server
+
+    crds = definitions.definitions_of([definitions.load_class(name) for name in arguments.classes])
+    if arguments.output is None:
+        print("---\n".join(definitions.to_yaml(crd) for crd in crds), end="")
+        return 0
+    for crd in crds:
+        print(definitions.write_definition(crd, arguments.output, force=arguments.force))
+    return 0
+
+
+def run_models(arguments: argparse.Namespace) -> int:
     """Write the files; prints one line for each."""
-    schemas, source = _schemas(arguments)
-    files = TypeGenerator(schemas, package=arguments.package, source=source).files()
+    if sum((bool(arguments.crd), bool(arguments.openapi), arguments.cluster)) != 1:
+        raise UsageError("name the documents: --crd FILE or --openapi FILE (may be repeated), or --cluster")
+    files: dict[str, str] = {}
+    definitions: list[JsonObject] = []
+    schemas: Mapping[str, Any] = {}
+    if arguments.crd:
+        source = ", ".join(path.name for path in arguments.crd)
+        definitions = [crd for path in arguments.crd for crd in read_definitions(path)]
+    elif arguments.cluster:
+        source = "a live server"
+        definitions, schemas = _published(arguments.group)
+    else:
+        schemas, source = _schemas(arguments.openapi)
+        definitions, schemas = inline_definitions(schemas)
+    if schemas:
+        # Modules of several groups import each other by the name of their package.
+        files = TypeGenerator(schemas, package=arguments.package or arguments.output.name, source=source).files()
+    files |= model_files(definitions, source=source)
     if not files:
         raise UsageError(f"{source} has no kinds that opsdk does not have already")
     for path, text in files.items():
@@ -41,19 +80,46 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _schemas(arguments: argparse.Namespace) -> tuple[Mapping[str, Any], str]:
-    if bool(arguments.openapi) == arguments.cluster:
-        raise UsageError("name the documents: either --openapi FILE (may be repeated) or --cluster")
-    if arguments.cluster:
-        from opsdk.cli.generate.cluster import fetch_schemas  # noqa: PLC0415 - brings the whole HTTP stack
+def read_definitions(path: Path) -> Sequence[JsonObject]:
+    """Return the CustomResourceDefinitions in a YAML or JSON file; other objects are skipped.
 
-        return fetch_schemas(arguments.group), "a live server"
-    found: JsonObject = {}
-    for path in arguments.openapi:
+    Raises:
+        UsageError: the file cannot be read, or has no definition with schemas.
+    """
+    try:
+        documents = list(yaml.safe_load_all(path.read_text()))
+        crds = [d for d in documents if isinstance(d, dict) and d.get("kind") == "CustomResourceDefinition"]
+        complete = [d for d in crds if all("openAPIV3Schema" in v["schema"] for v in d["spec"]["versions"])]
+    except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError) as error:
+        raise UsageError(f"{path} has no CustomResourceDefinitions of apiextensions.k8s.io/v1: {error!r}") from error
+    if not complete:
+        raise UsageError(f"{path} has no CustomResourceDefinitions of apiextensions.k8s.io/v1 with schemas")
+    return complete
+
+
+def _published(groups: Sequence[str]) -> tuple[list[JsonObject], Mapping[str, Any]]:
+    """Return the definitions of a live server, and the schemas of the kinds without definition."""
+    from opsdk.cli.generate.cluster import fetch_definitions, fetch_schemas  # noqa: PLC0415 - brings the HTTP stack
+
+    definitions = list(fetch_definitions(groups))
+    defined = {crd["spec"]["group"] for crd in definitions}
+    if groups and defined.issuperset(groups):
+        return definitions, {}
+    schemas = fetch_schemas([group for group in groups if group not in defined])
+    return definitions, {
+        name: schema
+        for name, schema in schemas.items()
+        if not any(gvk["group"] in defined for gvk in schema.get("x-kubernetes-group-version-kind", ()))
+    }
+
+
+def _schemas(paths: Sequence[Path]) -> tuple[Mapping[str, Any], str]:
+    schemas: JsonObject = {}
+    for path in paths:
         try:
             document = json.loads(path.read_text())
-            found |= document["components"]["schemas"]
+            schemas |= document["components"]["schemas"]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UsageError(f"{path} is no OpenAPI v3 document in JSON: {error!r}") from error
-    version = re.search(r"v\d+\.\d+", " ".join(p.name for p in arguments.openapi))
-    return found, f"Kubernetes {version.group()}" if version else ", ".join(p.name for p in arguments.openapi)
+    version = re.search(r"v\d+\.\d+", " ".join(p.name for p in paths))
+    return schemas, f"Kubernetes {version.group()}" if version else ", ".join(p.name for p in paths)

@@ -80,7 +80,7 @@ class TypeGenerator:
         *,
         package: str,
         source: str,
-        maker: str = "opsdk generate types",
+        maker: str = "opsdk generate models",
         built_in: str | None = "opsdk.api",
     ) -> None:
         self._schemas = schemas

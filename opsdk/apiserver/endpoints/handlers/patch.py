@@ -26,6 +26,7 @@ from opsdk.apiserver.endpoints.handlers.update import check_name, finish
 from opsdk.apiserver.endpoints.options import WriteQueryOptions, write_options
 from opsdk.apiserver.endpoints.response import accepted_for, object_response
 from opsdk.apiserver.fieldmanager.field_manager import describe_object
+from opsdk.apiserver.fieldmanager.managed_fields import keep_times
 from opsdk.apiserver.resources import InstalledResource
 from opsdk.apiserver.serializer.deep_copy import copy_tree
 from opsdk.apiserver.serializer.documents import ParsedDocument, SyntaxProblemError, json_kind, parse_json, parse_yaml
@@ -246,7 +247,9 @@ async def _apply(
             forget_text(desired, served.info.raw_field, live)
         check_identity(call, served, desired)
         desired = served.model.default(desired, nulls=True)
-        return served.model.to_storage(await gate.mutate(desired, live))
+        applied = await gate.mutate(desired, live)
+        # Again, on decoded values: 1024Mi over 1Gi changes nothing (IgnoreManagedFieldsTimestampsTransformer).
+        return served.model.to_storage(applied if live is None else keep_times(live, applied))
 
     return await _update(call, served, gate, options, transform, create=not served.info.subresource)
 
