@@ -17,6 +17,7 @@ from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.meta import Condition
 from opsdk.apimachinery.model import Model
 from opsdk.apimachinery.object import Object
+from opsdk.cel.regex import compile_regex
 from opsdk.cli.__main__ import main
 from opsdk.cli.generate.cluster import read_definitions, read_schemas
 from opsdk.cli.generate.models import model_files
@@ -159,6 +160,14 @@ def test_mistakes_are_explained(tmp_path: Path, capsys: pytest.CaptureFixture[st
         error = capsys.readouterr().err
         assert error.startswith("opsdk: ")
         assert words in error
+
+
+def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the regular expressions of opsdk[envtest] the error says what to install."""
+    monkeypatch.setitem(sys.modules, "re2", None)
+    compile_regex.cache_clear()
+    with pytest.raises(UsageError, match=r"re2 is missing.*opsdk\[envtest\]"):
+        definitions.definitions_of([kind_with(Strings)])
 
 
 class Unused(Object[Model, None]):

@@ -58,14 +58,20 @@ def definitions_of(classes: Sequence[type[TypedObject]]) -> Sequence[JsonObject]
     definitions = [crd_for(*group) for group in versions.values()]
     for definition in definitions:
         for version in definition["spec"]["versions"]:
-            has_status = "status" in version.get("subresources", {})
-            errors = check_structural(
-                version["schema"]["openAPIV3Schema"], FieldPath(version["name"]), has_status=has_status
-            )
-            if errors:
-                lines = "\n".join(f"  {error}" for error in errors)
-                raise UsageError(f"{definition['metadata']['name']} is not valid:\n{lines}")
+            _check_version(definition["metadata"]["name"], version)
     return definitions
+
+
+def _check_version(name: str, version: JsonObject) -> None:
+    has_status = "status" in version.get("subresources", {})
+    schema = version["schema"]["openAPIV3Schema"]
+    try:
+        errors = check_structural(schema, FieldPath(version["name"]), has_status=has_status)
+    except ModuleNotFoundError as error:
+        text = f"{error.name} is missing, so patterns and rules cannot be checked"
+        raise UsageError(f"{name}: {text}: install opsdk[envtest]") from error
+    if errors:
+        raise UsageError(f"{name} is not valid:\n" + "\n".join(f"  {error}" for error in errors))
 
 
 def to_yaml(definition: JsonObject) -> str:
