@@ -203,6 +203,9 @@ class Operator:
         ... async def reconcile(config_map: ConfigMap, ctx: Context) -> None:
         ...     ctx.logger.info("%s has %d keys", config_map.metadata.name, len(config_map.data))
         """
+        if unknown := options.keys() - _ReconcilerOptions.__annotations__.keys():
+            known = ", ".join(_ReconcilerOptions.__annotations__)
+            raise UsageError(f"reconciler() does not take {', '.join(sorted(unknown))}: it takes {known}")
         declared_kind = kind_of(kind) if kind is not None else None
         if declared_kind is not None:
             self._kinds.append(declared_kind)

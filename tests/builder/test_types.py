@@ -92,5 +92,5 @@ def test_the_decorator_refuses_at_run_time_what_the_checker_refuses() -> None:
     assert operator.reconciler(Site)(SiteReconciler) is SiteReconciler
     with pytest.raises(UsageError):
         operator.reconciler(Site)(of_config_maps)  # type: ignore[arg-type]
-    with pytest.raises(UsageError):
-        operator.reconciler(Site, own=[ConfigMap])(of_config_maps)  # type: ignore[call-overload]
+    with pytest.raises(UsageError, match=r"reconciler\(\) does not take own: it takes owns, watches"):
+        operator.reconciler(Site, own=[ConfigMap])  # type: ignore[call-overload]
