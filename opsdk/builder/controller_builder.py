@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Self, TypeVar, cast
+from typing import Generic, Self, TypeVar, cast
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
@@ -15,7 +15,7 @@ from opsdk.apimachinery.object import AnyObject
 from opsdk.cache.cache import Cache
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.controller import Controller
-from opsdk.controller.declaration import inspect_reconciler
+from opsdk.controller.declaration import ReconcilerDeclaration, inspect_reconciler
 from opsdk.controller.finalizers import FinalizerFunction, Finalizers
 from opsdk.controller.journal import Journal
 from opsdk.controller.options import ControllerOptions
@@ -112,7 +112,7 @@ class ControllerBuilder(Generic[T]):
         self._sources: list[EventSource] = []
         self._filters: tuple[PredicateFunc, ...] = ()
         self._finalizers: dict[str, FinalizerFunction] = {}
-        self._reconciler: Any = None
+        self._reconciler: ReconcilerDeclaration | None = None
         self.controller: Controller | None = None
         """What `build` or `complete` made. A controller that is only declared does nothing."""
 
@@ -196,8 +196,7 @@ class ControllerBuilder(Generic[T]):
         """
         if self._reconciler is not None:
             raise UsageError("the reconciler was set twice: a controller has one")
-        inspect_reconciler(reconciler, self._kind)
-        self._reconciler = reconciler
+        self._reconciler = inspect_reconciler(reconciler, self._kind)
         return self
 
     def __repr__(self) -> str:

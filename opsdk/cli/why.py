@@ -10,7 +10,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from opsdk.controller.journal import ReconcileRecord
+from opsdk.controller.journal import Journal, ReconcileRecord
 from opsdk.controller.journal_format import record_from_json, record_to_json
 from opsdk.errors import ConnectError, DecodeError, NotFoundError, UsageError
 
@@ -59,7 +59,12 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"--last is {arguments.last}: pass a number of reconciles, or 0 for all")
     if arguments.export_test and not arguments.operator:
         raise UsageError("--export-test needs --operator, such as website.operator:make_operator")
-    records = _matching(_fetch(arguments.url), arguments.object, arguments.controller)
+    records = _fetch(arguments.url)
+    namespace, _, name = arguments.object.rpartition("/")
+    journal = Journal(size=len(records), max_bytes=sys.maxsize)
+    for record in records:
+        journal.add(record)
+    records = [*journal.find(controller=arguments.controller, namespace=namespace if name else None, name=name)]
     if not records:
         raise NotFoundError(
             f"the journal at {arguments.url} has no reconcile of {arguments.object or 'any object'}"
@@ -79,16 +84,6 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         print("\n".join(map(str, records)))
     return 0
-
-
-def _matching(records: list[ReconcileRecord], key: str, controller: str) -> list[ReconcileRecord]:
-    """Return the records of an object and a controller; empty values match everything."""
-    namespace, _, name = key.rpartition("/")
-    return [
-        record
-        for record in records
-        if controller in ("", record.controller) and (not key or (record.namespace, record.name) == (namespace, name))
-    ]
 
 
 def _fetch(url: str) -> list[ReconcileRecord]:
