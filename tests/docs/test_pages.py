@@ -25,6 +25,7 @@ async def test_the_examples_of_the_envtest_page(number: int) -> None:
             await function()
 
 
+@pytest.mark.slow
 def test_the_example_of_the_simulation_page() -> None:
     """It passes as it stands."""
     (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/simulation.md").read_text(), re.DOTALL)
