@@ -219,7 +219,7 @@ def _resource_rules(permissions: Iterable[Permission]) -> list[PolicyRule]:
 
 
 def _path_rules(permissions: Iterable[Permission]) -> list[PolicyRule]:
-    verbs = _joined((p.path, p.verb) for p in permissions if p.path)
+    verbs = _joined((p.path, p.verb) for p in permissions if not p.resource)
     paths = _joined((verb, path) for path, verb in verbs.items())
     rules = [PolicyRule(non_resource_urls=list(path), verbs=list(sorted_verbs(verb))) for verb, path in paths.items()]
     return sorted(rules, key=lambda rule: (rule.non_resource_urls, rule.verbs))
