@@ -14,7 +14,7 @@ from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.object import AnyObject
 from opsdk.apimachinery.rest_mapper import RestMapping
 from opsdk.cache.options import CacheOptions, scopes
-from opsdk.rbac.resources import ResourceInfo
+from opsdk.rbac.resources import RuleResource
 from opsdk.rbac.rules import Namespaces, RbacRule, reads
 
 _LEASES = "leases.coordination.k8s.io"
@@ -71,7 +71,7 @@ def cached_namespaces(options: CacheOptions) -> Namespaces:
     ['shop']
     """
 
-    def namespaces(info: ResourceInfo) -> Iterable[str]:
+    def namespaces(info: RuleResource) -> Iterable[str]:
         gvk = info.gvk or GroupVersionKind(info.group, "", "")
         resource = GroupVersionResource(info.group, gvk.version, info.resource)
         mapping = RestMapping(gvk=gvk, resource=resource, namespaced=info.namespaced)

@@ -75,10 +75,10 @@ class RuleRecorder(TelemetryHook):
         verbs = {"PUT": ("create",), "PATCH": ("create",)}.get(record.method, ()) if record.status == 201 else ()
         for verb in (record.request.verb.lower(), *verbs):
             permission = _permission(record.request, verb)
-            known = self._requests.get(permission)
+            previous = self._requests.get(permission)
             forbidden = record.status == 403
-            if known is None or (forbidden and not known.forbidden):
-                caller = known.caller if known is not None else _caller()
+            if previous is None or (forbidden and not previous.forbidden):
+                caller = previous.caller if previous is not None else _caller()
                 self._requests[permission] = ObservedRequest(permission=permission, caller=caller, forbidden=forbidden)
 
     @property

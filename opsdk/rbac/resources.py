@@ -31,14 +31,14 @@ ResourceLike = KindLike[AnyObject] | str
 """A kind as a class or a `Kind`, or the resource as kubectl writes it: ``pods/log``, ``deployments.apps/scale``."""
 
 
-class ResourceInfo(NamedTuple):
+class RuleResource(NamedTuple):
     """A resource as rules name it.
 
     Attributes:
         group: the API group; empty for the core group.
         resource: the plural, perhaps with a subresource.
         namespaced: whether its objects have a namespace.
-        gvk: the kind, where it is known.
+        gvk: the kind, of a built-in kind or a class; None for other texts.
     """
 
     group: str
@@ -47,7 +47,7 @@ class ResourceInfo(NamedTuple):
     gvk: GroupVersionKind | None = None
 
 
-def resource_of(resource: ResourceLike, subresource: str = "") -> ResourceInfo:
+def resource_of(resource: ResourceLike, subresource: str = "") -> RuleResource:
     """Return the resource of a kind or of a text.
 
     A text names the resource, its group after the first dot, and a subresource after a slash. ``*`` stands for all
@@ -63,7 +63,7 @@ def resource_of(resource: ResourceLike, subresource: str = "") -> ResourceInfo:
     return info._replace(resource=f"{info.resource}/{subresource}") if subresource else info
 
 
-def _parsed(text: str) -> ResourceInfo:
+def _parsed(text: str) -> RuleResource:
     head, slash, subresource = text.partition("/")
     plural, _, group = head.partition(".")
     if not plural or bool(slash) is not bool(subresource) or plural != plural.lower() or " " in text:
@@ -71,16 +71,16 @@ def _parsed(text: str) -> ResourceInfo:
             f"{text!r} is not a resource: write the plural, its group, a subresource: deployments.apps/scale"
         )
     gvk = _built_in_resources().get((group, plural))
-    return ResourceInfo(group, plural + slash + subresource, _is_namespaced(group, plural, gvk), gvk)
+    return RuleResource(group, plural + slash + subresource, _is_namespaced(group, plural, gvk), gvk)
 
 
-def _resource_of_kind(kind: Kind[AnyObject]) -> ResourceInfo:
+def _resource_of_kind(kind: Kind[AnyObject]) -> RuleResource:
     gvk, representation = kind.gvk, kind.representation
     if issubclass(representation, Object):
         plural = representation.plural or f"{gvk.kind.lower()}s"
-        return ResourceInfo(gvk.group, plural, representation.namespaced, gvk)
+        return RuleResource(gvk.group, plural, representation.namespaced, gvk)
     plural = guess_plural(gvk.kind)
-    return ResourceInfo(gvk.group, plural, _is_namespaced(gvk.group, plural, gvk), gvk)
+    return RuleResource(gvk.group, plural, _is_namespaced(gvk.group, plural, gvk), gvk)
 
 
 def _is_namespaced(group: str, plural: str, gvk: GroupVersionKind | None) -> bool:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from opsdk.errors import UsageError
 from opsdk.rbac.permissions import ALL_NAMESPACES, ANY, Permission, sorted_verbs
-from opsdk.rbac.resources import ResourceInfo, ResourceLike, resource_of
+from opsdk.rbac.resources import ResourceLike, RuleResource, resource_of
 
-Namespaces = Callable[[ResourceInfo], Iterable[str]]
+Namespaces = Callable[[RuleResource], Iterable[str]]
 """The namespaces in which an operator works with a resource."""
 
 
@@ -41,7 +41,7 @@ class RbacRule:
     """
 
     verbs: tuple[str, ...]
-    resources: tuple[ResourceInfo, ...]
+    resources: tuple[RuleResource, ...]
     resource_names: tuple[str, ...]
     namespaces: tuple[str, ...] | None
     paths: tuple[str, ...]

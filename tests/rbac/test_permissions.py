@@ -21,17 +21,18 @@ NAMESPACES = ("", "x", "y")
 PATHS = ("/metrics", "/a", "/a/b", "/a/*", "/a*", "*")
 
 on_resources = st.builds(
-    lambda *fields: Permission(*fields),
+    Permission,
     st.sampled_from(VERBS),
     st.sampled_from(GROUPS),
     st.sampled_from(RESOURCES),
     st.sampled_from(NAMES),
     st.sampled_from(NAMESPACES),
+    st.just(""),
 )
 on_paths = st.builds(lambda verb, path: Permission(verb, path=path), st.sampled_from(VERBS), st.sampled_from(PATHS))
 permissions = on_resources | on_paths
 rule_sets = st.lists(permissions, max_size=12).map(RuleSet)
-requests = permissions.filter(lambda p: "*" not in "".join((p.verb, p.group, p.resource, p.path)))
+requests = permissions.filter(lambda p: "*" not in f"{p.verb}{p.group}{p.resource}{p.path}")
 
 
 def granted(rules: RuleSet) -> RuleSet:
@@ -132,9 +133,13 @@ def test_the_order_of_declarations_does_not_matter(given_permissions: list[Permi
 def test_equal_verbs_share_a_rule() -> None:
     """Resources of a group with equal verbs stand in one rule, and so do groups with equal resources."""
     rules = RuleSet(Permission(verb, "", resource) for verb in ("list", "get") for resource in ("pods", "configmaps"))
-    assert rules.policy_rules() == [PolicyRule(api_groups=[""], resources=["configmaps", "pods"], verbs=["get", "list"])]
+    assert rules.policy_rules() == [
+        PolicyRule(api_groups=[""], resources=["configmaps", "pods"], verbs=["get", "list"])
+    ]
     events = RuleSet(Permission("create", group, "events") for group in ("events.k8s.io", ""))
-    assert events.policy_rules() == [PolicyRule(api_groups=["", "events.k8s.io"], resources=["events"], verbs=["create"])]
+    assert events.policy_rules() == [
+        PolicyRule(api_groups=["", "events.k8s.io"], resources=["events"], verbs=["create"])
+    ]
 
 
 def test_names_stay_apart_from_whole_resources() -> None:

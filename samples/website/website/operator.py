@@ -45,7 +45,7 @@ def make_operator(options: OperatorOptions | None = None) -> Operator:
     """Return the operator, ready to run."""
     operator = Operator("website-operator", options)
     finalizers = {FINALIZER: leave_directory}
-    children = [Deployment, Service, ConfigMap]
-    rbac = [applies(*children), deletes(ConfigMap), patches_status(Website), records_events()]
-    operator.reconciler(Website, owns=children, finalizers=finalizers, rbac=rbac)(reconcile)
+    writes = applies(Deployment, Service, ConfigMap)
+    rbac = [writes, deletes(ConfigMap), patches_status(Website), records_events()]
+    operator.reconciler(Website, owns=[Deployment, Service, ConfigMap], finalizers=finalizers, rbac=rbac)(reconcile)
     return operator
