@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,8 +15,9 @@ from opsdk.errors import RequestInfo
 from opsdk.rbac.permissions import ALL_NAMESPACES, Permission, RuleSet
 from opsdk.telemetry.records import Record, Requested, TelemetryHook
 
-_PACKAGE: Final = str(Path(__file__).resolve().parents[1])
-_LIBRARY: Final = str(Path(sys.modules["asyncio"].__file__ or "").resolve().parents[1])
+_PACKAGE: Final = str(Path(__file__).parents[1]) + os.sep
+_LIBRARY: Final = str(Path(os.__file__).parent) + os.sep
+_TASK_STEP: Final = asyncio.Handle._run.__code__  # noqa: SLF001 - the frame in which the loop runs each task
 _FINALIZERS: Final = "/finalizers"
 
 _PATHS: Final = (
@@ -141,9 +144,10 @@ def _generalized(permission: Permission, declared: RuleSet, *, anywhere: bool) -
 def _caller() -> str:
     """Return the innermost line outside of opsdk and the standard library; empty in a task of opsdk's own."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the documented way to a caller's line
-    while frame is not None:
+    # Behind the event loop's frames are those that started the loop, which did not send the request.
+    while frame is not None and frame.f_code is not _TASK_STEP:
         path = frame.f_code.co_filename
-        if not path.startswith((_PACKAGE, _LIBRARY, "<")):
+        if not path.startswith((_PACKAGE, "<")) and (not path.startswith(_LIBRARY) or "site-packages" in path):
             return f"{path}:{frame.f_lineno}"
         frame = frame.f_back
     return ""

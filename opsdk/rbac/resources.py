@@ -67,9 +67,7 @@ def _parsed(text: str) -> RuleResource:
     head, slash, subresource = text.partition("/")
     plural, _, group = head.partition(".")
     if not plural or bool(slash) is not bool(subresource) or plural != plural.lower() or " " in text:
-        raise UsageError(
-            f"{text!r} is not a resource: write the plural, its group, a subresource: deployments.apps/scale"
-        )
+        raise UsageError(f"{text!r} is not a resource: write it as kubectl does, such as deployments.apps/scale")
     gvk = _built_in_resources().get((group, plural))
     return RuleResource(group, plural + slash + subresource, _is_namespaced(group, plural, gvk), gvk)
 
