@@ -14,7 +14,7 @@ from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.object import TypedObject
 from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
-from opsdk.errors import NotFoundError
+from opsdk.errors import AlreadyExistsError, NotFoundError
 from opsdk.rbac.manifests import RbacNames, manifests
 from opsdk.rbac.permissions import RuleSet
 from opsdk.rest.config import Config
@@ -36,7 +36,8 @@ async def rbac_server(**options: object) -> AsyncIterator[tuple[envtest.Environm
 async def install(client: Client, rules: RuleSet, names: RbacNames) -> Sequence[TypedObject]:
     """Create the namespaces and the manifests."""
     for namespace in sorted({names.namespace, *rules.namespaces} - {"", "default"}):
-        await client.create(Namespace(metadata=ObjectMeta(name=namespace)))
+        with suppress(AlreadyExistsError):
+            await client.create(Namespace(metadata=ObjectMeta(name=namespace)))
     objects = manifests(rules, names)
     for obj in objects:
         await client.create(obj)
