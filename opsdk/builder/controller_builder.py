@@ -25,6 +25,8 @@ from opsdk.handlers import EnqueueRequestForObject, EnqueueRequestForOwner, Even
 from opsdk.manager.health import Check
 from opsdk.manager.manager import Manager
 from opsdk.predicates import PredicateFunc
+from opsdk.rbac.declared import ControllerKinds
+from opsdk.rbac.rules import RbacRule
 from opsdk.sources import EventSource, KindSource, SyncPolicy
 from opsdk.telemetry.records import TelemetryHook
 
@@ -112,6 +114,7 @@ class ControllerBuilder(Generic[T]):
         self._sources: list[EventSource] = []
         self._filters: tuple[PredicateFunc, ...] = ()
         self._finalizers: dict[str, FinalizerFunction] = {}
+        self._rules: tuple[RbacRule, ...] = ()
         self._reconciler: ReconcilerDeclaration | None = None
         self.controller: Controller | None = None
         """What `build` or `complete` made. A controller that is only declared does nothing."""
@@ -179,6 +182,11 @@ class ControllerBuilder(Generic[T]):
         self._finalizers[name] = function
         return self
 
+    def rbac(self, *rules: RbacRule) -> Self:
+        """Declare what the reconciler needs beside what the declaration implies, see `opsdk.rbac.declared`."""
+        self._rules += rules
+        return self
+
     def named(self, name: str) -> Self:
         """Set the controller's name; the default is the kind in lower case."""
         self._name = name
@@ -202,6 +210,17 @@ class ControllerBuilder(Generic[T]):
     def __repr__(self) -> str:
         kind = self._kind.name if self._kind is not None else "no kind"
         return f"<ControllerBuilder {self._name or kind}{f', {self.place}' if self.place else ''}>"
+
+    def declared_kinds(self) -> ControllerKinds:
+        """Return what rules depend on. Sources of another cluster are left out."""
+        sources = [s for s in self._sources if isinstance(s, KindSource) and s.cache is self._cache]
+        return ControllerKinds(
+            kind=self._kind,
+            owns=tuple(kind_of(owned.kind) for owned in self._owns),
+            watches=(*(kind_of(watch.kind) for watch in self._watches), *(source.kind for source in sources)),
+            has_finalizers=bool(self._finalizers),
+            rules=self._rules,
+        )
 
     # -------------------------------------------------------------- building
     def build(self) -> Controller:

@@ -66,3 +66,12 @@ def test_the_example_of_the_custom_resources_page(monkeypatch: pytest.MonkeyPatc
         exec(block, module.__dict__)
     (definition,) = definitions.definitions_of([module.Database, module.DatabaseBeta])
     assert definition == module.definition
+
+
+async def test_the_examples_of_the_rbac_page() -> None:
+    """The blocks run one after the other in one module, and every test in them passes."""
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/rbac.md").read_text(), re.DOTALL)
+    scope: JsonObject = {"__name__": "rbac_page"}
+    for block in blocks:
+        exec(compile(block, "rbac_page.py", "exec"), scope)
+    await scope["test_rules"]()

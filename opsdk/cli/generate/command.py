@@ -1,4 +1,4 @@
-"""``opsdk generate``: CRDs from classes, and classes from CRDs, OpenAPI v3 documents or a live server."""
+"""``opsdk generate``: CRDs from classes, classes from CRDs, OpenAPI documents or a live server, roles of operators."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from opsdk.structured_merge.value import JsonObject
 
 def add_parser(commands: Any) -> None:
     """Add ``generate`` to the command's parser."""
-    generate = commands.add_parser("generate", help="make CRDs from classes, and classes from CRDs")
+    generate = commands.add_parser("generate", help="make CRDs from classes, classes from CRDs, roles from operators")
     actions = generate.add_subparsers(dest="action", required=True)
     crd = actions.add_parser("crd", help="CustomResourceDefinitions from classes")
     crd.add_argument("classes", nargs="+", metavar="MODULE:CLASS", help="all versions of each kind")
@@ -35,6 +35,17 @@ def add_parser(commands: Any) -> None:
     models.add_argument("--output", type=Path, required=True, help="the folder of the package to write into")
     models.add_argument("--package", default="", help="that package's dotted name; default: the folder's name")
     models.set_defaults(run=run_models)
+    rbac = actions.add_parser("rbac", help="service account, roles and bindings of an operator")
+    rbac.add_argument("operator", metavar="MODULE:OPERATOR", help="an Operator, a function that returns one, or rules")
+    rbac.add_argument("--name", default="", help="of roles and bindings; default: the operator's name")
+    rbac.add_argument("--namespace", default="default", help="of service account and Lease; default: default")
+    rbac.add_argument("--service-account", default="", metavar="NAME", help="default: the name of the roles")
+    rbac.add_argument("--create-namespace", action="store_true", help="begin with the manifest of the namespace")
+    rbac.add_argument(
+        "--flag", action="append", default=[], metavar="FLAG", help="of the operator, without dashes: leader-elect"
+    )
+    rbac.add_argument("--check", type=Path, metavar="FILE", help="print nothing; end with 1 if the file differs")
+    rbac.set_defaults(run=run_rbac)
 
 
 def run_crd(arguments: argparse.Namespace) -> int:
@@ -48,6 +59,13 @@ def run_crd(arguments: argparse.Namespace) -> int:
     for crd in crds:
         print(definitions.write_definition(crd, arguments.output, force=arguments.force))
     return 0
+
+
+def run_rbac(arguments: argparse.Namespace) -> int:
+    """Print the manifests of an operator, or compare them with a file."""
+    from opsdk.cli.generate import rbac  # noqa: PLC0415 - start-up time: brings the operator
+
+    return rbac.run_rbac(arguments)
 
 
 def run_models(arguments: argparse.Namespace) -> int:
