@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import difflib
-import importlib
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 
 from opsdk.builder.flags import parse_flags
 from opsdk.builder.operator import Operator
+from opsdk.cli.loading import load
 from opsdk.errors import ConnectError, UsageError
 from opsdk.http.asgi_types import Receive, Scope, Send
 from opsdk.rbac.manifests import RbacNames, manifests, to_yaml
@@ -29,13 +27,7 @@ def load_target(reference: str) -> Operator | Iterable[RbacRule]:
     Raises:
         UsageError: the module or the name does not exist, or is neither of the two.
     """
-    module, _, name = reference.partition(":")
-    if "" not in sys.path:
-        sys.path.insert(0, "")
-    try:
-        target = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise UsageError(f"{reference!r} cannot be loaded, write MODULE:NAME: {error}") from error
+    target = load(reference, "NAME")
     if callable(target):
         target = target()
     if isinstance(target, list | tuple) and all(isinstance(rule, RbacRule) for rule in target):
@@ -90,23 +82,3 @@ def check_file(text: str, path: Path) -> None:
     if existing != text:
         lines = difflib.unified_diff(existing.splitlines(), text.splitlines(), str(path), "declared", lineterm="")
         raise UsageError(f"{path} differs from what is declared: run the command without --check.\n" + "\n".join(lines))
-
-
-def run_rbac(arguments: argparse.Namespace) -> int:
-    """Print the manifests, or compare them with a file."""
-    target = load_target(arguments.operator)
-    name = arguments.name or (target.name if isinstance(target, Operator) else "")
-    if not name:
-        raise UsageError("a list of rules has no name: pass --name")
-    names = RbacNames(
-        name=name,
-        namespace=arguments.namespace,
-        service_account=arguments.service_account,
-        create_namespace=arguments.create_namespace,
-    )
-    text = rbac_yaml(target, names, arguments.flag)
-    if arguments.check is not None:
-        check_file(text, arguments.check)
-    else:
-        sys.stdout.write(text)
-    return 0
