@@ -172,6 +172,7 @@ class Operator:
         self._declared: list[ControllerKinds] = []
         self._hooks: list[TelemetryHook] = []
         self._cluster: Cluster | None = None
+        self._owns_cluster = True
         self._manager: Manager | None = None
         self._election: Closing | None = None
         self._watchdog: Watchdog | None = None
@@ -350,18 +351,31 @@ class Operator:
         return self.cluster.recorder
 
     # -------------------------------------------------------------- life cycle
-    def prepare(self, config: Config, *, hooks: Sequence[TelemetryHook] = (), clock: Clock = LOOP_CLOCK) -> Manager:
-        """Create the cluster, the manager and every controller, and return the manager. `start` and `run` call it."""
+    def prepare(
+        self,
+        config: Config,
+        *,
+        cluster: Cluster | None = None,
+        hooks: Sequence[TelemetryHook] = (),
+        clock: Clock = LOOP_CLOCK,
+    ) -> Manager:
+        """Create the cluster, the manager and every controller, and return the manager. `start` and `run` call it.
+
+        A given `cluster` is used as it is: its owner starts and closes it.
+        """
         o = self.options
         self._clock = clock
         cluster_options = replace(o.cluster, name=self.name, field_owner=o.cluster.field_owner or self.name)
         self._made = []
         manager = self._manager = Manager(o.manager, hooks=[*hooks, *self._hooks], clock=clock)
-        self._cluster = Cluster(config, cluster_options, scheme=self.scheme, clock=clock, hook=manager.hook)
+        self._owns_cluster = cluster is None
+        if cluster is None:
+            cluster = Cluster(config, cluster_options, scheme=self.scheme, clock=clock, hook=manager.hook)
+            manager.add(cluster, phase=Phase.CACHES)
+        self._cluster = cluster
         manager.metrics.registry.register(self.registry)
         manager.metrics.registry.register(InformerCollector(self._cluster.cache.health))
         manager.use_client(self._cluster.uncached)
-        manager.add(self._cluster, phase=Phase.CACHES)
         manager.add_readyz_check("caches-synced", self._check_caches)
         manager.add_readyz_check("user-functions", self._check_functions)
         if o.leader_election:
@@ -391,9 +405,24 @@ class Operator:
             manager.add(check, phase=Phase.WEBHOOKS if o.rbac_check is RbacCheck.ERROR else Phase.OTHERS)
         return manager
 
-    async def start(self, config: Config, *, hooks: Sequence[TelemetryHook] = (), clock: Clock = LOOP_CLOCK) -> None:
-        """Run until cancelled, or until something fails. Raises as `Manager.start`."""
-        manager = self.prepare(config, hooks=hooks, clock=clock)
+    async def start(
+        self,
+        config: Config,
+        *,
+        cluster: Cluster | None = None,
+        hooks: Sequence[TelemetryHook] = (),
+        clock: Clock = LOOP_CLOCK,
+    ) -> None:
+        """Run until cancelled, or until something fails. Raises as `Manager.start`.
+
+        Args:
+            config: address and credentials.
+            cluster: a running cluster whose informers are used: for several operators in one process, and for one that
+                replaces another without new lists. Its scheme and options count.
+            hooks: receive telemetry.
+            clock: source of time.
+        """
+        manager = self.prepare(config, cluster=cluster, hooks=hooks, clock=clock)
         await self._until_stopped(manager)
 
     async def _until_stopped(self, manager: Manager) -> None:
@@ -403,7 +432,8 @@ class Operator:
             # After the manager, which releases the lease last, over this connection.
             if self._election is not None:
                 await self._election.aclose()
-            await self.cluster.aclose()
+            if self._owns_cluster:
+                await self.cluster.aclose()
 
     def run(
         self,
