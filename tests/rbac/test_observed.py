@@ -172,8 +172,8 @@ async def test_a_cached_read_names_its_controller() -> None:
         await ctx.client.list(Secret)
 
     with observed_rules(operator) as recorder:
-        async with envtest.Environment() as env, running(operator, env):
-            await operator.cluster.uncached.create(ConfigMap(metadata=ObjectMeta(name="c", namespace="default")))
+        async with envtest.Environment() as env, running(operator, env), Cluster(env.config) as user:
+            await user.uncached.create(ConfigMap(metadata=ObjectMeta(name="c", namespace="default")))
 
             async def is_read() -> bool:
                 return "secrets" in str(recorder.rules())
