@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
@@ -95,7 +95,7 @@ class RuleRecorder(TelemetryHook):
                 self._requests[permission] = replace(previous, forbidden=True)
 
     @property
-    def requests(self) -> Iterable[ObservedRequest]:
+    def requests(self) -> Sequence[ObservedRequest]:
         """The distinct requests in a stable order, without those that every authenticated user may send."""
         return [
             self._requests[permission]
@@ -104,7 +104,7 @@ class RuleRecorder(TelemetryHook):
         ]
 
     @property
-    def forbidden(self) -> Iterable[ObservedRequest]:
+    def forbidden(self) -> Sequence[ObservedRequest]:
         """The requests that the server refused with 403."""
         return [request for request in self.requests if request.forbidden]
 
@@ -120,7 +120,7 @@ class RuleRecorder(TelemetryHook):
         anywhere = not declared or ALL_NAMESPACES in declared.namespaces
         return RuleSet(_generalized(need, declared, anywhere=anywhere) for need in self._needs()).normalized()
 
-    def missing(self, declared: RuleSet) -> Iterable[ObservedRequest]:
+    def missing(self, declared: RuleSet) -> Sequence[ObservedRequest]:
         """Return the requests that `declared` does not cover; get, list and watch of an informer are three."""
         needs = self._needs()
         return [needs[permission] for permission in RuleSet(needs) if not declared.covers(permission)]
