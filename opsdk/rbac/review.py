@@ -127,8 +127,7 @@ class PermissionReviewer:
                 namespace=permission.namespace,
             )
             spec = SelfSubjectAccessReviewSpec(resource_attributes=attributes)
-        status = (await self._client.create(SelfSubjectAccessReview(spec=spec))).status
-        return status.allowed and not status.denied
+        return (await self._client.create(SelfSubjectAccessReview(spec=spec))).status.allowed
 
     def __repr__(self) -> str:
         return f"<PermissionReviewer over {self._client!r}>"
