@@ -189,6 +189,7 @@ async def test_the_generated_manifests_suffice(name: str) -> None:
         requested = {p for p in sample.rules if not p.resource.endswith("/finalizers")}
         allowed = {(use.verb, use.group, use.resource) for use in account.allowed if use.resource}
         assert allowed == {(p.verb, p.group, p.resource) for p in requested}
+        assert observed.rules(sample.rules) == RuleSet(requested)
 
 
 @pytest.mark.parametrize(("sample", "permission"), every_permission("greeter", "website"))
