@@ -248,9 +248,14 @@ class AlreadyExistsError(ApiError):
 
 
 class GoneError(ApiError):
-    """410: the resource version or the continue token has expired; list again."""
+    """410: the resource version or the continue token has expired; list again.
+
+    Attributes:
+        continue_token: continues an expired list with the objects as they are now; empty if the server sent none.
+    """
 
     default_code, default_reason = 410, "Expired"
+    continue_token: str = ""
 
 
 class TooLargeError(ApiError):
@@ -386,7 +391,7 @@ def api_error_from_status(
     )
     code = number(status, "code") or code
     reason = text(status, "reason")
-    return api_error_type(reason, code)(
+    error = api_error_type(reason, code)(
         text(status, "message"),
         code=code,
         reason=reason,
@@ -394,6 +399,10 @@ def api_error_from_status(
         retry_after=retry_after,
         request=request,
     )
+    metadata = status.get("metadata")
+    if isinstance(error, GoneError) and isinstance(metadata, Mapping):
+        error.continue_token = text(metadata, "continue")
+    return error
 
 
 # ------------------------------------------------------------------ no response
