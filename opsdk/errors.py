@@ -44,6 +44,7 @@
     │       └── CelBudgetError            the cost limit is exceeded
     ├── AdmissionDeniedError      raised by a validator or defaulter: the request is not allowed
     ├── ConversionError           an object cannot be converted between versions of its kind
+    ├── StorageMigrationError     objects cannot be rewritten in the storage version
     ├── AlreadyOwnedError         another controller owns the object
     ├── TerminatingError          the object is being deleted; retry when it is gone
     ├── LeaderElectionLostError   this process lost the lease and must stop writing
@@ -550,6 +551,13 @@ class AdmissionDeniedError(OpsdkError):
 
 class ConversionError(OpsdkError):
     """An object cannot be converted between versions of its kind. The message names both versions."""
+
+
+class StorageMigrationError(OpsdkError):
+    """The objects of a custom resource cannot be migrated to its storage version.
+
+    The message names the definition and the objects, and what to correct. ``status.storedVersions`` is unchanged.
+    """
 
 
 class AlreadyOwnedError(OpsdkError):
