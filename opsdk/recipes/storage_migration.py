@@ -152,6 +152,8 @@ async def migrate_storage_version(
         name = target
     else:
         kind = kind_of(target).gvk
+        if not kind.group:
+            raise UsageError(f"{kind.kind} is not a custom resource: only objects of definitions are migrated")
         mappings = await client.mapper.mappings_for(kind.group_kind)
         if not mappings:
             raise NoMatchError(f"the server does not serve {kind.group_kind}: install its definition")

@@ -8,19 +8,24 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 from webhookkit import OldSite, OldSiteSpec, Site, SiteSpec
 
+from opsdk.api.core.v1 import ConfigMap
 from opsdk.apimachinery.crd import crd_for
 from opsdk.apimachinery.kinds import unstructured
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.object import Unstructured
+from opsdk.apiserver.storage.sqlite import SqliteStorage
+from opsdk.builder.operator import Operator
 from opsdk.client.client import Client
 from opsdk.client.decorators.intercept import intercept
 from opsdk.client.operations import List, Operation, PatchObject
 from opsdk.cluster.cluster import Cluster
+from opsdk.controller.context import Context
 from opsdk.errors import (
     ConflictError,
     ConnectionLostError,
@@ -44,6 +49,7 @@ from opsdk.recipes.storage_migration import (
     migrate_storage_version,
 )
 from opsdk.structured_merge.value import JsonObject
+from opsdk.testing.running import running
 from opsdk.webhook.configurations import WebhookClientConfig, WebhookService, conversion_stanza
 from opsdk.webhook.conversion import HubSpokeConverter, Spoke
 from opsdk.webhook.server import WebhookServer
@@ -340,6 +346,8 @@ async def test_bad_targets() -> None:
             await migrate_storage_version(here.client, unstructured("example.com/v1", "Car"))
         with pytest.raises(UsageError, match=r"write plural\.group, or pass a class"):
             await migrate_storage_version(here.client, "sites")
+        with pytest.raises(UsageError, match="ConfigMap is not a custom resource"):
+            await migrate_storage_version(here.client, ConfigMap)
         with pytest.raises(UsageError, match="qps is 0"):
             MigrationOptions(qps=0)
         with pytest.raises(UsageError, match="pass more than 0 seconds"):
@@ -467,6 +475,57 @@ async def test_a_manager_runs_the_migrator() -> None:
         assert repr(migrator) == f"<StorageMigrator of {NAME}>"
         manager.stop()
         await running
+
+
+async def test_an_operator_migrates_the_kind_that_it_reconciles() -> None:
+    """The cached client serves too: after the migration the cache has every object, and reconciles do not conflict."""
+    async with world(7) as here:
+        operator = Operator("sites")
+        seen: Counter[str] = Counter()
+
+        @operator.reconciler(Plain)
+        async def reconcile(site: Plain, ctx: Context) -> None:
+            seen[site.metadata.name] += 1
+            if site.spec.count == 2:
+                site.spec.count = 3
+                await ctx.client.update(site)
+
+        @operator.setup
+        def migrate(operator: Operator) -> None:
+            operator.manager.add(StorageMigrator(operator.client, Plain, options=SMALL))
+
+        async with running(operator, here.env):
+            await asyncio.sleep(120)
+            assert await here.stored_versions() == ["v1"]
+            assert here.stored() == {f"s{n}": "v1" for n in range(7)}
+            cached = await operator.client.list(Plain)
+            assert {(site.metadata.name, site.spec.count) for site in cached} == {(f"s{n}", 3) for n in range(7)}
+            server = await here.client.list(Plain)
+            assert {s.metadata.resource_version for s in cached} == {s.metadata.resource_version for s in server}
+        assert seen.keys() == here.stored().keys()
+
+
+async def test_objects_in_a_file_are_rewritten(tmp_path: Path) -> None:
+    """The versions are read from the database after the server has closed it."""
+    async with world(3, data_dir=tmp_path) as here:
+        await migrate_storage_version(here.client, Site)
+    storage = SqliteStorage(tmp_path / "objects.db")
+    page = storage.list("demo.opsdk.dev/sites/")
+    assert [obj["apiVersion"] for _, obj in page.items] == ["demo.opsdk.dev/v1"] * 3
+    storage.close()
+
+
+async def test_a_storage_version_that_is_not_served() -> None:
+    """Objects are listed and patched in a served version; the server stores them in the storage version."""
+    async with world(3) as here:
+        crd = crd_for(Plain, OldSite)
+        crd["spec"]["versions"][0]["served"] = False
+        await here.client.patch(
+            Unstructured.from_tree(crd), merge_patch({"spec": {"versions": crd["spec"]["versions"]}})
+        )
+        progress = await migrate_storage_version(here.client, NAME)
+        assert (progress.storage_version, progress.rewritten) == ("v1", 3)
+        assert set(here.stored().values()) == {"v1"}
 
 
 @pytest.mark.slow
