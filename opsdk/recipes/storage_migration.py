@@ -125,7 +125,8 @@ async def migrate_storage_version(
     cancellation call it again, objects that are done are not written again.
 
     It needs the rights ``get`` on customresourcedefinitions, ``patch`` on customresourcedefinitions/status, and
-    ``list`` and ``patch`` on the custom resource. The right to the definition is checked before the first write.
+    ``get``, ``list`` and ``patch`` on the custom resource. The right to the definition is checked before the first
+    write.
 
     Args:
         client: reads are sent to the server, also if the client has a cache.
@@ -351,24 +352,42 @@ class _Migration:
             raise errors[0]
 
     async def write(self, obj: PartialObjectMetadata) -> None:
-        key, before = key_of(obj), obj.metadata.resource_version
-        # The precondition keeps the patch off an object of the same name that was created meanwhile.
-        patch = merge_patch({"metadata": {"resourceVersion": before}})
-        await self._clock.sleep(self._bucket.reserve(self._clock.now()))
+        key = key_of(obj)
+        self._failures.pop(key, None)
         try:
-            written = await self.retry(lambda: self._client.patch(obj, patch))
+            outcome = await self.patch(obj)
         except ApiError as error:
-            outcome = outcome_of(error)
-            if outcome is None:
+            if (final := outcome_of(error)) is None:
                 raise
+            outcome = final
             if outcome is ObjectOutcome.FAILED:
                 self._failures[key] = error
-        else:
-            changed = written.metadata.resource_version != before
-            outcome = ObjectOutcome.REWRITTEN if changed else ObjectOutcome.UNCHANGED
         self._counts[outcome] += 1
         if len(self._failures) >= self._options.max_failures:
             raise self.rejected()
+
+    async def patch(self, obj: PartialObjectMetadata) -> ObjectOutcome:
+        key, kind, before = key_of(obj), metadata_only(obj.gvk), obj.metadata.resource_version
+        # The precondition keeps the patch off an object of the same name that was created meanwhile.
+        patch = merge_patch({"metadata": {"resourceVersion": before}})
+        attempt = 0
+        while True:
+            attempt += 1
+            await self._clock.sleep(self._bucket.reserve(self._clock.now()))
+            try:
+                written = await self.retry(partial(self._client.patch, obj, patch))
+            except ConflictError:
+                # An admission webhook may answer with a conflict too, which proves no other writer.
+                current = await self.retry(partial(self._client.get_or_none, kind, key, uncached=True))
+                if current is None:
+                    return ObjectOutcome.GONE
+                if current.metadata.resource_version != before:
+                    return ObjectOutcome.SUPERSEDED
+                if attempt == self._options.attempts:
+                    raise
+            else:
+                changed = written.metadata.resource_version != before
+                return ObjectOutcome.REWRITTEN if changed else ObjectOutcome.UNCHANGED
 
     async def retry(self, call: Callable[[], Awaitable[R]]) -> R:
         waits = self._options.backoff.start()

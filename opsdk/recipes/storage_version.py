@@ -11,7 +11,6 @@ from enum import Enum
 from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.errors import (
     ApiError,
-    ConflictError,
     ForbiddenError,
     NotFoundError,
     StorageMigrationError,
@@ -38,11 +37,9 @@ class ObjectOutcome(Enum):
 def outcome_of(error: ApiError) -> ObjectOutcome | None:
     """Return the outcome of a write that failed for good, or None if the error concerns every object.
 
-    >>> outcome_of(ConflictError("the object has been modified"))
-    <ObjectOutcome.SUPERSEDED: 'superseded'>
+    >>> outcome_of(NotFoundError("the object does not exist"))
+    <ObjectOutcome.GONE: 'gone'>
     """
-    if isinstance(error, ConflictError):
-        return ObjectOutcome.SUPERSEDED
     if isinstance(error, NotFoundError):
         return ObjectOutcome.GONE
     return None if isinstance(error, ForbiddenError | UnauthorizedError) else ObjectOutcome.FAILED

@@ -55,6 +55,7 @@ from opsdk.webhook.conversion import HubSpokeConverter, Spoke
 from opsdk.webhook.server import WebhookServer
 
 environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
+effects = pytest.importorskip("envtest.testing.effects", reason="needs the envtest extra: pip install opsdk[envtest]")
 install = pytest.importorskip("envtest.plane.install", reason="needs the envtest extra: pip install opsdk[envtest]")
 
 NAME = "sites.demo.opsdk.dev"
@@ -69,6 +70,15 @@ CONVERTER = HubSpokeConverter(
         lambda site: OldSite(spec=OldSiteSpec(picture=site.spec.image, count=site.spec.replicas)),
     ),
 )
+FAULTS: list[tuple[str, JsonObject]] = [
+    ("Fail", {"code": 503}),
+    ("Fail", {"code": 500}),
+    ("Conflict", {}),
+    ("Delay", {"seconds": 2.0, "jitter": 5.0}),
+    ("Reset", {}),
+    ("Reset", {"after_commit": True}),
+    ("Truncate", {}),
+]
 Proceed = Callable[[Operation], Awaitable[Any]]
 
 
@@ -209,6 +219,48 @@ async def test_a_lost_response_counts_as_another_writer() -> None:
         progress = await migrate_storage_version(intercept(here.client, lose_one), Site, options=SMALL)
         assert (progress.rewritten, progress.superseded, progress.finished) == (2, 1, True)
         assert set(here.stored().values()) == {"v1"}
+
+
+async def test_a_conflict_without_another_writer_is_no_success() -> None:
+    """A webhook may answer with 409: the object is tried again, and then counts as rejected."""
+    async with world(2) as here:
+        conflict = ConflictError("denied by a webhook")
+        client = here.fail(PatchObject, conflict, conflict)
+        assert (await migrate_storage_version(client, Site, options=SMALL)).rewritten == 2
+    async with world(2) as here:
+
+        async def deny(operation: Operation, proceed: Proceed) -> Any:
+            if isinstance(operation, PatchObject) and operation.obj.metadata.name == "s1":
+                raise ConflictError("denied by a webhook")
+            return await proceed(operation)
+
+        with pytest.raises(StorageMigrationError, match="default/s1: denied by a webhook"):
+            await migrate_storage_version(intercept(here.client, deny), Site)
+        assert here.stored() == {"s0": "v1", "s1": "v1beta1"}
+        assert await here.stored_versions() == ["v1beta1", "v1"]
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_a_server_that_fails_at_random(seed: int) -> None:
+    """Errors, conflicts, delays and lost connections of the server: the migrator finishes, and no object is left."""
+    async with world(30) as here:
+        faults = here.env.faults
+        faults.seed(seed)
+        for name, arguments in FAULTS:
+            faults.add(getattr(effects, name)(**arguments), probability=0.08)
+        migrator = StorageMigrator(here.client, NAME, options=SMALL, interval=60)
+        running_migrator = asyncio.create_task(migrator.start())
+        try:
+            async with asyncio.timeout(86400):
+                while migrator.progress is None or not migrator.progress.finished:
+                    await asyncio.sleep(60)
+        finally:
+            running_migrator.cancel()
+            await asyncio.gather(running_migrator, return_exceptions=True)
+        faults.clear()
+        assert set(here.stored().values()) == {"v1"}
+        assert len(here.stored()) == 30
+        assert await here.stored_versions() == ["v1"]
 
 
 async def test_objects_that_change_meanwhile() -> None:

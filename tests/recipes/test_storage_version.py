@@ -89,7 +89,7 @@ def test_only_uid_and_generation_decide_whether_the_version_may_have_changed(cha
 @pytest.mark.parametrize(
     ("error", "outcome"),
     [
-        (ConflictError("modified"), ObjectOutcome.SUPERSEDED),
+        (ConflictError("denied by a webhook"), ObjectOutcome.FAILED),
         (NotFoundError("gone"), ObjectOutcome.GONE),
         (InvalidError("spec.x"), ObjectOutcome.FAILED),
         (InternalServerError("conversion"), ObjectOutcome.FAILED),
