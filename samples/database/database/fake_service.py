@@ -1,8 +1,9 @@
-"""A stand-in for the service, with instances in memory: ``python -m database.fake_service``."""
+"""A stand-in for the service, with instances in memory: ``python -m database.fake_service [PORT]``."""
 
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import Any
 
 import msgspec
@@ -67,12 +68,12 @@ class FakeDatabaseService:
             instance.state, instance.endpoint = "available", f"{key}.example.com:5432"
 
 
-async def main() -> None:
-    """Serve at port 8100 until the process ends."""
-    async with WebServer(FakeDatabaseService(), ServeOptions(port=8100)) as server:
+async def main(port: int = 8100) -> None:
+    """Serve until the process ends."""
+    async with WebServer(FakeDatabaseService(), ServeOptions(port=port)) as server:
         print(f"the service is at {server.url}", flush=True)  # noqa: T201 - the program's only output
         await asyncio.Event().wait()
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    asyncio.run(main(*map(int, sys.argv[1:])))
