@@ -115,12 +115,12 @@ class World:
         """A client whose n-th operation of a sort, and those after it, fail with `errors`; None passes."""
         left, seen = list(errors), Counter[type]()
 
-        async def intercepted(made: Operation, proceed: Proceed) -> Any:
-            if isinstance(made, operation) and not getattr(made, "subresource", ""):
+        async def intercepted(request: Operation, proceed: Proceed) -> Any:
+            if isinstance(request, operation) and not getattr(request, "subresource", ""):
                 seen[operation] += 1
                 if seen[operation] >= nth and left and (error := left.pop(0)) is not None:
                     raise error
-            return await proceed(made)
+            return await proceed(request)
 
         return intercept(self.client, intercepted)
 
@@ -524,6 +524,7 @@ async def test_a_manager_runs_the_migrator() -> None:
         assert migrator.progress is not None
         assert (migrator.progress.rewritten, migrator.progress.finished) == (1, True)
         assert await here.stored_versions() == ["v1"]
+        assert migrator.needs_leader_election()
         assert repr(migrator) == f"<StorageMigrator of {NAME}>"
         manager.stop()
         await running
