@@ -47,6 +47,7 @@
     ├── StorageMigrationError     objects cannot be rewritten in the storage version
     ├── AlreadyOwnedError         another controller owns the object
     ├── TerminatingError          the object is being deleted; retry when it is gone
+    ├── MissingPermissionsError   the operator's user lacks declared RBAC permissions
     ├── LeaderElectionLostError   this process lost the lease and must stop writing
     ├── ShutdownTimeoutError      a runnable did not stop in time
     ├── UsageError                a mistake in the calling code
@@ -569,6 +570,18 @@ class TerminatingError(OpsdkError):
 
     Let it end the reconcile. The retry, or the event of the deletion, creates the object again.
     """
+
+
+class MissingPermissionsError(OpsdkError):
+    """The user of the operator lacks permissions that the operator declares: grant them, or correct the declaration.
+
+    Attributes:
+        missing: the permissions in words, such as ``list secrets in namespace shop``.
+    """
+
+    def __init__(self, message: str, *, missing: Sequence[str] = ()) -> None:
+        self.missing = tuple(missing)
+        super().__init__(message)
 
 
 class LeaderElectionLostError(OpsdkError):

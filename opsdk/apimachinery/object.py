@@ -34,9 +34,15 @@ class KubeObject(Protocol):
 
 
 class TypedObject(Model, dict=True, kw_only=True, gc=True):
-    """Base class of every typed kind. Kinds with spec and status derive from `Object`."""
+    """Base class of every typed kind. Kinds with spec and status derive from `Object`.
+
+    Attributes:
+        gvk: group, version and kind.
+        namespaced: whether objects live in namespaces.
+    """
 
     gvk: ClassVar[GroupVersionKind] = GroupVersionKind("", "", "")
+    namespaced: ClassVar[bool] = True
 
     api_version: str = ""
     kind: str = ""
@@ -67,7 +73,6 @@ class Object(TypedObject, Generic[Spec, Status], dict=True, kw_only=True):
         plural: the resource; by default the kind in lower case plus "s".
         singular: by default the kind in lower case.
         list_kind: by default the kind plus "List".
-        namespaced: whether objects live in namespaces.
         printer_columns: columns of ``kubectl get``, see `PrinterColumn`.
         scale: the scale subresource, see `Scale`.
         selectable_fields: JSON paths, such as ``.spec.color``, that field selectors may use.
@@ -82,7 +87,6 @@ class Object(TypedObject, Generic[Spec, Status], dict=True, kw_only=True):
     list_kind: ClassVar[str] = ""
     short_names: ClassVar[Sequence[str]] = ()
     categories: ClassVar[Sequence[str]] = ()
-    namespaced: ClassVar[bool] = True
     printer_columns: ClassVar[Sequence[Any]] = ()
     scale: ClassVar[Any] = None
     selectable_fields: ClassVar[Sequence[str]] = ()

@@ -28,6 +28,7 @@ from opsdk.builder.controller_builder import ControllerBuilder, OwnsSpec, WatchS
 from opsdk.builder.election import ElectionFactory, can_use_thread
 from opsdk.builder.flags import parse_flags
 from opsdk.builder.options import OperatorOptions
+from opsdk.builder.rbac import operator_rules
 from opsdk.cache.metrics import InformerCollector
 from opsdk.client.client import Client
 from opsdk.client.scheme import default_scheme
@@ -49,6 +50,10 @@ from opsdk.manager.manager import Manager, Phase
 from opsdk.manager.process import ExitGuard, run_program
 from opsdk.manager.signals import stop_on_signals
 from opsdk.predicates import PredicateFunc
+from opsdk.rbac.declared import ControllerKinds
+from opsdk.rbac.permissions import RuleSet
+from opsdk.rbac.review import PermissionReviewer, RbacCheck, RuleCheck
+from opsdk.rbac.rules import RbacRule
 from opsdk.recorder.recorder import EventRecorder
 from opsdk.rest.config import Config
 from opsdk.sources import EventSource
@@ -78,6 +83,7 @@ class _ReconcilerOptions(TypedDict, total=False):
     event_filter: Sequence[PredicateFunc]
     sources: Sequence[EventSource | Callable[[Operator], EventSource]]
     finalizers: Mapping[str, FinalizerFunction]
+    rbac: Sequence[RbacRule]
     name: str
     options: ControllerOptions | None
 
@@ -162,7 +168,11 @@ class Operator:
         """Metrics of your own: ``Counter("name", "help", registry=operator.registry)``. ``/metrics`` shows them."""
         self._clock: Clock = LOOP_CLOCK
         self._setups: list[Callable[[Operator], Any]] = []
+        self._rules: list[RbacRule] = []
+        self._declared: list[ControllerKinds] = []
+        self._hooks: list[TelemetryHook] = []
         self._cluster: Cluster | None = None
+        self._owns_cluster = True
         self._manager: Manager | None = None
         self._election: Closing | None = None
         self._watchdog: Watchdog | None = None
@@ -191,6 +201,7 @@ class Operator:
             event_filter: predicates for every watch, which run first.
             sources: other sources, or functions from the operator to a source.
             finalizers: functions by finalizer, see `opsdk.controller.finalizers`. They run in this order.
+            rbac: what the reconciler needs beside what the declaration implies, see `opsdk.rbac.declared`.
             name: the controller's name; default: the kind in lower case.
             options: the controller's options; default: the operator's.
 
@@ -211,9 +222,49 @@ class Operator:
             self._kinds.append(declared_kind)
         elif not options.get("name"):
             raise UsageError("a controller without a kind needs a name: pass name=...")
+        self._declared.append(
+            ControllerKinds(
+                kind=declared_kind,
+                owns=tuple(kind_of(o.kind if isinstance(o, OwnsSpec) else o) for o in options.get("owns", ())),
+                watches=tuple(kind_of(watch.kind) for watch in options.get("watches", ())),
+                has_finalizers=bool(options.get("finalizers")),
+                rules=tuple(options.get("rbac", ())),
+            )
+        )
         return ReconcilerDecorator(
             declared_kind, lambda target: self._builders.append(partial(_declare, declared_kind, options, target))
         )
+
+    def rbac(self, *rules: RbacRule) -> None:
+        """Declare what no single reconciler needs: for setup functions, runnables and webhooks.
+
+        >>> operator = Operator("example")
+        >>> operator.rbac(RbacRule("get", "nodes"))
+        >>> print(operator.rules())
+        get nodes
+        """
+        self._rules += rules
+
+    def rules(self, *, namespace: str = "default") -> RuleSet:
+        """Return every permission that is declared or implied, see `opsdk.rbac.declared`.
+
+        Before `prepare`, controllers of `setup` functions are missing. Rules without namespaces get those of the cache.
+
+        Args:
+            namespace: of the Lease, unless the options or the configuration of a prepared operator name another one.
+        """
+        prepared = self._cluster is not None
+        return operator_rules(
+            self.options,
+            name=self.name,
+            namespace=self.cluster.config.namespace if prepared else namespace,
+            controllers=[builder.declared_kinds() for builder in self._made] if prepared else self._declared,
+            declared=self._rules,
+        )
+
+    def add_hook(self, hook: TelemetryHook) -> None:
+        """Let a hook receive the telemetry of the next `start`, beside the hooks that `start` or `run` gets."""
+        self._hooks.append(hook)
 
     def webhook_for(self, kind: KindLike[T]) -> WebhookBuilder[T]:
         """Return a builder for webhooks of `kind`. The operator completes it; a webhook server then runs beside it.
@@ -300,18 +351,31 @@ class Operator:
         return self.cluster.recorder
 
     # -------------------------------------------------------------- life cycle
-    def prepare(self, config: Config, *, hooks: Sequence[TelemetryHook] = (), clock: Clock = LOOP_CLOCK) -> Manager:
-        """Create the cluster, the manager and every controller, and return the manager. `start` and `run` call it."""
+    def prepare(
+        self,
+        config: Config,
+        *,
+        cluster: Cluster | None = None,
+        hooks: Sequence[TelemetryHook] = (),
+        clock: Clock = LOOP_CLOCK,
+    ) -> Manager:
+        """Create the cluster, the manager and every controller, and return the manager. `start` and `run` call it.
+
+        A given `cluster` is used as it is: its owner starts and closes it.
+        """
         o = self.options
         self._clock = clock
         cluster_options = replace(o.cluster, name=self.name, field_owner=o.cluster.field_owner or self.name)
         self._made = []
-        manager = self._manager = Manager(o.manager, hooks=hooks, clock=clock)
-        self._cluster = Cluster(config, cluster_options, scheme=self.scheme, clock=clock, hook=manager.hook)
+        manager = self._manager = Manager(o.manager, hooks=[*hooks, *self._hooks], clock=clock)
+        self._owns_cluster = cluster is None
+        if cluster is None:
+            cluster = Cluster(config, cluster_options, scheme=self.scheme, clock=clock, hook=manager.hook)
+            manager.add(cluster, phase=Phase.CACHES)
+        self._cluster = cluster
         manager.metrics.registry.register(self.registry)
         manager.metrics.registry.register(InformerCollector(self._cluster.cache.health))
         manager.use_client(self._cluster.uncached)
-        manager.add(self._cluster, phase=Phase.CACHES)
         manager.add_readyz_check("caches-synced", self._check_caches)
         manager.add_readyz_check("user-functions", self._check_functions)
         if o.leader_election:
@@ -335,11 +399,30 @@ class Operator:
                 f"operator {self.name} has nothing to run: declare a reconciler with @operator.reconciler(Kind), or "
                 "add runnables in a function with @operator.setup"
             )
+        if o.rbac_check is not RbacCheck.OFF:
+            reviewer = PermissionReviewer(self.cluster.transport, self.scheme)
+            check = RuleCheck(reviewer, self.rules(), mode=o.rbac_check, role=self.name, clock=clock)
+            manager.add(check, phase=Phase.WEBHOOKS if o.rbac_check is RbacCheck.ERROR else Phase.OTHERS)
         return manager
 
-    async def start(self, config: Config, *, hooks: Sequence[TelemetryHook] = (), clock: Clock = LOOP_CLOCK) -> None:
-        """Run until cancelled, or until something fails. Raises as `Manager.start`."""
-        manager = self.prepare(config, hooks=hooks, clock=clock)
+    async def start(
+        self,
+        config: Config,
+        *,
+        cluster: Cluster | None = None,
+        hooks: Sequence[TelemetryHook] = (),
+        clock: Clock = LOOP_CLOCK,
+    ) -> None:
+        """Run until cancelled, or until something fails. Raises as `Manager.start`.
+
+        Args:
+            config: address and credentials.
+            cluster: a running cluster whose informers are used: for several operators in one process, and for one that
+                replaces another without new lists. Its scheme and options count.
+            hooks: receive telemetry.
+            clock: source of time.
+        """
+        manager = self.prepare(config, cluster=cluster, hooks=hooks, clock=clock)
         await self._until_stopped(manager)
 
     async def _until_stopped(self, manager: Manager) -> None:
@@ -349,7 +432,8 @@ class Operator:
             # After the manager, which releases the lease last, over this connection.
             if self._election is not None:
                 await self._election.aclose()
-            await self.cluster.aclose()
+            if self._owns_cluster:
+                await self.cluster.aclose()
 
     def run(
         self,
@@ -500,4 +584,5 @@ def _declare(
     for finalizer, function in options.get("finalizers", {}).items():
         builder.finalizer(finalizer, function)
     builder.with_event_filter(*options.get("event_filter", ()))
+    builder.rbac(*options.get("rbac", ()))
     return builder.reconciler(target() if isinstance(target, type) else target)

@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.object import AnyObject, deep_copy
 from opsdk.controller.context import Context
-from opsdk.controller.declaration import ReconcilerForm, inspect_reconciler
+from opsdk.controller.declaration import ReconcilerDeclaration, ReconcilerForm, inspect_reconciler
 from opsdk.controller.finalizers import Finalizers
 from opsdk.errors import NotFoundError, UsageError
 from opsdk.event.request import Request
@@ -99,7 +99,7 @@ class ReconcilerAdapter:
     """Calls a reconciler in the form that it declares, after the finalizers.
 
     Args:
-        reconciler: see `AnyReconciler`.
+        reconciler: see `AnyReconciler`; or its declaration.
         kind: the reconciled kind; None for a controller with requests of its own.
         finalizers: see `Finalizers`.
 
@@ -110,7 +110,8 @@ class ReconcilerAdapter:
     def __init__(
         self, reconciler: Any, kind: Kind[AnyObject] | None = None, finalizers: Finalizers | None = None
     ) -> None:
-        self.declaration = inspect_reconciler(reconciler, kind)
+        is_inspected = isinstance(reconciler, ReconcilerDeclaration)
+        self.declaration = reconciler if is_inspected else inspect_reconciler(reconciler, kind)
         self.finalizers = finalizers or Finalizers()
         self._kind = kind
         if self.finalizers and kind is None:

@@ -1,0 +1,38 @@
+"""The RBAC rules of an operator: of its controllers, of its options, and those that it declares itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import chain
+
+from opsdk.builder.options import OperatorOptions
+from opsdk.manager.http import is_enabled
+from opsdk.rbac.declared import METRICS_AUTHORIZATION, ControllerKinds, cached_namespaces, election_rules
+from opsdk.rbac.permissions import RuleSet
+from opsdk.rbac.rules import RbacRule
+
+
+def operator_rules(
+    options: OperatorOptions,
+    *,
+    name: str,
+    namespace: str,
+    controllers: Iterable[ControllerKinds],
+    declared: Iterable[RbacRule],
+) -> RuleSet:
+    """Return everything that an operator may do. Pure.
+
+    Args:
+        options: decide about leader election, metrics, and the namespaces of rules without their own.
+        name: of the operator; the default name of its Lease.
+        namespace: of the operator; the default namespace of its Lease.
+        controllers: the declarations of its controllers.
+        declared: rules of no controller.
+    """
+    rules = [*chain.from_iterable(kinds.rbac_rules() for kinds in controllers), *declared]
+    if options.leader_election:
+        rules += election_rules(options.leader_election_id or name, options.leader_election_namespace or namespace)
+    if options.manager.metrics_authentication and is_enabled(options.manager.metrics_bind_address):
+        rules.append(METRICS_AUTHORIZATION)
+    namespaces = cached_namespaces(options.cluster.cache)
+    return RuleSet(chain.from_iterable(rule.permissions(namespaces) for rule in rules)).normalized()
