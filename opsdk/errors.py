@@ -44,6 +44,7 @@
     │       └── CelBudgetError            the cost limit is exceeded
     ├── AdmissionDeniedError      raised by a validator or defaulter: the request is not allowed
     ├── ConversionError           an object cannot be converted between versions of its kind
+    ├── StorageMigrationError     objects cannot be rewritten in the storage version
     ├── AlreadyOwnedError         another controller owns the object
     ├── TerminatingError          the object is being deleted; retry when it is gone
     ├── MissingPermissionsError   the operator's user lacks declared RBAC permissions
@@ -249,9 +250,14 @@ class AlreadyExistsError(ApiError):
 
 
 class GoneError(ApiError):
-    """410: the resource version or the continue token has expired; list again."""
+    """410: the resource version or the continue token has expired; list again.
+
+    Attributes:
+        continue_token: continues an expired list with the objects as they are now; empty if the server sent none.
+    """
 
     default_code, default_reason = 410, "Expired"
+    continue_token: str = ""
 
 
 class TooLargeError(ApiError):
@@ -387,7 +393,7 @@ def api_error_from_status(
     )
     code = number(status, "code") or code
     reason = text(status, "reason")
-    return api_error_type(reason, code)(
+    error = api_error_type(reason, code)(
         text(status, "message"),
         code=code,
         reason=reason,
@@ -395,6 +401,10 @@ def api_error_from_status(
         retry_after=retry_after,
         request=request,
     )
+    metadata = status.get("metadata")
+    if isinstance(error, GoneError) and isinstance(metadata, Mapping):
+        error.continue_token = text(metadata, "continue")
+    return error
 
 
 # ------------------------------------------------------------------ no response
@@ -542,6 +552,13 @@ class AdmissionDeniedError(OpsdkError):
 
 class ConversionError(OpsdkError):
     """An object cannot be converted between versions of its kind. The message names both versions."""
+
+
+class StorageMigrationError(OpsdkError):
+    """The objects of a custom resource cannot be migrated to its storage version.
+
+    The message names the definition and the objects, and what to correct. ``status.storedVersions`` is unchanged.
+    """
 
 
 class AlreadyOwnedError(OpsdkError):

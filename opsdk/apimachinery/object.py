@@ -171,6 +171,7 @@ class PartialObjectMetadata(msgspec.Struct, rename="camel", dict=True):
 
 AnyObject = TypedObject | Unstructured | PartialObjectMetadata
 T = TypeVar("T", bound=AnyObject)
+C = TypeVar("C", bound=AnyObject | Model)
 
 
 class ObjectList(Generic[T]):
@@ -301,10 +302,20 @@ def without_nulls(tree: JsonValue) -> JsonValue:
     return tree
 
 
-def deep_copy(obj: T) -> T:
-    """Return an independent copy of `obj`, with the same origin."""
+def deep_copy(obj: C) -> C:
+    """Return an independent copy of an object, or of a part of it such as its metadata.
+
+    The copy of an object keeps the fields that its class does not know.
+
+    >>> site = PartialObjectMetadata(metadata=ObjectMeta(name="a", labels={"tier": "web"}))
+    >>> metadata = deep_copy(site.metadata)
+    >>> metadata.labels["tier"] = "db"
+    >>> site.metadata.labels
+    {'tier': 'web'}
+    """
     clone = copy.deepcopy(obj)
-    if (origin := obj.__dict__.get(_ORIGIN)) is not None:
+    attributes: dict[str, Any] = getattr(obj, "__dict__", {})  # parts have none
+    if (origin := attributes.get(_ORIGIN)) is not None:
         clone.__dict__[_ORIGIN] = origin  # shared: opsdk never changes an origin
     return clone
 

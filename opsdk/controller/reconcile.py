@@ -125,25 +125,28 @@ class ReconcilerAdapter:
     async def reconcile(self, request: Any, ctx: Context) -> Result | None:
         """Read the object if it is needed, run the finalizers, and call the reconciler."""
         declaration = self.declaration
-        argument = request
+        argument, pending = request, None
         if self.needs_cluster:
             assert self._kind is not None
             obj = await ctx.client.get_or_none(self._kind, request.key)
             if obj is not None and self.finalizers:
                 ctx.object = obj
-                obj = await self._finalize(obj, ctx)
+                obj, pending = await self._finalize(obj, ctx)
             if declaration.form is ReconcilerForm.OBJECT:
                 if obj is None or is_deleting(obj):
-                    return None
+                    return pending
                 argument = ctx.object = obj
         arguments = (argument, ctx) if declaration.takes_context else (argument,)
         result = await declaration.function(*arguments)
         if not isinstance(result, Result | None):
             raise UsageError(f"the reconciler ({declaration.place}) returned {result!r}: return a Result, or None")
-        return result
+        return result or pending
 
-    async def _finalize(self, obj: Any, ctx: Context) -> Any:
-        """Add or run the finalizers, and write the object. Returns None if it is gone."""
+    async def _finalize(self, obj: Any, ctx: Context) -> tuple[Any, Result | None]:
+        """Add or run the finalizers, and write the object.
+
+        Returns the object, None if it is gone, and the soonest result of the finalizers that are not done.
+        """
         base = deep_copy(obj)
         finalized = await self.finalizers.finalize(obj, ctx)
         if finalized.updated:
@@ -153,7 +156,14 @@ class ReconcilerAdapter:
             except NotFoundError:
                 obj = None
         finalized.raise_errors()
-        return obj
+        for result in finalized.pending:
+            if not isinstance(result, Result):
+                raise UsageError(f"a finalizer of {self!r} returned {result!r}: return None, or a Result to wait")
+        # A result without a time waits for the next event, so it comes last.
+        soonest = min(
+            finalized.pending, key=lambda r: r.requeue_seconds or (0 if r.requeue else math.inf), default=None
+        )
+        return obj, soonest
 
     def __repr__(self) -> str:
         function = self.declaration.function

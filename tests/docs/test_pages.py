@@ -55,8 +55,8 @@ async def test_the_examples_of_the_webhooks_page() -> None:
             await running
 
 
-def test_the_example_of_the_custom_resources_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server's checks accept its definition, rules included."""
+async def test_the_examples_of_the_custom_resources_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server's checks accept its definition, rules included, and the old version can be dropped."""
     definitions = pytest.importorskip("opsdk.cli.generate.definitions", reason="needs opsdk[envtest]")
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/custom-resources.md").read_text(), re.DOTALL)
     # msgspec resolves annotations in the module of a class.
@@ -66,6 +66,7 @@ def test_the_example_of_the_custom_resources_page(monkeypatch: pytest.MonkeyPatc
         exec(block, module.__dict__)
     (definition,) = definitions.definitions_of([module.Database, module.DatabaseBeta])
     assert definition == module.definition
+    await module.test_the_old_version_is_dropped()
 
 
 async def test_the_examples_of_the_rbac_page() -> None:
