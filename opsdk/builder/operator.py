@@ -323,6 +323,11 @@ class Operator:
 
     # -------------------------------------------------------------- access
     @property
+    def has_setup(self) -> bool:
+        """Whether functions are called before the start, see `setup`. They may add indices to the cluster's cache."""
+        return bool(self._setups)
+
+    @property
     def cluster(self) -> Cluster:
         """The cluster. Raises `UsageError` before the operator is started."""
         if self._cluster is None:
@@ -422,12 +427,13 @@ class Operator:
             hooks: receive telemetry.
             clock: source of time.
         """
-        manager = self.prepare(config, cluster=cluster, hooks=hooks, clock=clock)
-        await self._until_stopped(manager)
+        self.prepare(config, cluster=cluster, hooks=hooks, clock=clock)
+        await self.start_prepared()
 
-    async def _until_stopped(self, manager: Manager) -> None:
+    async def start_prepared(self) -> None:
+        """Run what `prepare` has made, once. Raises as `start`."""
         try:
-            await manager.start()
+            await self.manager.start()
         finally:
             # After the manager, which releases the lease last, over this connection.
             if self._election is not None:
@@ -511,7 +517,7 @@ class Operator:
         tune_garbage_collector()
         async with watchdog if self.options.watchdog_limit > 0 else nullcontext():
             with stop_on_signals(manager.stop, on_signal=guard.arm):
-                await self._until_stopped(manager)
+                await self.start_prepared()
 
     def _serve_webhooks(self, manager: Manager) -> None:
         server = self.webhook_server = WebhookServer(self.options.webhook, hook=manager.hook)

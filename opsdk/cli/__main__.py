@@ -14,7 +14,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Imported here: an installation without the extra gets a sentence instead of a traceback.
         from opsdk.cli.app import app  # noqa: PLC0415
     except ModuleNotFoundError as error:
-        if error.name not in ("typer", "rich", "click"):
+        if error.name not in ("typer", "rich", "click", "watchfiles"):
             raise
         print(f"opsdk: the command needs {error.name}: pip install 'opsdk[cli]'", file=sys.stderr)
         return 1

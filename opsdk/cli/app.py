@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from opsdk.cli import apiserver, run, why
+from opsdk.cli.dev import command as dev
 from opsdk.cli.generate import command as generate
 from opsdk.cli.scaffold import commands as scaffold
 
@@ -19,5 +20,6 @@ app.command("init")(scaffold.init)
 app.add_typer(scaffold.create_app, name="create")
 app.add_typer(generate.app, name="generate")
 app.command("run", epilog=run.EPILOG)(run.run)
+app.command("dev", epilog=dev.EPILOG)(dev.dev)
 app.command("apiserver", epilog=apiserver.EPILOG)(apiserver.apiserver)
 app.command("why", epilog=why.EPILOG)(why.why)

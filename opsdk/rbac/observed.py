@@ -5,20 +5,22 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import Final
 
 from opsdk.errors import RequestInfo
 from opsdk.rbac.permissions import ALL_NAMESPACES, Permission, RuleSet
+from opsdk.telemetry.context import current
 from opsdk.telemetry.records import Record, Requested, TelemetryHook
 
 _PACKAGE: Final = str(Path(__file__).parents[1]) + os.sep
 _LIBRARY: Final = str(Path(os.__file__).parent) + os.sep
 _TASK_STEP: Final = asyncio.Handle._run.__code__  # noqa: SLF001 - the frame in which the loop runs each task
 _FINALIZERS: Final = "/finalizers"
+_CREATE_EVENTS: Final = ("create", "events.k8s.io", "events")
 
 _PATHS: Final = (
     "/api", "/api/*", "/apis", "/apis/*", "/healthz", "/livez", "/openapi", "/openapi/*", "/readyz", "/version",
@@ -41,12 +43,15 @@ class ObservedRequest:
 
     Attributes:
         permission: verb, resource, name and namespace.
-        caller: ``file:line`` of the user's code that sent it first; empty for informers and other background work.
+        caller: ``file:line`` of the user's code that sent it first. Informers and other background work have none, but
+            the controller whose reconcile started them.
+        background: no line of the user's code waits for the response.
         forbidden: the server answered 403.
     """
 
     permission: Permission
     caller: str = ""
+    background: bool = False
     forbidden: bool = False
 
     def __str__(self) -> str:
@@ -80,12 +85,17 @@ class RuleRecorder(TelemetryHook):
             permission = _permission(record.request, verb)
             previous = self._requests.get(permission)
             forbidden = record.status == 403
-            if previous is None or (forbidden and not previous.forbidden):
-                caller = previous.caller if previous is not None else _caller()
-                self._requests[permission] = ObservedRequest(permission=permission, caller=caller, forbidden=forbidden)
+            if previous is None:
+                line = _caller()
+                caller = line or _controller()
+                self._requests[permission] = ObservedRequest(
+                    permission=permission, caller=caller, background=not line, forbidden=forbidden
+                )
+            elif forbidden:
+                self._requests[permission] = replace(previous, forbidden=True)
 
     @property
-    def requests(self) -> Iterable[ObservedRequest]:
+    def requests(self) -> Sequence[ObservedRequest]:
         """The distinct requests in a stable order, without those that every authenticated user may send."""
         return [
             self._requests[permission]
@@ -94,7 +104,7 @@ class RuleRecorder(TelemetryHook):
         ]
 
     @property
-    def forbidden(self) -> Iterable[ObservedRequest]:
+    def forbidden(self) -> Sequence[ObservedRequest]:
         """The requests that the server refused with 403."""
         return [request for request in self.requests if request.forbidden]
 
@@ -103,23 +113,36 @@ class RuleRecorder(TelemetryHook):
 
         Names and namespaces of objects are accidents of a test, so a request becomes the permission of `declared` that
         covers it, the narrowest one. What `declared` does not cover becomes a permission for every name, in all
-        namespaces unless `declared` holds namespaces only.
+        namespaces unless `declared` holds namespaces only. An informer's watch stands for get, list and watch: which of
+        them it sends depends on the server.
         """
         declared = declared or RuleSet()
         anywhere = not declared or ALL_NAMESPACES in declared.namespaces
-        return RuleSet(_generalized(r.permission, declared, anywhere=anywhere) for r in self.requests).normalized()
+        return RuleSet(_generalized(need, declared, anywhere=anywhere) for need in self._needs()).normalized()
 
-    def missing(self, declared: RuleSet) -> Iterable[ObservedRequest]:
-        """Return the requests that `declared` does not cover."""
-        return [request for request in self.requests if not declared.covers(request.permission)]
+    def missing(self, declared: RuleSet) -> Sequence[ObservedRequest]:
+        """Return the requests that `declared` does not cover; get, list and watch of an informer are three."""
+        needs = self._needs()
+        return [needs[permission] for permission in RuleSet(needs) if not declared.covers(permission)]
 
     def unused(self, declared: RuleSet) -> RuleSet:
         """Return the declared permissions that no request used.
 
-        ``update`` of the subresource ``finalizers`` is left out: admission asks for it, no request has it.
+        Two are left out. Admission asks for ``update`` of the subresource ``finalizers``, so no request has it. Only
+        repeated Events are patched, so ``create`` of Events stands for both.
         """
         used = self.rules(declared)
+        used |= RuleSet(p._replace(verb="patch") for p in used if p[:3] == _CREATE_EVENTS)
         return RuleSet(p for p in declared if not used.covers(p) and not p.resource.endswith(_FINALIZERS))
+
+    def _needs(self) -> dict[Permission, ObservedRequest]:
+        """Return the requests, and those that the informers would send to another server."""
+        needs = {request.permission: request for request in self.requests}
+        for request in [r for r in needs.values() if r.background and r.permission.verb == "watch"]:
+            for verb in ("get", "list"):
+                permission = request.permission._replace(verb=verb)
+                needs.setdefault(permission, replace(request, permission=permission, forbidden=False))
+        return needs
 
     def __repr__(self) -> str:
         return f"<RuleRecorder of {len(self._requests)} requests>"
@@ -151,3 +174,9 @@ def _caller() -> str:
             return f"{path}:{frame.f_lineno}"
         frame = frame.f_back
     return ""
+
+
+def _controller() -> str:
+    """Return the controller whose reconcile started this task, such as the first cached read of a kind."""
+    fields = current()
+    return f"from a reconcile of controller {fields['controller']}" if "reconcileID" in fields else ""

@@ -178,14 +178,12 @@ def _order(permission: Permission) -> tuple[object, ...]:
 
 
 def _generality(permission: Permission) -> tuple[object, ...]:
-    """Sort before what it may cover."""
+    """Sort before what it may cover. The order of texts does the rest: an empty name and ``*`` come first."""
     return (
         permission.verb != ANY,
         permission.group != ANY,
         permission.namespace != ALL_NAMESPACES,
-        permission.resource != ANY,
         not permission.resource.startswith(ANY),
-        permission.name != "",
         not permission.path.endswith(ANY),
         len(permission.path),
         _order(permission),
@@ -203,8 +201,8 @@ def _joined(rows: Iterable[tuple[K, str]]) -> dict[K, tuple[str, ...]]:
 def _resource_rules(permissions: Iterable[Permission]) -> list[PolicyRule]:
     """Join verbs, then names, then resources, then groups. Each step joins rows that agree in everything else."""
     verbs = _joined(((p.group, p.resource, p.name), p.verb) for p in permissions)
-    names = _joined(((group, resource, verb, bool(name)), name) for (group, resource, name), verb in verbs.items())
-    resources = _joined(((group, verb, name), resource) for (group, resource, verb, _), name in names.items())
+    names = _joined(((group, resource, verb), name) for (group, resource, name), verb in verbs.items())
+    resources = _joined(((group, verb, name), resource) for (group, resource, verb), name in names.items())
     groups = _joined(((resource, verb, name), group) for (group, verb, name), resource in resources.items())
     rules = [
         PolicyRule(

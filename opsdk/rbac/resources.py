@@ -10,7 +10,7 @@ from functools import cache
 from typing import NamedTuple
 
 from opsdk.apimachinery.gvk import GroupVersionKind
-from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
+from opsdk.apimachinery.kinds import Kind, KindLike, kind_of, metadata_only
 from opsdk.apimachinery.object import AnyObject, Object
 from opsdk.children.kinds import built_in_kind, built_in_kinds
 from opsdk.errors import UsageError
@@ -27,8 +27,8 @@ _CLUSTER_SCOPED = frozenset(
     ]
 )
 
-ResourceLike = KindLike[AnyObject] | str
-"""A kind as a class or a `Kind`, or the resource as kubectl writes it: ``pods/log``, ``deployments.apps/scale``."""
+ResourceLike = KindLike[AnyObject] | GroupVersionKind | str
+"""A class, a `Kind`, its GroupVersionKind, or the resource as kubectl writes it: ``pods/log``, ``deployments.apps``."""
 
 
 class RuleResource(NamedTuple):
@@ -59,6 +59,8 @@ def resource_of(resource: ResourceLike, subresource: str = "") -> RuleResource:
     Raises:
         UsageError: the text does not name a resource.
     """
+    if isinstance(resource, GroupVersionKind):
+        resource = metadata_only(resource)
     info = _parsed(resource) if isinstance(resource, str) else _resource_of_kind(kind_of(resource))
     return info._replace(resource=f"{info.resource}/{subresource}") if subresource else info
 

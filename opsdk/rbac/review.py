@@ -25,7 +25,7 @@ from opsdk.apimachinery.rest_mapper import RestMapping, StaticMapper
 from opsdk.apimachinery.scheme import Scheme
 from opsdk.client.client import Client
 from opsdk.client.direct import DirectClient
-from opsdk.errors import MissingPermissionsError, OpsdkError
+from opsdk.errors import ApiError, MissingPermissionsError, OpsdkError
 from opsdk.rbac.permissions import Permission, RuleSet
 from opsdk.rest.transport import Transport
 from opsdk.telemetry.safe_logger import SafeLogger
@@ -62,9 +62,9 @@ class RbacCheck(Enum):
 class PermissionReviewer:
     """Reviews the permissions of the user that a transport authenticates as.
 
-    The permissions of a namespace take one SelfSubjectRulesReview. What its answer does not cover, and everything that
-    holds in all namespaces, takes one SelfSubjectAccessReview each: a rules review does not show whether a rule holds
-    in all namespaces.
+    The permissions of a namespace take one SelfSubjectRulesReview, whose answer may be incomplete. What it does not
+    cover, and everything that holds in all namespaces, takes one SelfSubjectAccessReview each: a rules review does not
+    show whether a rule holds in all namespaces.
 
     Args:
         transport: sends the reviews.
@@ -96,7 +96,11 @@ class PermissionReviewer:
 
     async def _rules_in(self, namespace: str) -> RuleSet:
         review = SelfSubjectRulesReview(spec=SelfSubjectRulesReviewSpec(namespace=namespace))
-        status = (await self._client.create(review)).status
+        try:
+            status = (await self._client.create(review)).status
+        except ApiError as error:
+            log.debug("permissions in %s are reviewed one by one: %s", namespace, error)
+            return RuleSet()
         rules = [
             PolicyRule(
                 verbs=rule.verbs,
@@ -123,8 +127,7 @@ class PermissionReviewer:
                 namespace=permission.namespace,
             )
             spec = SelfSubjectAccessReviewSpec(resource_attributes=attributes)
-        status = (await self._client.create(SelfSubjectAccessReview(spec=spec))).status
-        return status.allowed and not status.denied
+        return (await self._client.create(SelfSubjectAccessReview(spec=spec))).status.allowed
 
     def __repr__(self) -> str:
         return f"<PermissionReviewer over {self._client!r}>"

@@ -27,8 +27,8 @@ class RbacRule:
 
     Args:
         verbs: a list, or a text with spaces between.
-        resources: classes, kinds of `unstructured` or `metadata_only`, or texts as kubectl writes them (``pods/log``,
-            ``deployments.apps/scale``, ``*.apps``).
+        resources: classes, kinds of `unstructured` or `metadata_only`, GVKs, or texts as kubectl writes them
+            (``pods/log``, ``deployments.apps/scale``, ``*.apps``).
         subresource: of all these resources; ``status``, for example.
         resource_names: only these objects. Lists and watches are then allowed with a field selector for the name only,
             and creates by server-side apply only.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from opsdk.patch import merge_patch
 from opsdk.rbac.manifests import RbacNames
 from opsdk.rbac.observed import RuleRecorder
 from opsdk.rbac.permissions import Permission, RuleSet
-from opsdk.rbac.rules import RbacRule, reads
+from opsdk.rbac.rules import RbacRule, reads, records_events
 from opsdk.telemetry.records import Requested
 from opsdk.testing.rules import RulesError, assert_rules, observed_manifests, observed_rules
 from opsdk.testing.running import running
@@ -133,12 +134,56 @@ async def test_code_that_needs_more_than_is_declared_fails_the_test() -> None:
 
 
 def test_what_no_request_used_is_reported_on_demand() -> None:
-    """Unused permissions are an error only if the caller says so; `finalizers` cannot be seen in requests."""
-    declared = rules(reads(Pod), RbacRule("update", Pod, subresource="finalizers"))
-    recorder = observed(Permission("list", "", "pods"), Permission("watch", "", "pods"))
+    """Unused permissions are an error only if the caller says so; what no test can show is never reported."""
+    unseen = rules(RbacRule("update", Pod, subresource="finalizers"), records_events())
+    recorder = observed(Permission("create", "events.k8s.io", "events"), Permission("list", "", "pods"))
+    declared = unseen | rules(RbacRule("list delete", Pod))
     assert_rules(recorder, declared)
-    with pytest.raises(RulesError, match=r"declared but not used: get pods$"):
+    with pytest.raises(RulesError, match=r"^declared but not used: delete pods$"):
         assert_rules(recorder, declared, unused=True)
+
+
+async def test_an_informer_needs_all_three_verbs() -> None:
+    """A streaming list sends only a watch, but another server makes the informer list; a user's watch is a watch."""
+    recorder = RuleRecorder()
+    async with (
+        envtest.Environment() as env,
+        Cluster(env.config, hook=recorder) as cluster,
+        asyncio.TaskGroup() as tasks,
+    ):
+        running_cluster = tasks.create_task(cluster.start())
+        await cluster.wait_ready()
+        await cluster.client.list(ConfigMap)
+        async with cluster.uncached.watch(Secret):
+            running_cluster.cancel()
+    assert {(r.permission.verb, r.permission.resource) for r in recorder.requests} == {
+        ("watch", "configmaps"),
+        ("watch", "secrets"),
+    }
+    assert recorder.rules() == rules(reads(ConfigMap), RbacRule("watch", Secret))
+
+
+async def test_a_cached_read_names_its_controller() -> None:
+    """The first cached read of a kind starts an informer; its requests name the controller of the reconcile."""
+    operator = Operator("x")
+
+    @operator.reconciler(ConfigMap)
+    async def reconcile(config: ConfigMap, ctx: Context) -> None:
+        await ctx.client.list(Secret)
+
+    with observed_rules(operator) as recorder:
+        async with envtest.Environment() as env, running(operator, env), Cluster(env.config) as user:
+            await user.uncached.create(ConfigMap(metadata=ObjectMeta(name="c", namespace="default")))
+
+            async def is_read() -> bool:
+                return "secrets" in str(recorder.rules())
+
+            await until(is_read)
+    with pytest.raises(RulesError) as raised:
+        assert_rules(recorder, operator.rules())
+    assert str(raised.value).splitlines() == [
+        f"not declared: {verb} secrets (from a reconcile of controller configmap)" for verb in ("get", "list", "watch")
+    ]
 
 
 def test_names_are_kept_only_where_they_are_declared() -> None:
@@ -149,6 +194,9 @@ def test_names_are_kept_only_where_they_are_declared() -> None:
     assert observed(request).rules(declared) == declared
     both = declared | rules(RbacRule("get", Secret))
     assert observed(request).rules(both).normalized() == RuleSet([request])
+    eviction = Permission("create", "", "pods/eviction", "p", "default")  # a POST whose path has the name
+    named = RuleSet([eviction])
+    assert observed(eviction).rules(named) == named
 
 
 def test_namespaces_are_kept_by_operators_of_namespaces() -> None:

@@ -152,7 +152,9 @@ def test_names_stay_apart_from_whole_resources() -> None:
 
 
 def test_wildcards_of_subresources() -> None:
-    """``*/status`` is the status of everything and no object; ``pods`` is no ``pods/log``."""
+    """``*`` is everything, ``*/status`` the status of everything and no object; ``pods`` is no ``pods/log``."""
+    for resource in ("pods", "pods/log", "*/status", "*"):
+        assert Permission("get", "", "*").covers(Permission("get", "", resource, "a", "x"))
     status = Permission("patch", "apps", "*/status")
     assert status.covers(Permission("patch", "apps", "deployments/status", "a", "x"))
     assert not status.covers(Permission("patch", "apps", "deployments", "a", "x"))

@@ -147,16 +147,29 @@ async def test_many_permissions_of_a_namespace_are_one_request() -> None:
     async with rbac_server() as (env, client):
         await install(client, rules, NAMES)
         config = await service_account(env, client, NAMES)
-        lacking = RuleSet([Permission("get", "", "pods"), Permission("delete", "", "secrets", namespace="shop")])
+        everywhere = [Permission(verb, "", "pods") for verb in ("get", "list")]
+        lacking = RuleSet([*everywhere, Permission("delete", "", "secrets", namespace="shop")])
         assert await missing(config, rules | lacking) == lacking
         assert len(env.audit.select(resource="selfsubjectrulesreviews")) == 1
-        assert len(env.audit.select(resource=REVIEWS)) == 2
+        assert len(env.audit.select(resource=REVIEWS)) == 3
 
 
 async def test_an_administrator_lacks_nothing() -> None:
     """Permissions that no role grants count too: the server decides, not a comparison of roles."""
     async with rbac_server() as (env, _):
-        assert not await missing(env.config, RuleSet([Permission("*", "*", "*"), Permission("get", path="/x")]))
+        here = [Permission(verb, "", "secrets", namespace="default") for verb in ("get", "list")]
+        assert not await missing(env.config, RuleSet([Permission("*", "*", "*"), Permission("get", path="/x"), *here]))
+
+
+async def test_without_rules_reviews_each_permission_is_reviewed() -> None:
+    """A server that refuses rules reviews still answers access reviews."""
+    rules = RuleSet(Permission(verb, "", "secrets", namespace="shop") for verb in ("get", "list"))
+    async with rbac_server() as (env, client):
+        await install(client, rules, NAMES)
+        env.faults.add(Fail(403), resource="selfsubjectrulesreviews")
+        lacking = RuleSet([Permission("watch", "", "secrets", namespace="shop")])
+        assert await missing(await service_account(env, client, NAMES), rules | lacking) == lacking
+        assert len(env.audit.select(resource=REVIEWS, code=201)) == 3
 
 
 async def test_a_lost_permission_is_noticed_at_the_next_start() -> None:

@@ -48,8 +48,9 @@ async def clean_up(obj: Site, ctx: Context) -> None:
 
 # ------------------------------------------------------------------ rules
 def test_a_kind_is_given_in_every_form() -> None:
-    """A class, an unstructured kind, metadata only and kubectl's text mean the same resource."""
-    forms = (Deployment, unstructured("apps/v1", "Deployment"), metadata_only(Deployment), "deployments.apps")
+    """A class, a GVK, an unstructured kind, metadata only and kubectl's text mean the same resource."""
+    kinds = (Deployment, Deployment.gvk, unstructured("apps/v1", "Deployment"), metadata_only(Deployment))
+    forms = (*kinds, "deployments.apps")
     assert {tuple(granted(RbacRule("get", form))) for form in forms} == {("get deployments.apps",)}
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
 from greeter import Greeting, GreetingSpec
 from greeter import reconcile as greet
 from rbackit import install, rbac_server, service_account, until
@@ -20,8 +21,10 @@ from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.object import Object, Unstructured
 from opsdk.builder.operator import Operator
 from opsdk.builder.options import OperatorOptions
+from opsdk.cache.options import CacheOptions
 from opsdk.cli.generate.rbac import rbac_yaml
 from opsdk.client.client import Client
+from opsdk.cluster.cluster import ClusterOptions
 from opsdk.errors import MissingPermissionsError
 from opsdk.patch import merge_patch
 from opsdk.rbac.manifests import RbacNames
@@ -49,10 +52,12 @@ class Sample:
     kind: type[Object]
     make: Callable[[OperatorOptions], Operator]
     life: Life
+    namespaces: tuple[str, ...] = ()
 
     def operator(self, check: RbacCheck = RbacCheck.OFF) -> Operator:
         """The operator, with leader election."""
-        return self.make(OperatorOptions(leader_election=True, rbac_check=check))
+        cluster = ClusterOptions(cache=CacheOptions(namespaces=self.namespaces))
+        return self.make(OperatorOptions(leader_election=True, rbac_check=check, cluster=cluster))
 
     @property
     def names(self) -> RbacNames:
@@ -133,12 +138,17 @@ async def exists(client: Client, kind: type[Website | Service]) -> bool:
 SAMPLES = {
     "greeter": Sample("greeter", Greeting, make_greeter, greet_the_world),
     "website": Sample("website-operator", Website, make_operator, publish),
+    "website of one namespace": Sample("website-operator", Website, make_operator, publish, namespaces=("default",)),
 }
-EVERY_PERMISSION = [
-    pytest.param(sample, permission, id=f"{name}: {permission}")
-    for name, sample in SAMPLES.items()
-    for permission in sample.rules
-]
+
+
+def every_permission(*names: str) -> list[ParameterSet]:
+    """Each permission of some samples."""
+    return [
+        pytest.param(SAMPLES[name], permission, id=f"{name}: {permission}")
+        for name in names
+        for permission in SAMPLES[name].rules
+    ]
 
 
 async def live(sample: Sample, env: envtest.Environment, client: Client, rules: RuleSet) -> RuleRecorder:
@@ -179,9 +189,10 @@ async def test_the_generated_manifests_suffice(name: str) -> None:
         requested = {p for p in sample.rules if not p.resource.endswith("/finalizers")}
         allowed = {(use.verb, use.group, use.resource) for use in account.allowed if use.resource}
         assert allowed == {(p.verb, p.group, p.resource) for p in requested}
+        assert observed.rules(sample.rules) == RuleSet(requested)
 
 
-@pytest.mark.parametrize(("sample", "permission"), EVERY_PERMISSION)
+@pytest.mark.parametrize(("sample", "permission"), every_permission("greeter", "website"))
 async def test_every_permission_is_needed(sample: Sample, permission: Permission) -> None:
     """Without any one of the declared permissions, the server forbids a request of the sample's life."""
     async with rbac_server() as (env, client):
@@ -193,7 +204,7 @@ async def test_every_permission_is_needed(sample: Sample, permission: Permission
             assert denied == {(permission.verb, permission.group, permission.resource)}
 
 
-@pytest.mark.parametrize(("sample", "permission"), EVERY_PERMISSION)
+@pytest.mark.parametrize(("sample", "permission"), every_permission("greeter", "website of one namespace"))
 async def test_the_start_names_the_missing_permission(sample: Sample, permission: Permission) -> None:
     """With the check on, the operator ends before its controllers start, and names exactly what is missing."""
     async with rbac_server() as (env, client):
@@ -218,6 +229,11 @@ async def test_the_start_passes_with_the_generated_manifests(name: str) -> None:
             sample.operator(RbacCheck.ERROR), await service_account(env, client, sample.names)
         ) as operator:
             await operator.manager.wait_elected()
+
+
+def test_an_operator_of_one_namespace_has_no_cluster_role() -> None:
+    """Everything it may do is in its namespace, and in that of its Lease."""
+    assert SAMPLES["website of one namespace"].rules.namespaces == ("default", NAMESPACE)
 
 
 def test_the_manifests_of_the_website_are_what_it_declares() -> None:
