@@ -5,7 +5,7 @@ Upstream: sigs.k8s.io/controller-runtime/pkg/envtest/crd.go (the same task for f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
@@ -13,7 +13,6 @@ from opsdk.api.apiextensions.v1 import CustomResourceDefinition
 from opsdk.apimachinery.crd import crd_for
 from opsdk.apimachinery.gvk import GroupKind
 from opsdk.apimachinery.object import Object, Unstructured
-from opsdk.builder.operator import Operator
 from opsdk.client.client import Client
 from opsdk.errors import NoMatchError
 from opsdk.structured_merge.value import JsonObject
@@ -22,10 +21,10 @@ _POLL_SECONDS = 0.02
 _FIELD_OWNER = "opsdk-definitions"
 
 
-def definitions_of(operator: Operator) -> list[JsonObject]:
-    """Return one definition for each kind that the operator reconciles and declares by a class."""
+def definitions_of(kinds: Iterable[type[Object[Any, Any]]]) -> list[JsonObject]:
+    """Return one definition for each kind, with all its versions among the classes."""
     versions: dict[GroupKind, list[type[Object[Any, Any]]]] = {}
-    for kind in operator.custom_kinds():
+    for kind in kinds:
         versions.setdefault(kind.gvk.group_kind, []).append(kind)
     return [crd_for(*classes) for classes in versions.values()]
 

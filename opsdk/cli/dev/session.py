@@ -81,7 +81,7 @@ class DevSession(Closing):
                 # Setup functions may add indices, and a cache has each index once.
                 await self._close_cluster()
             cluster = await self._ensure_cluster(operator)
-            changed = await install_definitions(cluster.uncached, definitions_of(operator))
+            changed = await install_definitions(cluster.uncached, definitions_of(operator.custom_kinds()))
             # What cannot be made is found here, before the old code stops.
             operator.prepare(self.config, cluster=cluster)
         except OpsdkError as error:
