@@ -12,13 +12,14 @@ from database.operator import make_operator
 from database.service import HttpDatabaseService
 from database.webhooks import declare
 
+URL = os.environ.get("DATABASE_SERVICE", "http://127.0.0.1:8100")
+operator = make_operator(HttpDatabaseService(httpx.AsyncClient(base_url=URL, timeout=10.0)))
+if os.environ.get("ENABLE_WEBHOOKS") == "true":
+    declare(operator.webhook_for(Database))
+
 
 def main() -> None:
     """Run until SIGTERM."""
-    url = os.environ.get("DATABASE_SERVICE", "http://127.0.0.1:8100")
-    operator = make_operator(HttpDatabaseService(httpx.AsyncClient(base_url=url, timeout=10.0)))
-    if os.environ.get("ENABLE_WEBHOOKS") == "true":
-        declare(operator.webhook_for(Database))
     operator.main()
 
 
