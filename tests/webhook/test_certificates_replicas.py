@@ -1,0 +1,570 @@
+"""Three replicas, one Secret, in virtual time: whatever happens when, what a ready replica serves can be verified."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import random
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any
+
+import pytest
+
+from opsdk.aio.clock import LOOP_CLOCK
+from opsdk.api.core.v1 import Secret
+from opsdk.apimachinery.kinds import unstructured
+from opsdk.apimachinery.meta import ObjectMeta
+from opsdk.apimachinery.object import Unstructured
+from opsdk.client.client import Client
+from opsdk.client.operations import Create, Operation, PatchObject, Update
+from opsdk.cluster.cluster import Cluster
+from opsdk.errors import ConfigError, ConflictError, ConnectError, ConnectionLostError, ForbiddenError
+from opsdk.patch import json_patch, merge_patch
+from opsdk.structured_merge.value import JsonObject
+from opsdk.webhook.certificates.injection import InjectionKind, InjectionTarget
+from opsdk.webhook.certificates.issuing import is_issued_by, load_certificate, load_certificates
+from opsdk.webhook.certificates.manager import OWNED_LABEL, CertificateManager
+from opsdk.webhook.certificates.options import SelfSigned
+from opsdk.webhook.certificates.rotation import RENEW_ANNOTATION, RenewalRequest
+from opsdk.webhook.configurations import WebhookClientConfig, WebhookService
+
+environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
+
+DAY = 86400.0
+OPTIONS = SelfSigned(service="hooks", namespace="default", overlap=60, check_interval=10)
+KEY = "default/hooks-tls"
+TARGETS = (InjectionTarget(InjectionKind.VALIDATING, "a-validating"), InjectionTarget(InjectionKind.MUTATING, "a"))
+SERVER_LAG = 20.0
+"""Seconds for which an API server may still verify with an earlier ``caBundle``."""
+
+
+def configuration(target: InjectionTarget, *services: str) -> Unstructured:
+    """A webhook configuration that calls Services, one webhook for each."""
+    webhooks = [
+        {
+            "name": f"{service}{number}.example.com",
+            "clientConfig": WebhookClientConfig(service=WebhookService(name=service, namespace="default")).tree("/a"),
+            "rules": [{"operations": ["CREATE"], "apiGroups": ["x.io"], "apiVersions": ["v1"], "resources": ["xs"]}],
+            "admissionReviewVersions": ["v1"],
+            "sideEffects": "None",
+        }
+        for number, service in enumerate(services)
+    ]
+    return Unstructured(*target.kind.value, ObjectMeta(name=target.name), {"webhooks": webhooks})
+
+
+@cache
+def trusted_until(cert: bytes, bundle: bytes) -> datetime:
+    """Until when a certificate can be verified with a ``caBundle``."""
+    certificate = load_certificate(cert)
+    issuers = [a.not_valid_after_utc for a in load_certificates(bundle) if is_issued_by(certificate, a)]
+    return min(certificate.not_valid_after_utc, max(issuers)) if issuers else datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass
+class Link:
+    """One replica's way to the API server: late, cut, or the last thing that the replica does.
+
+    Attributes:
+        executor: of the server.
+        on_done: called after each write, when the server has changed and the replica does not know.
+        fault_rate: share of the operations that fail, half of them after they took effect.
+        crash_after: operations until `crash` is called: before an operation, or between it and its result.
+    """
+
+    executor: Any
+    rng: random.Random
+    on_done: Callable[[], Any]
+    fault_rate: float = 0.0
+    cut: bool = False
+    latency: float = 0.5
+    crash_after: int | None = None
+    crash: Callable[[], None] = lambda: None
+    scheme: Any = None
+    mapper: Any = None
+    writes: list[Operation] = field(default_factory=list)
+
+    async def execute(self, operation: Operation) -> Any:
+        await self._travel(lost=ConnectError("refused"))
+        result = await self.executor.execute(operation)
+        if isinstance(operation, Create | Update | PatchObject):
+            self.writes.append(operation)
+            await self.on_done()
+        await self._travel(lost=ConnectionLostError("cut"))
+        return result
+
+    async def _travel(self, lost: Exception) -> None:
+        if self.crash_after is not None:
+            self.crash_after -= 1
+            if self.crash_after < 0:
+                self.crash_after = None
+                self.crash()
+        await asyncio.sleep(self.rng.uniform(0, self.latency))
+        if self.cut or self.rng.random() < self.fault_rate / 2:
+            raise lost
+
+
+@dataclass
+class Replica:
+    """A process with a manager; a crash forgets everything."""
+
+    link: Link
+    options: SelfSigned = OPTIONS
+    manager: CertificateManager | None = None
+    task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self.manager = CertificateManager(Client(self.link), self.options, targets=TARGETS)
+        self.task = asyncio.create_task(self.manager.start())
+        self.link.crash = self.stop
+
+    def stop(self) -> None:
+        if self.task is not None:
+            self.task.cancel()
+        self.manager = self.task = None
+
+    async def served(self) -> bytes | None:
+        """The certificate that calls get; None while the replica gets no calls."""
+        if self.manager is None or self.task is None or self.task.done():
+            return None
+        try:
+            await self.manager.check_ready()
+        except ConfigError:
+            return None
+        assert self.manager._serving is not None
+        return self.manager._serving.pair.cert
+
+
+@dataclass
+class World:
+    """Server and replicas, with the invariant.
+
+    Attributes:
+        bundles: for each target, the values of its ``caBundle`` with the time until which a server may use them.
+        checks: how often the invariant was judged with a certificate.
+        authorities: all CAs that were ever trusted.
+    """
+
+    cluster: Cluster
+    rng: random.Random
+    replicas: list[Replica] = field(default_factory=list)
+    bundles: dict[str, dict[bytes, float]] = field(default_factory=dict)
+    checks: int = 0
+    authorities: set[bytes] = field(default_factory=set)
+
+    async def judge(self) -> None:
+        """Each certificate that is served verifies with each ``caBundle`` that an API server may use now."""
+        now = LOOP_CLOCK.now()
+        served = {cert for replica in self.replicas if (cert := await replica.served()) is not None}
+        for target in TARGETS:
+            obj = await self.cluster.uncached.get_or_none(target.kind.kind, target.name)
+            ours = (
+                [hook for hook in obj["webhooks"] if hook["clientConfig"]["service"]["name"] == "hooks"] if obj else []
+            )
+            values = self.bundles.setdefault(target.name, {})
+            for hook in ours:
+                if bundle := hook["clientConfig"].get("caBundle"):
+                    values[base64.b64decode(bundle)] = now + SERVER_LAG
+            self.authorities.update(*(bundle.split(b"-----BEGIN CERTIFICATE-----")[1:] for bundle in values))
+            for bundle in [bundle for bundle, until in values.items() if until >= now]:
+                for cert in served:
+                    self.checks += 1
+                    assert LOOP_CLOCK.wall() < trusted_until(cert, bundle), f"at {now}"
+
+    def add_replica(self, options: SelfSigned = OPTIONS, **link: Any) -> Replica:
+        executor = self.cluster.uncached.executor
+        replica = Replica(Link(executor, self.rng, self.judge, **link), options)
+        self.replicas.append(replica)
+        replica.start()
+        return replica
+
+    async def run(self, seconds: float) -> None:
+        """Let time pass, and judge often; writes are judged besides."""
+        end = LOOP_CLOCK.now() + seconds
+        while LOOP_CLOCK.now() < end:
+            await asyncio.sleep(2.0 if seconds < DAY else DAY / 2)
+            await self.judge()
+            for replica in self.replicas:
+                if replica.task is not None and replica.task.done():
+                    replica.task.result()
+
+    async def secret(self) -> Secret:
+        return await self.cluster.uncached.get(Secret, KEY)
+
+    async def annotate(self, request: RenewalRequest) -> None:
+        """What ``kubectl annotate`` does."""
+        meta = ObjectMeta(name="hooks-tls", namespace="default")
+        patch = merge_patch({"metadata": {"annotations": {RENEW_ANNOTATION: request.value}}})
+        await self.cluster.uncached.patch(Secret(metadata=meta), patch)
+
+    async def writes(self, seconds: float) -> list[Operation]:
+        """The writes of all replicas in some time."""
+        for replica in self.replicas:
+            replica.link.writes.clear()
+        await self.run(seconds)
+        return [write for replica in self.replicas for write in replica.link.writes]
+
+
+@asynccontextmanager
+async def world(seed: int = 0, *, replicas: int = 3, **link: Any) -> AsyncIterator[World]:
+    """A server with two configurations, and replicas."""
+    async with environment.Environment(hot_loop_limit=0) as env, Cluster(env.config) as cluster:
+        for target in TARGETS:
+            await cluster.uncached.create(configuration(target, "hooks", "foreign", "hooks"))
+        started = World(cluster, random.Random(seed))
+        for _ in range(replicas):
+            started.add_replica(**link)
+        try:
+            yield started
+        finally:
+            for replica in started.replicas:
+                replica.stop()
+
+
+async def rotate(world: World, seconds: float = 300.0) -> None:
+    """Request a new CA, and give the replicas time."""
+    await world.annotate(RenewalRequest.CA)
+    await world.run(seconds)
+
+
+class Overtaken(Client):
+    """A client whose updates come after another client's."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world.cluster.uncached.executor)
+        self.world = world
+
+    async def update(self, obj: Any, **options: Any) -> Any:
+        await self.world.annotate(RenewalRequest.CA)
+        return await super().update(obj, **options)
+
+
+# ------------------------------------------------------------------ agreement
+async def test_replicas_that_start_together_share_one_certificate() -> None:
+    """One creates the Secret, the others read it; the caBundle of ours is set, that of others is not."""
+    async with world() as w:
+        await asyncio.gather(*(r.manager.wait_ready() for r in w.replicas if r.manager))
+        secret = await w.secret()
+        assert {await r.served() for r in w.replicas} == {secret.data["tls.crt"]}
+        assert secret.type == "kubernetes.io/tls"
+        for target in TARGETS:
+            obj = await w.cluster.uncached.get(target.kind.kind, target.name)
+            bundles = [hook["clientConfig"].get("caBundle") for hook in obj["webhooks"]]
+            encoded = base64.b64encode(secret.data["ca.crt"]).decode()
+            assert bundles == [encoded, None, encoded]
+
+
+async def test_nothing_is_written_while_nothing_changes() -> None:
+    """Dozens of checks are reads only."""
+    async with world() as w:
+        await w.run(60)
+        assert await w.writes(900) == []
+
+
+async def rotate_with_faults(seed: int, rotations: int) -> None:
+    """Late, lost and failing requests, crashes at random times, and rotations."""
+    async with world(seed, fault_rate=0.15, latency=3.0) as w:
+        await w.run(120)
+        for _ in range(rotations):
+            await w.annotate(RenewalRequest.CA)
+            for _ in range(12):
+                await w.run(w.rng.uniform(5, 60))
+                crashed = w.rng.choice(w.replicas)
+                crashed.stop()
+                await w.run(w.rng.uniform(0, 30))
+                crashed.start()
+        for replica in w.replicas:
+            replica.link.fault_rate = 0.0
+        await w.run(400)
+        assert len(w.authorities) == rotations + 1
+        assert w.checks > 500
+        assert {await r.served() for r in w.replicas} == {(await w.secret()).data["tls.crt"]}
+
+
+@pytest.mark.parametrize("seed", range(2))
+async def test_what_is_served_verifies_at_any_time(seed: int) -> None:
+    """Whatever fails when, also in an API server that sees changes late."""
+    await rotate_with_faults(seed, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100, 120))
+async def test_what_is_served_verifies_with_more_seeds(seed: int) -> None:
+    """The same law."""
+    await rotate_with_faults(seed, 3)
+
+
+async def crash_during_rotations(numbers: Sequence[int]) -> None:
+    """A replica dies before its Nth message; the others finish what it began, and it joins again."""
+    async with world(latency=0.1) as w:
+        await w.run(30)
+        for position, number in enumerate(numbers):
+            victim = w.replicas[number % 3]
+            for replica in w.replicas:
+                # The victim alone works until it dies.
+                if replica is not victim:
+                    replica.stop()
+            victim.link.crash_after = number
+            await rotate(w, 40)
+            for replica in w.replicas:
+                if replica.manager is None:
+                    replica.start()
+            await w.run(180)
+            assert len(w.authorities) == position + 2
+            assert {await r.served() for r in w.replicas} == {(await w.secret()).data["tls.crt"]}
+
+
+async def test_a_crash_during_a_rotation_does_no_harm() -> None:
+    """Another replica finishes it."""
+    await crash_during_rotations((2, 5, 9))
+
+
+@pytest.mark.slow
+async def test_a_crash_at_any_await_of_a_rotation_does_no_harm() -> None:
+    """For each message of a rotation."""
+    await crash_during_rotations(range(24))
+
+
+@pytest.mark.slow
+async def test_years_pass() -> None:
+    """Certificates and CA are renewed by age, and each is good at all times."""
+    options = replace(OPTIONS, ca_validity=400 * DAY, check_interval=DAY, overlap=3 * DAY)
+    async with world(replicas=0) as w:
+        for _ in range(3):
+            w.add_replica(options)
+        await w.run(900 * DAY)
+        assert len(w.authorities) == 3
+        assert w.checks > 3000
+
+
+async def test_a_replica_that_was_cut_off_is_not_ready_while_a_ca_is_replaced() -> None:
+    """It cannot know what others serve. When it reads again, it joins."""
+    async with world() as w:
+        await w.run(30)
+        await w.annotate(RenewalRequest.CA)
+        await w.run(30)
+        lonely = w.replicas[0]
+        lonely.link.cut = True
+        await w.run(300)
+        assert await lonely.served() is None
+        assert lonely.manager is not None
+        with pytest.raises(ConfigError, match=r"other replicas may have replaced the CA.*refused"):
+            await lonely.manager.check_ready()
+        lonely.link.cut = False
+        await w.run(30)
+        assert await lonely.served() == (await w.secret()).data["tls.crt"]
+
+
+async def test_a_replica_that_was_cut_off_in_quiet_times_stays_ready() -> None:
+    """Its certificate is good for months."""
+    async with world() as w:
+        await w.run(30)
+        for replica in w.replicas:
+            replica.link.cut = True
+        await w.run(600)
+        assert None not in {await r.served() for r in w.replicas}
+
+
+async def test_a_slow_replica_does_not_bring_back_an_old_bundle() -> None:
+    """It read the Secret before a rotation, and the configuration before another replica's patch: its patch fails."""
+    async with world(replicas=1) as w:
+        await w.run(30)
+        (fast,) = w.replicas
+        slow = w.add_replica(latency=0.0)
+        await w.run(1)
+        slow.link.latency = 25.0
+        await rotate(w, 400)
+        assert fast.manager is not None
+        assert len(w.authorities) == 2
+
+
+# ------------------------------------------------------------------ other clients
+async def test_a_damaged_or_deleted_secret_is_restored() -> None:
+    """The replicas write what they serve, so that no caBundle changes and no call fails."""
+    async with world() as w:
+        await w.run(30)
+        before = await w.secret()
+        await w.cluster.uncached.delete(before)
+        await w.run(30)
+        assert (await w.secret()).data == before.data
+        for entry in ("ca.crt", "ca.key", "tls.crt", "tls.key"):
+            damaged = await w.secret()
+            damaged.data[entry] = b"junk"
+            await w.cluster.uncached.update(damaged)
+            await w.run(30)
+            assert (await w.secret()).data["ca.crt"] == before.data["ca.crt"]
+        assert len(w.authorities) == 1
+
+
+async def test_a_damaged_secret_is_replaced_when_no_replica_remembers_it() -> None:
+    """The junk is never served."""
+    async with world(replicas=0) as w:
+        meta = ObjectMeta(name="hooks-tls", namespace="default", labels={OWNED_LABEL: "issued"})
+        junk = {"tls.crt": b"junk", "tls.key": b"junk"}
+        await w.cluster.uncached.create(Secret(metadata=meta, type="kubernetes.io/tls", data=junk))
+        replica = w.add_replica()
+        await w.run(30)
+        assert await replica.served() == (await w.secret()).data["tls.crt"] != b"junk"
+
+
+async def test_a_secret_of_another_program_is_refused() -> None:
+    """It is neither served nor changed; the error says what to do."""
+    async with world(replicas=0) as w:
+        meta = ObjectMeta(name="hooks-tls", namespace="default")
+        await w.cluster.uncached.create(Secret(metadata=meta, data={"password": b"a"}))
+        with pytest.raises(ConfigError, match=r"default/hooks-tls lacks the label .* choose another secret_name"):
+            await CertificateManager(w.cluster.uncached, OPTIONS).start()
+        assert (await w.secret()).data == {"password": b"a"}
+
+
+async def test_a_secret_that_another_program_takes_later_is_not_served() -> None:
+    """The replicas go on with the certificate that they have, and say why."""
+    async with world() as w:
+        await w.run(30)
+        before = await w.replicas[0].served()
+        secret = await w.secret()
+        secret.metadata.labels, secret.data = {}, {"tls.crt": b"theirs", "tls.key": b"theirs"}
+        await w.cluster.uncached.update(secret)
+        await w.run(120)
+        assert await w.replicas[0].served() == before
+        assert (await w.secret()).data["tls.crt"] == b"theirs"
+
+
+async def test_drift_of_a_ca_bundle_is_repaired() -> None:
+    """Within one interval; the webhooks of others keep their caBundle."""
+    async with world() as w:
+        await w.run(30)
+        target = TARGETS[0]
+        obj = await w.cluster.uncached.get(target.kind.kind, target.name)
+        theirs = base64.b64encode((await w.secret()).data["ca.crt"] * 2).decode()
+        w.bundles.clear()
+        patch = [{"op": "add", "path": f"/webhooks/{i}/clientConfig/caBundle", "value": theirs} for i in range(3)]
+        await w.cluster.uncached.patch(obj, json_patch(patch))
+        writes = await w.writes(OPTIONS.check_interval + 2)
+        assert len(writes) >= 1
+        obj = await w.cluster.uncached.get(target.kind.kind, target.name)
+        ours = base64.b64encode((await w.secret()).data["ca.crt"]).decode()
+        assert [hook["clientConfig"]["caBundle"] for hook in obj["webhooks"]] == [ours, theirs, ours]
+
+
+async def test_a_configuration_may_come_later() -> None:
+    """Replicas are ready without it, and set its caBundle when it exists."""
+    async with world() as w:
+        target = TARGETS[1]
+        await w.cluster.uncached.delete(target.kind.kind, target.name)
+        await w.run(30)
+        assert None not in {await r.served() for r in w.replicas}
+        await w.cluster.uncached.create(configuration(target, "hooks"))
+        await w.run(OPTIONS.check_interval + 2)
+        obj = await w.cluster.uncached.get(target.kind.kind, target.name)
+        assert obj["webhooks"][0]["clientConfig"]["caBundle"]
+
+
+async def test_a_request_for_a_serving_certificate_keeps_the_ca() -> None:
+    """It is taken up once."""
+    async with world() as w:
+        await w.run(30)
+        before = await w.secret()
+        assert w.replicas[0].manager is not None
+        await w.replicas[0].manager.renew(RenewalRequest.SERVING)
+        await w.run(30)
+        after = await w.secret()
+        assert after.data["tls.crt"] != before.data["tls.crt"]
+        assert after.data["ca.crt"] == before.data["ca.crt"]
+        assert after.metadata.annotations == {}
+
+
+# ------------------------------------------------------------------ other targets and errors
+def extension_objects() -> list[JsonObject]:
+    """A definition with a conversion by a webhook, and an APIService."""
+    version = {"served": True, "schema": {"openAPIV3Schema": {"type": "object"}}}
+    config = WebhookClientConfig(service=WebhookService(name="hooks", namespace="default")).tree("/convert")
+    return [
+        {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": "books.example.com"},
+            "spec": {
+                "group": "example.com",
+                "scope": "Namespaced",
+                "names": {"plural": "books", "singular": "book", "kind": "Book", "listKind": "BookList"},
+                "versions": [{"name": "v1", "storage": True, **version}, {"name": "v2", "storage": False, **version}],
+                "conversion": {
+                    "strategy": "Webhook",
+                    "webhook": {"clientConfig": config, "conversionReviewVersions": ["v1"]},
+                },
+            },
+        },
+        {
+            "apiVersion": "apiregistration.k8s.io/v1",
+            "kind": "APIService",
+            "metadata": {"name": "v1.shelves.example.com"},
+            "spec": {
+                "group": "shelves.example.com",
+                "version": "v1",
+                "groupPriorityMinimum": 1000,
+                "versionPriority": 15,
+                "service": {"name": "hooks", "namespace": "default"},
+            },
+        },
+    ]
+
+
+async def test_definitions_and_api_services_get_the_ca() -> None:
+    """Only their caBundle changes."""
+    inject = (
+        InjectionTarget(InjectionKind.CONVERSION, "books.example.com"),
+        InjectionTarget(InjectionKind.API_SERVICE, "v1.shelves.example.com"),
+    )
+    async with world(replicas=0) as w:
+        for tree in extension_objects():
+            meta = ObjectMeta(name=tree["metadata"]["name"])
+            await w.cluster.uncached.create(
+                Unstructured(tree["apiVersion"], tree["kind"], meta, {"spec": tree["spec"]})
+            )
+        w.add_replica(replace(OPTIONS, inject=inject))
+        await w.run(30)
+        encoded = base64.b64encode((await w.secret()).data["ca.crt"]).decode()
+        book = await w.cluster.uncached.get(inject[0].kind.kind, inject[0].name)
+        assert book["spec"]["conversion"]["webhook"]["clientConfig"]["caBundle"] == encoded
+        shelf = await w.cluster.uncached.get(unstructured("apiregistration.k8s.io/v1", "APIService"), inject[1].name)
+        assert shelf["spec"]["caBundle"] == encoded
+        assert shelf["spec"]["groupPriorityMinimum"] == 1000
+
+
+@pytest.mark.parametrize("verb", ["get", "create"])
+async def test_a_missing_right_ends_the_start_in_words(verb: str) -> None:
+    """The error is typed, and names verb, resource and object."""
+    rules = [] if verb == "get" else [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]
+    async with environment.Environment() as env, Cluster(env.config) as admin:
+        user = env.add_user("operator")
+        role = Unstructured("rbac.authorization.k8s.io/v1", "Role", ObjectMeta(name="r", namespace="default"))
+        role["rules"] = rules
+        await admin.uncached.create(role)
+        binding = Unstructured("rbac.authorization.k8s.io/v1", "RoleBinding", ObjectMeta(name="r", namespace="default"))
+        binding["roleRef"] = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "r"}
+        binding["subjects"] = [{"kind": "User", "name": "operator", "apiGroup": "rbac.authorization.k8s.io"}]
+        await admin.uncached.create(binding)
+        async with Cluster(user.config) as cluster:
+            with pytest.raises(ForbiddenError) as refused:
+                await CertificateManager(cluster.uncached, OPTIONS).start()
+        text = str(refused.value)
+        assert f"{verb} secrets default/hooks-tls: 403 Forbidden" in text
+        assert "webhook certificates need this right, see docs/webhooks.md" in text
+
+
+async def test_a_conflict_is_an_error_for_who_checks_alone() -> None:
+    """`check` does not hide it: `start` checks again."""
+    async with world(replicas=1) as w:
+        await w.run(30)
+        (replica,) = w.replicas
+        assert replica.manager is not None
+        await w.annotate(RenewalRequest.SERVING)
+        replica.stop()
+        manager = CertificateManager(Overtaken(w), OPTIONS)
+        with pytest.raises(ConflictError):
+            await manager.check()
