@@ -73,6 +73,8 @@ class WebhookServerOptions:
     def __post_init__(self) -> None:
         if self.tls is not None and self.certificates is not None:
             raise UsageError("tls and certificates are both set: the server has one source of certificates")
+        if self.certificates is not None and self.cert_dir and not self.client_ca_name:
+            raise UsageError("cert_dir has no effect with certificates: remove one, or set client_ca_name too")
 
     @property
     def folder(self) -> Path:

@@ -150,6 +150,8 @@ def test_a_server_has_one_source_of_certificates() -> None:
     """Two are a mistake; the CA of clients may come from a file beside issued certificates."""
     with pytest.raises(UsageError, match="both set"):
         WebhookServerOptions(tls=ssl.create_default_context, certificates=SelfSigned(service="a"))
+    with pytest.raises(UsageError, match="cert_dir has no effect"):
+        WebhookServerOptions(cert_dir="/certs", certificates=SelfSigned(service="a"))
     options = WebhookServerOptions(certificates=SelfSigned(service="a"), cert_dir="/certs", client_ca_name="ca.crt")
     assert options.client_ca_file == Path("/certs/ca.crt")
 

@@ -242,10 +242,10 @@ class CertificateManager:
     async def _write(
         self, secret: Secret | None, stored: CertificateBundle | None, step: RotationStep
     ) -> CertificateBundle:
-        now = self._clock.wall()
+        now, action = self._clock.wall(), step.value
         if stored is None and self.bundle is not None and not serving_fault(self.bundle, (), now):
             # Other replicas serve it too, and each caBundle trusts it: no call fails.
-            bundle = self.bundle
+            bundle, action = self.bundle, "restore what this replica serves"
         else:
             bundle = advance(stored, step, self.options, now)
         meta = ObjectMeta(name=self.options.secret, namespace=self.options.namespace, labels={OWNED_LABEL: "issued"})
@@ -254,7 +254,7 @@ class CertificateManager:
         if step is not RotationStep.DROP_OLD_CA:
             written.metadata.annotations.pop(RENEW_ANNOTATION, None)
         await (self._client.create(written) if secret is None else self._client.update(written))
-        log.info("webhook certificates: %s (Secret %s)", step.value, self.options.secret)
+        log.info("webhook certificates: %s (Secret %s)", action, self.options.secret)
         return bundle
 
     def _serve(self, bundle: CertificateBundle) -> None:
