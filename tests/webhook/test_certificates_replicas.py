@@ -322,7 +322,7 @@ async def test_what_is_served_verifies_at_any_time(seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(100, 120))
+@pytest.mark.parametrize("seed", range(100, 105))
 async def test_what_is_served_verifies_with_more_seeds(seed: int) -> None:
     """The same law."""
     await rotate_with_faults(seed, 3)
@@ -360,15 +360,15 @@ async def test_a_crash_at_any_await_of_a_rotation_does_no_harm() -> None:
 
 
 @pytest.mark.slow
-async def test_years_pass() -> None:
+async def test_a_year_passes() -> None:
     """Certificates and CA are renewed by age, and each is good at all times."""
     options = replace(OPTIONS, ca_validity=400 * DAY, check_interval=DAY, overlap=3 * DAY)
     async with world(replicas=0) as w:
         for _ in range(3):
             w.add_replica(options)
-        await w.run(900 * DAY)
-        assert len(w.authorities) == 3
-        assert w.checks > 3000
+        await w.run(340 * DAY)
+        assert len(w.authorities) == 2
+        assert w.checks > 1000
 
 
 async def test_a_replica_that_was_cut_off_is_not_ready_while_a_ca_is_replaced() -> None:
