@@ -451,6 +451,7 @@ class Operator:
             ),
             client_ca_file=self.options.webhook.client_ca_file,
             clock=self._clock,
+            hook=manager.hook,
         )
         server.use_certificates(certificates)
         manager.add(certificates)

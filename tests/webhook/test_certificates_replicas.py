@@ -25,6 +25,7 @@ from opsdk.cluster.cluster import Cluster
 from opsdk.errors import ConfigError, ConflictError, ConnectError, ConnectionLostError, ForbiddenError
 from opsdk.patch import json_patch, merge_patch
 from opsdk.structured_merge.value import JsonObject
+from opsdk.telemetry.records import CertificateRead, Record, TelemetryHook
 from opsdk.webhook.certificates.injection import InjectionKind, InjectionTarget
 from opsdk.webhook.certificates.issuing import is_issued_by, load_certificate, load_certificates
 from opsdk.webhook.certificates.manager import OWNED_LABEL, CertificateManager
@@ -273,6 +274,16 @@ class Paused(Client):
             await self.function()
 
 
+class RecordingHook(TelemetryHook):
+    """Keeps records."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+
+    def record(self, record: Record) -> None:
+        self.records.append(record)
+
+
 # ------------------------------------------------------------------ agreement
 async def test_replicas_that_start_together_share_one_certificate() -> None:
     """One creates the Secret, the others read it; the caBundle of ours is set, that of others is not."""
@@ -514,6 +525,19 @@ async def test_a_request_for_a_serving_certificate_keeps_the_ca() -> None:
         assert after.data["tls.crt"] != before.data["tls.crt"]
         assert after.data["ca.crt"] == before.data["ca.crt"]
         assert after.metadata.annotations == {}
+
+
+async def test_each_certificate_is_recorded() -> None:
+    """Metrics count what is loaded, not what is checked."""
+    hook = RecordingHook()
+    async with world(replicas=0) as w:
+        manager = CertificateManager(w.cluster.uncached, OPTIONS, targets=TARGETS, hook=hook)
+        for _ in range(3):
+            await manager.check()
+        assert hook.records == [CertificateRead(failed=False)]
+        await w.annotate(RenewalRequest.SERVING)
+        await manager.check()
+        assert len(hook.records) == 2
 
 
 # ------------------------------------------------------------------ other targets and errors

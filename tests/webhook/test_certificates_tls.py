@@ -29,6 +29,7 @@ from opsdk.webhook.certificates.injection import InjectionKind, InjectionTarget
 from opsdk.webhook.certificates.issuing import create_authority, issue_serving
 from opsdk.webhook.certificates.manager import CertificateManager
 from opsdk.webhook.certificates.options import SelfSigned
+from opsdk.webhook.certificates.rotation import RotationStep, advance
 from opsdk.webhook.certificates.serving import IssuedServingCertificate
 from opsdk.webhook.configurations import webhook_configurations
 from opsdk.webhook.conversion import HubSpokeConverter, Spoke
@@ -87,6 +88,54 @@ async def test_open_connections_survive_a_new_certificate(in_memory: bool, monke
         assert [first, second] == [ssl.DER_cert_to_PEM_cert(ssl.PEM_cert_to_DER_cert(p.cert.decode())) for p in pairs]
         writer.close()
         other.close()
+
+
+@pytest.mark.realtime
+@pytest.mark.parametrize("name", ["hooks.demo.svc", "127.0.0.1"])
+async def test_a_strict_client_accepts_the_certificate(name: str) -> None:
+    """With the checks that are the default since Python 3.13, by DNS name and by address."""
+    options = SelfSigned(service="hooks", namespace="demo", dns_names=("127.0.0.1",))
+    bundle = advance(None, RotationStep.CREATE, options, datetime.now(UTC))
+    context = ssl.create_default_context(cadata=bundle.trusted.decode())
+    context.verify_flags |= ssl.VERIFY_X509_STRICT
+    async with WebServer(answer, ServeOptions(tls=IssuedServingCertificate(bundle.serving).context)) as server:
+        _, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=context, server_hostname=name)
+        writer.close()
+        with pytest.raises(ssl.SSLCertVerificationError, match="mismatch"):
+            await asyncio.open_connection("127.0.0.1", server.port, ssl=context, server_hostname="other.demo.svc")
+
+
+async def test_clients_may_need_a_certificate_of_their_own(tmp_path: Path) -> None:
+    """The CA of clients comes from a file, and stays when the serving certificate changes."""
+    now = datetime.now(UTC)
+    authority = create_authority(now, 1000)
+    (tmp_path / "clients.crt").write_bytes(authority.cert)
+    pair = issue_serving(authority, ("localhost",), now, 1000)
+    certificate = IssuedServingCertificate(pair, client_ca_file=tmp_path / "clients.crt")
+    certificate.replace(issue_serving(authority, ("localhost",), now, 1000))
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    async with WebServer(answer, ServeOptions(tls=certificate.context)) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=context)
+        writer.write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        with pytest.raises((OSError, asyncio.IncompleteReadError)):
+            await reader.readuntil(b"ok")
+        writer.close()
+
+
+async def test_a_server_that_runs_keeps_its_certificates(tmp_path: Path) -> None:
+    """A source that comes late is a mistake."""
+    now = datetime.now(UTC)
+    context = IssuedServingCertificate(issue_serving(create_authority(now, 1000), ("a",), now, 1000)).context
+    server = WebhookServer(WebhookServerOptions(host="127.0.0.1", port=0, tls=lambda: context))
+    task = asyncio.create_task(server.start())
+    await server.wait_ready()
+    async with environment.Environment() as env, Cluster(env.config) as cluster:
+        options = SelfSigned(service="hooks", namespace="default")
+        with pytest.raises(UsageError, match="serves already"):
+            server.use_certificates(CertificateManager(cluster.uncached, options))
+    task.cancel()
+    await asyncio.wait([task])
 
 
 def test_a_pair_that_does_not_load_leaves_the_old_one() -> None:

@@ -29,6 +29,7 @@ from opsdk.errors import (
     UsageError,
 )
 from opsdk.patch import json_patch
+from opsdk.telemetry.records import CertificateRead, TelemetryHook
 from opsdk.telemetry.safe_logger import SafeLogger
 from opsdk.webhook.certificates.bundle import SECRET_TYPE, CertificateBundle, bundle_from_secret, serving_fault
 from opsdk.webhook.certificates.injection import InjectionTarget, injection_patch
@@ -90,6 +91,7 @@ class CertificateManager:
             it does.
         client_ca_file: see `IssuedServingCertificate`.
         clock: source of time.
+        hook: receives a record of each certificate that is loaded; pass the manager's.
 
     Raises:
         UsageError: `options` has no namespace.
@@ -103,6 +105,7 @@ class CertificateManager:
         targets: Sequence[InjectionTarget] = (),
         client_ca_file: Path | None = None,
         clock: Clock = LOOP_CLOCK,
+        hook: TelemetryHook | None = None,
     ) -> None:
         if not options.namespace:
             raise UsageError("the Secret has no namespace: set SelfSigned.namespace")
@@ -114,6 +117,7 @@ class CertificateManager:
         self._client_config = options.client_config()
         self._client_ca_file = client_ca_file
         self._clock = clock
+        self._hook = hook or TelemetryHook()
         self._publication = Publication()
         self._absent: set[InjectionTarget] = set()
         self._serving: IssuedServingCertificate | None = None
@@ -258,10 +262,16 @@ class CertificateManager:
         return bundle
 
     def _serve(self, bundle: CertificateBundle) -> None:
-        if self._serving is None:
-            self._serving = IssuedServingCertificate(bundle.serving, client_ca_file=self._client_ca_file)
-        elif self._serving.pair != bundle.serving:
-            self._serving.replace(bundle.serving)
+        if self._serving is None or self._serving.pair != bundle.serving:
+            try:
+                if self._serving is None:
+                    self._serving = IssuedServingCertificate(bundle.serving, client_ca_file=self._client_ca_file)
+                else:
+                    self._serving.replace(bundle.serving)
+            except ConfigError:
+                self._hook.record(CertificateRead(failed=True))
+                raise
+            self._hook.record(CertificateRead(failed=False))
         self.bundle = bundle
         self._issued.set()
 
