@@ -27,7 +27,13 @@ from opsdk.patch import json_patch, merge_patch
 from opsdk.structured_merge.value import JsonObject
 from opsdk.telemetry.records import CertificateRead, Record, TelemetryHook
 from opsdk.webhook.certificates.injection import InjectionKind, InjectionTarget
-from opsdk.webhook.certificates.issuing import is_issued_by, load_certificate, load_certificates
+from opsdk.webhook.certificates.issuing import (
+    create_authority,
+    encoded_certificate,
+    is_issued_by,
+    load_certificate,
+    load_certificates,
+)
 from opsdk.webhook.certificates.manager import OWNED_LABEL, CertificateManager
 from opsdk.webhook.certificates.options import SelfSigned
 from opsdk.webhook.certificates.rotation import RENEW_ANNOTATION, RenewalRequest
@@ -39,8 +45,6 @@ DAY = 86400.0
 OPTIONS = SelfSigned(service="hooks", namespace="default", overlap=60, check_interval=10)
 KEY = "default/hooks-tls"
 TARGETS = (InjectionTarget(InjectionKind.VALIDATING, "a-validating"), InjectionTarget(InjectionKind.MUTATING, "a"))
-SERVER_LAG = 20.0
-"""Seconds for which an API server may still verify with an earlier ``caBundle``."""
 
 
 def configuration(target: InjectionTarget, *services: str) -> Unstructured:
@@ -147,6 +151,7 @@ class World:
     Attributes:
         bundles: for each target, the values of its ``caBundle`` with the time until which a server may use them.
         checks: how often the invariant was judged with a certificate.
+        lag: seconds for which an API server may still use an earlier ``caBundle``.
         authorities: all CAs that were ever trusted.
     """
 
@@ -155,6 +160,7 @@ class World:
     replicas: list[Replica] = field(default_factory=list)
     bundles: dict[str, dict[bytes, float]] = field(default_factory=dict)
     checks: int = 0
+    lag: float = 20.0
     authorities: set[bytes] = field(default_factory=set)
 
     async def judge(self) -> None:
@@ -169,7 +175,7 @@ class World:
             values = self.bundles.setdefault(target.name, {})
             for hook in ours:
                 if bundle := hook["clientConfig"].get("caBundle"):
-                    values[base64.b64decode(bundle)] = now + SERVER_LAG
+                    values[base64.b64decode(bundle)] = now + self.lag
             self.authorities.update(*(bundle.split(b"-----BEGIN CERTIFICATE-----")[1:] for bundle in values))
             for bundle in [bundle for bundle, until in values.items() if until >= now]:
                 for cert in served:
@@ -197,6 +203,13 @@ class World:
         """The CAs that a target trusts."""
         obj = await self.cluster.uncached.get(target.kind.kind, target.name)
         return load_certificates(base64.b64decode(obj["webhooks"][0]["clientConfig"]["caBundle"]))
+
+    async def set_ca_bundle(self, target: InjectionTarget, bundle: bytes) -> None:
+        """Set all three caBundles, as another client."""
+        obj = await self.cluster.uncached.get(target.kind.kind, target.name)
+        value = base64.b64encode(bundle).decode()
+        patch = [{"op": "add", "path": f"/webhooks/{i}/clientConfig/caBundle", "value": value} for i in range(3)]
+        await self.cluster.uncached.patch(obj, json_patch(patch))
 
     async def secret(self) -> Secret:
         return await self.cluster.uncached.get(Secret, KEY)
@@ -250,18 +263,20 @@ class Overtaken(Client):
 
 
 class Paused(Client):
-    """A client that calls a function once, before a certain request."""
+    """A client that calls a function once, before a certain request after its first write."""
 
     def __init__(self, world: World, place: str, function: Callable[[], Awaitable[None]]) -> None:
         super().__init__(world.cluster.uncached.executor)
         self.place, self.function = place, function
-        self.requests: list[str] = []
+        self.has_written = False
+
+    async def create(self, obj: Any, **options: Any) -> Any:
+        created = await super().create(obj, **options)
+        self.has_written = True
+        return created
 
     async def get(self, kind: Any, *args: Any, **options: Any) -> Any:
-        secrets = self.requests.count("Secret")
-        names = {"Secret": "read the Secret" + " again" * secrets}
-        self.requests.append(kind_of(kind).name)
-        await self._pause(names.get(self.requests[-1], "read the target"))
+        await self._pause("read the Secret again" if kind_of(kind).name == "Secret" else "read the target")
         return await super().get(kind, *args, **options)
 
     async def patch(self, *args: Any, **options: Any) -> Any:
@@ -269,7 +284,7 @@ class Paused(Client):
         return await super().patch(*args, **options)
 
     async def _pause(self, place: str) -> None:
-        if place == self.place:
+        if place == self.place and self.has_written:
             self.place = ""
             await self.function()
 
@@ -449,6 +464,39 @@ async def test_a_damaged_or_deleted_secret_is_restored() -> None:
         assert len(w.authorities) == 1
 
 
+async def test_a_replica_that_starts_without_a_secret_lets_the_others_serve_on() -> None:
+    """It makes a new CA. The one of the others stays trusted until they have the new certificate."""
+    async with world() as w:
+        await w.run(30)
+        w.lag = 0.0
+        before = await w.secret()
+        await w.cluster.uncached.delete(before)
+        w.bundles.clear()
+        w.add_replica(latency=0.0)
+        await w.run(20)
+        after = await w.secret()
+        assert before.data["ca.crt"] in after.data["ca.crt"] != before.data["ca.crt"]
+        await w.run(120)
+        assert len(w.authorities) == 2
+        assert len(await w.authorities_of(TARGETS[0])) == 1
+        assert {await r.served() for r in w.replicas} == {after.data["tls.crt"]}
+
+
+async def test_the_ca_of_another_issuer_stays_trusted_for_an_overlap() -> None:
+    """A rolling update replaces replicas with files of cert-manager."""
+    async with world(replicas=0) as w:
+        w.lag = 0.0
+        theirs = create_authority(LOOP_CLOCK.wall(), 1e6).cert
+        await w.set_ca_bundle(TARGETS[0], theirs)
+        w.add_replica()
+        await w.run(30)
+        assert next(encoded_certificate(a) for a in await w.authorities_of(TARGETS[1])) == theirs
+        await w.run(120)
+        for target in TARGETS:
+            (own,) = await w.authorities_of(target)
+            assert encoded_certificate(own) != theirs
+
+
 async def test_a_damaged_secret_is_replaced_when_no_replica_remembers_it() -> None:
     """The junk is never served."""
     async with world(replicas=0) as w:
@@ -488,15 +536,13 @@ async def test_drift_of_a_ca_bundle_is_repaired() -> None:
     async with world() as w:
         await w.run(30)
         target = TARGETS[0]
-        obj = await w.cluster.uncached.get(target.kind.kind, target.name)
-        theirs = base64.b64encode((await w.secret()).data["ca.crt"] * 2).decode()
+        bundle = (await w.secret()).data["ca.crt"]
         w.bundles.clear()
-        patch = [{"op": "add", "path": f"/webhooks/{i}/clientConfig/caBundle", "value": theirs} for i in range(3)]
-        await w.cluster.uncached.patch(obj, json_patch(patch))
+        await w.set_ca_bundle(target, bundle * 2)
+        ours, theirs = base64.b64encode(bundle).decode(), base64.b64encode(bundle * 2).decode()
         writes = await w.writes(OPTIONS.check_interval + 2)
         assert len(writes) >= 1
         obj = await w.cluster.uncached.get(target.kind.kind, target.name)
-        ours = base64.b64encode((await w.secret()).data["ca.crt"]).decode()
         assert [hook["clientConfig"]["caBundle"] for hook in obj["webhooks"]] == [ours, theirs, ours]
 
 

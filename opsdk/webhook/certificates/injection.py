@@ -110,6 +110,13 @@ def client_configs(
             yield pointer, config
 
 
+def trusted_certificates(target: InjectionTarget, tree: JsonObject, client_config: WebhookClientConfig) -> bytes:
+    """Return the PEM text that is in the ``caBundle`` fields of our server now; empty without any."""
+    texts = (str(config.get("caBundle") or "") for _, config in client_configs(target, tree, client_config))
+    # The API server accepts base64 of PEM only.
+    return b"\n".join(base64.b64decode(text) for text in dict.fromkeys(texts) if text)
+
+
 def injection_patch(
     target: InjectionTarget, tree: JsonObject, client_config: WebhookClientConfig, ca_bundle: bytes
 ) -> list[JsonObject]:

@@ -32,7 +32,7 @@ from opsdk.patch import json_patch
 from opsdk.telemetry.records import CertificateRead, TelemetryHook
 from opsdk.telemetry.safe_logger import SafeLogger
 from opsdk.webhook.certificates.bundle import SECRET_TYPE, CertificateBundle, bundle_from_secret, serving_fault
-from opsdk.webhook.certificates.injection import InjectionTarget, injection_patch
+from opsdk.webhook.certificates.injection import InjectionTarget, injection_patch, trusted_certificates
 from opsdk.webhook.certificates.options import SelfSigned
 from opsdk.webhook.certificates.rotation import (
     RENEW_ANNOTATION,
@@ -42,6 +42,7 @@ from opsdk.webhook.certificates.rotation import (
     advance,
     decide,
     is_outdated,
+    with_inherited,
 )
 from opsdk.webhook.certificates.serving import IssuedServingCertificate
 
@@ -217,13 +218,15 @@ class CertificateManager:
         if step is not RotationStep.KEEP:
             bundle = await self._write(secret, bundle, step)
         assert bundle is not None  # the step without a bundle is CREATE
-        self._serve(bundle)
-        self._read_at = began
         try:
             injections = {target: await self._inject(target, bundle) for target in self.targets}
         except BaseException:
             self._publication.interrupt()
             raise
+        finally:
+            # After the caBundles, which may not trust it yet; but a target that fails must not keep an old certificate.
+            self._serve(bundle)
+            self._read_at = began
         self._publication.observe(bundle, self._clock.now(), changed=InjectionResult.CHANGED in injections.values())
         absent = {target for target, injection in injections.items() if injection is InjectionResult.ABSENT}
         for target in absent - self._absent:
@@ -252,6 +255,8 @@ class CertificateManager:
             bundle, action = self.bundle, "restore what this replica serves"
         else:
             bundle = advance(stored, step, self.options, now)
+        if step is RotationStep.CREATE and bundle != self.bundle:
+            bundle = with_inherited(bundle, await self._trusted_now(), now)
         meta = ObjectMeta(name=self.options.secret, namespace=self.options.namespace, labels={OWNED_LABEL: "issued"})
         written = Secret(metadata=meta, type=SECRET_TYPE) if secret is None else secret
         written.data = bundle.to_secret_data()
@@ -260,6 +265,17 @@ class CertificateManager:
         await (self._client.create(written) if secret is None else self._client.update(written))
         log.info("webhook certificates: %s (Secret %s)", action, self.options.secret)
         return bundle
+
+    async def _trusted_now(self) -> bytes:
+        objects = {
+            target: await self._client.get_or_none(target.kind.kind, target.name, uncached=True)
+            for target in self.targets
+        }
+        return b"\n".join(
+            trusted_certificates(target, to_tree(obj), self._client_config)
+            for target, obj in objects.items()
+            if obj is not None
+        )
 
     def _serve(self, bundle: CertificateBundle) -> None:
         if self._serving is None or self._serving.pair != bundle.serving:

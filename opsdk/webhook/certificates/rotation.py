@@ -12,13 +12,17 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
 
+from opsdk.errors import ConfigError
 from opsdk.webhook.certificates.bundle import CertificateBundle, serving_fault
 from opsdk.webhook.certificates.issuing import (
     create_authority,
+    encoded_certificate,
+    is_authority,
     is_issued_by,
     issue_serving,
     last_moment,
     load_certificate,
+    load_certificates,
     names_of,
 )
 from opsdk.webhook.certificates.options import SelfSigned
@@ -30,7 +34,7 @@ class RotationStep(Enum):
     KEEP = "keep"
     """Nothing is due."""
     CREATE = "create"
-    """Begin anew: there is no usable CA. Calls fail until the new CA is in every ``caBundle``."""
+    """Begin anew: there is no usable CA."""
     ISSUE_SERVING = "issue a serving certificate"
     """By the CA that signs now."""
     ADD_NEXT_CA = "add the next CA"
@@ -135,6 +139,21 @@ def advance(
             return replace(bundle, previous=())
         case RotationStep.KEEP:
             return bundle
+
+
+def with_inherited(bundle: CertificateBundle, trusted: bytes, now: datetime) -> CertificateBundle:
+    """Return a new bundle that also trusts the CAs of an earlier ``caBundle`` (PEM), until the overlap has passed.
+
+    Other replicas may still serve certificates of them: of a Secret that was deleted, or of another issuer. Text that
+    does not parse, expired CAs and certificates that are not CAs are left out.
+    """
+    try:
+        certificates = load_certificates(trusted)
+    except ConfigError:
+        return bundle
+    usable = [c for c in certificates if is_authority(c) and now < c.not_valid_after_utc]
+    inherited = [pem for pem in dict.fromkeys(map(encoded_certificate, usable)) if pem != bundle.authority.cert]
+    return replace(bundle, previous=tuple(inherited))
 
 
 def names_to_keep(bundle: CertificateBundle, options: SelfSigned, now: datetime) -> list[str]:
