@@ -573,6 +573,47 @@ async def test_a_request_for_a_serving_certificate_keeps_the_ca() -> None:
         assert after.metadata.annotations == {}
 
 
+async def test_a_request_for_a_ca_waits_for_the_end_of_a_rotation() -> None:
+    """It is neither lost nor taken up in between."""
+    async with world() as w:
+        await w.run(30)
+        await w.annotate(RenewalRequest.CA)
+        await w.run(20)
+        await w.annotate(RenewalRequest.CA)
+        await w.run(100)
+        assert (await w.secret()).metadata.annotations == {RENEW_ANNOTATION: "ca"}
+        assert len(w.authorities) == 2
+        await w.run(300)
+        assert (await w.secret()).metadata.annotations == {}
+        assert len(w.authorities) == 3
+
+
+class Refusing(Client):
+    """A client that may not patch one of the objects."""
+
+    async def patch(self, obj: Any, *args: Any, **options: Any) -> Any:
+        if obj.metadata.name == TARGETS[0].name:
+            raise ForbiddenError("no")
+        return await super().patch(obj, *args, **options)
+
+
+async def test_a_target_that_fails_does_not_keep_back_the_others() -> None:
+    """They get their caBundle; the check fails, and no rotation goes on."""
+    async with world(replicas=0) as w:
+        manager = CertificateManager(Refusing(w.cluster.uncached.executor), OPTIONS, targets=TARGETS)
+        for _ in range(2):
+            with pytest.raises(ForbiddenError):
+                await manager.check()
+        assert len(await w.authorities_of(TARGETS[1])) == 1
+        await w.annotate(RenewalRequest.CA)
+        for _ in range(3):
+            await asyncio.sleep(2 * OPTIONS.overlap)
+            with pytest.raises(ForbiddenError):
+                await manager.check()
+        assert manager.bundle is not None
+        assert manager.bundle.next_authority is not None
+
+
 async def test_each_certificate_is_recorded() -> None:
     """Metrics count what is loaded, not what is checked."""
     hook = RecordingHook()

@@ -41,6 +41,7 @@ from opsdk.webhook.certificates.rotation import (
     RotationStep,
     advance,
     decide,
+    fulfils,
     is_outdated,
     with_inherited,
 )
@@ -219,19 +220,14 @@ class CertificateManager:
             bundle = await self._write(secret, bundle, step)
         assert bundle is not None  # the step without a bundle is CREATE
         try:
-            injections = {target: await self._inject(target, bundle) for target in self.targets}
-        except BaseException:
+            await self._publish(bundle)
+        except BaseException:  # a cancellation too leaves some caBundles unknown
             self._publication.interrupt()
             raise
         finally:
             # After the caBundles, which may not trust it yet; but a target that fails must not keep an old certificate.
             self._serve(bundle)
             self._read_at = began
-        self._publication.observe(bundle, self._clock.now(), changed=InjectionResult.CHANGED in injections.values())
-        absent = {target for target, injection in injections.items() if injection is InjectionResult.ABSENT}
-        for target in absent - self._absent:
-            log.warning("%s does not exist: its caBundle is set when it does", target)
-        self._absent = absent
 
     async def _read_secret(self) -> Secret | None:
         key = ObjectKey(self.options.namespace, self.options.secret)
@@ -260,7 +256,7 @@ class CertificateManager:
         meta = ObjectMeta(name=self.options.secret, namespace=self.options.namespace, labels={OWNED_LABEL: "issued"})
         written = Secret(metadata=meta, type=SECRET_TYPE) if secret is None else secret
         written.data = bundle.to_secret_data()
-        if step is not RotationStep.DROP_OLD_CA:
+        if fulfils(step, requested_renewal(secret)):
             written.metadata.annotations.pop(RENEW_ANNOTATION, None)
         await (self._client.create(written) if secret is None else self._client.update(written))
         log.info("webhook certificates: %s (Secret %s)", action, self.options.secret)
@@ -290,6 +286,22 @@ class CertificateManager:
             self._hook.record(CertificateRead(failed=False))
         self.bundle = bundle
         self._issued.set()
+
+    async def _publish(self, bundle: CertificateBundle) -> None:
+        """Set every ``caBundle``, also after one that fails; raise the first failure."""
+        results: dict[InjectionTarget, InjectionResult | OpsdkError] = {}
+        for target in self.targets:
+            try:
+                results[target] = await self._inject(target, bundle)
+            except OpsdkError as error:
+                results[target] = error
+        if failures := [result for result in results.values() if isinstance(result, OpsdkError)]:
+            raise failures[0]
+        self._publication.observe(bundle, self._clock.now(), changed=InjectionResult.CHANGED in results.values())
+        absent = {target for target, result in results.items() if result is InjectionResult.ABSENT}
+        for target in absent - self._absent:
+            log.warning("%s does not exist: its caBundle is set when it does", target)
+        self._absent = absent
 
     async def _inject(self, target: InjectionTarget, bundle: CertificateBundle) -> InjectionResult:
         try:

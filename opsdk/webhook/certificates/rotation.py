@@ -99,6 +99,21 @@ def decide(
     return RotationStep.KEEP
 
 
+def fulfils(step: RotationStep, request: RenewalRequest) -> bool:
+    """Whether a step does what a request asks for, so that the request is over.
+
+    >>> fulfils(RotationStep.SWITCH_CA, RenewalRequest.SERVING), fulfils(RotationStep.SWITCH_CA, RenewalRequest.CA)
+    (True, False)
+    """
+    match request:
+        case RenewalRequest.CA:
+            return step in (RotationStep.CREATE, RotationStep.ADD_NEXT_CA)
+        case RenewalRequest.SERVING:
+            return step in (RotationStep.CREATE, RotationStep.ISSUE_SERVING, RotationStep.SWITCH_CA)
+        case RenewalRequest.NONE:
+            return True
+
+
 def is_authority_due(bundle: CertificateBundle, options: SelfSigned, now: datetime) -> bool:
     """Whether the CA ends before a serving certificate that it would issue, or is not valid yet."""
     certificate = load_certificate(bundle.authority.cert)
