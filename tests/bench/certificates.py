@@ -1,7 +1,7 @@
 """Rotations of the CA of a webhook server under load: three replicas, real TLS, and no call that fails.
 
 The API server in this process calls a Service. A balancer in front of the replicas passes each new connection to the
-next replica that is ready, as kube-proxy does. Besides, clients shake hands with the replicas without pause, and verify
+next replica that is ready, as kube-proxy does. Besides, a client shakes hands with ready replicas without pause, and verifies
 them with the ``caBundle`` that the configuration has at that time. The replicas have the rights of docs/webhooks.md.
 """
 
@@ -193,8 +193,11 @@ async def call_webhooks(admin: Cluster, figures: Figures) -> None:
 
 
 async def shake_hands(admin: Cluster, replicas: list[Operator], figures: Figures) -> None:
-    """Connect to the replicas for ever, and verify them as an API server would."""
+    """Connect to the replicas that are ready, for ever, and verify them as an API server would."""
     for replica in itertools.cycle(replicas):
+        if not await is_ready(replica):
+            await asyncio.sleep(0.01)
+            continue
         bundle = await ca_bundle(admin)
         context = ssl.create_default_context(cadata=bundle.decode())
         server = replica.webhook_server
