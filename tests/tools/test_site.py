@@ -1,0 +1,20 @@
+"""Docstrings become Markdown for the site."""
+
+from __future__ import annotations
+
+import pytest
+
+docstrings = pytest.importorskip("tools.site.docstrings", reason="needs griffe: pip install opsdk[docs]")
+
+
+def test_doctests_become_code_blocks() -> None:
+    """A block begins with the first prompt and ends at an empty line or at the end of the docstring."""
+    text = "Adds.\n\n>>> 1 + 1\n2\n\nMore.\n\n    >>> x\n    3"
+    expected = "Adds.\n\n```pycon\n>>> 1 + 1\n2\n```\n\nMore.\n\n    ```pycon\n    >>> x\n    3\n    ```"
+    assert docstrings.to_markdown(text) == expected
+
+
+def test_literal_blocks_lose_their_mark() -> None:
+    """A line of two colons becomes empty, and two colons at the end of a sentence become one."""
+    assert docstrings.to_markdown("A.\n\n::\n\n    x = 1") == "A.\n\n\n\n    x = 1"
+    assert docstrings.to_markdown("As in::\n\n    x = a[::]") == "As in:\n\n    x = a[::]"
