@@ -100,6 +100,11 @@ class WebhookBuilder(Generic[T]):
         self._converter = converter
         return self
 
+    @property
+    def converter(self) -> Converter | None:
+        """The converter between the versions of the kind, or None."""
+        return self._converter
+
     def with_timeout(self, seconds: float | None) -> Self:
         """Set how long defaulter and validator may take, see `AdmissionWebhook`."""
         self._timeout = seconds
@@ -146,7 +151,7 @@ class WebhookBuilder(Generic[T]):
         path = self._paths[mutating] or webhook_path(gvk, mutating=mutating)
         server.register(path, AdmissionWebhook(handler, timeout=self._timeout, clock=self._clock))
         plural = self._resource(kind)
-        representation: type[AnyObject] = kind.representation
+        representation: type[Any] = kind.representation
         scope = "*"
         if issubclass(representation, TypedObject):
             scope = "Namespaced" if representation.namespaced else "Cluster"
