@@ -16,6 +16,8 @@ from opsdk.http.asgi_types import Message
 from opsdk.http.server.request import HttpRequest, Query
 from opsdk.rest.config import Config
 from opsdk.testing.definitions import definitions_of, install_definitions
+from opsdk.testing.webhooks import install_configurations, with_local_webhooks
+from opsdk.webhook.server import WebhookServerOptions
 
 _FIRST_POLL = 0.01
 _LAST_POLL = 1.0
@@ -52,6 +54,9 @@ async def running(
     An error that ends the operator cancels the block and is raised from it. At the end the operator is stopped, as by
     SIGTERM.
 
+    The webhooks of an operator whose options say nothing about them are served on the loopback interface, and the
+    server calls them.
+
     Args:
         operator: a new operator; an operator starts once.
         cluster: the configuration of clients, or something with a ``config``.
@@ -67,7 +72,12 @@ async def running(
     config = cluster if isinstance(cluster, Config) else cluster.config
     block = asyncio.current_task()
     assert block is not None
-    if definitions and operator.custom_kinds():
+    if operator.has_webhooks and operator.options.webhook == WebhookServerOptions():
+        operator.options = with_local_webhooks(operator, namespace=config.namespace)
+        async with Cluster(config, clock=clock) as admin:
+            await install_definitions(admin.uncached, operator.definitions(), clock=clock)
+            await install_configurations(admin.uncached, operator)
+    elif definitions and operator.custom_kinds():
         await _install_missing(operator, config, clock)
     work = asyncio.get_running_loop().create_task(operator.start(config, clock=clock), name=f"operator {operator.name}")
     interrupted = False
