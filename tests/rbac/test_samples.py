@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx
 import pytest
 from _pytest.mark import ParameterSet
 from greeter import Greeting, GreetingSpec
@@ -14,8 +15,13 @@ from greeter import reconcile as greet
 from rbackit import install, rbac_server, service_account, until
 
 import envtest
+from database.__main__ import make as make_database
+from database.api import Database, DatabaseSpec, SecretReference
+from database.fake_service import FakeDatabaseService
+from database.operator import make_operator as make_operator_of_databases
+from database.service import HttpDatabaseService
 from envtest.testing.effects import Fail
-from opsdk.api.core.v1 import ConfigMap, Service
+from opsdk.api.core.v1 import ConfigMap, Secret, Service
 from opsdk.apimachinery.crd import crd_for
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.object import Object, Unstructured
@@ -32,7 +38,7 @@ from opsdk.rbac.observed import RuleRecorder
 from opsdk.rbac.permissions import Permission, RuleSet
 from opsdk.rbac.review import RbacCheck
 from opsdk.rbac.rules import applies, patches_status
-from opsdk.recipes import is_condition_true
+from opsdk.recipes import get_condition, is_condition_true
 from opsdk.testing.rules import assert_rules, observed_rules
 from opsdk.testing.running import running
 from website.api import Website, WebsiteSpec
@@ -130,6 +136,45 @@ async def publish(env: envtest.Environment, client: Client) -> None:
     assert await client.get_or_none(ConfigMap, "default/directory-hello") is None
 
 
+def make_database_operator(options: OperatorOptions) -> Operator:
+    """The sample, beside a service in memory."""
+    transport = httpx.ASGITransport(app=FakeDatabaseService())
+    return make_operator_of_databases(
+        HttpDatabaseService(httpx.AsyncClient(transport=transport, base_url="http://service")), options
+    )
+
+
+async def order(env: envtest.Environment, client: Client) -> None:
+    """A database is ordered, its password changes (so the same Event comes again), and it is deleted."""
+    database = Database(
+        metadata=ObjectMeta(name="orders", namespace="default"),
+        spec=DatabaseSpec(engine="postgres", version="17", credentials=SecretReference(name="login")),
+    )
+
+    async def has_reason(reason: str) -> bool:
+        status = (await client.get(Database, "default/orders")).status
+        condition = get_condition(status.conditions, "Ready") if status is not None else None
+        return condition is not None and condition.reason == reason
+
+    async def set_password(password: str) -> None:
+        login = Secret(metadata=ObjectMeta(name="login", namespace="default"))
+        login.string_data = {"username": "orders", "password": password}
+        await client.apply(login, field_owner="test")
+
+    async def is_gone() -> bool:
+        return await client.get_or_none(Database, "default/orders") is None
+
+    await set_password("one")
+    await client.create(database)
+    await until(lambda: has_reason("Available"))
+    fail_once(env, resource="databases/status")
+    await set_password("two")
+    await until(lambda: has_reason("InProgress"))
+    await until(lambda: has_reason("Available"))
+    await client.delete(database)
+    await until(is_gone)
+
+
 async def exists(client: Client, kind: type[Website | Service]) -> bool:
     """Whether the object of this kind exists."""
     return await client.get_or_none(kind, "default/hello") is not None
@@ -138,6 +183,7 @@ async def exists(client: Client, kind: type[Website | Service]) -> bool:
 SAMPLES = {
     "greeter": Sample("greeter", Greeting, make_greeter, greet_the_world),
     "website": Sample("website-operator", Website, make_operator, publish),
+    "database": Sample("database-operator", Database, make_database_operator, order),
     "website of one namespace": Sample("website-operator", Website, make_operator, publish, namespaces=("default",)),
 }
 
@@ -192,7 +238,7 @@ async def test_the_generated_manifests_suffice(name: str) -> None:
         assert observed.rules(sample.rules) == RuleSet(requested)
 
 
-@pytest.mark.parametrize(("sample", "permission"), every_permission("greeter", "website"))
+@pytest.mark.parametrize(("sample", "permission"), every_permission("greeter", "website", "database"))
 async def test_every_permission_is_needed(sample: Sample, permission: Permission) -> None:
     """Without any one of the declared permissions, the server forbids a request of the sample's life."""
     async with rbac_server() as (env, client):
@@ -236,8 +282,14 @@ def test_an_operator_of_one_namespace_has_no_cluster_role() -> None:
     assert SAMPLES["website of one namespace"].rules.namespaces == ("default", NAMESPACE)
 
 
-def test_the_manifests_of_the_website_are_what_it_declares() -> None:
-    """samples/website/manifests/rbac.yaml is the output of the command that its README names."""
-    names = RbacNames(name="website-operator", namespace="website-system", create_namespace=True)
-    text = rbac_yaml(make_operator(), names, ["leader-elect"])
-    assert (ROOT / "samples/website/manifests/rbac.yaml").read_text() == text
+@pytest.mark.parametrize(
+    ("make", "name", "path"),
+    [
+        (make_operator, "website", "website/manifests/00-rbac.yaml"),
+        (make_database, "database", "database/manifests/00-rbac.yaml"),
+    ],
+)
+def test_the_manifests_of_a_sample_are_what_it_declares(make: Callable[[], Operator], name: str, path: str) -> None:
+    """The file is the output of ``opsdk generate rbac`` with the flags of the sample's Deployment."""
+    names = RbacNames(name=f"{name}-operator", namespace=f"{name}-system", create_namespace=True)
+    assert (ROOT / "samples" / path).read_text() == rbac_yaml(make(), names, ["leader-elect"])

@@ -10,6 +10,7 @@ from database.api import FINALIZER, Database
 from database.service import DatabaseService, Instance, Order, RejectedError, ServiceError
 from opsdk import Context, Operator, OperatorOptions, PartialObjectMetadata, Request, Result, WatchSpec, metadata_only
 from opsdk.api.core.v1 import Secret
+from opsdk.rbac.rules import patches_status, records_events
 from opsdk.timers import PollSource
 
 POLL_INTERVAL, PROGRESS_INTERVAL, RESYNC_INTERVAL = 30.0, 5.0, 600.0
@@ -102,5 +103,6 @@ def make_operator(service: DatabaseService, options: OperatorOptions | None = No
         watches=[WatchSpec(kind=metadata_only(Secret), handler=databases_of)],
         sources=[PollSource(reconciler.poll, POLL_INTERVAL, name="service")],
         finalizers={FINALIZER: reconciler.delete_instance},
+        rbac=[patches_status(Database), records_events()],
     )(reconciler.reconcile)
     return operator
