@@ -7,6 +7,7 @@ import typer
 from opsdk.cli import apiserver, run, why
 from opsdk.cli.dev import command as dev
 from opsdk.cli.generate import command as generate
+from opsdk.cli.package import command as package
 from opsdk.cli.scaffold import commands as scaffold
 
 app = typer.Typer(
@@ -21,5 +22,7 @@ app.add_typer(scaffold.create_app, name="create")
 app.add_typer(generate.app, name="generate")
 app.command("run", epilog=run.EPILOG)(run.run)
 app.command("dev", epilog=dev.EPILOG)(dev.dev)
+app.command("package")(package.package)
+generate.app.command("manifests")(package.manifests)
 app.command("apiserver", epilog=apiserver.EPILOG)(apiserver.apiserver)
 app.command("why", epilog=why.EPILOG)(why.why)

@@ -48,6 +48,19 @@ async def test_the_commands_of_the_readme(stage: Any, wait_until: Any, monkeypat
         await stage.close()
 
 
+async def test_the_roles_are_what_the_operator_declares(stage: Any) -> None:
+    """The file is the output of the command that the README names."""
+    try:
+        names = ("--namespace", "database-system", "--create-namespace", "--flag", "leader-elect")
+        check = ("--check", str(SAMPLE / "manifests" / "00-rbac.yaml"))
+        program = await stage.start(
+            "rbac", "opsdk.cli", "generate", "rbac", "database.__main__:operator", *names, *check
+        )
+        assert await asyncio.wait_for(program.process.wait(), 60) == 0, program.said()
+    finally:
+        await stage.close()
+
+
 async def test_the_manifests_are_accepted(stage: Any) -> None:
     """Every file of the folder, in the order of ``kubectl apply -f``."""
     try:

@@ -15,7 +15,7 @@ from greeter import reconcile as greet
 from rbackit import install, rbac_server, service_account, until
 
 import envtest
-from database.__main__ import make as make_database
+from database.__main__ import operator as database_operator
 from database.api import Database, DatabaseSpec, SecretReference
 from database.fake_service import FakeDatabaseService
 from database.operator import make_operator as make_operator_of_databases
@@ -286,7 +286,7 @@ def test_an_operator_of_one_namespace_has_no_cluster_role() -> None:
     ("make", "name", "path"),
     [
         (make_operator, "website", "website/manifests/00-rbac.yaml"),
-        (make_database, "database", "database/manifests/00-rbac.yaml"),
+        (lambda: database_operator, "database", "database/manifests/00-rbac.yaml"),
     ],
 )
 def test_the_manifests_of_a_sample_are_what_it_declares(make: Callable[[], Operator], name: str, path: str) -> None:

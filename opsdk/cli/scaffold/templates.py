@@ -10,7 +10,7 @@ version = "0.1.0"
 description = "A Kubernetes operator"
 readme = "README.md"
 requires-python = ">=3.11"
-dependencies = ["opsdk"]
+dependencies = ["opsdk[tls]"]
 
 [project.optional-dependencies]
 dev = ["opsdk[cli,envtest]", "mypy", "pytest", "ruff"]

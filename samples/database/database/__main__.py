@@ -11,21 +11,16 @@ from database.api import Database
 from database.operator import make_operator
 from database.service import HttpDatabaseService
 from database.webhooks import declare
-from opsdk import Operator
 
-
-def make() -> Operator:
-    """Return the operator as the environment describes it."""
-    url = os.environ.get("DATABASE_SERVICE", "http://127.0.0.1:8100")
-    operator = make_operator(HttpDatabaseService(httpx.AsyncClient(base_url=url, timeout=10.0)))
-    if os.environ.get("ENABLE_WEBHOOKS") == "true":
-        declare(operator.webhook_for(Database))
-    return operator
+URL = os.environ.get("DATABASE_SERVICE", "http://127.0.0.1:8100")
+operator = make_operator(HttpDatabaseService(httpx.AsyncClient(base_url=URL, timeout=10.0)))
+if os.environ.get("ENABLE_WEBHOOKS") == "true":
+    declare(operator.webhook_for(Database))
 
 
 def main() -> None:
     """Run until SIGTERM."""
-    make().main()
+    operator.main()
 
 
 if __name__ == "__main__":

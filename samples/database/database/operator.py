@@ -10,7 +10,7 @@ from database.api import FINALIZER, Database
 from database.service import DatabaseService, Instance, Order, RejectedError, ServiceError
 from opsdk import Context, Operator, OperatorOptions, PartialObjectMetadata, Request, Result, WatchSpec, metadata_only
 from opsdk.api.core.v1 import Secret
-from opsdk.rbac.rules import patches_status, records_events
+from opsdk.rbac.rules import RbacRule, patches_status, records_events
 from opsdk.timers import PollSource
 
 POLL_INTERVAL, PROGRESS_INTERVAL, RESYNC_INTERVAL = 30.0, 5.0, 600.0
@@ -25,20 +25,18 @@ class DatabaseReconciler:
 
     service: DatabaseService
 
-    async def reconcile(self, database: Database, ctx: Context) -> Result | None:
+    async def reconcile(self, database: Database, ctx: Context) -> Result:
         """Order the instance if it differs, and report its state."""
         # The cache has only the metadata of Secrets, so that no password stays in memory.
         name, namespace = database.spec.credentials.name, database.metadata.namespace
         secret = await ctx.client.get_or_none(Secret, name, namespace=namespace, uncached=True)
         if secret is None or not {"username", "password"} <= secret.data.keys():
             text = f"the Secret {name} with the keys username and password does not exist"
-            await self.report(database, ctx, "False", "CredentialsMissing", text)
-            return None
+            return await self.report(database, ctx, "False", "CredentialsMissing", text)
         try:
             instance = await self.ensure(database, secret)
         except RejectedError as error:
-            await self.report(database, ctx, "False", "Rejected", str(error))
-            return None
+            return await self.report(database, ctx, "False", "Rejected", str(error))
         except ServiceError as error:
             await self.report(database, ctx, "Unknown", "ServiceUnavailable", str(error))
             raise
@@ -65,10 +63,11 @@ class DatabaseReconciler:
         username, password = (secret.data[field].decode() for field in ("username", "password"))
         return await self.service.put(key, Order(instance=desired, username=username, password=password))
 
-    async def report(self, database: Database, ctx: Context, ready: str, reason: str, text: str) -> None:
-        """Write the condition Ready."""
+    async def report(self, database: Database, ctx: Context, ready: str, reason: str, text: str) -> Result:
+        """Write the condition Ready, and wait for a change."""
         async with ctx.status(database) as patch:
             patch.set_condition("Ready", ready, reason, text)
+        return Result()
 
     async def delete_instance(self, database: Database, _ctx: Context) -> Result | None:
         """Delete the instance of a Database that is being deleted; the finalizer stays until it is gone."""
@@ -98,11 +97,10 @@ def make_operator(service: DatabaseService, options: OperatorOptions | None = No
         users = await operator.client.list(Database, namespace=meta.namespace, field_selector={SECRET_NAME: meta.name})
         return [Request.of(database) for database in users]
 
-    operator.reconciler(
-        Database,
-        watches=[WatchSpec(kind=metadata_only(Secret), handler=databases_of)],
-        sources=[PollSource(reconciler.poll, POLL_INTERVAL, name="service")],
-        finalizers={FINALIZER: reconciler.delete_instance},
-        rbac=[patches_status(Database), records_events()],
-    )(reconciler.reconcile)
+    watch = WatchSpec(kind=metadata_only(Secret), handler=databases_of)
+    poll = PollSource(reconciler.poll, POLL_INTERVAL, name="service")
+    finalizers = {FINALIZER: reconciler.delete_instance}
+    rbac = [RbacRule("get", Secret), patches_status(Database), records_events()]
+    declare = operator.reconciler(Database, watches=[watch], sources=[poll], finalizers=finalizers, rbac=rbac)
+    declare(reconciler.reconcile)
     return operator
