@@ -61,6 +61,8 @@ from opsdk.telemetry.context import setup_logging
 from opsdk.telemetry.records import LoopStalled, TelemetryHook
 from opsdk.telemetry.safe_logger import SafeLogger
 from opsdk.webhook.builder import WebhookBuilder
+from opsdk.webhook.certificates.injection import declared_targets
+from opsdk.webhook.certificates.options import SelfSigned
 from opsdk.webhook.server import WebhookServer
 
 log = SafeLogger(__name__)
@@ -523,8 +525,27 @@ class Operator:
         server = self.webhook_server = WebhookServer(self.options.webhook, hook=manager.hook)
         for builder in self._webhooks:
             builder.complete(server)
+        if (options := self.options.webhook.certificates) is not None:
+            self._issue_certificates(manager, server, options)
         manager.add(server)
         manager.add_readyz_check("webhooks", server.check_started)
+
+    def _issue_certificates(self, manager: Manager, server: WebhookServer, options: SelfSigned) -> None:
+        from opsdk.webhook.certificates.manager import CertificateManager  # noqa: PLC0415 - needs an extra, and slow to import
+
+        certificates = CertificateManager(
+            self.cluster.uncached,
+            replace(options, namespace=options.namespace or self.cluster.config.namespace),
+            targets=declared_targets(
+                server.registrations, server.converted_definitions, name=options.configurations or self.name
+            ),
+            client_ca_file=self.options.webhook.client_ca_file,
+            clock=self._clock,
+            hook=manager.hook,
+        )
+        server.use_certificates(certificates)
+        manager.add(certificates)
+        manager.add_readyz_check("webhook-certificates", certificates.check_ready)
 
     def _record_stall(self, stall: Stall) -> None:
         self.manager.hook.record(LoopStalled(seconds=stall.seconds, where=stall.where))

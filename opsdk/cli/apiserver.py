@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -14,8 +15,10 @@ from typing import Annotated
 
 import typer
 
-from opsdk.errors import ConnectError, UsageError
+from opsdk.errors import ConnectError, OpsdkError, UsageError
 from opsdk.rest.load import load_config
+from opsdk.rest.request import RestRequest
+from opsdk.rest.transport import Transport
 
 EPILOG = "More options follow after --; python -m envtest serve --help lists them."
 _START_SECONDS = 60.0
@@ -95,11 +98,6 @@ def wait_until_served(kubeconfig: Path | None, seconds: float) -> None:
     Raises:
         ConnectError: it is not, after `seconds`.
     """
-    import asyncio  # noqa: PLC0415 - start-up time of the other commands
-
-    from opsdk.errors import OpsdkError  # noqa: PLC0415
-    from opsdk.rest.request import RestRequest  # noqa: PLC0415
-    from opsdk.rest.transport import Transport  # noqa: PLC0415
 
     async def status() -> int:
         async with Transport(load_config(kubeconfig=kubeconfig)) as transport:

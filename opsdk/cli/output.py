@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 
-class Output(StrEnum):
+class OutputFormat(StrEnum):
     """For people, or for programs."""
 
     TEXT = "text"

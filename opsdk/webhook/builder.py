@@ -9,7 +9,7 @@ from typing import Any, Generic, Self, TypeVar
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.apimachinery.gvk import GroupVersionKind
-from opsdk.apimachinery.kinds import KindLike, kind_of
+from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject
 from opsdk.errors import UsageError
 from opsdk.webhook.configurations import WebhookRegistration, WebhookRule
@@ -126,6 +126,10 @@ class WebhookBuilder(Generic[T]):
             self._register(server, validator, validator.operations, mutating=False)
         if self._converter is not None:
             server.register_converter(self._converter)
+            server.converted_definitions.append(f"{self._resource(kind)}.{kind.gvk.group}")
+
+    def _resource(self, kind: Kind[T]) -> str:
+        return self._plural or getattr(kind.representation, "plural", "") or f"{kind.gvk.kind.lower()}s"
 
     def _register(
         self,
@@ -141,7 +145,7 @@ class WebhookBuilder(Generic[T]):
         verb = "mutate" if mutating else "validate"
         path = self._paths[mutating] or webhook_path(gvk, mutating=mutating)
         server.register(path, AdmissionWebhook(handler, timeout=self._timeout, clock=self._clock))
-        plural = self._plural or getattr(kind.representation, "plural", "") or f"{gvk.kind.lower()}s"
+        plural = self._resource(kind)
         namespaced = getattr(kind.representation, "namespaced", None)
         scope = {True: "Namespaced", False: "Cluster"}.get(namespaced, "*") if namespaced is not None else "*"
         server.registrations.append(

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.timeout import timeout
@@ -26,6 +27,7 @@ from opsdk.http.server.serving_certificate import ServingCertificate
 from opsdk.telemetry.records import TelemetryHook, WebhookLoad, WebhookServed
 from opsdk.telemetry.safe_logger import SafeLogger
 from opsdk.webhook.calls import PANICKED
+from opsdk.webhook.certificates.options import SelfSigned
 from opsdk.webhook.configurations import WebhookRegistration
 from opsdk.webhook.conversion import Converter
 from opsdk.webhook.webhook import ConversionWebhook, Webhook
@@ -53,6 +55,8 @@ class WebhookServerOptions:
         client_ca_name: PEM certificates of CAs in `cert_dir`; clients need a certificate of theirs. Empty serves every
             client.
         tls: makes the TLS context at the start, instead of the files.
+        certificates: an `Operator` issues and rotates the certificate itself, instead of the files. Needs the extra
+            ``opsdk[tls]``.
         shutdown_timeout: seconds for open requests to finish at stop.
     """
 
@@ -63,7 +67,32 @@ class WebhookServerOptions:
     key_name: str = "tls.key"
     client_ca_name: str = ""
     tls: Callable[[], ssl.SSLContext] | None = None
+    certificates: SelfSigned | None = None
     shutdown_timeout: float = 60.0
+
+    def __post_init__(self) -> None:
+        if self.tls is not None and self.certificates is not None:
+            raise UsageError("tls and certificates are both set: the server has one source of certificates")
+        if self.certificates is not None and self.cert_dir and not self.client_ca_name:
+            raise UsageError("cert_dir has no effect with certificates: remove one, or set client_ca_name too")
+
+    @property
+    def folder(self) -> Path:
+        """The directory of the certificate files."""
+        return Path(self.cert_dir or Path(tempfile.gettempdir(), "k8s-webhook-server", "serving-certs"))
+
+    @property
+    def client_ca_file(self) -> Path | None:
+        """The file of `client_ca_name`, or None."""
+        return self.folder / self.client_ca_name if self.client_ca_name else None
+
+
+class TlsContextSource(Protocol):
+    """Where a webhook server gets its TLS context; see `opsdk.webhook.certificates.manager.CertificateManager`."""
+
+    async def tls_context(self) -> ssl.SSLContext:
+        """Return the context when there is a certificate. The certificate may change later, the context does not."""
+        ...
 
 
 class WebhookServer:
@@ -86,6 +115,7 @@ class WebhookServer:
     Attributes:
         app: the ASGI application, to be called without a socket.
         registrations: what `webhook_configurations` needs; the builder adds to it.
+        converted_definitions: names of the CustomResourceDefinitions with a converter; the builder adds to it.
     """
 
     def __init__(
@@ -98,6 +128,8 @@ class WebhookServer:
         self.options = options or WebhookServerOptions()
         self.app: App = asgi(self._serve)
         self.registrations: list[WebhookRegistration] = []
+        self.converted_definitions: list[str] = []
+        self._certificates: TlsContextSource | None = None
         self._hook = hook or TelemetryHook()
         self._clock = clock
         self._webhooks: dict[str, Webhook] = {}
@@ -129,6 +161,16 @@ class WebhookServer:
             self.register(CONVERSION_PATH, conversion)
             self._conversion = conversion
         self._conversion.add(converter)
+
+    def use_certificates(self, source: TlsContextSource) -> None:
+        """Serve with the certificates of `source`, instead of files. The start waits for its first one.
+
+        Raises:
+            UsageError: the server runs.
+        """
+        if self._started.is_set():
+            raise UsageError("the webhook server serves already: call use_certificates before its start")
+        self._certificates = source
 
     def webhook_paths(self) -> Sequence[str]:
         """Return the registered paths."""
@@ -169,7 +211,8 @@ class WebhookServer:
 
     async def start(self) -> None:
         """Serve until cancelled."""
-        self._server.options = replace(self._server.options, tls=self._context())
+        context = self._context() if self._certificates is None else await self._certificates.tls_context()
+        self._server.options = replace(self._server.options, tls=context)
         try:
             await self._server.start()
             self._started.set()
@@ -184,11 +227,10 @@ class WebhookServer:
         o = self.options
         if o.tls is not None:
             return o.tls()
-        folder = Path(o.cert_dir) if o.cert_dir else Path(tempfile.gettempdir(), "k8s-webhook-server", "serving-certs")
         certificate = ServingCertificate(
-            folder / o.cert_name,
-            folder / o.key_name,
-            client_ca_file=folder / o.client_ca_name if o.client_ca_name else None,
+            o.folder / o.cert_name,
+            o.folder / o.key_name,
+            client_ca_file=o.client_ca_file,
             clock=self._clock,
             hook=self._hook,
         )

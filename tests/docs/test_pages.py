@@ -49,7 +49,7 @@ async def test_the_examples_of_the_webhooks_page() -> None:
     for block in blocks:
         exec(block, scope)
     tests = [function for name, function in scope.items() if name.startswith("test_")]
-    assert len(tests) == 3
+    assert len(tests) == 4
     for function in tests:
         if (running := function()) is not None:
             await running

@@ -11,11 +11,14 @@ from typing import Annotated, Any
 import typer
 import yaml
 
+from opsdk.builder.operator import Operator
+from opsdk.cli.generate import rbac as generator
 from opsdk.cli.generate.files import write_generated
 from opsdk.cli.generate.models import model_files
 from opsdk.cli.generate.openapi import inline_definitions
 from opsdk.cli.generate.types import TypeGenerator
 from opsdk.errors import UsageError
+from opsdk.rbac.manifests import RbacNames
 from opsdk.structured_merge.value import JsonObject
 
 app = typer.Typer(
@@ -71,11 +74,6 @@ def rbac(
 
     opsdk generate rbac website.operator:make_operator --flag leader-elect > config/rbac.yaml
     """
-    # Start-up time: these bring the operator.
-    from opsdk.builder.operator import Operator  # noqa: PLC0415
-    from opsdk.cli.generate import rbac as generator  # noqa: PLC0415
-    from opsdk.rbac.manifests import RbacNames  # noqa: PLC0415
-
     target = generator.load_target(operator)
     name = name or (target.name if isinstance(target, Operator) else "")
     if not name:

@@ -1,0 +1,361 @@
+"""Issues and rotates the certificate of a webhook server, together with its other replicas."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Sequence
+from enum import Enum
+from pathlib import Path
+
+from opsdk.aio.backoff import Backoff
+from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.randomness import loop_random
+from opsdk.aio.timeout import timeout
+from opsdk.api.core.v1 import Secret
+from opsdk.apimachinery.gvk import ObjectKey
+from opsdk.apimachinery.meta import ObjectMeta
+from opsdk.apimachinery.object import to_tree
+from opsdk.client.client import Client
+from opsdk.errors import (
+    AlreadyExistsError,
+    ConfigError,
+    ConflictError,
+    ForbiddenError,
+    InvalidError,
+    NotFoundError,
+    OpsdkError,
+    UsageError,
+)
+from opsdk.patch import json_patch
+from opsdk.telemetry.records import CertificateRead, TelemetryHook
+from opsdk.telemetry.safe_logger import SafeLogger
+from opsdk.webhook.certificates.bundle import SECRET_TYPE, CertificateBundle, bundle_from_secret, serving_fault
+from opsdk.webhook.certificates.injection import InjectionTarget, injection_patch, trusted_certificates
+from opsdk.webhook.certificates.options import SelfSigned
+from opsdk.webhook.certificates.rotation import (
+    RENEW_ANNOTATION,
+    Publication,
+    RenewalRequest,
+    RotationStep,
+    advance,
+    decide,
+    fulfils,
+    is_outdated,
+    with_inherited,
+)
+from opsdk.webhook.certificates.serving import IssuedServingCertificate
+
+log = SafeLogger(__name__)
+
+OWNED_LABEL = "opsdk.dev/webhook-certificates"
+"""The label of the Secrets that a `CertificateManager` writes; it never changes or serves one without it."""
+# Seconds for the requests of one check: one that hangs must not use up the overlap.
+_CHECK_SECONDS = 30.0
+# Replicas that start together must not read in step for ever.
+_JITTER = 0.2
+_USUAL_CONFLICTS = 5
+_RETRIES = Backoff(base=0.5, cap=10.0, jitter=0.5)
+
+
+class InjectionResult(Enum):
+    """The result for one target."""
+
+    UNCHANGED = "unchanged"
+    """Its ``caBundle`` has the CAs already, or it does not call this server."""
+    CHANGED = "changed"
+    ABSENT = "absent"
+    """It does not exist."""
+
+
+class CertificateManager:
+    """Keeps the certificate of a webhook server valid and trusted. A Runnable that runs on every replica.
+
+    ::
+
+        options = SelfSigned(service="website-webhook", namespace="demo")
+        targets = [InjectionTarget(InjectionKind.VALIDATING, "website-validating")]
+        certificates = CertificateManager(cluster.uncached, options, targets=targets)
+        server = WebhookServer()
+        server.use_certificates(certificates)
+        manager.add(certificates)
+        manager.add(server)
+        manager.add_readyz_check("webhook-certificates", certificates.check_ready)
+
+    All replicas use one Secret. Each write has the resource version that was read, so of two writers one reads again.
+    The ``caBundle`` of the targets is patched only where they call this server, and only when it differs.
+
+    Args:
+        client: reads and writes; it must not read from a cache.
+        options: see `SelfSigned`; `namespace` must be set.
+        targets: objects whose ``caBundle`` is set, besides ``options.inject``. One that does not exist is skipped until
+            it does.
+        client_ca_file: see `IssuedServingCertificate`.
+        clock: source of time.
+        hook: receives a record of each certificate that is loaded; pass the manager's.
+
+    Raises:
+        UsageError: `options` has no namespace.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        options: SelfSigned,
+        *,
+        targets: Sequence[InjectionTarget] = (),
+        client_ca_file: Path | None = None,
+        clock: Clock = LOOP_CLOCK,
+        hook: TelemetryHook | None = None,
+    ) -> None:
+        if not options.namespace:
+            raise UsageError("the Secret has no namespace: set SelfSigned.namespace")
+        self.options = options
+        self.targets = tuple(dict.fromkeys([*targets, *options.inject]))
+        self.bundle: CertificateBundle | None = None
+        """What the Secret held when it was last read; None before."""
+        self._client = client
+        self._client_config = options.client_config()
+        self._client_ca_file = client_ca_file
+        self._clock = clock
+        self._hook = hook or TelemetryHook()
+        self._publication = Publication()
+        self._absent: set[InjectionTarget] = set()
+        self._serving: IssuedServingCertificate | None = None
+        self._issued, self._ready = asyncio.Event(), asyncio.Event()
+        self._read_at = 0.0
+        self._failure = ""
+
+    # -------------------------------------------------------------- life cycle
+    def needs_leader_election(self) -> bool:
+        """Return False: every replica serves, so every replica must know the certificate."""
+        return False
+
+    def webhook_paths(self) -> Sequence[str]:
+        """Return nothing. The method makes the manager start this runnable with the webhook servers, before caches."""
+        return ()
+
+    async def start(self) -> None:
+        """Check the Secret and the targets again and again, until cancelled.
+
+        Raises:
+            ForbiddenError: a right is missing at the start; the message names verb, resource and object.
+            ConfigError: the Secret exists at the start, and is not one that a `CertificateManager` wrote.
+        """
+        backoff = _RETRIES.start()
+        while True:
+            try:
+                async with timeout(self._clock, _CHECK_SECONDS):
+                    await self.check()
+            except (OpsdkError, TimeoutError) as error:
+                self._report(error, backoff.tries)
+                await self._clock.sleep(min(backoff.next(self._clock.now()), self.options.check_interval))
+                continue
+            self._failure = ""
+            self._ready.set()
+            backoff.reset()
+            await self._clock.sleep(self.options.check_interval * (1 - _JITTER * loop_random().random()))
+
+    def _report(self, error: OpsdkError | TimeoutError, tries: int) -> None:
+        """Log the failure of a check; raise what no retry repairs, unless this replica serves already."""
+        if isinstance(error, ForbiddenError) and not self._ready.is_set():
+            message = f"{error.message}; webhook certificates need this right, see docs/webhooks.md"
+            raise ForbiddenError(message, details=error.details, request=error.request) from error
+        if isinstance(error, ConfigError) and not self._ready.is_set():
+            raise error
+        self._failure = str(error) or "no answer in time"
+        # One conflict after the other is a caBundle that the API server refuses, not the work of other replicas.
+        expected = isinstance(error, ConflictError | AlreadyExistsError) and tries < _USUAL_CONFLICTS
+        level = logging.DEBUG if expected else logging.ERROR
+        log.log(level, "the webhook certificates could not be checked, the next try follows: %s", self._failure)
+
+    async def wait_ready(self) -> None:
+        """Return when a certificate is served that the ``caBundle`` of every existing target verifies."""
+        await self._ready.wait()
+
+    async def tls_context(self) -> ssl.SSLContext:
+        """Return the TLS context for the webhook server, as soon as there is a certificate."""
+        await self._issued.wait()
+        assert self._serving is not None  # set before the event
+        return self._serving.context
+
+    async def check_ready(self) -> None:
+        """Raise why this replica should not get calls, for ``Manager.add_readyz_check``.
+
+        Raises:
+            ConfigError: it has no certificate yet, the certificate is unusable, or others may have replaced its CA.
+        """
+        if self.bundle is None or not self._ready.is_set():
+            raise ConfigError(f"no webhook certificate yet: {self._failure or 'the first check goes on'}")
+        now, age = self._clock.wall(), self._clock.now() - self._read_at
+        fault = serving_fault(self.bundle, self.options.server_names(), now)
+        if not fault and is_outdated(self.bundle, self.options, now, age):
+            fault = f"other replicas may have replaced the CA since this one read it {age:.0f} s ago"
+        if fault:
+            raise ConfigError(f"{fault}; {self._failure}" if self._failure else fault)
+
+    # -------------------------------------------------------------- one check
+    async def check(self) -> None:
+        """Read the Secret, take the step that is due, serve what it holds, and set each ``caBundle``.
+
+        Every await may be the last one: the next check continues, on any replica.
+
+        Raises:
+            ConflictError: another replica wrote at the same time; check again.
+            ForbiddenError: a right is missing; the message names it.
+            ConfigError: the Secret belongs to another program.
+        """
+        began = self._clock.now()
+        secret = await self._read_secret()
+        bundle = usable_bundle(secret)
+        step = decide(
+            bundle,
+            self.options,
+            now=self._clock.wall(),
+            published_for=self._publication.seconds(bundle, began),
+            request=requested_renewal(secret),
+        )
+        if step is not RotationStep.KEEP:
+            bundle = await self._write(secret, bundle, step)
+        assert bundle is not None  # the step without a bundle is CREATE
+        try:
+            await self._publish(bundle)
+        except BaseException:  # a cancellation too leaves some caBundles unknown
+            self._publication.interrupt()
+            raise
+        finally:
+            # After the caBundles, which may not trust it yet; but a target that fails must not keep an old certificate.
+            self._serve(bundle)
+            self._read_at = began
+
+    async def _read_secret(self) -> Secret | None:
+        key = ObjectKey(self.options.namespace, self.options.secret)
+        try:
+            secret = await self._client.get(Secret, key, uncached=True)
+        except NotFoundError:
+            return None
+        if OWNED_LABEL not in secret.metadata.labels:
+            raise ConfigError(
+                f"the Secret {key} lacks the label {OWNED_LABEL}, so another program uses it: choose another "
+                "secret_name, or delete it"
+            )
+        return secret
+
+    async def _write(
+        self, secret: Secret | None, stored: CertificateBundle | None, step: RotationStep
+    ) -> CertificateBundle:
+        now, action = self._clock.wall(), step.value
+        if stored is None and self.bundle is not None and not serving_fault(self.bundle, (), now):
+            # Other replicas serve it too, and each caBundle trusts it: no call fails.
+            bundle, action = self.bundle, "restore what this replica serves"
+        else:
+            bundle = advance(stored, step, self.options, now)
+        if step is RotationStep.CREATE and bundle != self.bundle:
+            bundle = with_inherited(bundle, await self._trusted_now(), now)
+        meta = ObjectMeta(name=self.options.secret, namespace=self.options.namespace, labels={OWNED_LABEL: "issued"})
+        written = Secret(metadata=meta, type=SECRET_TYPE) if secret is None else secret
+        written.data = bundle.to_secret_data()
+        if fulfils(step, requested_renewal(secret)):
+            written.metadata.annotations.pop(RENEW_ANNOTATION, None)
+        await (self._client.create(written) if secret is None else self._client.update(written))
+        log.info("webhook certificates: %s (Secret %s)", action, self.options.secret)
+        return bundle
+
+    async def _trusted_now(self) -> bytes:
+        objects = {
+            target: await self._client.get_or_none(target.kind.kind, target.name, uncached=True)
+            for target in self.targets
+        }
+        return b"\n".join(
+            trusted_certificates(target, to_tree(obj), self._client_config)
+            for target, obj in objects.items()
+            if obj is not None
+        )
+
+    def _serve(self, bundle: CertificateBundle) -> None:
+        if self._serving is None or self._serving.pair != bundle.serving:
+            try:
+                if self._serving is None:
+                    self._serving = IssuedServingCertificate(bundle.serving, client_ca_file=self._client_ca_file)
+                else:
+                    self._serving.replace(bundle.serving)
+            except ConfigError:
+                self._hook.record(CertificateRead(failed=True))
+                raise
+            self._hook.record(CertificateRead(failed=False))
+        self.bundle = bundle
+        self._issued.set()
+
+    async def _publish(self, bundle: CertificateBundle) -> None:
+        """Set every ``caBundle``, also after one that fails; raise the first failure."""
+        results: dict[InjectionTarget, InjectionResult | OpsdkError] = {}
+        for target in self.targets:
+            try:
+                results[target] = await self._inject(target, bundle)
+            except OpsdkError as error:
+                results[target] = error
+        if failures := [result for result in results.values() if isinstance(result, OpsdkError)]:
+            raise failures[0]
+        self._publication.observe(bundle, self._clock.now(), changed=InjectionResult.CHANGED in results.values())
+        absent = {target for target, result in results.items() if result is InjectionResult.ABSENT}
+        for target in absent - self._absent:
+            log.warning("%s does not exist: its caBundle is set when it does", target)
+        self._absent = absent
+
+    async def _inject(self, target: InjectionTarget, bundle: CertificateBundle) -> InjectionResult:
+        try:
+            obj = await self._client.get(target.kind.kind, target.name, uncached=True)
+            patch = injection_patch(target, to_tree(obj), self._client_config, bundle.trusted)
+            if not patch:
+                return InjectionResult.UNCHANGED
+            # The Secret is read after the target, and the patch tests what was read of the target. So no replica that
+            # was slow replaces the caBundle of a newer Secret with that of an older one.
+            stored = usable_bundle(await self._read_secret())
+            if stored is None or stored.trusted != bundle.trusted:
+                raise ConflictError("the Secret has changed meanwhile")
+            await self._client.patch(obj, json_patch(patch))
+        except NotFoundError:
+            return InjectionResult.ABSENT
+        except InvalidError as error:
+            # The API server answers a failed test so.
+            raise ConflictError(f"{target} has changed meanwhile, or refuses the caBundle: {error}") from error
+        log.info("set the caBundle of %s", target)
+        return InjectionResult.CHANGED
+
+    # -------------------------------------------------------------- forced renewal
+    async def renew(self, request: RenewalRequest = RenewalRequest.CA) -> None:
+        """Request a renewal before its time, of the CA or of the serving certificate only.
+
+        Returns when the request is in the Secret; any replica takes it up. ``kubectl annotate secret NAME
+        opsdk.dev/renew=ca`` does the same. While CAs are being replaced, it waits.
+
+        Raises:
+            NotFoundError: there is no Secret yet.
+            ConflictError: another client changed the Secret; try again.
+        """
+        secret = await self._read_secret()
+        if secret is None:
+            raise NotFoundError(f"the Secret {self.options.namespace}/{self.options.secret} does not exist yet")
+        secret.metadata.annotations[RENEW_ANNOTATION] = request.value
+        await self._client.update(secret)
+
+    def __repr__(self) -> str:
+        return f"<CertificateManager of {self.options.namespace}/{self.options.secret}>"
+
+
+def requested_renewal(secret: Secret | None) -> RenewalRequest:
+    """Return the renewal that the annotation requests; an unknown value requests none."""
+    value = secret.metadata.annotations.get(RENEW_ANNOTATION, "") if secret is not None else ""
+    return next((request for request in RenewalRequest if request.value == value), RenewalRequest.NONE)
+
+
+def usable_bundle(secret: Secret | None) -> CertificateBundle | None:
+    """Return what the Secret holds; None if it does not exist, or is damaged."""
+    if secret is None:
+        return None
+    try:
+        return bundle_from_secret(secret.data)
+    except ConfigError as error:
+        log.error("the Secret %s is damaged and will be replaced: %s", secret.metadata.name, error)  # noqa: TRY400 - it names the entry
+        return None

@@ -1,0 +1,271 @@
+"""Rotations of the CA of a webhook server under load: three replicas, real TLS, and no call that fails.
+
+The API server in this process calls a Service. A balancer in front of the replicas passes each new connection to the
+next replica that is ready, as kube-proxy does. Besides, a client shakes hands with ready replicas without pause, and verifies
+them with the ``caBundle`` that the configuration has at that time. The replicas have the rights of docs/webhooks.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import itertools
+import logging
+import ssl
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+
+import envtest
+from opsdk import Cluster, GroupVersionKind, Model, Object, ObjectMeta, Operator, OperatorOptions, crd_for, unstructured
+from opsdk.api.core.v1 import Secret, Service, ServiceSpec
+from opsdk.api.rbac.v1 import ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject
+from opsdk.apimachinery.object import Unstructured
+from opsdk.errors import OpsdkError
+from opsdk.http.asgi_types import Message
+from opsdk.http.server.request import HttpRequest, Query
+from opsdk.patch import merge_patch
+from opsdk.structured_merge.value import JsonObject
+from opsdk.testing.running import running
+from opsdk.webhook.certificates.options import SelfSigned
+from opsdk.webhook.configurations import WebhookClientConfig, WebhookService, webhook_configurations
+from opsdk.webhook.handlers import AdmissionContext
+from opsdk.webhook.server import WebhookServer, WebhookServerOptions
+
+NAMESPACE = "default"
+CONFIGURATION = "pages-validating"
+OPTIONS = SelfSigned(service="hooks", namespace=NAMESPACE, overlap=1.0, check_interval=0.1)
+RULES = {
+    "Role": [
+        PolicyRule(api_groups=[""], resources=["secrets"], verbs=["create"]),
+        PolicyRule(api_groups=[""], resources=["secrets"], resource_names=["hooks-tls"], verbs=["get", "update"]),
+    ],
+    "ClusterRole": [
+        PolicyRule(
+            api_groups=["admissionregistration.k8s.io"],
+            resources=["mutatingwebhookconfigurations", "validatingwebhookconfigurations"],
+            resource_names=["pages-mutating", CONFIGURATION],
+            verbs=["get", "patch"],
+        )
+    ],
+}
+"""All that the replicas may do."""
+
+
+class PageSpec(Model):
+    """A page."""
+
+    title: str = ""
+
+
+class Page(Object[PageSpec, None]):
+    """A kind with webhooks."""
+
+    gvk = GroupVersionKind("bench.opsdk.dev", "v1", "Page")
+
+
+def make_operator() -> Operator:
+    """Return a replica."""
+    options = WebhookServerOptions(host="127.0.0.1", port=0, certificates=OPTIONS)
+    operator = Operator("pages", OperatorOptions(webhook=options))
+
+    def check(page: Page, ctx: AdmissionContext) -> None:
+        pass
+
+    def set_title(page: Page, ctx: AdmissionContext) -> None:
+        page.spec.title = page.spec.title or "none"
+
+    operator.webhook_for(Page).with_defaulter(set_title).with_validator(create=check)
+    return operator
+
+
+@dataclass
+class Figures:
+    """What has happened.
+
+    Attributes:
+        calls: requests to the API server that called both webhooks.
+        handshakes: new TLS connections to single replicas.
+        failures: reasons of failed calls and handshakes.
+        replicas: new connections by the number of the replica that served them.
+        rotations: CAs that were replaced.
+        seconds: how long it took.
+    """
+
+    calls: int = 0
+    handshakes: int = 0
+    failures: Counter[str] = field(default_factory=Counter)
+    replicas: Counter[int] = field(default_factory=Counter)
+    rotations: int = 0
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        shares = ", ".join(f"{number}: {count}" for number, count in sorted(self.replicas.items()))
+        return (
+            f"{self.rotations} rotations in {self.seconds:.0f} s: {self.calls} calls, {self.handshakes} handshakes, "
+            f"{self.failures.total()} failed; connections of replicas {shares}"
+            + "".join(f"\n  {count} x {reason}" for reason, count in self.failures.most_common(5))
+        )
+
+
+# ------------------------------------------------------------------ the world
+async def allow(admin: Cluster, user: str) -> None:
+    """Give a user the rules."""
+    meta, group = ObjectMeta(name="certificates", namespace=NAMESPACE), "rbac.authorization.k8s.io"
+    subjects = [Subject(kind="User", name=user, api_group=group)]
+    await admin.uncached.create(Role(metadata=meta, rules=RULES["Role"]))
+    role = RoleRef(api_group=group, kind="Role", name="certificates")
+    await admin.uncached.create(RoleBinding(metadata=meta, role_ref=role, subjects=subjects))
+    meta = ObjectMeta(name="certificates")
+    await admin.uncached.create(ClusterRole(metadata=meta, rules=RULES["ClusterRole"]))
+    role = RoleRef(api_group=group, kind="ClusterRole", name="certificates")
+    await admin.uncached.create(ClusterRoleBinding(metadata=meta, role_ref=role, subjects=subjects))
+
+
+async def publish_webhooks(admin: Cluster, port: int) -> None:
+    """Create the Service with the balancer behind it, and the webhook configurations without a ``caBundle``."""
+    # Endpoints in the loopback range are not allowed.
+    spec = ServiceSpec(type="ExternalName", external_name="localhost")
+    await admin.uncached.create(Service(metadata=ObjectMeta(name="hooks", namespace=NAMESPACE), spec=spec))
+    draft, declared = make_operator(), WebhookServer()
+    for builder in draft._webhooks:
+        builder.complete(declared)
+    client_config = WebhookClientConfig(service=WebhookService(name="hooks", namespace=NAMESPACE, port=port))
+    for tree in webhook_configurations(declared.registrations, client_config, name="pages"):
+        meta = ObjectMeta(name=tree["metadata"]["name"])
+        obj = Unstructured(tree["apiVersion"], tree["kind"], meta, {"webhooks": tree["webhooks"]})
+        await admin.uncached.create(obj)
+
+
+@asynccontextmanager
+async def balancer(replicas: list[Operator], figures: Figures) -> AsyncIterator[int]:
+    """Pass new connections to the replicas in turn. Returns the port."""
+    turns = itertools.count()
+
+    async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while data := await reader.read(65536):
+                writer.write(data)
+                await writer.drain()
+        finally:
+            writer.close()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for _ in replicas:
+            number = next(turns) % len(replicas)
+            if await is_ready(replicas[number]):
+                break
+        figures.replicas[number] += 1
+        server = replicas[number].webhook_server
+        assert server is not None
+        inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", server.port)
+        await asyncio.gather(relay(reader, inner_writer), relay(inner_reader, writer), return_exceptions=True)
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield listening.sockets[0].getsockname()[1]
+    finally:
+        listening.close()
+
+
+async def is_ready(replica: Operator) -> bool:
+    """Whether a readiness probe succeeds."""
+
+    async def no_body() -> Message:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    response = await replica.manager.readyz.handle(HttpRequest("GET", "/readyz", Query(), {}, no_body))
+    return response is not None and response.status == 200
+
+
+# ------------------------------------------------------------------ the load
+async def call_webhooks(admin: Cluster, figures: Figures) -> None:
+    """Create pages for ever; each calls both webhooks."""
+    for number in itertools.count():
+        page = Page(metadata=ObjectMeta(name=f"page-{number}", namespace=NAMESPACE), spec=PageSpec())
+        try:
+            await admin.uncached.create(page, dry_run=True)
+        except OpsdkError as error:
+            figures.failures[str(error)] += 1
+        figures.calls += 1
+
+
+async def shake_hands(admin: Cluster, replicas: list[Operator], figures: Figures) -> None:
+    """Connect to the replicas that are ready, for ever, and verify them as an API server would."""
+    for replica in itertools.cycle(replicas):
+        if not await is_ready(replica):
+            await asyncio.sleep(0.01)
+            continue
+        bundle = await ca_bundle(admin)
+        context = ssl.create_default_context(cadata=bundle.decode())
+        server = replica.webhook_server
+        assert server is not None
+        try:
+            _, writer = await asyncio.open_connection(
+                "127.0.0.1", server.port, ssl=context, server_hostname="hooks.default.svc"
+            )
+            writer.close()
+        except OSError as error:
+            figures.failures[repr(error)] += 1
+        figures.handshakes += 1
+
+
+async def ca_bundle(admin: Cluster) -> bytes:
+    """Return the caBundle that the API server uses now."""
+    kind = unstructured("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration")
+    configuration: JsonObject = (await admin.uncached.get(kind, CONFIGURATION)).content
+    return base64.b64decode(configuration["webhooks"][0]["clientConfig"]["caBundle"])
+
+
+async def rotate(admin: Cluster) -> None:
+    """Request a new CA, and return when the old one is dropped."""
+    before = await admin.uncached.get(Secret, "hooks-tls", namespace=NAMESPACE)
+    old = before.data["ca.crt"].strip()
+    annotation = {"metadata": {"annotations": {"opsdk.dev/renew": "ca"}}}
+    await admin.uncached.patch(
+        Secret(metadata=ObjectMeta(name="hooks-tls", namespace=NAMESPACE)), merge_patch(annotation)
+    )
+    while True:
+        secret = await admin.uncached.get(Secret, "hooks-tls", namespace=NAMESPACE)
+        if old not in secret.data["ca.crt"] and secret.data["ca.crt"] == await ca_bundle(admin):
+            return
+        await asyncio.sleep(0.1)
+
+
+async def measure(rotations: int, *, replicas: int = 3, callers: int = 4) -> Figures:
+    """Replace the CA so many times under load, and return the figures."""
+    figures = Figures()
+    async with AsyncExitStack() as stack:
+        env = await stack.enter_async_context(envtest.Environment(crds=[crd_for(Page)], hot_loop_limit=0))
+        admin = await stack.enter_async_context(Cluster(env.config))
+        await allow(admin, "operator")
+        user = env.add_user("operator")
+        operators: list[Operator] = []
+        await publish_webhooks(admin, await stack.enter_async_context(balancer(operators, figures)))
+        operators += [make_operator() for _ in range(replicas)]
+        for operator in operators:
+            await stack.enter_async_context(running(operator, user.config))
+        load = [call_webhooks(admin, figures) for _ in range(callers)]
+        load.append(shake_hands(admin, operators, figures))
+        tasks = [asyncio.create_task(work) for work in load]
+        began = time.perf_counter()
+        for _ in range(rotations):
+            await rotate(admin)
+            figures.rotations += 1
+            for task in tasks:
+                if task.done():
+                    task.result()
+        figures.seconds = time.perf_counter() - began
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    return figures
+
+
+async def run(rotations: int = 100) -> None:
+    """Print the figures."""
+    # Replicas that are not ready for a moment are part of the measurement.
+    logging.getLogger("opsdk").setLevel(logging.CRITICAL)
+    print(await measure(rotations))
