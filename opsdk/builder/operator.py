@@ -253,15 +253,21 @@ class Operator:
         Before `prepare`, controllers of `setup` functions are missing. Rules without namespaces get those of the cache.
 
         Args:
-            namespace: of the Lease, unless the options or the configuration of a prepared operator name another one.
+            namespace: of the Lease and of the Secret with the webhooks' certificate, unless the options or the
+                configuration of a prepared operator name another one.
         """
-        prepared = self._cluster is not None
+        prepared, webhooks = self._cluster is not None, self.webhook_server
+        if webhooks is None and self._webhooks:
+            webhooks = WebhookServer(self.options.webhook)
+            for builder in self._webhooks:
+                builder.complete(webhooks)
         return operator_rules(
             self.options,
             name=self.name,
             namespace=self.cluster.config.namespace if prepared else namespace,
             controllers=[builder.declared_kinds() for builder in self._made] if prepared else self._declared,
             declared=self._rules,
+            webhooks=webhooks,
         )
 
     def add_hook(self, hook: TelemetryHook) -> None:

@@ -10,6 +10,9 @@ from opsdk.manager.http import is_enabled
 from opsdk.rbac.declared import METRICS_AUTHORIZATION, ControllerKinds, cached_namespaces, election_rules
 from opsdk.rbac.permissions import RuleSet
 from opsdk.rbac.rules import RbacRule
+from opsdk.webhook.certificates.injection import InjectionTarget, declared_targets
+from opsdk.webhook.certificates.options import SelfSigned
+from opsdk.webhook.server import WebhookServer
 
 
 def operator_rules(
@@ -19,6 +22,7 @@ def operator_rules(
     namespace: str,
     controllers: Iterable[ControllerKinds],
     declared: Iterable[RbacRule],
+    webhooks: WebhookServer | None = None,
 ) -> RuleSet:
     """Return everything that an operator may do. Pure.
 
@@ -28,11 +32,31 @@ def operator_rules(
         namespace: of the operator; the default namespace of its Lease.
         controllers: the declarations of its controllers.
         declared: rules of no controller.
+        webhooks: the server of its webhooks, which may issue its certificates.
     """
     rules = [*chain.from_iterable(kinds.rbac_rules() for kinds in controllers), *declared]
     if options.leader_election:
         rules += election_rules(options.leader_election_id or name, options.leader_election_namespace or namespace)
     if options.manager.metrics_authentication and is_enabled(options.manager.metrics_bind_address):
         rules.append(METRICS_AUTHORIZATION)
+    if webhooks is not None and (certificates := options.webhook.certificates) is not None:
+        prefix = certificates.configurations or name
+        targets = declared_targets(webhooks.registrations, webhooks.converted_definitions, name=prefix)
+        rules += certificate_rules(certificates, targets, namespace)
     namespaces = cached_namespaces(options.cluster.cache)
     return RuleSet(chain.from_iterable(rule.permissions(namespaces) for rule in rules)).normalized()
+
+
+def certificate_rules(options: SelfSigned, targets: Iterable[InjectionTarget], namespace: str) -> Iterable[RbacRule]:
+    """Return what `opsdk.webhook.certificates` sends. Only the create of the Secret cannot be limited to its name.
+
+    Args:
+        options: name the Secret, and more targets.
+        targets: the objects whose ``caBundle`` is set.
+        namespace: of the operator; the default namespace of the Secret.
+    """
+    place = [options.namespace or namespace]
+    yield RbacRule("create", "secrets", namespaces=place)
+    yield RbacRule("get update", "secrets", resource_names=[options.secret], namespaces=place)
+    for target in dict.fromkeys([*targets, *options.inject]):
+        yield RbacRule("get patch", target.kind.kind, resource_names=[target.name])

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import httpx
@@ -23,6 +24,7 @@ from database.service import HttpDatabaseService
 from envtest.testing.effects import Fail
 from opsdk.api.core.v1 import ConfigMap, Secret, Service
 from opsdk.apimachinery.crd import crd_for
+from opsdk.apimachinery.kinds import kind_of_object
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.object import Object, Unstructured
 from opsdk.builder.operator import Operator
@@ -41,6 +43,11 @@ from opsdk.rbac.rules import applies, patches_status
 from opsdk.recipes import get_condition, is_condition_true
 from opsdk.testing.rules import assert_rules, observed_rules
 from opsdk.testing.running import running
+from opsdk.webhook.builder import WebhookBuilder
+from opsdk.webhook.certificates.options import SelfSigned
+from opsdk.webhook.configurations import webhook_configurations
+from opsdk.webhook.handlers import AdmissionContext
+from opsdk.webhook.server import WebhookServer, WebhookServerOptions
 from website.api import Website, WebsiteSpec
 from website.operator import make_operator
 
@@ -175,6 +182,46 @@ async def order(env: envtest.Environment, client: Client) -> None:
     await until(is_gone)
 
 
+def make_webhook_operator(options: OperatorOptions) -> Operator:
+    """An operator with webhooks only, which issues their certificate."""
+    webhook = WebhookServerOptions(host="127.0.0.1", port=0, certificates=SelfSigned(service="hooks"))
+    operator = Operator("hooks", replace(options, webhook=webhook))
+    declare_webhooks(operator.webhook_for(Greeting))
+    return operator
+
+
+def declare_webhooks(builder: WebhookBuilder[Greeting]) -> WebhookBuilder[Greeting]:
+    """A defaulter and a validator."""
+
+    def do_nothing(greeting: Greeting, ctx: AdmissionContext) -> None: ...
+
+    return builder.with_defaulter(do_nothing).with_validator(create=do_nothing)
+
+
+async def serve_webhooks(env: envtest.Environment, client: Client) -> None:
+    """Both configurations get the CA of the Secret, and a renewal is carried out."""
+    server = WebhookServer()
+    declare_webhooks(WebhookBuilder().for_(Greeting)).complete(server)
+    config = SelfSigned(service="hooks", namespace=NAMESPACE).client_config()
+    trees = webhook_configurations(server.registrations, config, name="hooks")
+    for tree in trees:
+        await client.create(Unstructured.from_tree(tree))
+
+    async def are_trusted() -> bool:
+        ca = base64.b64encode((await client.get(Secret, f"{NAMESPACE}/hooks-tls")).data["ca.crt"]).decode()
+        live = [await client.get(kind_of_object(obj), obj.metadata.name) for obj in map(Unstructured.from_tree, trees)]
+        return all(obj["webhooks"][0]["clientConfig"].get("caBundle") == ca for obj in live)
+
+    await until(are_trusted)
+    secret = await client.get(Secret, f"{NAMESPACE}/hooks-tls")
+    await client.patch(secret, merge_patch({"metadata": {"annotations": {"opsdk.dev/renew": "serving"}}}))
+
+    async def is_renewed() -> bool:
+        return (await client.get(Secret, f"{NAMESPACE}/hooks-tls")).data["tls.crt"] != secret.data["tls.crt"]
+
+    await until(is_renewed)
+
+
 async def exists(client: Client, kind: type[Website | Service]) -> bool:
     """Whether the object of this kind exists."""
     return await client.get_or_none(kind, "default/hello") is not None
@@ -184,6 +231,7 @@ SAMPLES = {
     "greeter": Sample("greeter", Greeting, make_greeter, greet_the_world),
     "website": Sample("website-operator", Website, make_operator, publish),
     "database": Sample("database-operator", Database, make_database_operator, order),
+    "webhooks": Sample("hooks", Greeting, make_webhook_operator, serve_webhooks),
     "website of one namespace": Sample("website-operator", Website, make_operator, publish, namespaces=("default",)),
 }
 
@@ -238,7 +286,7 @@ async def test_the_generated_manifests_suffice(name: str) -> None:
         assert observed.rules(sample.rules) == RuleSet(requested)
 
 
-@pytest.mark.parametrize(("sample", "permission"), every_permission("greeter", "website", "database"))
+@pytest.mark.parametrize(("sample", "permission"), every_permission("greeter", "website", "database", "webhooks"))
 async def test_every_permission_is_needed(sample: Sample, permission: Permission) -> None:
     """Without any one of the declared permissions, the server forbids a request of the sample's life."""
     async with rbac_server() as (env, client):
