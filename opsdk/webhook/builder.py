@@ -10,7 +10,7 @@ from typing import Any, Generic, Self, TypeVar
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
-from opsdk.apimachinery.object import AnyObject
+from opsdk.apimachinery.object import AnyObject, TypedObject
 from opsdk.errors import UsageError
 from opsdk.webhook.configurations import WebhookRegistration, WebhookRule
 from opsdk.webhook.conversion import Converter
@@ -146,8 +146,10 @@ class WebhookBuilder(Generic[T]):
         path = self._paths[mutating] or webhook_path(gvk, mutating=mutating)
         server.register(path, AdmissionWebhook(handler, timeout=self._timeout, clock=self._clock))
         plural = self._resource(kind)
-        namespaced = getattr(kind.representation, "namespaced", None)
-        scope = {True: "Namespaced", False: "Cluster"}.get(namespaced, "*") if namespaced is not None else "*"
+        representation: type[AnyObject] = kind.representation
+        scope = "*"
+        if issubclass(representation, TypedObject):
+            scope = "Namespaced" if representation.namespaced else "Cluster"
         server.registrations.append(
             WebhookRegistration(
                 name=rule.name or f"{verb}-{gvk.version}.{plural}.{gvk.group or 'core.k8s.io'}",

@@ -1,8 +1,9 @@
 """Rotations of the CA of a webhook server under load: three replicas, real TLS, and no call that fails.
 
 The API server in this process calls a Service. A balancer in front of the replicas passes each new connection to the
-next replica that is ready, as kube-proxy does. Besides, a client shakes hands with ready replicas without pause, and verifies
-them with the ``caBundle`` that the configuration has at that time. The replicas have the rights of docs/webhooks.md.
+next replica that is ready, as kube-proxy does. Besides, a client shakes hands with ready replicas all the time, and
+checks them with the ``caBundle`` that the configuration has at that time. The replicas have the rights of
+docs/webhooks.md.
 """
 
 from __future__ import annotations
