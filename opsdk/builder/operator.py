@@ -254,7 +254,8 @@ class Operator:
         Before `prepare`, controllers of `setup` functions are missing. Rules without namespaces get those of the cache.
 
         Args:
-            namespace: of the Lease, unless the options or the configuration of a prepared operator name another one.
+            namespace: of the Lease and of the Secret with the webhooks' certificate, unless the options or the
+                configuration of a prepared operator name another one.
         """
         prepared = self._cluster is not None
         return operator_rules(

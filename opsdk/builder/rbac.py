@@ -10,15 +10,8 @@ from opsdk.manager.http import is_enabled
 from opsdk.rbac.declared import METRICS_AUTHORIZATION, ControllerKinds, cached_namespaces, election_rules
 from opsdk.rbac.permissions import RuleSet
 from opsdk.rbac.rules import RbacRule
-from opsdk.webhook.certificates.injection import InjectionKind, InjectionTarget
+from opsdk.webhook.certificates.injection import InjectionTarget
 from opsdk.webhook.certificates.options import SelfSigned
-
-_RESOURCES = {
-    InjectionKind.VALIDATING: "validatingwebhookconfigurations.admissionregistration.k8s.io",
-    InjectionKind.MUTATING: "mutatingwebhookconfigurations.admissionregistration.k8s.io",
-    InjectionKind.CONVERSION: "customresourcedefinitions.apiextensions.k8s.io",
-    InjectionKind.API_SERVICE: "apiservices.apiregistration.k8s.io",
-}
 
 
 def operator_rules(
@@ -51,15 +44,16 @@ def operator_rules(
     return RuleSet(chain.from_iterable(rule.permissions(namespaces) for rule in rules)).normalized()
 
 
-def certificate_rules(
-    certificates: SelfSigned, targets: Iterable[InjectionTarget], namespace: str
-) -> Iterable[RbacRule]:
-    """Return what the certificates of a webhook server need: their Secret, and the objects with a ``caBundle``."""
-    where = [certificates.namespace or namespace]
-    yield RbacRule("create", "secrets", namespaces=where)
-    yield RbacRule(["get", "update"], "secrets", resource_names=[certificates.secret], namespaces=where)
-    names: dict[InjectionKind, list[str]] = {}
-    for target in (*targets, *certificates.inject):
-        names.setdefault(target.kind, []).append(target.name)
-    for kind, listed in names.items():
-        yield RbacRule(["get", "patch"], _RESOURCES[kind], resource_names=listed)
+def certificate_rules(options: SelfSigned, targets: Iterable[InjectionTarget], namespace: str) -> Iterable[RbacRule]:
+    """Return what `opsdk.webhook.certificates` sends. Only the create of the Secret cannot be limited to its name.
+
+    Args:
+        options: name the Secret, and more targets.
+        targets: the objects whose ``caBundle`` is set.
+        namespace: of the operator; the default namespace of the Secret.
+    """
+    place = [options.namespace or namespace]
+    yield RbacRule("create", "secrets", namespaces=place)
+    yield RbacRule("get update", "secrets", resource_names=[options.secret], namespaces=place)
+    for target in dict.fromkeys([*targets, *options.inject]):
+        yield RbacRule("get patch", target.kind.kind, resource_names=[target.name])
