@@ -58,8 +58,9 @@ async def test_the_ca_is_replaced_under_load_and_no_call_fails() -> None:
     figures = await bench.measure(4)
     assert not figures.failures, str(figures)
     assert figures.rotations == 4
-    assert figures.calls > 50
-    assert figures.handshakes > 50
+    # Of each rotation, the clock goes on with the calls for two overlaps.
+    assert figures.calls.total() > 4 * 3 * 2 * 8
+    assert figures.handshakes > 4 * 2 * 8
     assert sorted(figures.replicas) == [0, 1, 2]
 
 
