@@ -135,8 +135,10 @@ async def test_a_server_that_runs_keeps_its_certificates(tmp_path: Path) -> None
         options = SelfSigned(service="hooks", namespace="default")
         with pytest.raises(UsageError, match="serves already"):
             server.use_certificates(CertificateManager(cluster.uncached, options))
+    described = repr(server)
     task.cancel()
     await asyncio.wait([task])
+    assert repr(server) == described, "logs name a server that has stopped"
 
 
 def test_a_pair_that_does_not_load_leaves_the_old_one() -> None:
