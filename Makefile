@@ -19,9 +19,9 @@ $(COMPAT_STAMP): pyproject.toml tests/compat/requirements.txt
 	$(COMPAT)/bin/pip install --quiet --disable-pip-version-check --editable '.[envtest]' -r tests/compat/requirements.txt
 	@touch $@
 
-.PHONY: help test lint generate types demo bench fuzz sim docs format clean
+.PHONY: help test test-slow lint generate types demo bench fuzz sim docs format clean
 help: ## list the verbs
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "opsdk needs Python >= 3.11: make PYTHON=/path/to/python3.11 ...")'
@@ -31,8 +31,12 @@ $(STAMP): pyproject.toml
 	@touch $@
 
 # worksteal keeps neighbours, which share servers, in one process, and no process idle. ARGS="-n 0" runs serially.
-test: $(STAMP) ## run every test, on all cores
-	$(BIN)/python -m pytest -q -n auto --dist worksteal --durations=20 $(ARGS)
+PYTEST = $(BIN)/python -m pytest -q -n auto --dist worksteal --durations=20
+test: $(STAMP) ## run the tests, on all cores, except those that take more than about 2 s
+	$(PYTEST) -m "not slow" $(ARGS)
+
+test-slow: $(STAMP) ## run the rest: recordings, kubectl, real processes, long simulations
+	$(PYTEST) -m slow $(ARGS)
 
 lint: $(STAMP) ## ruff (all rules), the floors, generated files, and the limits of tools/house.py
 	$(BIN)/ruff check .

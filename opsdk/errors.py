@@ -44,8 +44,10 @@
     │       └── CelBudgetError            the cost limit is exceeded
     ├── AdmissionDeniedError      raised by a validator or defaulter: the request is not allowed
     ├── ConversionError           an object cannot be converted between versions of its kind
+    ├── StorageMigrationError     objects cannot be rewritten in the storage version
     ├── AlreadyOwnedError         another controller owns the object
     ├── TerminatingError          the object is being deleted; retry when it is gone
+    ├── MissingPermissionsError   the operator's user lacks declared RBAC permissions
     ├── LeaderElectionLostError   this process lost the lease and must stop writing
     ├── ShutdownTimeoutError      a runnable did not stop in time
     ├── UsageError                a mistake in the calling code
@@ -248,9 +250,14 @@ class AlreadyExistsError(ApiError):
 
 
 class GoneError(ApiError):
-    """410: the resource version or the continue token has expired; list again."""
+    """410: the resource version or the continue token has expired; list again.
+
+    Attributes:
+        continue_token: continues an expired list with the objects as they are now; empty if the server sent none.
+    """
 
     default_code, default_reason = 410, "Expired"
+    continue_token: str = ""
 
 
 class TooLargeError(ApiError):
@@ -386,7 +393,7 @@ def api_error_from_status(
     )
     code = number(status, "code") or code
     reason = text(status, "reason")
-    return api_error_type(reason, code)(
+    error = api_error_type(reason, code)(
         text(status, "message"),
         code=code,
         reason=reason,
@@ -394,6 +401,10 @@ def api_error_from_status(
         retry_after=retry_after,
         request=request,
     )
+    metadata = status.get("metadata")
+    if isinstance(error, GoneError) and isinstance(metadata, Mapping):
+        error.continue_token = text(metadata, "continue")
+    return error
 
 
 # ------------------------------------------------------------------ no response
@@ -543,6 +554,13 @@ class ConversionError(OpsdkError):
     """An object cannot be converted between versions of its kind. The message names both versions."""
 
 
+class StorageMigrationError(OpsdkError):
+    """The objects of a custom resource cannot be migrated to its storage version.
+
+    The message names the definition and the objects, and what to correct. ``status.storedVersions`` is unchanged.
+    """
+
+
 class AlreadyOwnedError(OpsdkError):
     """Another controller is the controlling owner of the object."""
 
@@ -552,6 +570,18 @@ class TerminatingError(OpsdkError):
 
     Let it end the reconcile. The retry, or the event of the deletion, creates the object again.
     """
+
+
+class MissingPermissionsError(OpsdkError):
+    """The user of the operator lacks permissions that the operator declares: grant them, or correct the declaration.
+
+    Attributes:
+        missing: the permissions in words, such as ``list secrets in namespace shop``.
+    """
+
+    def __init__(self, message: str, *, missing: Sequence[str] = ()) -> None:
+        self.missing = tuple(missing)
+        super().__init__(message)
 
 
 class LeaderElectionLostError(OpsdkError):

@@ -142,6 +142,8 @@ class PollSource(_Periodic):
     """Polls a system without events, and queues the requests whose state has changed.
 
     The first poll queues every request. A failed poll changes nothing: it is retried, counted, and readiness says so.
+    A change that is undone before the next poll is not seen: if that matters, let the reconciler return
+    ``Result(requeue_after=...)`` too.
 
     Args:
         poll: an async function that returns the state of the system: a value for each request. Values are compared

@@ -90,7 +90,7 @@ def crd_for(*versions: type[TypedObject]) -> JsonObject:
         "spec": {
             "group": stored[0].gvk.group,
             "names": names,
-            "scope": "Namespaced" if getattr(stored[0], "namespaced", True) else "Cluster",
+            "scope": "Namespaced" if stored[0].namespaced else "Cluster",
             "versions": [_version(v, storage=v in stored) for v in versions],
         },
     }

@@ -20,6 +20,7 @@ from opsdk.apimachinery.duration import Duration
 from opsdk.apimachinery.meta import Condition, ObjectMeta
 from opsdk.apimachinery.model import Model, decode_hook, to_builtins
 from opsdk.apimachinery.object import Object, TypedObject
+from opsdk.apimachinery.pydantic_models import is_pydantic, schema_of_pydantic
 from opsdk.apimachinery.quantity import Quantity
 from opsdk.apimachinery.time import MicroTime
 from opsdk.errors import UsageError
@@ -103,6 +104,8 @@ class Schemas:
                 return {"type": "number", **limits, **_exclusive(info)}
             case types.CustomType() if info.cls in _CUSTOM:
                 return dict(_CUSTOM[info.cls])
+            case types.CustomType() if is_pydantic(info.cls):
+                return schema_of_pydantic(info.cls, "".join(self._path))
             case types.CustomType():
                 raise self._error(f"{info.cls.__name__} has no structural schema: use a Model, or a simpler type")
         if type(info) in _SIMPLE:

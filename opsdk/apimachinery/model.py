@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from opsdk.apimachinery.duration import Duration
+from opsdk.apimachinery.pydantic_models import encode_pydantic, is_pydantic
 from opsdk.apimachinery.quantity import Quantity
 from opsdk.apimachinery.time import MicroTime
 from opsdk.structured_merge.value import JsonObject
@@ -61,16 +62,18 @@ class Model(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
 
 
 def encode_hook(value: Any) -> Any:
-    """Encode Quantity, MicroTime and Duration, for msgspec."""
+    """Encode Quantity, MicroTime, Duration and pydantic models, for msgspec."""
     if isinstance(value, Quantity):
         return str(value)
     if isinstance(value, MicroTime | Duration):
         return value.wire()
+    if is_pydantic(type(value)):
+        return encode_pydantic(value)
     raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
 def decode_hook(target: type, value: Any) -> Any:
-    """Decode Quantity, MicroTime and Duration, for msgspec."""
+    """Decode Quantity, MicroTime, Duration and pydantic models, for msgspec."""
     if target is Quantity:
         if isinstance(value, str | int | float) and not isinstance(value, bool):
             return Quantity(value)
@@ -83,6 +86,8 @@ def decode_hook(target: type, value: Any) -> Any:
         if isinstance(value, str):
             return Duration.parse(value)
         raise ValueError(f"expected a duration, got {type(value).__name__}")
+    if is_pydantic(target):
+        return target.model_validate(value)  # type: ignore[attr-defined] # see `is_pydantic`
     raise TypeError(f"{target.__name__} has no JSON form")
 
 
@@ -109,8 +114,6 @@ def _drop_empty(value: msgspec.Struct, tree: JsonObject) -> None:
         part = getattr(value, attribute) if wire in tree else None
         if isinstance(part, msgspec.Struct):
             _drop_empty(part, tree[wire])
-            if always_there and not tree[wire]:
-                del tree[wire]
         elif isinstance(part, list) and part and isinstance(part[0], msgspec.Struct):
             for item, subtree in zip(part, tree[wire], strict=True):
                 _drop_empty(item, subtree)
@@ -118,6 +121,8 @@ def _drop_empty(value: msgspec.Struct, tree: JsonObject) -> None:
             for key, item in part.items():
                 if isinstance(item, msgspec.Struct):
                     _drop_empty(item, tree[wire][key])
+        if always_there and tree.get(wire) == {}:
+            del tree[wire]
     for attribute in getattr(value, "always_sent", ()):
         position = value.__struct_fields__.index(attribute)
         tree.setdefault(value.__struct_encode_fields__[position], getattr(value, attribute))

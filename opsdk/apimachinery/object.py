@@ -34,9 +34,15 @@ class KubeObject(Protocol):
 
 
 class TypedObject(Model, dict=True, kw_only=True, gc=True):
-    """Base class of every typed kind. Kinds with spec and status derive from `Object`."""
+    """Base class of every typed kind. Kinds with spec and status derive from `Object`.
+
+    Attributes:
+        gvk: group, version and kind.
+        namespaced: whether objects live in namespaces.
+    """
 
     gvk: ClassVar[GroupVersionKind] = GroupVersionKind("", "", "")
+    namespaced: ClassVar[bool] = True
 
     api_version: str = ""
     kind: str = ""
@@ -67,7 +73,6 @@ class Object(TypedObject, Generic[Spec, Status], dict=True, kw_only=True):
         plural: the resource; by default the kind in lower case plus "s".
         singular: by default the kind in lower case.
         list_kind: by default the kind plus "List".
-        namespaced: whether objects live in namespaces.
         printer_columns: columns of ``kubectl get``, see `PrinterColumn`.
         scale: the scale subresource, see `Scale`.
         selectable_fields: JSON paths, such as ``.spec.color``, that field selectors may use.
@@ -82,7 +87,6 @@ class Object(TypedObject, Generic[Spec, Status], dict=True, kw_only=True):
     list_kind: ClassVar[str] = ""
     short_names: ClassVar[Sequence[str]] = ()
     categories: ClassVar[Sequence[str]] = ()
-    namespaced: ClassVar[bool] = True
     printer_columns: ClassVar[Sequence[Any]] = ()
     scale: ClassVar[Any] = None
     selectable_fields: ClassVar[Sequence[str]] = ()
@@ -167,6 +171,7 @@ class PartialObjectMetadata(msgspec.Struct, rename="camel", dict=True):
 
 AnyObject = TypedObject | Unstructured | PartialObjectMetadata
 T = TypeVar("T", bound=AnyObject)
+C = TypeVar("C", bound=AnyObject | Model)
 
 
 class ObjectList(Generic[T]):
@@ -297,10 +302,20 @@ def without_nulls(tree: JsonValue) -> JsonValue:
     return tree
 
 
-def deep_copy(obj: T) -> T:
-    """Return an independent copy of `obj`, with the same origin."""
+def deep_copy(obj: C) -> C:
+    """Return an independent copy of an object, or of a part of it such as its metadata.
+
+    The copy of an object keeps the fields that its class does not know.
+
+    >>> site = PartialObjectMetadata(metadata=ObjectMeta(name="a", labels={"tier": "web"}))
+    >>> metadata = deep_copy(site.metadata)
+    >>> metadata.labels["tier"] = "db"
+    >>> site.metadata.labels
+    {'tier': 'web'}
+    """
     clone = copy.deepcopy(obj)
-    if (origin := obj.__dict__.get(_ORIGIN)) is not None:
+    attributes: dict[str, Any] = getattr(obj, "__dict__", {})  # parts have none
+    if (origin := attributes.get(_ORIGIN)) is not None:
         clone.__dict__[_ORIGIN] = origin  # shared: opsdk never changes an origin
     return clone
 

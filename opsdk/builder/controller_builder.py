@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Self, TypeVar, cast
+from typing import Generic, Self, TypeVar, cast
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
@@ -15,7 +15,7 @@ from opsdk.apimachinery.object import AnyObject
 from opsdk.cache.cache import Cache
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.controller import Controller
-from opsdk.controller.declaration import inspect_reconciler
+from opsdk.controller.declaration import ReconcilerDeclaration, inspect_reconciler
 from opsdk.controller.finalizers import FinalizerFunction, Finalizers
 from opsdk.controller.journal import Journal
 from opsdk.controller.options import ControllerOptions
@@ -25,6 +25,8 @@ from opsdk.handlers import EnqueueRequestForObject, EnqueueRequestForOwner, Even
 from opsdk.manager.health import Check
 from opsdk.manager.manager import Manager
 from opsdk.predicates import PredicateFunc
+from opsdk.rbac.declared import ControllerKinds
+from opsdk.rbac.rules import RbacRule
 from opsdk.sources import EventSource, KindSource, SyncPolicy
 from opsdk.telemetry.records import TelemetryHook
 
@@ -112,7 +114,8 @@ class ControllerBuilder(Generic[T]):
         self._sources: list[EventSource] = []
         self._filters: tuple[PredicateFunc, ...] = ()
         self._finalizers: dict[str, FinalizerFunction] = {}
-        self._reconciler: Any = None
+        self._rules: tuple[RbacRule, ...] = ()
+        self._reconciler: ReconcilerDeclaration | None = None
         self.controller: Controller | None = None
         """What `build` or `complete` made. A controller that is only declared does nothing."""
 
@@ -179,6 +182,11 @@ class ControllerBuilder(Generic[T]):
         self._finalizers[name] = function
         return self
 
+    def rbac(self, *rules: RbacRule) -> Self:
+        """Declare what the reconciler needs beside what the declaration implies, see `opsdk.rbac.declared`."""
+        self._rules += rules
+        return self
+
     def named(self, name: str) -> Self:
         """Set the controller's name; the default is the kind in lower case."""
         self._name = name
@@ -196,13 +204,23 @@ class ControllerBuilder(Generic[T]):
         """
         if self._reconciler is not None:
             raise UsageError("the reconciler was set twice: a controller has one")
-        inspect_reconciler(reconciler, self._kind)
-        self._reconciler = reconciler
+        self._reconciler = inspect_reconciler(reconciler, self._kind)
         return self
 
     def __repr__(self) -> str:
         kind = self._kind.name if self._kind is not None else "no kind"
         return f"<ControllerBuilder {self._name or kind}{f', {self.place}' if self.place else ''}>"
+
+    def declared_kinds(self) -> ControllerKinds:
+        """Return what rules depend on. Sources of another cluster are left out."""
+        sources = [s for s in self._sources if isinstance(s, KindSource) and s.cache is self._cache]
+        return ControllerKinds(
+            kind=self._kind,
+            owns=tuple(kind_of(owned.kind) for owned in self._owns),
+            watches=(*(kind_of(watch.kind) for watch in self._watches), *(source.kind for source in sources)),
+            has_finalizers=bool(self._finalizers),
+            rules=self._rules,
+        )
 
     # -------------------------------------------------------------- building
     def build(self) -> Controller:

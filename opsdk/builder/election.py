@@ -48,7 +48,7 @@ class ElectionFactory:
         config: the API server with the Lease.
         options: the Lease and the times.
         scheme: the registry of kinds.
-        hook: receives `Leadership` records, in the operator's event loop.
+        hook: receives `Leadership` and `Requested` records, in the operator's event loop.
         explain: see `LeaderElector`.
     """
 
@@ -74,12 +74,12 @@ class ElectionFactory:
 
     def in_loop(self, clock: Clock) -> tuple[LeaderElector, Closing]:
         """Return an election in the operator's own loop, and its transport to close after the manager has ended."""
-        connection = _Connection(self._config, self._scheme, self._options.name, clock)
+        connection = _Connection(self._config, self._scheme, self._options.name, clock, self._hook)
         return self._elector(connection, clock, self._hook), connection
 
     @asynccontextmanager
     async def _make(self, hook: TelemetryHook) -> AsyncIterator[LeaderElector]:
-        async with _Connection(self._config, self._scheme, self._options.name, LOOP_CLOCK) as connection:
+        async with _Connection(self._config, self._scheme, self._options.name, LOOP_CLOCK, hook) as connection:
             yield self._elector(connection, LOOP_CLOCK, hook)
 
     def _elector(self, connection: _Connection, clock: Clock, hook: TelemetryHook) -> LeaderElector:
@@ -99,8 +99,8 @@ class ElectionFactory:
 class _Connection(Closing):
     """The election's own transport, its client, and the recorder of its Events."""
 
-    def __init__(self, config: Config, scheme: Scheme, name: str, clock: Clock) -> None:
-        self._transport = Transport(config, clock=clock)
+    def __init__(self, config: Config, scheme: Scheme, name: str, clock: Clock, hook: TelemetryHook) -> None:
+        self._transport = Transport(config, clock=clock, hook=hook)
         mapper = StaticMapper([_LEASES, _EVENTS])
         self.client = Client(DirectClient(self._transport, scheme=scheme, mapper=mapper))
         self.recorder = EventRecorder(self.client, name, clock=clock)

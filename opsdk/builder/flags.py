@@ -15,6 +15,7 @@ from typing import Any
 
 from opsdk.builder.options import OperatorOptions
 from opsdk.errors import UsageError
+from opsdk.rbac.review import RbacCheck
 
 _PREFIX = "OPSDK_"
 
@@ -84,6 +85,7 @@ FLAGS = (
     Flag("lease-duration", "lease_duration", float, "seconds that others wait for a silent leader"),
     Flag("renew-deadline", "renew_deadline", float, "seconds after which a leader gives up"),
     Flag("retry-period", "retry_period", float, "seconds between two attempts to get the lease"),
+    Flag("rbac-check", "rbac_check", RbacCheck, "error, warn or off: when a declared permission is missing"),
     Flag("journal-size", "journal_size", int, "number of reconciles in the journal"),
 )
 

@@ -20,14 +20,15 @@ from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.closing import Closing
 from opsdk.aio.garbage import tune_garbage_collector
 from opsdk.aio.watchdog import Stall, Watchdog
-from opsdk.apimachinery.crd import crd_for
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject, KubeObject, Object, TypedObject, Unstructured
 from opsdk.apimachinery.scheme import Scheme
 from opsdk.builder.controller_builder import ControllerBuilder, OwnsSpec, WatchSpec
 from opsdk.builder.election import ElectionFactory, can_use_thread
 from opsdk.builder.flags import parse_flags
+from opsdk.builder.manifests import injection_targets, operator_configurations, operator_definitions
 from opsdk.builder.options import OperatorOptions
+from opsdk.builder.rbac import operator_rules
 from opsdk.cache.metrics import InformerCollector
 from opsdk.client.client import Client
 from opsdk.client.scheme import default_scheme
@@ -49,15 +50,20 @@ from opsdk.manager.manager import Manager, Phase
 from opsdk.manager.process import ExitGuard, run_program
 from opsdk.manager.signals import stop_on_signals
 from opsdk.predicates import PredicateFunc
+from opsdk.rbac.declared import ControllerKinds
+from opsdk.rbac.permissions import RuleSet
+from opsdk.rbac.review import PermissionReviewer, RbacCheck, RuleCheck
+from opsdk.rbac.rules import RbacRule
 from opsdk.recorder.recorder import EventRecorder
 from opsdk.rest.config import Config
 from opsdk.sources import EventSource
+from opsdk.structured_merge.value import JsonObject
 from opsdk.telemetry.context import setup_logging
 from opsdk.telemetry.records import LoopStalled, TelemetryHook
 from opsdk.telemetry.safe_logger import SafeLogger
 from opsdk.webhook.builder import WebhookBuilder
-from opsdk.webhook.certificates.injection import declared_targets
 from opsdk.webhook.certificates.options import SelfSigned
+from opsdk.webhook.configurations import WebhookClientConfig
 from opsdk.webhook.server import WebhookServer
 
 log = SafeLogger(__name__)
@@ -80,6 +86,7 @@ class _ReconcilerOptions(TypedDict, total=False):
     event_filter: Sequence[PredicateFunc]
     sources: Sequence[EventSource | Callable[[Operator], EventSource]]
     finalizers: Mapping[str, FinalizerFunction]
+    rbac: Sequence[RbacRule]
     name: str
     options: ControllerOptions | None
 
@@ -164,7 +171,11 @@ class Operator:
         """Metrics of your own: ``Counter("name", "help", registry=operator.registry)``. ``/metrics`` shows them."""
         self._clock: Clock = LOOP_CLOCK
         self._setups: list[Callable[[Operator], Any]] = []
+        self._rules: list[RbacRule] = []
+        self._declared: list[ControllerKinds] = []
+        self._hooks: list[TelemetryHook] = []
         self._cluster: Cluster | None = None
+        self._owns_cluster = True
         self._manager: Manager | None = None
         self._election: Closing | None = None
         self._watchdog: Watchdog | None = None
@@ -193,6 +204,7 @@ class Operator:
             event_filter: predicates for every watch, which run first.
             sources: other sources, or functions from the operator to a source.
             finalizers: functions by finalizer, see `opsdk.controller.finalizers`. They run in this order.
+            rbac: what the reconciler needs beside what the declaration implies, see `opsdk.rbac.declared`.
             name: the controller's name; default: the kind in lower case.
             options: the controller's options; default: the operator's.
 
@@ -213,9 +225,50 @@ class Operator:
             self._kinds.append(declared_kind)
         elif not options.get("name"):
             raise UsageError("a controller without a kind needs a name: pass name=...")
+        self._declared.append(
+            ControllerKinds(
+                kind=declared_kind,
+                owns=tuple(kind_of(o.kind if isinstance(o, OwnsSpec) else o) for o in options.get("owns", ())),
+                watches=tuple(kind_of(watch.kind) for watch in options.get("watches", ())),
+                has_finalizers=bool(options.get("finalizers")),
+                rules=tuple(options.get("rbac", ())),
+            )
+        )
         return ReconcilerDecorator(
             declared_kind, lambda target: self._builders.append(partial(_declare, declared_kind, options, target))
         )
+
+    def rbac(self, *rules: RbacRule) -> None:
+        """Declare what no single reconciler needs: for setup functions, runnables and webhooks.
+
+        >>> operator = Operator("example")
+        >>> operator.rbac(RbacRule("get", "nodes"))
+        >>> print(operator.rules())
+        get nodes
+        """
+        self._rules += rules
+
+    def rules(self, *, namespace: str = "default") -> RuleSet:
+        """Return every permission that is declared or implied, see `opsdk.rbac.declared`.
+
+        Before `prepare`, controllers of `setup` functions are missing. Rules without namespaces get those of the cache.
+
+        Args:
+            namespace: of the Lease, unless the options or the configuration of a prepared operator name another one.
+        """
+        prepared = self._cluster is not None
+        return operator_rules(
+            self.options,
+            name=self.name,
+            namespace=self.cluster.config.namespace if prepared else namespace,
+            controllers=[builder.declared_kinds() for builder in self._made] if prepared else self._declared,
+            declared=self._rules,
+            injected=injection_targets(self._webhooks, self._configurations_name),
+        )
+
+    def add_hook(self, hook: TelemetryHook) -> None:
+        """Let a hook receive the telemetry of the next `start`, beside the hooks that `start` or `run` gets."""
+        self._hooks.append(hook)
 
     def webhook_for(self, kind: KindLike[T]) -> WebhookBuilder[T]:
         """Return a builder for webhooks of `kind`. The operator completes it; a webhook server then runs beside it.
@@ -274,6 +327,11 @@ class Operator:
 
     # -------------------------------------------------------------- access
     @property
+    def has_setup(self) -> bool:
+        """Whether functions are called before the start, see `setup`. They may add indices to the cluster's cache."""
+        return bool(self._setups)
+
+    @property
     def cluster(self) -> Cluster:
         """The cluster. Raises `UsageError` before the operator is started."""
         if self._cluster is None:
@@ -302,18 +360,31 @@ class Operator:
         return self.cluster.recorder
 
     # -------------------------------------------------------------- life cycle
-    def prepare(self, config: Config, *, hooks: Sequence[TelemetryHook] = (), clock: Clock = LOOP_CLOCK) -> Manager:
-        """Create the cluster, the manager and every controller, and return the manager. `start` and `run` call it."""
+    def prepare(
+        self,
+        config: Config,
+        *,
+        cluster: Cluster | None = None,
+        hooks: Sequence[TelemetryHook] = (),
+        clock: Clock = LOOP_CLOCK,
+    ) -> Manager:
+        """Create the cluster, the manager and every controller, and return the manager. `start` and `run` call it.
+
+        A given `cluster` is used as it is: its owner starts and closes it.
+        """
         o = self.options
         self._clock = clock
         cluster_options = replace(o.cluster, name=self.name, field_owner=o.cluster.field_owner or self.name)
         self._made = []
-        manager = self._manager = Manager(o.manager, hooks=hooks, clock=clock)
-        self._cluster = Cluster(config, cluster_options, scheme=self.scheme, clock=clock, hook=manager.hook)
+        manager = self._manager = Manager(o.manager, hooks=[*hooks, *self._hooks], clock=clock)
+        self._owns_cluster = cluster is None
+        if cluster is None:
+            cluster = Cluster(config, cluster_options, scheme=self.scheme, clock=clock, hook=manager.hook)
+            manager.add(cluster, phase=Phase.CACHES)
+        self._cluster = cluster
         manager.metrics.registry.register(self.registry)
         manager.metrics.registry.register(InformerCollector(self._cluster.cache.health))
         manager.use_client(self._cluster.uncached)
-        manager.add(self._cluster, phase=Phase.CACHES)
         manager.add_readyz_check("caches-synced", self._check_caches)
         manager.add_readyz_check("user-functions", self._check_functions)
         if o.leader_election:
@@ -337,21 +408,42 @@ class Operator:
                 f"operator {self.name} has nothing to run: declare a reconciler with @operator.reconciler(Kind), or "
                 "add runnables in a function with @operator.setup"
             )
+        if o.rbac_check is not RbacCheck.OFF:
+            reviewer = PermissionReviewer(self.cluster.transport, self.scheme)
+            check = RuleCheck(reviewer, self.rules(), mode=o.rbac_check, role=self.name, clock=clock)
+            manager.add(check, phase=Phase.WEBHOOKS if o.rbac_check is RbacCheck.ERROR else Phase.OTHERS)
         return manager
 
-    async def start(self, config: Config, *, hooks: Sequence[TelemetryHook] = (), clock: Clock = LOOP_CLOCK) -> None:
-        """Run until cancelled, or until something fails. Raises as `Manager.start`."""
-        manager = self.prepare(config, hooks=hooks, clock=clock)
-        await self._until_stopped(manager)
+    async def start(
+        self,
+        config: Config,
+        *,
+        cluster: Cluster | None = None,
+        hooks: Sequence[TelemetryHook] = (),
+        clock: Clock = LOOP_CLOCK,
+    ) -> None:
+        """Run until cancelled, or until something fails. Raises as `Manager.start`.
 
-    async def _until_stopped(self, manager: Manager) -> None:
+        Args:
+            config: address and credentials.
+            cluster: a running cluster whose informers are used: for several operators in one process, and for one that
+                replaces another without new lists. Its scheme and options count.
+            hooks: receive telemetry.
+            clock: source of time.
+        """
+        self.prepare(config, cluster=cluster, hooks=hooks, clock=clock)
+        await self.start_prepared()
+
+    async def start_prepared(self) -> None:
+        """Run what `prepare` has made, once. Raises as `start`."""
         try:
-            await manager.start()
+            await self.manager.start()
         finally:
             # After the manager, which releases the lease last, over this connection.
             if self._election is not None:
                 await self._election.aclose()
-            await self.cluster.aclose()
+            if self._owns_cluster:
+                await self.cluster.aclose()
 
     def run(
         self,
@@ -406,7 +498,7 @@ class Operator:
                 self.name, self.options, sys.argv[1:] if arguments is None else arguments, os.environ
             )
             if run_arguments.pop("print_crds"):
-                sys.stdout.write(yaml.safe_dump_all([crd_for(kind) for kind in self.custom_kinds()], sort_keys=False))
+                sys.stdout.write(yaml.safe_dump_all(self.definitions(), sort_keys=False))
             else:
                 self.run(**run_arguments, hooks=hooks)
         except OpsdkError as error:
@@ -422,6 +514,50 @@ class Operator:
         kinds = [kind.representation for kind in self._kinds if issubclass(kind.representation, Object)]
         return list(dict.fromkeys(kinds))
 
+    @property
+    def has_webhooks(self) -> bool:
+        """Whether webhooks are declared, so that a webhook server runs."""
+        return bool(self._webhooks)
+
+    def definitions(self, client_config: WebhookClientConfig | None = None) -> list[JsonObject]:
+        """Return one CustomResourceDefinition for each reconciled class, with the other versions of its converter.
+
+        Args:
+            client_config: how the API server reaches the webhook server, for conversions; default: as
+                `WebhookServerOptions.certificates` says.
+
+        Raises:
+            UsageError: versions are converted, and nothing says how the API server reaches the webhook server.
+        """
+        certificates = self.options.webhook.certificates
+        if client_config is None and certificates is not None and self._webhooks:
+            client_config = certificates.client_config()
+        return operator_definitions(self.custom_kinds(), self._webhooks, client_config)
+
+    def webhook_configurations(self, client_config: WebhookClientConfig | None = None) -> list[JsonObject]:
+        """Return the configurations of the declared admission webhooks; empty without any.
+
+        Args:
+            client_config: as for `definitions`.
+
+        Raises:
+            UsageError: as `definitions`.
+        """
+        certificates = self.options.webhook.certificates
+        if not self._webhooks:
+            return []
+        if client_config is None:
+            if certificates is None:
+                text = "set WebhookServerOptions.certificates, or pass client_config"
+                raise UsageError(f"the API server must call this operator: {text}")
+            client_config = certificates.client_config()
+        return operator_configurations(self._webhooks, client_config, name=self._configurations_name)
+
+    @property
+    def _configurations_name(self) -> str:
+        certificates = self.options.webhook.certificates
+        return (certificates.configurations if certificates is not None else "") or self.name
+
     async def _run(self, config: Config, guard: ExitGuard, hooks: Sequence[TelemetryHook]) -> None:
         watchdog = self._watchdog = Watchdog(limit=self.options.watchdog_limit, on_stall=self._record_stall)
         manager = self.prepare(config, hooks=hooks)
@@ -429,7 +565,7 @@ class Operator:
         tune_garbage_collector()
         async with watchdog if self.options.watchdog_limit > 0 else nullcontext():
             with stop_on_signals(manager.stop, on_signal=guard.arm):
-                await self._until_stopped(manager)
+                await self.start_prepared()
 
     def _serve_webhooks(self, manager: Manager) -> None:
         server = self.webhook_server = WebhookServer(self.options.webhook, hook=manager.hook)
@@ -446,9 +582,7 @@ class Operator:
         certificates = CertificateManager(
             self.cluster.uncached,
             replace(options, namespace=options.namespace or self.cluster.config.namespace),
-            targets=declared_targets(
-                server.registrations, server.converted_definitions, name=options.configurations or self.name
-            ),
+            targets=injection_targets(self._webhooks, self._configurations_name),
             client_ca_file=self.options.webhook.client_ca_file,
             clock=self._clock,
             hook=manager.hook,
@@ -521,4 +655,5 @@ def _declare(
     for finalizer, function in options.get("finalizers", {}).items():
         builder.finalizer(finalizer, function)
     builder.with_event_filter(*options.get("event_filter", ()))
+    builder.rbac(*options.get("rbac", ()))
     return builder.reconciler(target() if isinstance(target, type) else target)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from opsdk.cluster.cluster import ClusterOptions
 from opsdk.controller.options import ControllerOptions
 from opsdk.manager.manager import ManagerOptions
+from opsdk.rbac.review import RbacCheck
 from opsdk.webhook.server import WebhookServerOptions
 
 
@@ -33,6 +34,8 @@ class OperatorOptions:
         leader_election_max_stall: a longer blockade of the event loop ends the renewals of that thread, so that another
             replica replaces this one; None for no limit.
         watchdog_limit: `Operator.run` logs code that blocks the event loop longer than this; 0 disables the watchdog.
+        rbac_check: what happens at the start when a declared RBAC permission is missing. The default only logs it: one
+            branch of a reconciler may need it, and it may be granted while the operator runs.
         journal_size: number of reconciles in `Operator.journal`; 0 for none.
         debug_objects: the debug page of reconciles also shows the objects that they read, for ``opsdk why
             --export-test``. Values of Secrets are hidden.
@@ -52,5 +55,6 @@ class OperatorOptions:
     leader_election_thread: bool = True
     leader_election_max_stall: float | None = 60.0
     watchdog_limit: float = 1.0
+    rbac_check: RbacCheck = RbacCheck.WARN
     journal_size: int = 1000
     debug_objects: bool = False

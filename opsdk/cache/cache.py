@@ -24,7 +24,7 @@ from opsdk.cache.entry import Indexer
 from opsdk.cache.health import InformerHealth
 from opsdk.cache.informer import Informer, InformerOptions
 from opsdk.cache.list_watch import ListerWatcher
-from opsdk.cache.options import ByObject, CacheOptions, CacheScope, scopes
+from opsdk.cache.options import ByObject, CacheOptions, CacheScope, no_namespaces, scopes
 from opsdk.errors import CacheError, CacheNotStartedError, NotCachedError, UsageError
 from opsdk.structured_merge.value import JsonObject
 from opsdk.telemetry.safe_logger import SafeLogger
@@ -52,6 +52,10 @@ class Cache:
         mapper: maps kinds to resources.
         options: what is cached.
         clock: source of time.
+
+    Raises:
+        UsageError: the options name namespaces for a cluster-scoped kind. For a kind without a class in `scheme`, whose
+            scope only the server knows, `informer_for` raises it.
     """
 
     def __init__(
@@ -66,6 +70,9 @@ class Cache:
         self.scheme = scheme
         self.mapper = mapper
         self.options = options or CacheOptions()
+        for gvk, own in self.options.by_kind.items():
+            if own.namespaces and scheme.recognizes(gvk) and not scheme.type_for(gvk).namespaced:
+                raise no_namespaces(gvk)
         self._source = source
         self._clock = clock
         self._kinds: dict[tuple[GroupVersionKind, bool], CachedKind] = {}

@@ -28,6 +28,8 @@ from opsdk.rest.transport import Transport
 _WATCH_SECONDS = (300, 600)
 # The server sends bookmarks about once a minute: a longer silence means a dead connection.
 _DEAD_AFTER = 150.0
+# The head of a watch comes at once. A request that a proxy has swallowed has none.
+_HEAD_SECONDS = 60.0
 
 
 class RawEvent(NamedTuple):
@@ -122,7 +124,9 @@ class RestListerWatcher:
             initial_events=initial_events,
         )
         request = build_watch(Watch(kind=self._kind, options=options), self._mapping)
-        async with self._transport.stream(request, idle_timeout=_DEAD_AFTER, retry=False) as stream:
+        async with self._transport.stream(
+            request, timeout=_HEAD_SECONDS, idle_timeout=_DEAD_AFTER, retry=False
+        ) as stream:
             yield self._events(stream)
 
     async def _events(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[RawEvent]:

@@ -112,11 +112,16 @@ class CacheScope:
 V = TypeVar("V")
 
 
+def no_namespaces(gvk: GroupVersionKind) -> UsageError:
+    """Return the error for namespaces in the options of a cluster-scoped kind."""
+    return UsageError(f"{gvk} is cluster-scoped: its cache options cannot name namespaces")
+
+
 def scopes(options: CacheOptions, mapping: RestMapping, *, metadata_only: bool = False) -> dict[str, CacheScope]:
     """Return the scopes of a kind's informers by namespace. Raises `UsageError` for contradictory options."""
     own = options.by_kind.get(mapping.gvk, ByObject())
     if own.namespaces and not mapping.namespaced:
-        raise UsageError(f"{mapping.gvk} is cluster-scoped: its cache options cannot name namespaces")
+        raise no_namespaces(mapping.gvk)
     namespaces = _with_options(options.namespaces if own.namespaces is None else own.namespaces)
     if not namespaces or not mapping.namespaced:
         namespaces = {ALL_NAMESPACES: NamespaceOptions()}

@@ -140,7 +140,7 @@ def _record_read(kind: Kind[Any], key: ObjectKey, entry: StoreEntry | None) -> N
     if (activity := current_activity()) is None:
         return
     version, data = (entry.resource_version, entry.data) if entry is not None else ("", None)
-    activity.read(str(kind.gvk), str(key), version, cached=True, data=data)
+    activity.read(kind.gvk, key, version, cached=True, data=data)
 
 
 async def _select(cached: CachedKind, options: ListOptions) -> list[StoreEntry]:

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
+from collections.abc import Sequence
 
-from opsdk.cli import why
-from opsdk.cli.generate import command as generate
 from opsdk.errors import OpsdkError
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the command and return the exit status."""
-    parser = argparse.ArgumentParser(prog="opsdk", description="Tools for operators written with opsdk.")
-    commands = parser.add_subparsers(dest="command", required=True)
-    generate.add_parser(commands)
-    why.add_parser(commands)
-    arguments = parser.parse_args(argv)
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and return the exit status: 0, 1 for an error of opsdk, 2 for a wrong command line."""
     try:
-        return int(arguments.run(arguments))
+        # Imported here: an installation without the extra gets a sentence instead of a traceback.
+        from opsdk.cli.app import app  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        if error.name not in ("typer", "rich", "click", "watchfiles"):
+            raise
+        print(f"opsdk: the command needs {error.name}: pip install 'opsdk[cli]'", file=sys.stderr)
+        return 1
+    try:
+        app(args=None if argv is None else list(argv), prog_name="opsdk")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
     except OpsdkError as error:
         print(f"opsdk: {error}", file=sys.stderr)
         return 1
+    return 0
 
 
 if __name__ == "__main__":

@@ -251,7 +251,7 @@ class Controller:
             if (task := asyncio.current_task()) is not None:
                 task.set_name(f"{self.name}/reconcile {queue_item.item}")  # the watchdog names the task that blocks
             try:
-                await self._reconcile(queue_item)
+                await self._reconcile(queue_item, recorded=self.journal is not None and self.journal.size > 0)
             finally:
                 self._active -= 1
                 self._record_workers()
@@ -262,9 +262,9 @@ class Controller:
 
         A failure is in the record, and the request is queued again, as after any reconcile.
         """
-        return await self._reconcile(QueueItem(request, priority=0, waited=0.0, causes=causes))
+        return await self._reconcile(QueueItem(request, priority=0, waited=0.0, causes=causes), recorded=True)
 
-    async def _reconcile(self, queue_item: QueueItem[Any]) -> ReconcileRecord:
+    async def _reconcile(self, queue_item: QueueItem[Any], *, recorded: bool) -> ReconcileRecord:
         ctx = self._context(queue_item)
         started = self._started(ctx)
         began, started_at = self._clock.now(), self._clock.wall()
@@ -273,7 +273,7 @@ class Controller:
             with (
                 log_context(**_log_fields(started)),
                 self._hook.reconcile(started),
-                record_activity() as activity,
+                record_activity(enabled=recorded) as activity,
             ):
                 log_started(ctx.causes)
                 end = await self._attempt(queue_item, ctx)
@@ -316,7 +316,7 @@ class Controller:
             namespace=namespace,
             name=name,
             reconcile_id=ctx.reconcile_id,
-            causes=tuple(map(str, ctx.causes)),
+            causes=ctx.causes,
         )
 
     def _context(self, queue_item: QueueItem[Any]) -> Context:

@@ -15,8 +15,11 @@ from opsdk.errors import UsageError
 from opsdk.handlers import is_async
 from opsdk.recipes.finalizers import add_finalizer, contains_finalizer, is_deleting, remove_finalizer
 
-FinalizerFunction = Callable[[Any, Any], Awaitable[None]]
-"""Cleans up for an object that is being deleted: ``async def clean_up(obj, ctx)``. Must be idempotent."""
+FinalizerFunction = Callable[[Any, Any], Awaitable[Any]]
+"""Cleans up for an object that is being deleted: ``async def clean_up(obj, ctx)``. Must be idempotent.
+
+A function that returns a `Result` is not done: its finalizer stays, and the request is handled as the result says.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,10 +29,12 @@ class FinalizeResult:
     Attributes:
         updated: it changed the object's finalizers: write the object, also if there are errors.
         errors: what the functions raised; their finalizers stay.
+        pending: what the functions returned that are not done; their finalizers stay.
     """
 
     updated: bool = False
     errors: tuple[Exception, ...] = ()
+    pending: tuple[Any, ...] = ()
 
     def raise_errors(self) -> None:
         """Raise the errors: one as it is, several as an ``ExceptionGroup``."""
@@ -74,25 +79,29 @@ class Finalizers:
         """Change the finalizers of `obj` in place; write it if the result says so.
 
         An object that is not being deleted gets every finalizer that it lacks. For one that is being deleted, the
-        functions of the finalizers that it has are called in order. A finalizer whose function returned is removed. A
-        function that raises keeps its own finalizer only; later functions are still called.
+        functions of the finalizers that it has are called in order. A function that returns None removes its finalizer.
+        One that raises, or returns something else, keeps its own finalizer only; later functions are still called.
         """
         if not is_deleting(obj):
             added = [add_finalizer(obj, name) for name in self._functions]
             return FinalizeResult(updated=any(added))
         updated = False
         errors: list[Exception] = []
+        pending: list[Any] = []
         for name, function in self._functions.items():
             if not contains_finalizer(obj, name):
                 continue
             try:
-                await function(obj, ctx)
+                outcome = await function(obj, ctx)
             except Exception as error:  # noqa: BLE001 - returned to the caller, after the object is written
                 error.add_note(f"in finalizer {name}")
                 errors.append(error)
             else:
-                updated = remove_finalizer(obj, name) or updated
-        return FinalizeResult(updated=updated, errors=tuple(errors))
+                if outcome is None:
+                    updated = remove_finalizer(obj, name) or updated
+                else:
+                    pending.append(outcome)
+        return FinalizeResult(updated=updated, errors=tuple(errors), pending=tuple(pending))
 
     def __repr__(self) -> str:
         return f"Finalizers({', '.join(self._functions)})"

@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.object import AnyObject, deep_copy
 from opsdk.controller.context import Context
-from opsdk.controller.declaration import ReconcilerForm, inspect_reconciler
+from opsdk.controller.declaration import ReconcilerDeclaration, ReconcilerForm, inspect_reconciler
 from opsdk.controller.finalizers import Finalizers
 from opsdk.errors import NotFoundError, UsageError
 from opsdk.event.request import Request
@@ -99,7 +99,7 @@ class ReconcilerAdapter:
     """Calls a reconciler in the form that it declares, after the finalizers.
 
     Args:
-        reconciler: see `AnyReconciler`.
+        reconciler: see `AnyReconciler`; or its declaration.
         kind: the reconciled kind; None for a controller with requests of its own.
         finalizers: see `Finalizers`.
 
@@ -110,7 +110,8 @@ class ReconcilerAdapter:
     def __init__(
         self, reconciler: Any, kind: Kind[AnyObject] | None = None, finalizers: Finalizers | None = None
     ) -> None:
-        self.declaration = inspect_reconciler(reconciler, kind)
+        is_inspected = isinstance(reconciler, ReconcilerDeclaration)
+        self.declaration = reconciler if is_inspected else inspect_reconciler(reconciler, kind)
         self.finalizers = finalizers or Finalizers()
         self._kind = kind
         if self.finalizers and kind is None:
@@ -124,25 +125,28 @@ class ReconcilerAdapter:
     async def reconcile(self, request: Any, ctx: Context) -> Result | None:
         """Read the object if it is needed, run the finalizers, and call the reconciler."""
         declaration = self.declaration
-        argument = request
+        argument, pending = request, None
         if self.needs_cluster:
             assert self._kind is not None
             obj = await ctx.client.get_or_none(self._kind, request.key)
             if obj is not None and self.finalizers:
                 ctx.object = obj
-                obj = await self._finalize(obj, ctx)
+                obj, pending = await self._finalize(obj, ctx)
             if declaration.form is ReconcilerForm.OBJECT:
                 if obj is None or is_deleting(obj):
-                    return None
+                    return pending
                 argument = ctx.object = obj
         arguments = (argument, ctx) if declaration.takes_context else (argument,)
         result = await declaration.function(*arguments)
         if not isinstance(result, Result | None):
             raise UsageError(f"the reconciler ({declaration.place}) returned {result!r}: return a Result, or None")
-        return result
+        return result or pending
 
-    async def _finalize(self, obj: Any, ctx: Context) -> Any:
-        """Add or run the finalizers, and write the object. Returns None if it is gone."""
+    async def _finalize(self, obj: Any, ctx: Context) -> tuple[Any, Result | None]:
+        """Add or run the finalizers, and write the object.
+
+        Returns the object, None if it is gone, and the soonest result of the finalizers that are not done.
+        """
         base = deep_copy(obj)
         finalized = await self.finalizers.finalize(obj, ctx)
         if finalized.updated:
@@ -152,7 +156,14 @@ class ReconcilerAdapter:
             except NotFoundError:
                 obj = None
         finalized.raise_errors()
-        return obj
+        for result in finalized.pending:
+            if not isinstance(result, Result):
+                raise UsageError(f"a finalizer of {self!r} returned {result!r}: return None, or a Result to wait")
+        # A result without a time waits for the next event, so it comes last.
+        soonest = min(
+            finalized.pending, key=lambda r: r.requeue_seconds or (0 if r.requeue else math.inf), default=None
+        )
+        return obj, soonest
 
     def __repr__(self) -> str:
         function = self.declaration.function

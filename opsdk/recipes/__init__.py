@@ -1,6 +1,6 @@
-"""Common steps of reconcilers: owner references, finalizers, conditions, create-or-update, retries.
+"""Common steps of operators: owner references, finalizers, conditions, create-or-update, retries, storage migration.
 
-They hold no loops and no state of the cluster; controllers and queues belong elsewhere.
+They hold no state of the cluster; controllers and queues belong elsewhere.
 """
 
 from opsdk.recipes.conditions import get_condition, is_condition_true, set_condition
@@ -15,9 +15,18 @@ from opsdk.recipes.owner_references import (
     set_owner_reference,
 )
 from opsdk.recipes.retry import retry_on_conflict
+from opsdk.recipes.storage_migration import (
+    MigrationOptions,
+    MigrationProgress,
+    StorageMigrator,
+    migrate_storage_version,
+)
 
 __all__ = [
+    "MigrationOptions",
+    "MigrationProgress",
     "OperationResult",
+    "StorageMigrator",
     "add_finalizer",
     "contains_finalizer",
     "controller_of",
@@ -28,6 +37,7 @@ __all__ = [
     "is_condition_true",
     "is_controlled_by",
     "is_deleting",
+    "migrate_storage_version",
     "remove_finalizer",
     "remove_owner_reference",
     "retry_on_conflict",

@@ -115,7 +115,8 @@ class Config:
         user_agent: see `default_user_agent`.
         qps: requests per second; None for no limit, because the server's priority and fairness limits better.
         burst: requests that may start at once when `qps` is set.
-        timeout: seconds for each call that sets no timeout; None waits without limit. Watches are exempt.
+        timeout: seconds for each call that sets no timeout, retries included; None waits without limit. Watches are
+            exempt. A server ends its own calls after 60 s (``--request-timeout``).
         namespace: the namespace of the context, else ``default``.
         disable_compression: do not request gzip.
         app: an ASGI application to call in this process instead of opening sockets.
@@ -143,7 +144,7 @@ class Config:
     user_agent: str = field(default_factory=default_user_agent)
     qps: float | None = None
     burst: int = 10
-    timeout: float | None = None
+    timeout: float | None = 120.0
     namespace: str = "default"
     disable_compression: bool = False
     app: Callable[..., Any] | None = None

@@ -70,6 +70,7 @@ class Dialer:
             raise
         assert connection.transport is not None
         inner = ClientConnection(where)
+        inner.socket = connection.socket
         try:
             transport = await asyncio.get_running_loop().start_tls(
                 connection.transport,

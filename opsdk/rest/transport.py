@@ -10,12 +10,13 @@ import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from typing import TypeVar
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.closing import Closing
-from opsdk.aio.fence import check_fence
+from opsdk.aio.fence import FENCE
 from opsdk.aio.timeout import timeout as clock_timeout
 from opsdk.aio.token_bucket import TokenBucket
 from opsdk.errors import DeadlineError, OpsdkError, TlsError, TransportError
@@ -23,7 +24,7 @@ from opsdk.http.client.decompression import decoder_for
 from opsdk.http.client.errors import TRANSPORT_ERRORS, translate
 from opsdk.http.client.in_process import AsgiBackend
 from opsdk.http.client.pool import ConnectionPool
-from opsdk.http.client.request import ConnectionBackend, ResponseStream
+from opsdk.http.client.request import Check, ConnectionBackend, ResponseStream
 from opsdk.rest.config import Config
 from opsdk.rest.credentials import credentials_for
 from opsdk.rest.dial import Dialer
@@ -119,7 +120,8 @@ class Transport(Closing):
     ...         return (await transport.send(RestRequest("GET", "/version"))).status
 
     A write of a task that needs leadership is refused with `LeaderElectionLostError` when this replica no longer leads
-    (see `opsdk.aio.fence`). The check comes last: after throttling, retries, credentials and connecting.
+    (see `opsdk.aio.fence`). The check comes last: after throttling, retries, credentials and connecting, and again
+    right before each send of the socket, below TLS.
 
     Cancelling a call closes its connection and leaves no task behind. Each attempt is logged at DEBUG on
     ``opsdk.requests``.
@@ -156,7 +158,7 @@ class Transport(Closing):
 
     def _make_backend(self) -> ConnectionBackend:
         if self.config.app is not None:
-            return AsgiBackend(self.config.app, self.endpoint, before_send=_check_fence)
+            return AsgiBackend(self.config.app, self.endpoint, check_for=_check_for)
         tls = TlsContexts(
             self.config,
             clock=self._clock,
@@ -169,7 +171,7 @@ class Transport(Closing):
         if dialer.absolute_targets:
             self._prefix = str(self.endpoint)
             self._headers += dialer.extra_headers
-        return ConnectionPool(dialer.dial, clock=self._clock, before_send=_check_fence)
+        return ConnectionPool(dialer.dial, clock=self._clock, check_for=_check_for)
 
     # -- calls
     async def send(self, request: RestRequest, *, timeout: float | None = None, retry: bool = True) -> RestResponse:  # noqa: ASYNC109 - the deadline includes retries
@@ -384,6 +386,9 @@ def _of(request: RestRequest, error: E) -> E:
     return error
 
 
-def _check_fence(method: str, target: str) -> None:
-    if method.upper() not in _READS:
-        check_fence(f"{method} {target.partition('?')[0]}")
+def _check_for(method: str, target: str) -> Check | None:
+    """Return the check of the running task's fence for a write."""
+    fence = FENCE.get()
+    if fence is None or method.upper() in _READS:
+        return None
+    return partial(fence.check, f"{method} {target.partition('?')[0]}")

@@ -5,7 +5,7 @@ Upstream: none.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import NamedTuple
@@ -85,11 +85,27 @@ class Activity:
         """Number of reads above the bound of 64 objects."""
         self.more_requests = 0
         """Number of requests above the bound of 64."""
-        self._seen: set[tuple[str, str, str]] = set()
+        self._seen: set[tuple[Hashable, Hashable, str]] = set()
         self._reason = ""
 
-    def read(self, gvk: str, key: str, resource_version: str, *, cached: bool, data: bytes | None) -> None:
-        """Record an object that was read. The same version of it counts once."""
+    def read(
+        self,
+        gvk: Hashable,
+        key: Hashable,
+        resource_version: str,
+        *,
+        cached: bool,
+        data: bytes | Callable[[], bytes] | None,
+    ) -> None:
+        """Record an object that was read. The same version of it counts once.
+
+        Args:
+            gvk: see `ObjectRead`; it is converted to a string only if the read is kept, like `key`.
+            key: see `ObjectRead`.
+            resource_version: see `ObjectRead`.
+            cached: see `ObjectRead`.
+            data: the object as JSON, or a function that encodes it, called only if the read is kept.
+        """
         identity = (gvk, key, resource_version)
         if identity in self._seen:
             return
@@ -97,7 +113,7 @@ class Activity:
             self.more_reads += 1
             return
         self._seen.add(identity)
-        self.reads.append(ObjectRead(gvk, key, resource_version, cached, data))
+        self.reads.append(ObjectRead(str(gvk), str(key), resource_version, cached, data() if callable(data) else data))
 
     def sent(self, request: RequestSent) -> None:
         """Record a request."""
@@ -125,10 +141,10 @@ def current_activity() -> Activity | None:
 
 
 @contextmanager
-def record_activity() -> Iterator[Activity]:
-    """Collect the reads and requests of the block, and of the tasks that it starts."""
+def record_activity(*, enabled: bool = True) -> Iterator[Activity]:
+    """Collect the reads and requests of the block, and of the tasks that it starts; nothing unless `enabled`."""
     activity = Activity()
-    token = _ACTIVITY.set(activity)
+    token = _ACTIVITY.set(activity if enabled else None)
     try:
         yield activity
     finally:

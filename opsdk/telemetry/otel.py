@@ -63,7 +63,7 @@ class OpenTelemetryHook(TelemetryHook):
             "namespace": started.namespace,
             "name": started.name,
             "reconcileID": started.reconcile_id,
-            "causes": started.causes,
+            "causes": tuple(map(str, started.causes)),
         }
         with self._span(f"reconcile {started.controller}", trace.SpanKind.INTERNAL, attributes) as span:
             token = self._reconcile_span.set(span)

@@ -17,6 +17,7 @@ from enum import Enum
 from types import TracebackType
 
 from opsdk.errors import RequestInfo
+from opsdk.telemetry.cause import ReconcileCause
 from opsdk.telemetry.safe_logger import SafeLogger
 
 log = SafeLogger(__name__)
@@ -42,7 +43,7 @@ class ReconcileStarted:
         namespace: of the request.
         name: of the request.
         reconcile_id: the unique id of this reconcile.
-        causes: why it runs, in words.
+        causes: why it runs.
     """
 
     controller: str
@@ -51,7 +52,7 @@ class ReconcileStarted:
     namespace: str = ""
     name: str = ""
     reconcile_id: str = ""
-    causes: tuple[str, ...] = ()
+    causes: tuple[ReconcileCause, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

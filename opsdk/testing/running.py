@@ -10,9 +10,12 @@ from typing import Protocol
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.timeout import ClockTimeoutError, timeout
 from opsdk.builder.operator import Operator
+from opsdk.cluster.cluster import Cluster
+from opsdk.errors import NoMatchError
 from opsdk.http.asgi_types import Message
 from opsdk.http.server.request import HttpRequest, Query
 from opsdk.rest.config import Config
+from opsdk.testing.definitions import definitions_of, install_definitions
 
 _FIRST_POLL = 0.01
 _LAST_POLL = 1.0
@@ -37,6 +40,7 @@ async def running(
     operator: Operator,
     cluster: Config | HasConfig,
     *,
+    definitions: bool = True,
     ready_within: float = 60.0,
     stop_within: float = 60.0,
     clock: Clock = LOOP_CLOCK,
@@ -51,6 +55,8 @@ async def running(
     Args:
         operator: a new operator; an operator starts once.
         cluster: the configuration of clients, or something with a ``config``.
+        definitions: install the CustomResourceDefinitions of the classes that the operator reconciles, as far as the
+            server does not serve them yet.
         ready_within: seconds until the operator must be ready.
         stop_within: seconds until the operator must have ended after the block.
         clock: measures all times, also the operator's.
@@ -61,6 +67,8 @@ async def running(
     config = cluster if isinstance(cluster, Config) else cluster.config
     block = asyncio.current_task()
     assert block is not None
+    if definitions and operator.custom_kinds():
+        await _install_missing(operator, config, clock)
     work = asyncio.get_running_loop().create_task(operator.start(config, clock=clock), name=f"operator {operator.name}")
     interrupted = False
 
@@ -86,6 +94,17 @@ async def running(
         await _stop(operator, work, stop_within, clock)
     # Only a failed operator cancels the block without leaving it by an exception.
     work.result()
+
+
+async def _install_missing(operator: Operator, config: Config, clock: Clock) -> None:
+    async with Cluster(config, clock=clock) as cluster:
+        missing = []
+        for kind in operator.custom_kinds():
+            try:
+                await cluster.mapper.mapping_for(kind.gvk)
+            except NoMatchError:
+                missing.append(kind)
+        await install_definitions(cluster.uncached, definitions_of(missing), clock=clock)
 
 
 async def _wait_ready(operator: Operator, work: asyncio.Task[None], seconds: float, clock: Clock) -> None:

@@ -82,6 +82,7 @@ class HubSpokeConverter(Generic[H]):
         if not spokes:
             raise UsageError(f"{hub.gvk} has no spoke: a kind with one version needs no conversion")
         self._hub = hub
+        self._kinds = (hub, *(spoke.kind for spoke in spokes))
         self._spokes = {spoke.kind.gvk.api_version: spoke for spoke in spokes}
         versions = [hub.gvk, *(spoke.kind.gvk for spoke in spokes)]
         if len(set(versions)) < len(versions):
@@ -93,6 +94,11 @@ class HubSpokeConverter(Generic[H]):
     def group_kind(self) -> GroupKind:
         """The kind."""
         return self._hub.gvk.group_kind
+
+    @property
+    def kinds(self) -> tuple[type[TypedObject], ...]:
+        """The classes, the hub first. ``crd_for(*converter.kinds)`` is the definition of the kind."""
+        return self._kinds
 
     @property
     def api_versions(self) -> list[str]:

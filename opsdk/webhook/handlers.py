@@ -19,7 +19,7 @@ import msgspec
 from opsdk.apimachinery.codec import decode
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject, to_tree
-from opsdk.errors import AdmissionDeniedError, ApiError, BadRequestError, DecodeError, UsageError
+from opsdk.errors import AdmissionDeniedError, ApiError, BadRequestError, Cause, DecodeError, UsageError
 from opsdk.structured_merge.equality import deep_equal
 from opsdk.structured_merge.value import JsonObject
 from opsdk.webhook.admission import (
@@ -159,7 +159,7 @@ class DefaulterHandler(Generic[T]):
             return allowed()
         ctx = AdmissionContext(request)
         try:
-            obj = _decode(request.object, self._kind)
+            obj = _decode(request.object, self._kind, new=True)
             before = to_tree(obj)
             result = await _call(self._default, obj, ctx)
         except (AdmissionDeniedError, ApiError) as error:
@@ -227,7 +227,7 @@ class ValidatorHandler(Generic[T]):
             "DELETE": (request.old_object,),
         }
         try:
-            objects = [_decode(tree, self._kind) for tree in trees[request.operation]]
+            objects = [_decode(tree, self._kind, new=tree is request.object) for tree in trees[request.operation]]
             warnings = await _call(function, *objects, ctx)
         except (AdmissionDeniedError, ApiError) as error:
             return response_for(error).with_warnings(*ctx.warnings())
@@ -242,13 +242,20 @@ class ValidatorHandler(Generic[T]):
         return f"<ValidatorHandler of {self._kind.gvk} for {', '.join(self.operations)}>"
 
 
-def _decode(tree: JsonObject | None, kind: Kind[T]) -> T:
+def _decode(tree: JsonObject | None, kind: Kind[T], *, new: bool) -> T:
+    """Decode an object. A value of a new one that breaks a bound of the class denies the request, with the field."""
     if not tree:
         raise BadRequestError("there is no content to decode")
     try:
         # From bytes, faster than a deep copy: the patch needs the request's object as it was.
         return decode(msgspec.json.encode(tree), kind)
     except DecodeError as error:
+        reason = error.__cause__
+        text, _, path = str(reason).rpartition(" - at `$.")
+        # Mutating webhooks run before the schema is checked, so the client sees this error instead of the schema's.
+        if new and text and isinstance(reason, msgspec.ValidationError) and ", got `" not in text:
+            cause = Cause("FieldValueInvalid", f"Invalid value: {text}", path.rstrip("`"))
+            raise AdmissionDeniedError(reason="Invalid", causes=[cause]) from error
         raise BadRequestError(str(error)) from error
 
 

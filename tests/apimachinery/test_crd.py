@@ -13,10 +13,11 @@ from opsdk.apimachinery.crd import crd_for, printer_columns, schema_for
 from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.meta import Condition
 from opsdk.apimachinery.model import Model
-from opsdk.apimachinery.object import Object
+from opsdk.apimachinery.object import Object, Unstructured
 from opsdk.apimachinery.quantity import IntOrString, Quantity
 from opsdk.apimachinery.time import MicroTime, Time
-from opsdk.errors import UsageError
+from opsdk.cluster.cluster import Cluster
+from opsdk.errors import InvalidError, UsageError
 from opsdk.structured_merge.value import JsonObject
 
 
@@ -245,3 +246,34 @@ async def test_a_server_takes_the_definition() -> None:
         raw = await cluster.uncached.get(unstructured("demo.opsdk.dev/v1", "Site"), "default/a")
         assert raw["spec"]["policy"] == "Keep"
         assert raw["spec"]["at"] == "2026-01-01T00:00:00.000000Z"
+
+
+class Plain(Model, kw_only=True):
+    """A spec."""
+
+    color: str = ""
+
+
+class Selectable(Object[Plain, None]):
+    """A kind."""
+
+    gvk = GroupVersionKind("demo.opsdk.dev", "v1", "Thing")
+    selectable_fields = (".spec.color",)
+
+
+class Unselectable(Object[Plain, None]):
+    """A kind."""
+
+    gvk = GroupVersionKind("demo.opsdk.dev", "v1beta1", "Thing")
+
+
+async def test_versions_with_equal_schemas_need_equal_selectable_fields() -> None:
+    """The message says so; the server's message is about a schema that is there."""
+    environment = pytest.importorskip("envtest.environment", reason="needs opsdk[envtest]")
+    with pytest.raises(UsageError, match="selectable_fields: versions with equal schemas need equal ones"):
+        crd_for(Selectable, Unselectable)
+    crd, other = crd_for(Selectable), crd_for(Unselectable)
+    crd["spec"]["versions"] += [{**other["spec"]["versions"][0], "storage": False}]
+    async with environment.Environment() as env, Cluster(env.config) as cluster:
+        with pytest.raises(InvalidError, match="selectableFields"):
+            await cluster.uncached.create(Unstructured.from_tree(crd))

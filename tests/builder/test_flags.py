@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Any
 
 import pytest
@@ -30,6 +31,8 @@ def test_flag_beats_environment_beats_code(flag: Any) -> None:
         first, second = "true", "false"
     elif isinstance(default, int | float):
         first, second = str(default + 1), str(default + 2)
+    elif isinstance(default, Enum):
+        first, second = (member.value for member in list(type(default))[:2])
     else:
         first, second = "one", "two"
     if flag.name in ("metrics-cert-file", "metrics-key-file", "metrics-authentication"):

@@ -90,6 +90,7 @@ async def replica(name: str, config: Any, watchman: Watchman, rng: random.Random
             await asyncio.sleep(1)
 
 
+@pytest.mark.slow
 @pytest.mark.behaviour(111)
 @pytest.mark.parametrize("seed", range(8))
 async def test_at_no_moment_do_both_reconcile(seed: int) -> None:

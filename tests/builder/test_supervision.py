@@ -74,6 +74,7 @@ def config(name: str) -> ConfigMap:
     return ConfigMap(metadata=ObjectMeta(name=name, namespace="default"))
 
 
+@pytest.mark.slow
 async def test_a_missing_kind_stops_nobody_else() -> None:
     """Its controller waits for hours if need be, readiness names it, others work; installed, it begins."""
     seen: list[str] = []

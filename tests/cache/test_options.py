@@ -5,10 +5,14 @@ from __future__ import annotations
 import pytest
 from flowkit import CLUSTER_THING, THING, mapping
 
+from opsdk.api.core.v1 import Node, Pod
+from opsdk.apimachinery.kinds import kind_of
 from opsdk.apimachinery.selectors import FieldSelector, Selector
 from opsdk.cache.cache import strip_managed_fields
 from opsdk.cache.options import ALL_NAMESPACES, ByObject, CacheOptions, CacheScope, NamespaceOptions, scopes
+from opsdk.cluster.cluster import Cluster, ClusterOptions
 from opsdk.errors import UsageError
+from opsdk.rest.config import Config
 from opsdk.structured_merge.value import JsonObject
 
 
@@ -57,6 +61,17 @@ def test_cluster_scoped_kinds_have_no_namespaces() -> None:
     assert list(scopes(CacheOptions(namespaces=["x", "y"]), zones)) == [ALL_NAMESPACES]
     with pytest.raises(UsageError, match="is cluster-scoped"):
         scopes(CacheOptions(by_kind={CLUSTER_THING.gvk: ByObject(namespaces=["x"])}), zones)
+
+
+@pytest.mark.behaviour(37)
+async def test_namespaces_of_a_cluster_scoped_class_are_refused_at_construction() -> None:
+    """A class says its scope, so no server is needed; a cache of the other kinds is made."""
+    config = Config(host="http://127.0.0.1:1")
+    options = CacheOptions(by_kind={kind_of(Node).gvk: ByObject(namespaces=["x"])})
+    with pytest.raises(UsageError, match="Kind=Node is cluster-scoped: its cache options cannot name namespaces"):
+        Cluster(config, ClusterOptions(cache=options))
+    options = CacheOptions(by_kind={kind_of(Pod).gvk: ByObject(namespaces=["x"])})
+    await Cluster(config, ClusterOptions(cache=options)).aclose()
 
 
 @pytest.mark.behaviour(38)

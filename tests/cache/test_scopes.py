@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from flowkit import CLUSTER_THING, THING, mapping
+from flowkit import THING, mapping
 
 from opsdk.api.core.v1 import ConfigMap, Namespace
 from opsdk.apimachinery.meta import ObjectMeta
@@ -13,7 +13,7 @@ from opsdk.apimachinery.selectors import FieldSelector, Selector
 from opsdk.cache.options import ALL_NAMESPACES, ByObject, CacheOptions, NamespaceOptions, scopes
 from opsdk.cache.store import Delta, DeltaType
 from opsdk.cluster.cluster import Cluster
-from opsdk.errors import UnknownNamespaceError, UsageError
+from opsdk.errors import UnknownNamespaceError
 from opsdk.structured_merge.value import JsonObject
 
 environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
@@ -49,14 +49,6 @@ def test_all_other_namespaces() -> None:
     made = scopes(options, MAPPING)
     assert str(made[ALL_NAMESPACES].field_selector) == "metadata.namespace!=a"
     assert made[ALL_NAMESPACES].label_selector == Selector()
-
-
-def test_cluster_scoped_kinds() -> None:
-    """The cache's namespaces do not apply to them; namespaces of their own are a mistake."""
-    zone = mapping(CLUSTER_THING.gvk, namespaced=False)
-    assert list(scopes(CacheOptions(namespaces=("a",)), zone)) == [ALL_NAMESPACES]
-    with pytest.raises(UsageError, match="cluster-scoped"):
-        scopes(CacheOptions(by_kind={CLUSTER_THING.gvk: ByObject(namespaces=("a",))}), zone)
 
 
 def test_a_field_selector_for_a_namespace_is_a_namespaced_list() -> None:

@@ -151,6 +151,7 @@ _PIECES = (
 PIECES = st.sampled_from([*_PIECES.split(), " ", "\n"])
 
 
+@pytest.mark.slow
 @given(st.one_of(st.text(max_size=40), st.lists(PIECES, max_size=25).map("".join)))
 @example("a.b.c(" * 20)
 @example("{?a: 1, ?b: }")

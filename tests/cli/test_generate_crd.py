@@ -147,9 +147,9 @@ def test_mistakes_are_explained(tmp_path: Path, capsys: pytest.CaptureFixture[st
     file = tmp_path / "x.yaml"
     file.write_text("kind: Pod\n")
     for arguments, words in (
-        (["crd", "nothing.dev:Thing"], "write MODULE:CLASS"),
-        (["crd", "crd_shapes:Nothing"], "write MODULE:CLASS"),
-        (["crd", "crd_shapes"], "write MODULE:CLASS"),
+        (["crd", "nothing.dev:Thing"], "cannot be loaded, write MODULE:"),
+        (["crd", "crd_shapes:Nothing"], "cannot be loaded, write MODULE:"),
+        (["crd", "crd_shapes"], "cannot be loaded, write MODULE:"),
         (["crd", "crd_shapes:Strings"], "is not a kind"),
         (["models", "--crd", str(file), "--output", "x"], "has no CustomResourceDefinitions"),
         (["models", "--crd", str(tmp_path / "y"), "--output", "x"], "has no CustomResourceDefinitions"),

@@ -85,5 +85,5 @@ async def test_what_cannot_be_reached_is_named(capsys: pytest.CaptureFixture[str
     assert "cannot be reached" in capsys.readouterr().err
     assert await why("a", "--url", "ftp://x") == 1
     assert "write http://host:port" in capsys.readouterr().err
-    assert await why("a", "--last", "-1") == 1
-    assert "--last is -1" in capsys.readouterr().err
+    assert await why("a", "--last", "-1") == 2
+    assert "'--last'" in capsys.readouterr().err

@@ -40,6 +40,12 @@ FLOORS = {
     "watch": 68,
 }
 
+# (conversation, step) -> why the answer differs from the real server's. Nothing else may differ.
+DIFFERENCES = {
+    ("crd-openapi", 3): "the descriptions of apiVersion, kind and metadata are upstream's prose",
+    ("crd-openapi", 5): "as step 3, in OpenAPI v2",
+}
+
 # Areas that share a server, in groups of about the same time: most of it is waiting.
 GROUPS = (
     ("admission", "policy", "auth"),
@@ -66,15 +72,19 @@ def server(tmp_path: Path) -> Iterator[str]:
         assert process.wait(60) == 0
 
 
+@pytest.mark.behaviour(143, better="the differences are listed, and a new one fails")
 @pytest.mark.parametrize("areas", GROUPS, ids=lambda areas: areas[0])
 def test_no_area_falls_behind(areas: tuple[str, ...], server: str, tmp_path: Path) -> None:
-    """Every area answers at least as many steps as it did before."""
+    """Every area answers as the real server did, but for the differences that are listed here."""
     results = tmp_path / "results.json"
     command = [sys.executable, str(REPLAY), "--server", server, "--token", "admintoken", "--json", str(results)]
     done = subprocess.run([*command, *areas], check=False, capture_output=True, text=True, timeout=380)
     assert results.exists(), done.stderr
     good: Counter[str] = Counter()
-    for scenario in json.loads(results.read_text()):
+    scenarios = json.loads(results.read_text())
+    for scenario in scenarios:
         good[scenario["area"]] += sum(step["essential"] for step in scenario["steps"])
     behind = {area: (good[area], FLOORS[area]) for area in areas if good[area] < FLOORS[area]}
     assert not behind, f"area: (answered, floor) = {behind}\n{done.stdout}"
+    different = {(s["name"], step["step"]) for s in scenarios for step in s["steps"] if not step["essential"]}
+    assert different <= DIFFERENCES.keys(), done.stdout

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -382,6 +383,60 @@ async def test_finalizers_run_in_order_and_a_failing_one_stays() -> None:
         assert await client.get_or_none(Box, "default/a") is None
     assert calls.count("second") == 1
     assert "reconcile" not in calls
+
+
+@pytest.mark.parametrize("by_request", [False, True])
+async def test_a_finalizer_that_waits_stays(by_request: bool) -> None:
+    """A result keeps the finalizer and says when it is called again, in both forms; no error is counted."""
+    operator = Operator("boxes")
+    calls: list[float] = []
+
+    async def slow(obj: Box, ctx: Context) -> Result | None:
+        calls.append(asyncio.get_running_loop().time())
+        return Result(requeue_after=30) if len(calls) < 3 else None
+
+    async def event_only(obj: Box, ctx: Context) -> Result | None:
+        return Result() if len(calls) < 3 else None
+
+    async def by_object(obj: Box, ctx: Context) -> None:
+        """Do nothing."""
+
+    async def of_request(request: Request, ctx: Context) -> None:
+        """Do nothing."""
+
+    finalizers = {"example.com/slow": slow, "example.com/event": event_only}
+    operator.reconciler(Box, finalizers=finalizers)(of_request if by_request else by_object)  # type: ignore[arg-type]
+    async with running(operator) as client:
+        await client.create(box())
+        await asyncio.sleep(1)
+        await client.delete(Box, "default/a")
+        await asyncio.sleep(1)
+        obj = await client.get(Box, "default/a")
+        assert obj.metadata.finalizers == ["example.com/slow", "example.com/event"]
+        await asyncio.sleep(120)
+        assert await client.get_or_none(Box, "default/a") is None
+    assert [later - earlier for earlier, later in itertools.pairwise(calls)] == pytest.approx([30, 30], abs=1)
+    assert {record.result for record in records(operator)} <= {"success", "requeue_after"}
+
+
+async def test_a_finalizer_that_returns_something_else_is_a_mistake() -> None:
+    """Its finalizer stays, and the error names the value."""
+    operator = Operator("boxes")
+
+    async def wrong(obj: Box, ctx: Context) -> str:
+        return "done"
+
+    @operator.reconciler(Box, finalizers={"example.com/wrong": wrong})
+    async def reconcile(obj: Box, ctx: Context) -> None:
+        """Do nothing."""
+
+    async with running(operator) as client:
+        await client.create(box())
+        await asyncio.sleep(1)
+        await client.delete(Box, "default/a")
+        await asyncio.sleep(1)
+        assert (await client.get(Box, "default/a")).metadata.finalizers == ["example.com/wrong"]
+    assert any("returned 'done': return None, or a Result to wait" in record.detail for record in records(operator))
 
 
 # ------------------------------------------------------------------ causes and the journal

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from opsdk.controller.controller import Controller
 from opsdk.controller.journal import Journal, ReconcileRecord
 from opsdk.errors import UsageError
-from opsdk.telemetry.activity import ObjectRead, RequestSent
+from opsdk.event.request import Request
+from opsdk.telemetry.activity import ObjectRead, RequestSent, current_activity
 from opsdk.telemetry.cause import ReconcileCause
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -84,3 +87,23 @@ def test_a_record_prints_as_a_story() -> None:
     ]
     with pytest.raises(UsageError, match="at least 0"):
         Journal(size=-1)
+
+
+@pytest.mark.parametrize(("journal", "recorded"), [(None, False), (Journal(size=0), False), (Journal(size=1), True)])
+async def test_nothing_is_recorded_without_a_journal(journal: Journal | None, recorded: bool) -> None:
+    """Reads and requests cost nothing where no journal keeps them. `reconcile_once` always returns them."""
+    seen: list[bool] = []
+
+    async def reconcile(request: Request) -> None:
+        seen.append(current_activity() is not None)
+
+    request = Request("default", "a")
+    controller = Controller("c", reconcile, journal=journal)
+    task = asyncio.create_task(controller.start())
+    controller.queue.add(request)
+    while not seen:
+        await asyncio.sleep(0.1)
+    await controller.reconcile_once(request)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert seen == [recorded, True]

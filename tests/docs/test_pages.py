@@ -25,6 +25,7 @@ async def test_the_examples_of_the_envtest_page(number: int) -> None:
             await function()
 
 
+@pytest.mark.slow
 def test_the_example_of_the_simulation_page() -> None:
     """It passes as it stands."""
     (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/simulation.md").read_text(), re.DOTALL)
@@ -54,13 +55,24 @@ async def test_the_examples_of_the_webhooks_page() -> None:
             await running
 
 
-def test_the_example_of_the_custom_resources_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server's checks accept its definition, rules included."""
+async def test_the_examples_of_the_custom_resources_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server's checks accept its definition, rules included, and the old version can be dropped."""
     definitions = pytest.importorskip("opsdk.cli.generate.definitions", reason="needs opsdk[envtest]")
-    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/custom-resources.md").read_text(), re.DOTALL)
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/custom-resources.md").read_text(), re.DOTALL)
     # msgspec resolves annotations in the module of a class.
     module = types.ModuleType("custom_resources_page")
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    exec(block, module.__dict__)
+    for block in blocks:
+        exec(block, module.__dict__)
     (definition,) = definitions.definitions_of([module.Database, module.DatabaseBeta])
     assert definition == module.definition
+    await module.test_the_old_version_is_dropped()
+
+
+async def test_the_examples_of_the_rbac_page() -> None:
+    """The blocks run one after the other in one module, and every test in them passes."""
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/rbac.md").read_text(), re.DOTALL)
+    scope: JsonObject = {"__name__": "rbac_page"}
+    for block in blocks:
+        exec(compile(block, "rbac_page.py", "exec"), scope)
+    await scope["test_rules"]()

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import greeter
 
+from envtest import Environment
+from opsdk import Client
 from opsdk.structured_merge.value import JsonObject
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,8 +23,8 @@ def test_the_operator_on_the_first_screen_is_the_sample() -> None:
     assert (ROOT / "README.md").read_text().splitlines().index("```python") < 10
 
 
-async def test_the_test_in_the_readme_passes() -> None:
+async def test_the_test_in_the_readme_passes(k8s_env: Environment, k8s_client: Client) -> None:
     """The README's test, as it stands there, passes."""
     scope: JsonObject = {"greeter": greeter}
     exec(BLOCKS[1], scope)
-    await scope["test_greeting"]()
+    await scope["test_greeting"](k8s_env, k8s_client)

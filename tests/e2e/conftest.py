@@ -57,7 +57,8 @@ class Stage:
     async def start(self, name: str, *arguments: str) -> Program:
         """Start ``python -m ...``."""
         log = self.folder / f"{name}-{len(self._programs)}.log"
-        path = os.pathsep.join([str(ROOT), str(ROOT / "samples/website"), str(ROOT / "samples/bookshelf")])
+        samples = [str(ROOT / "samples" / name) for name in ("website", "bookshelf", "database")]
+        path = os.pathsep.join([str(ROOT), *samples])
         with log.open("wb") as output:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,

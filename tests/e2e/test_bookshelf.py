@@ -55,6 +55,7 @@ async def until_available(stage: Any, status: str) -> None:
     await stage.kubectl("wait", f"--for=condition=Available={status}", f"apiservice/{NAME}", "--timeout=60s")
 
 
+@pytest.mark.slow
 async def test_kubectl_works_with_a_server_behind_the_server(stage: Any) -> None:
     """Every verb, tables, discovery and documentation go through; users are known behind by name."""
     try:
@@ -101,6 +102,7 @@ async def until_said(program: Any, text: str) -> None:
             await asyncio.sleep(0.05)
 
 
+@pytest.mark.slow
 async def test_a_server_that_dies_is_missed_and_comes_back(stage: Any) -> None:
     """Killed, it is unavailable and requests get 503; started again, its books are there."""
     try:

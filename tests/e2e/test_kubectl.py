@@ -11,6 +11,7 @@ import pytest
 pytestmark = [pytest.mark.e2e, pytest.mark.realtime]
 
 
+@pytest.mark.slow
 async def test_lists_are_validated_and_applied(stage: Any) -> None:
     """A ``kind: List`` is checked by the v2 document in protobuf, which kubectl must be able to read."""
     try:
@@ -23,6 +24,7 @@ async def test_lists_are_validated_and_applied(stage: Any) -> None:
         await stage.close()
 
 
+@pytest.mark.slow
 async def test_custom_kinds_are_explained_and_patched(stage: Any, make_site: Any) -> None:
     """Explain knows the schema of a kind that was just defined; apply changes its objects by merge patch."""
     try:
@@ -67,6 +69,7 @@ def _said(program: Any, *words: str) -> Any:
     return look
 
 
+@pytest.mark.slow
 async def test_others_may_talk_through_a_proxy(stage: Any, wait_until: Any) -> None:
     """``kubectl proxy`` passes on whatever it is asked, watches too."""
     try:
@@ -89,6 +92,7 @@ async def test_others_may_talk_through_a_proxy(stage: Any, wait_until: Any) -> N
         await stage.close()
 
 
+@pytest.mark.slow
 async def test_a_whole_cluster_is_dumped(stage: Any) -> None:
     """``kubectl cluster-info dump`` finds nodes, events and logs where it looks for them."""
     try:

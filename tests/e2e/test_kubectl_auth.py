@@ -28,6 +28,7 @@ async def test_who_am_i_and_what_can_i_do(stage: Any) -> None:
         await stage.close()
 
 
+@pytest.mark.slow
 async def test_service_accounts_have_tokens_and_roles(stage: Any) -> None:
     """``create token`` makes a token with which the account may what ``create role`` and ``rolebinding`` gave it."""
     try:

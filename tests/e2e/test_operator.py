@@ -14,6 +14,7 @@ from opsdk.structured_merge.value import JsonObject
 pytestmark = [pytest.mark.e2e, pytest.mark.realtime]
 
 
+@pytest.mark.slow
 async def test_the_everyday_commands(stage: Any, make_site: Any, wait_until: Any) -> None:
     """apply, get -w, patch, wait, describe, delete --wait: everything settles, and all stop well on SIGTERM."""
     try:
@@ -66,6 +67,7 @@ async def test_a_killed_operator_loses_nothing(stage: Any, make_site: Any, wait_
         await stage.close()
 
 
+@pytest.mark.slow
 async def test_a_killed_server_loses_nothing(stage: Any, make_site: Any, wait_until: Any) -> None:
     """Kill -9 of a server with a data folder: what it acknowledged is there, and the operator goes on by itself."""
     try:

@@ -107,6 +107,7 @@ def threads() -> int:
     return sum(thread.name == "leader election" for thread in threading.enumerate())
 
 
+@pytest.mark.slow
 async def test_a_life() -> None:
     """It leads, survives a blocked loop longer than the lease, releases the lease, and leaves nothing."""
     election = Election()
@@ -171,6 +172,7 @@ async def test_a_stuck_loop_is_replaced(caplog: pytest.LogCaptureFixture) -> Non
     await election.thread.aclose()
 
 
+@pytest.mark.slow
 async def test_a_standby_whose_loop_is_blocked_does_not_take_the_lease() -> None:
     """Another replica can do the work at once. It takes part again when its loop runs."""
     election = Election(max_stall=20.0)

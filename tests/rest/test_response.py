@@ -100,6 +100,15 @@ def test_status_object_wins() -> None:
     assert (error.message, error.details.name, error.retry_after) == ("too old", "web", 2.0)
 
 
+def test_an_expired_list_has_a_second_token() -> None:
+    """The token of the metadata continues the list. Metadata of another form is ignored."""
+    for metadata, token in (({"continue": "abc"}, "abc"), ({"continue": 3}, ""), ([], ""), (None, "")):
+        body = json.dumps({"kind": "Status", "reason": "Expired", "code": 410, "metadata": metadata}).encode()
+        error = error_from_response(RestResponse(410, {}, body), GET)
+        assert isinstance(error, GoneError)
+        assert error.continue_token == token
+
+
 @given(st.integers(300, 599), st.binary(), st.sampled_from(["", "text/html", "application/json", "x/y"]))
 def test_any_failed_answer_is_an_api_error(code: int, body: bytes, kind: str) -> None:
     """No body can make reading the error fail, and none is quoted without bound."""

@@ -32,6 +32,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, Sp
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
+from opsdk.telemetry.cause import ReconcileCause
 from opsdk.telemetry.otel import OpenTelemetryHook
 
 STARTED = ReconcileStarted(
@@ -41,7 +42,7 @@ STARTED = ReconcileStarted(
     namespace="default",
     name="site",
     reconcile_id="id",
-    causes=("a",),
+    causes=(ReconcileCause("Website", "update", "default/site", "7"),),
 )
 PATCH = RestRequest(
     "PATCH", "/x", query=[("q", "s3cret")], body=b"s3cret", verb="patch", resource="configmaps", namespace="default",
@@ -95,7 +96,7 @@ async def test_attributes() -> None:
     request, reconcile = exporter.get_finished_spans()
     assert dict(reconcile.attributes or {}) == {
         "controller": "website", "controllerKind": "Website", "controllerGroup": "demo", "namespace": "default",
-        "name": "site", "reconcileID": "id", "causes": ("a",), "result": "success",
+        "name": "site", "reconcileID": "id", "causes": ("Website update default/site at 7",), "result": "success",
     }  # fmt: skip
     assert dict(request.attributes or {}) == {
         "http.request.method": "PATCH", "server.address": "127.0.0.1", "server.port": server.port, "k8s.verb": "patch",

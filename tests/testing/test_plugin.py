@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -237,6 +239,7 @@ async def test_a_cancelled_block(k8s_env):
 """
 
 
+@pytest.mark.slow
 def test_an_operator_runs_around_a_block(tmp_path: Path) -> None:
     """The block begins when the operator is ready; its errors are raised; it stops at the end."""
     out = run(tmp_path, OPERATOR)

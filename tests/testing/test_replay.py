@@ -77,6 +77,7 @@ async def test_reconciles_replay_to_the_same_requests(tmp_path: Path) -> None:
             assert differences(record, await replay(loaded, make_operator(), env.config)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.realtime
 async def test_an_exported_test_runs_and_fails_when_the_operator_changes(tmp_path: Path) -> None:
     """Pytest runs the file; with a reconciler that does less, it fails and names the missing request."""

@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 from webhookkit import NewSite, NewSiteSpec, OldSite, OldSiteSpec, Site, SiteSpec, post, site_tree
 
 from opsdk.api.core.v1 import ConfigMap
+from opsdk.apimachinery.crd import crd_for
 from opsdk.apimachinery.gvk import GroupKind
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.errors import BadRequestError, ConversionError, UsageError
@@ -272,3 +273,9 @@ def test_no_body_escapes(body: bytes) -> None:
     """Any body decodes, or raises one of opsdk's errors."""
     with pytest.raises(BadRequestError):
         decode_review(body)
+
+
+def test_the_converter_names_its_classes() -> None:
+    """They make the definition: the hub comes first, so it is the storage version."""
+    assert CONVERTER.kinds == (Site, OldSite, NewSite)
+    assert [v["name"] for v in crd_for(*CONVERTER.kinds)["spec"]["versions"] if v["storage"]] == ["v1"]

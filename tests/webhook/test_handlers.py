@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Meta
 from webhookkit import Site, site_tree
 
-from opsdk.apimachinery.gvk import GroupVersionResource
+from opsdk.apimachinery.gvk import GroupVersionKind, GroupVersionResource
 from opsdk.apimachinery.kinds import unstructured
-from opsdk.apimachinery.object import Unstructured
+from opsdk.apimachinery.model import Model
+from opsdk.apimachinery.object import Object, Unstructured
 from opsdk.apimachinery.patch.json_patch import apply_json_patch
 from opsdk.errors import AdmissionDeniedError, ConflictError, UsageError
 from opsdk.structured_merge.value import JsonObject
@@ -210,6 +212,38 @@ async def test_an_object_that_does_not_decode_is_a_bad_request(tree: JsonObject 
         response = await handler.handle(request(object=tree))
         assert (response.allowed, response.code) == (False, 400)
         assert response.message
+
+
+class BoundedSpec(Model):
+    """A specification with bounds."""
+
+    size: Annotated[int, Meta(le=5)] = 1
+    color: Literal["red", "blue"] = "red"
+
+
+class Bounded(Object[BoundedSpec, None]):
+    """A kind with bounds."""
+
+    gvk = GroupVersionKind("demo.opsdk.dev", "v1", "Site")
+
+
+@pytest.mark.parametrize(
+    ("spec", "field", "message"),
+    [
+        ({"size": 6}, "spec.size", "Invalid value: Expected `int` <= 5"),
+        ({"color": "green"}, "spec.color", "Invalid value: Invalid enum value 'green'"),
+    ],
+)
+async def test_a_value_out_of_bounds_is_invalid(spec: JsonObject, field: str, message: str) -> None:
+    """The client gets 422 with the field, as from the schema. A stored object with such a value is a bad request."""
+    handlers = DefaulterHandler(Bounded, lambda _, __: None), ValidatorHandler(Bounded, Rules())
+    tree = {**site_tree(), "spec": spec}
+    for handler in handlers:
+        response = await handler.handle(request(object=tree))
+        assert (response.code, response.reason) == (422, "Invalid")
+        assert [(cause.field, cause.message) for cause in response.causes] == [(field, message)]
+    stored = await handlers[1].handle(request("DELETE", old_object=tree))
+    assert (stored.allowed, stored.code) == (False, 400)
 
 
 @pytest.mark.parametrize("result", [False, True, 0, {"allowed": False}])

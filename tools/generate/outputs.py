@@ -56,7 +56,7 @@ def outputs(openapi: OpenApi, facts: Facts) -> Outputs:
     children = _provenance("children", [named[0], named[1], STRUCTS], openapi.version).header()
     children += render_children(schemas, rows, tables["fields"][2])
     texts[CHILDREN] = children
-    kinds = render_kinds(schemas, _provenance("kinds", [named[0]], openapi.version))
+    kinds = render_kinds(schemas, rows, _provenance("kinds", [named[0], named[1]], openapi.version))
     return {**outputs_of_facts(facts), **texts, **{f"{KINDS}/{path}": text for path, text in kinds.items()}}
 
 

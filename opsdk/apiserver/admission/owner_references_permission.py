@@ -1,4 +1,4 @@
-"""``OwnerReferencesPermissionEnforcement``: checks that the user may delete the object and update the owner.
+"""``OwnerReferencesPermissionEnforcement``: checks that the user may delete a changed object, and finalize the owner.
 
 Upstream: k8s.io/kubernetes/plugin/pkg/admission/gc/gc_admission.go (v1.36).
 """
@@ -35,11 +35,12 @@ class OwnerReferencesPermissionEnforcement(Plugin):
             return
         if attributes.served.info.path == "pods/status" or _owners(attributes.obj) == _owners(attributes.old):
             return
-        info = attributes.served.info
-        own = GroupVersionResource(info.group, info.version, info.resource)
-        reason = await self._refusal(attributes, "delete", own, info.subresource, attributes.name)
-        if reason is not None:
-            raise refused(attributes, f"cannot set an ownerRef on a resource you can't delete: {reason}, <nil>")
+        if attributes.operation == "UPDATE":  # the creator of an object may let it go with its owner
+            info = attributes.served.info
+            own = GroupVersionResource(info.group, info.version, info.resource)
+            reason = await self._refusal(attributes, "delete", own, info.subresource, attributes.name)
+            if reason is not None:
+                raise refused(attributes, f"cannot set an ownerRef on a resource you can't delete: {reason}, <nil>")
         before = {o.get("uid") for o in _owners(attributes.old) if o.get("blockOwnerDeletion")}
         for owner in [o for o in _owners(attributes.obj) if o.get("blockOwnerDeletion") and o.get("uid") not in before]:
             version, kind = owner.get("apiVersion", ""), owner.get("kind", "")

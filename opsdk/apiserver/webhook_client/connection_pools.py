@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import ssl
 import tempfile
 from collections import OrderedDict
@@ -206,20 +205,8 @@ def show(context: ssl.SSLContext, identity: ClientCertificate) -> None:
 
 
 async def _dial(endpoint: Endpoint, context: ssl.SSLContext, make: Callable[[], Connected]) -> Connected:
-    """The first address of a name that answers; the failure is that of the first."""
     async with asyncio.timeout(DIAL_TIMEOUT):
-        addresses = await asyncio.get_running_loop().getaddrinfo(
-            endpoint.address, endpoint.port, type=socket.SOCK_STREAM
-        )
-        first: OSError | None = None
-        for *_, socket_address in addresses:
-            try:
-                return await connect(str(socket_address[0]), endpoint.port, context, endpoint.host, make)
-            except ssl.SSLError:
-                raise
-            except OSError as error:
-                first = first or error
-        raise first or socket.gaierror(f"{endpoint.address} has no address")
+        return await connect(endpoint.address, endpoint.port, context, endpoint.host, make)
 
 
 def joined(address: str, port: int) -> str:

@@ -1,83 +1,132 @@
-"""``opsdk generate``: CRDs from classes, and classes from CRDs, OpenAPI v3 documents or a live server."""
+"""``opsdk generate``: CRDs from classes, classes from CRDs, OpenAPI documents or a live server, roles of operators."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 import yaml
 
+from opsdk.builder.operator import Operator
+from opsdk.cli.generate import rbac as generator
+from opsdk.cli.generate.files import write_generated
 from opsdk.cli.generate.models import model_files
 from opsdk.cli.generate.openapi import inline_definitions
 from opsdk.cli.generate.types import TypeGenerator
 from opsdk.errors import UsageError
+from opsdk.rbac.manifests import RbacNames
 from opsdk.structured_merge.value import JsonObject
 
-
-def add_parser(commands: Any) -> None:
-    """Add ``generate`` to the command's parser."""
-    generate = commands.add_parser("generate", help="make CRDs from classes, and classes from CRDs")
-    actions = generate.add_subparsers(dest="action", required=True)
-    crd = actions.add_parser("crd", help="CustomResourceDefinitions from classes")
-    crd.add_argument("classes", nargs="+", metavar="MODULE:CLASS", help="all versions of each kind")
-    crd.add_argument("--output", type=Path, metavar="FOLDER", help="write one file for each CRD; default: print YAML")
-    crd.add_argument("--force", action="store_true", help="overwrite files that were edited")
-    crd.set_defaults(run=run_crd)
-    models = actions.add_parser("models", help="typed classes from CRDs, OpenAPI v3 documents or a live server")
-    models.add_argument("--crd", action="append", type=Path, default=[], metavar="FILE", help="CRDs in YAML or JSON")
-    models.add_argument("--openapi", action="append", type=Path, default=[], metavar="FILE", help="OpenAPI v3 JSON")
-    models.add_argument("--cluster", action="store_true", help="read the documents of the server in the kubeconfig")
-    models.add_argument("--group", action="append", default=[], help="with --cluster: only these groups")
-    models.add_argument("--output", type=Path, required=True, help="the folder of the package to write into")
-    models.add_argument("--package", default="", help="that package's dotted name; default: the folder's name")
-    models.set_defaults(run=run_models)
+app = typer.Typer(
+    help="Make CRDs from classes, classes from CRDs, and roles from operators.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+)
 
 
-def run_crd(arguments: argparse.Namespace) -> int:
-    """Print the definitions, or write one file for each and print its path."""
+@app.command()
+def crd(
+    classes: Annotated[list[str], typer.Argument(metavar="MODULE:CLASS...", help="all versions of each kind")],
+    *,
+    output: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="write one file for each CRD; default: print YAML")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="overwrite files that were edited")] = False,
+) -> None:
+    """Make CustomResourceDefinitions from classes.
+
+    opsdk generate crd website.api:Website --output config/crd
+    """
     from opsdk.cli.generate import definitions  # noqa: PLC0415 - brings the checks of the API server
 
-    crds = definitions.definitions_of([definitions.load_class(name) for name in arguments.classes])
-    if arguments.output is None:
-        print("---\n".join(definitions.to_yaml(crd) for crd in crds), end="")
-        return 0
-    for crd in crds:
-        print(definitions.write_definition(crd, arguments.output, force=arguments.force))
-    return 0
+    crds = definitions.definitions_of([definitions.load_class(name) for name in classes])
+    if output is None:
+        print("---\n".join(definitions.to_yaml(definition) for definition in crds), end="")
+        return
+    for definition in crds:
+        print(definitions.write_definition(definition, output, force=force))
 
 
-def run_models(arguments: argparse.Namespace) -> int:
-    """Write the files; prints one line for each."""
-    if sum((bool(arguments.crd), bool(arguments.openapi), arguments.cluster)) != 1:
+@app.command()
+def rbac(
+    operator: Annotated[
+        str, typer.Argument(metavar="MODULE:OPERATOR", help="an Operator, a function that returns one, or rules")
+    ],
+    *,
+    name: Annotated[str, typer.Option(help="of roles and bindings; default: the operator's name")] = "",
+    namespace: Annotated[str, typer.Option(help="of service account and Lease")] = "default",
+    service_account: Annotated[str, typer.Option(metavar="NAME", help="default: the name of the roles")] = "",
+    create_namespace: Annotated[
+        bool, typer.Option("--create-namespace", help="begin with the manifest of the namespace")
+    ] = False,
+    flag: Annotated[
+        list[str] | None, typer.Option(metavar="FLAG", help="of the operator, without dashes: leader-elect")
+    ] = None,
+    check: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="print nothing; end with 1 if the file differs")
+    ] = None,
+) -> None:
+    """Print the service account, the roles and the bindings of an operator.
+
+    opsdk generate rbac website.operator:make_operator --flag leader-elect > config/rbac.yaml
+    """
+    target = generator.load_target(operator)
+    name = name or (target.name if isinstance(target, Operator) else "")
+    if not name:
+        raise UsageError("a list of rules has no name: pass --name")
+    names = RbacNames(
+        name=name, namespace=namespace, service_account=service_account, create_namespace=create_namespace
+    )
+    text = generator.rbac_yaml(target, names, flag or ())
+    if check is not None:
+        generator.check_file(text, check)
+    else:
+        print(text, end="")
+
+
+@app.command()
+def models(
+    *,
+    output: Annotated[Path, typer.Option(metavar="FOLDER", help="the folder of the package to write into")],
+    crd: Annotated[list[Path] | None, typer.Option(metavar="FILE", help="CRDs in YAML or JSON")] = None,
+    openapi: Annotated[list[Path] | None, typer.Option(metavar="FILE", help="OpenAPI v3 JSON")] = None,
+    cluster: Annotated[
+        bool, typer.Option("--cluster", help="read the documents of the server in the kubeconfig")
+    ] = False,
+    group: Annotated[list[str] | None, typer.Option(help="with --cluster: only these groups")] = None,
+    package: Annotated[str, typer.Option(help="that package's dotted name; default: the folder's name")] = "",
+    force: Annotated[bool, typer.Option("--force", help="overwrite files that were edited")] = False,
+) -> None:
+    """Make typed classes from CRDs, from OpenAPI v3 documents or from a live server.
+
+    opsdk generate models --crd certificates.yaml --output website/certmanager
+    """
+    if sum((bool(crd), bool(openapi), cluster)) != 1:
         raise UsageError("name the documents: --crd FILE or --openapi FILE (may be repeated), or --cluster")
     files: dict[str, str] = {}
     definitions: list[JsonObject] = []
     schemas: Mapping[str, Any] = {}
-    if arguments.crd:
-        source = ", ".join(path.name for path in arguments.crd)
-        definitions = [crd for path in arguments.crd for crd in read_definitions(path)]
-    elif arguments.cluster:
+    if crd:
+        source = ", ".join(path.name for path in crd)
+        definitions = [definition for path in crd for definition in read_definitions(path)]
+    elif cluster:
         source = "a live server"
-        definitions, schemas = _published(arguments.group)
+        definitions, schemas = _published(group or ())
     else:
-        schemas, source = _schemas(arguments.openapi)
+        schemas, source = _schemas(openapi or ())
         definitions, schemas = inline_definitions(schemas)
     if schemas:
         # Modules of several groups import each other by the name of their package.
-        files = TypeGenerator(schemas, package=arguments.package or arguments.output.name, source=source).files()
+        files = TypeGenerator(schemas, package=package or output.name, source=source).files()
     files |= model_files(definitions, source=source)
     if not files:
         raise UsageError(f"{source} has no kinds that opsdk does not have already")
     for path, text in files.items():
-        target = arguments.output / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text)
-        print(target)
-    return 0
+        print(write_generated(output / path, text, command="opsdk generate models", force=force))
 
 
 def read_definitions(path: Path) -> Sequence[JsonObject]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,6 +72,7 @@ class TypeGenerator:
         maker: the command that makes the files, for the head of each file.
         built_in: the package that has the built-in kinds already: they are imported, not made again. None makes
             all, as Go's types are: every field has a zero value, and validation is left to the server.
+        cluster_scoped: (group, version, kind) of the kinds whose objects are in no namespace.
     """
 
     def __init__(
@@ -82,12 +83,14 @@ class TypeGenerator:
         source: str,
         maker: str = "opsdk generate models",
         built_in: str | None = "opsdk.api",
+        cluster_scoped: Collection[tuple[str, str, str]] = (),
     ) -> None:
         self._schemas = schemas
         self._package = package
         self._source = source
         self._maker = maker
         self._built_in = built_in
+        self._cluster_scoped = cluster_scoped
         self._modules: dict[tuple[str, str], Module] = {}
 
     def files(self) -> dict[str, str]:
@@ -149,8 +152,9 @@ class TypeGenerator:
             f'    """``{kind}`` of ``{f"{group}/{version}" if group else version}``."""',
             "",
             f"    gvk: ClassVar[GroupVersionKind] = GroupVersionKind({group!r}, {version!r}, {kind!r})",
-            "",
         ]
+        lines += ["    namespaced: ClassVar[bool] = False"] if gvk in self._cluster_scoped else []
+        lines += [""]
         lines += self._fields(module, cls, schema, skip={"apiVersion", "kind", "metadata"})
         return "\n".join(lines).rstrip() + "\n"
 
@@ -162,7 +166,7 @@ class TypeGenerator:
 
     def _fields(self, module: Module, cls: str, schema: Schema, skip: set[str]) -> Iterator[str]:
         required = set(schema.get("required", ()))
-        taken = {"gvk", *map(snake, skip)}
+        taken = {"gvk", "namespaced", *map(snake, skip)}
         for wire, part in schema.get("properties", {}).items():
             if wire in skip:
                 continue

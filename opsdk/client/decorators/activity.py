@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from opsdk.aio.clock import Clock
@@ -79,14 +80,11 @@ def _request(operation: Operation, result: Any, status: int, seconds: float, rea
 def _record_reads(activity: Activity, operation: Operation, result: Any) -> None:
     """Record the objects that came from the server."""
     if isinstance(operation, Get) and not operation.subresource:
-        key = str(operation.key)
-        if result is None:
-            activity.read(str(operation.kind.gvk), key, "", cached=False, data=None)
-        else:
-            version = result.metadata.resource_version
-            activity.read(str(operation.kind.gvk), key, version, cached=False, data=encode(result))
+        version = "" if result is None else result.metadata.resource_version
+        data = None if result is None else partial(encode, result)
+        activity.read(operation.kind.gvk, operation.key, version, cached=False, data=data)
     elif isinstance(operation, List) and isinstance(result, ObjectList):
         for obj in result:
-            key = str(ObjectKey(obj.metadata.namespace, obj.metadata.name))
+            key = ObjectKey(obj.metadata.namespace, obj.metadata.name)
             version = obj.metadata.resource_version
-            activity.read(str(operation.kind.gvk), key, version, cached=False, data=encode(obj))
+            activity.read(operation.kind.gvk, key, version, cached=False, data=partial(encode, obj))

@@ -10,8 +10,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
+from opsdk.http.client.checked_socket import CheckedSocket, open_socket
 from opsdk.http.client.errors import PARSE_ERRORS, translate
 from opsdk.http.client.parser import ResponseParser, ResponseState
+from opsdk.http.client.request import Check
 
 # Stop reading from the socket while more bytes than this are unread.
 _HIGH_WATER = 1 << 20
@@ -30,10 +32,12 @@ class ClientConnection(asyncio.Protocol):
         where: the address, for error messages.
         idle_since: clock time of the last release to the pool.
         draining: no new exchange may use the connection.
+        socket: the TCP socket below TLS.
     """
 
     def __init__(self, where: str) -> None:
         self.where = where
+        self.socket: CheckedSocket | None = None
         self.reader = ResponseParser()
         self.idle_since = 0.0
         self.draining = False
@@ -92,9 +96,22 @@ class ClientConnection(asyncio.Protocol):
         alive = self.transport is not None and not self.transport.is_closing() and self._error is None
         return alive and self.reader.reusable and not self.draining
 
-    def send(self, method: str, payload: bytes) -> None:
-        """Start an exchange. asyncio buffers what the socket does not take at once."""
+    @property
+    def refusal(self) -> BaseException | None:
+        """What the check of the exchange raised, which ended the connection."""
+        return None if self.socket is None else self.socket.refusal
+
+    def send(self, method: str, payload: bytes, check: Check | None = None) -> None:
+        """Start an exchange. asyncio buffers what the socket does not take at once.
+
+        Args:
+            method: the request's.
+            payload: the whole request.
+            check: called before each piece goes to the socket. If it raises, the connection ends, see `refusal`.
+        """
         assert self.transport is not None
+        if self.socket is not None:
+            self.socket.check = check
         self.reader.begin(method)
         self.transport.write(payload)
 
@@ -170,15 +187,16 @@ async def connect(
         OSError: and other exceptions in `TRANSPORT_ERRORS`; the caller translates them.
     """
     loop = asyncio.get_running_loop()
+    sock = await open_socket(host, port)
     if context is None:
-        _, connection = await loop.create_connection(make, host, port)
-        return connection
-    _, connection = await loop.create_connection(
-        make,
-        host,
-        port,
-        ssl=context,
-        server_hostname=server_name or host,
-        ssl_handshake_timeout=TLS_TIMEOUT,
-    )
+        _, connection = await loop.create_connection(make, sock=sock)
+    else:
+        _, connection = await loop.create_connection(
+            make,
+            sock=sock,
+            ssl=context,
+            server_hostname=server_name or host,
+            ssl_handshake_timeout=TLS_TIMEOUT,
+        )
+    connection.socket = sock
     return connection

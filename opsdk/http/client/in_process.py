@@ -13,7 +13,7 @@ from urllib.parse import unquote
 from opsdk.aio.tasks import TaskOwner
 from opsdk.errors import ConnectionLostError, UsageError
 from opsdk.http.asgi_types import CUT, App, Message
-from opsdk.http.client.request import Pairs, SendCheck, allow_all, encode_request
+from opsdk.http.client.request import CheckFor, Pairs, encode_request, unchecked
 from opsdk.structured_merge.value import JsonObject
 
 _log = logging.getLogger("opsdk.http.client")
@@ -49,7 +49,7 @@ class AsgiBackend:
         app: the ASGI application.
         endpoint: scheme, host and port of the scope.
         extensions: added to ``scope["extensions"]``, for example a client certificate.
-        before_send: checks each request before the application gets it.
+        check_for: returns what checks a request before the application gets it.
     """
 
     def __init__(
@@ -58,10 +58,10 @@ class AsgiBackend:
         endpoint: Origin,
         *,
         extensions: Mapping[str, object] | None = None,
-        before_send: SendCheck = allow_all,
+        check_for: CheckFor = unchecked,
     ) -> None:
         self._app = app
-        self._before_send = before_send
+        self._check_for = check_for
         self._extensions = dict(extensions or {})
         self._endpoint = endpoint
         self._tasks = TaskOwner("asgi")
@@ -73,7 +73,8 @@ class AsgiBackend:
         if self._closed:
             raise UsageError("this transport is closed; make a new one")
         encode_request(method, target, headers, b"")  # rejects the same requests as a socket
-        self._before_send(method, target)
+        if (check := self._check_for(method, target)) is not None:
+            check()
         exchange = AsgiExchange(body, self._open.discard)
         self._open.add(exchange)
         scope = self._scope(method, target, headers, body)

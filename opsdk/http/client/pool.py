@@ -5,6 +5,7 @@ Upstream: net/http/transport.go (Go 1.25)
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 
@@ -12,7 +13,7 @@ from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.errors import ConnectionLostError, UsageError
 from opsdk.http.client.connection import ClientConnection
 from opsdk.http.client.errors import TRANSPORT_ERRORS, translate
-from opsdk.http.client.request import Pairs, SendCheck, allow_all, encode_request
+from opsdk.http.client.request import CheckFor, Pairs, encode_request, unchecked
 
 # The values of k8s.io/apimachinery/pkg/util/net/http.go and net/http.DefaultTransport.
 MAX_IDLE = 25
@@ -56,7 +57,7 @@ class ConnectionPool:
         clock: measures idle times.
         max_idle: idle connections to keep.
         idle_timeout: seconds before an idle connection is closed.
-        before_send: checks each request when its connection is open.
+        check_for: returns what checks a request when its connection is open, and again before each send.
     """
 
     def __init__(
@@ -66,9 +67,9 @@ class ConnectionPool:
         clock: Clock = LOOP_CLOCK,
         max_idle: int = MAX_IDLE,
         idle_timeout: float = IDLE_TIMEOUT,
-        before_send: SendCheck = allow_all,
+        check_for: CheckFor = unchecked,
     ) -> None:
-        self._before_send = before_send
+        self._check_for = check_for
         self._dial = dial
         self._clock = clock
         self._max_idle = max_idle
@@ -86,17 +87,22 @@ class ConnectionPool:
         """Send one request and return when the response head has arrived. Cancellation closes the connection."""
         payload = encode_request(method, target, headers, body)
         connection = self._take() or await self._connect()
+        check = self._check_for(method, target)
         try:
-            self._before_send(method, target)
+            if check is not None:
+                check()
         except BaseException:
             await self.release(connection)
             raise
         try:
-            connection.send(method, payload)
+            connection.send(method, payload, check)
             await connection.head()
-        except BaseException:
+        except BaseException as error:
             connection.abort()
             await self.release(connection)
+            # Nothing was sent, or not the whole of it: the server has not seen the request.
+            if connection.refusal is not None and not isinstance(error, asyncio.CancelledError):
+                raise connection.refusal from None
             raise
         return ConnectionExchange(self, connection)
 

@@ -8,12 +8,14 @@ from typing import Protocol
 from opsdk.errors import UsageError
 
 Pairs = Sequence[tuple[str, str]]
-SendCheck = Callable[[str, str], None]
-"""Called with method and target right before a request is sent. It raises to refuse the request."""
+Check = Callable[[], None]
+"""Returns if a request may be sent now, and raises if not. Called once or more for each request."""
+CheckFor = Callable[[str, str], Check | None]
+"""Returns the check for a request of this method and target; None if it needs none."""
 
 
-def allow_all(method: str, target: str) -> None:
-    """The `SendCheck` that refuses nothing."""
+def unchecked(method: str, target: str) -> None:
+    """The `CheckFor` of clients that check nothing."""
 
 
 class ResponseStream(Protocol):

@@ -26,9 +26,14 @@ def is_event(exchange: Exchange) -> bool:
     return exchange.path.partition("/namespaces/")[2].split("/")[1:2] == ["events"]
 
 
+def is_review(exchange: Exchange) -> bool:
+    """Whether the request is a review, which stores nothing: a standby replica sends some at its start."""
+    return exchange.path.startswith(("/apis/authorization.k8s.io/", "/apis/authentication.k8s.io/"))
+
+
 def changes_state(exchange: Exchange) -> bool:
     """Whether the request is a write that leadership has to guard."""
-    return exchange.is_write and not is_lease(exchange) and not is_event(exchange)
+    return exchange.is_write and not (is_lease(exchange) or is_event(exchange) or is_review(exchange))
 
 
 @dataclass

@@ -91,6 +91,7 @@ class _OpenWatch:
     task: asyncio.Task[None] | None = None
     head: bool = False
     ended: bool = False
+    silent: bool = False
 
 
 @dataclass(eq=False)
@@ -139,6 +140,9 @@ class Link:
             for watch in list(self._watches):
                 await _expire(watch)
             return
+        if fault is Fault.BLACK_HOLE:
+            for watch in self._watches:
+                watch.silent = True
         if fault in (Fault.CUT_WATCHES, Fault.REFUSE_WATCHES, Fault.ALWAYS_EXPIRED):
             for watch in list(self._watches):
                 watch.abort()
@@ -169,6 +173,12 @@ class Link:
         while self.window(fault) is not None:
             end = max(w.end for w in self._windows if w.fault is fault)
             await asyncio.sleep(max(end - _now(), 0.001))
+
+    async def _vanish(self, exchange: Exchange, receive: Receive) -> None:
+        """Return when the client has given up."""
+        exchange.fault = Fault.BLACK_HOLE.value
+        while (await receive())["type"] != "http.disconnect":
+            pass
 
     async def _travel(self) -> None:
         if self.max_latency:
@@ -219,6 +229,9 @@ class Link:
         self, exchange: Exchange, scope: Scope, receive: Receive, send: Send, abort: Callable[[], None]
     ) -> None:
         await self._travel()
+        if self.window(Fault.BLACK_HOLE) is not None:
+            await self._vanish(exchange, receive)
+            return
         if self._is_hot(exchange):
             await asyncio.sleep(1.0)
         if (rng := self.window(Fault.DELAY)) is not None:
@@ -270,7 +283,7 @@ class Link:
         watch = _OpenWatch(exchange.path, abort, send)
 
         async def unless_ended(message: Message) -> None:
-            if not watch.ended:
+            if not watch.ended and not watch.silent:
                 watch.head = True
                 await send(message)
 

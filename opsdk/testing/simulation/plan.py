@@ -38,6 +38,8 @@ class Fault(StrEnum):
     """Window: each request takes up to two seconds longer."""
     PARTITION = "partition"
     """Window: nothing passes between replica and server; it arrives late."""
+    BLACK_HOLE = "black_hole"
+    """Window: requests vanish, as behind a firewall that drops packets; watches that were open stay silent for ever."""
     SLOW_RECONCILE = "slow_reconcile"
     """Window: each reconcile takes up to three seconds longer."""
     CRASH = "crash"

@@ -6,7 +6,8 @@ from typing import Annotated
 
 from msgspec import Meta, field
 
-from opsdk import Condition, GroupVersionKind, Model, Object, PrinterColumn
+from opsdk import Condition, GroupVersionKind, Model, Object
+from opsdk.apimachinery.crd import PrinterColumn, Rule, Scale
 
 GROUP = "demo.opsdk.dev"
 FINALIZER = f"{GROUP}/directory"
@@ -14,6 +15,8 @@ FINALIZER = f"{GROUP}/directory"
 
 class WebsiteSpec(Model):
     """What the user wants."""
+
+    rules = (Rule("!self.image.endsWith(':latest')", message="needs a fixed tag", field_path=".image"),)
 
     image: Annotated[str, Meta(min_length=1, description="The web server, e.g. nginx:1.27.")]
     replicas: Annotated[int, Meta(ge=0, le=50)] = 1
@@ -35,6 +38,7 @@ class Website(Object[WebsiteSpec, WebsiteStatus]):
 
     gvk = GroupVersionKind(GROUP, "v1", "Website")
     short_names = ("site",)
+    scale = Scale(status_replicas_path=".status.readyReplicas")
     printer_columns = (
         PrinterColumn(name="Image", json_path=".spec.image"),
         PrinterColumn(name="Replicas", json_path=".spec.replicas", type="integer"),

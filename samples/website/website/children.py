@@ -6,19 +6,7 @@ import hashlib
 
 from opsdk import LabelSelector, ObjectMeta
 from opsdk.api.apps.v1 import Deployment, DeploymentSpec
-from opsdk.api.core.v1 import (
-    ConfigMap,
-    ConfigMapVolumeSource,
-    Container,
-    ContainerPort,
-    PodSpec,
-    PodTemplateSpec,
-    Service,
-    ServicePort,
-    ServiceSpec,
-    Volume,
-    VolumeMount,
-)
+from opsdk.api.core import v1 as core
 from website.api import Website
 
 
@@ -32,34 +20,34 @@ def meta(site: Website) -> ObjectMeta:
     return ObjectMeta(name=site.metadata.name, labels=labels(site))
 
 
-def config_map(site: Website) -> ConfigMap:
+def config_map(site: Website) -> core.ConfigMap:
     """Return the page."""
-    return ConfigMap(metadata=meta(site), data={"index.html": site.spec.content})
+    return core.ConfigMap(metadata=meta(site), data={"index.html": site.spec.content})
 
 
 def deployment(site: Website) -> Deployment:
     """Return the web servers. The template carries a digest of the page, so a new page is rolled out."""
     digest = hashlib.sha256(site.spec.content.encode()).hexdigest()[:16]
-    container = Container(
+    container = core.Container(
         name="web",
         image=site.spec.image,
-        ports=[ContainerPort(container_port=site.spec.port)],
-        volume_mounts=[VolumeMount(name="content", mount_path="/usr/share/nginx/html")],
+        ports=[core.ContainerPort(container_port=site.spec.port)],
+        volume_mounts=[core.VolumeMount(name="content", mount_path="/usr/share/nginx/html")],
     )
-    volume = Volume(name="content", config_map=ConfigMapVolumeSource(name=site.metadata.name))
-    template = PodTemplateSpec(
+    volume = core.Volume(name="content", config_map=core.ConfigMapVolumeSource(name=site.metadata.name))
+    template = core.PodTemplateSpec(
         metadata=ObjectMeta(labels=labels(site), annotations={"demo.opsdk.dev/content": digest}),
-        spec=PodSpec(containers=[container], volumes=[volume]),
+        spec=core.PodSpec(containers=[container], volumes=[volume]),
     )
     selector = LabelSelector(match_labels=labels(site))
     spec = DeploymentSpec(replicas=site.spec.replicas, selector=selector, template=template)
     return Deployment(metadata=meta(site), spec=spec)
 
 
-def service(site: Website) -> Service:
+def service(site: Website) -> core.Service:
     """Return the Service in front of the web servers."""
-    port = ServicePort(name="http", port=80, target_port=site.spec.port)
-    return Service(metadata=meta(site), spec=ServiceSpec(selector=labels(site), ports=[port]))
+    port = core.ServicePort(name="http", port=80, target_port=site.spec.port)
+    return core.Service(metadata=meta(site), spec=core.ServiceSpec(selector=labels(site), ports=[port]))
 
 
 def is_rolled_out(live: Deployment, site: Website) -> bool:

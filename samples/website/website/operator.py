@@ -5,6 +5,7 @@ from __future__ import annotations
 from opsdk import Context, ObjectMeta, Operator, OperatorOptions
 from opsdk.api.apps.v1 import Deployment
 from opsdk.api.core.v1 import ConfigMap, Service
+from opsdk.rbac.rules import applies, deletes, patches_status, records_events
 from website.api import FINALIZER, Website
 from website.children import config_map, deployment, is_rolled_out, service
 
@@ -44,5 +45,7 @@ def make_operator(options: OperatorOptions | None = None) -> Operator:
     """Return the operator, ready to run."""
     operator = Operator("website-operator", options)
     finalizers = {FINALIZER: leave_directory}
-    operator.reconciler(Website, owns=[Deployment, Service, ConfigMap], finalizers=finalizers)(reconcile)
+    writes = applies(Deployment, Service, ConfigMap)
+    rbac = [writes, deletes(ConfigMap), patches_status(Website), records_events()]
+    operator.reconciler(Website, owns=[Deployment, Service, ConfigMap], finalizers=finalizers, rbac=rbac)(reconcile)
     return operator

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -208,6 +209,7 @@ steps = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(st.lists(st.one_of(steps, asked.map(lambda a: ("ask", a))), max_size=25))
 def test_the_index_decides_as_looking_at_everything_does(history: list[tuple[object, ...]]) -> None:

@@ -139,6 +139,7 @@ def test_addresses_survive_their_texts(address: ipaddress.IPv4Address | ipaddres
     assert value("cidr(t).containsIP(s) && cidr(t).masked() == cidr(t)", s=str(address), t=str(network))
 
 
+@pytest.mark.slow
 @given(st.text(max_size=20))
 def test_no_text_breaks_a_parser(text: str) -> None:
     """Every text is a quantity, version, URL, address, network, duration and time, or is not."""

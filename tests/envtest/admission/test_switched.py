@@ -40,7 +40,7 @@ async def test_every_pod_runs_as_somebody() -> None:
 
 
 async def test_owners_are_set_by_who_could_delete() -> None:
-    """Making something go with its owner needs the right to delete it, blocking the owner a right on the owner."""
+    """A change of owners needs the right to delete the object, blocking an owner the right to finalize it."""
     async with Environment(admission_plugins=["OwnerReferencesPermissionEnforcement"]) as env:
         admin, user = Caller(env), env.add_user("alice")
         alice = Caller(env, user.config.token)
@@ -55,10 +55,7 @@ async def test_owners_are_set_by_who_could_delete() -> None:
 
         owner = {"apiVersion": "v1", "kind": "Secret", "name": "s", "uid": "u", "blockOwnerDeletion": True}
         owned = {"metadata": {"name": "c", "ownerReferences": [owner]}}
-        await allow("make", "create")
-        answer = await alice("POST", f"{CORE}/configmaps", owned)
-        assert "cannot set an ownerRef on a resource you can't delete: " in answer.json["message"]
-        await allow("remove", "delete")
+        await allow("make", "create", "update")
         answer = await alice("POST", f"{CORE}/configmaps", owned)
         assert "you can't set finalizers on: " in answer.json["message"]
         strange = {"metadata": {"name": "c", "ownerReferences": [{**owner, "kind": "Odd"}]}}
@@ -66,6 +63,12 @@ async def test_owners_are_set_by_who_could_delete() -> None:
         assert "cannot find RESTMapping for APIVersion v1 Kind Odd" in answer.json["message"]
         await allow("hold", "update", resource="secrets/finalizers")
         assert (await alice("POST", f"{CORE}/configmaps", owned)).status == 201
+        # Whoever creates an object may set its owners; a change of them could delete what others created.
+        bare = {"metadata": {"name": "c"}}
+        answer = await alice("PUT", f"{CORE}/configmaps/c", bare)
+        assert "cannot set an ownerRef on a resource you can't delete: " in answer.json["message"]
+        await allow("remove", "delete")
+        assert (await alice("PUT", f"{CORE}/configmaps/c", bare)).status == 200
 
 
 async def test_pods_tell_where_they_run() -> None:

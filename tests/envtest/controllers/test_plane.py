@@ -248,6 +248,7 @@ class Watch:
             self.wrong.append(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 async def test_rolling_updates_keep_their_bounds(seed: int) -> None:
     """While a deployment rolls, again and again, there are never too many pods, nor too few that are available."""

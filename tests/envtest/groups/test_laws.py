@@ -85,7 +85,7 @@ def test_defaults_are_filled_in_once(row: ServedResourceRow, seed: int) -> None:
     assert model.default(read.obj) == obj
 
 
-_TOKEN = re.compile(r"\.?([^.\[\]]+)|\[((?:[^\[\]]|\[[^\]]*\])*)\]")
+_TOKEN = re.compile(r"\.?([^.\[\]]+)|\[(.*?)\](?=[.\[]|$)")
 # What the server looks at is its own form of an object, in which some things stand elsewhere.
 _ELSEWHERE = re.compile(
     r"metadata\.taints|status\.(capacity|allocatable)\.|.*\{topologyKey|spec\.scopeSelector\.matchExpressions\."

@@ -97,12 +97,14 @@ def run(directory: Path, suite: str, *args: str, env: dict[str, str] | None = No
 VIRTUAL = ("-p", "opsdk.testing.plugin")
 
 
+@pytest.mark.slow
 def test_every_fixture_and_mark(tmp_path: Path) -> None:
     """Isolation, namespaces, users, controllers, clocks, faults, definitions; strict about marks."""
     out = run(tmp_path, SUITE, *VIRTUAL, "--strict-markers", "-W", "error")
     assert "9 passed" in out, out
 
 
+@pytest.mark.slow
 def test_a_failure_shows_requests_and_objects(tmp_path: Path) -> None:
     """What was asked last, and what there is in the namespace of the test."""
     suite = SUITE + (
@@ -134,6 +136,7 @@ def test_on_other_clusters_the_rest_is_skipped(tmp_path: Path) -> None:
     assert "k8s(clock=...) needs the embedded server" in out
 
 
+@pytest.mark.slow
 def test_one_suite_runs_on_real_binaries(tmp_path: Path) -> None:
     """What every cluster can do is tested there, on processes that are started once and gone at the end."""
     binaries = tmp_path / "bin"

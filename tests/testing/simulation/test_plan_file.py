@@ -34,6 +34,7 @@ def test_what_is_no_plan_is_an_error(text: str, tmp_path: Path) -> None:
         read_plan(tmp_path / "missing", 0)
 
 
+@pytest.mark.slow
 def test_a_server_process_follows_a_plan(tmp_path: Path) -> None:
     """It fails with 503 in the window, and answers after it."""
     plan = tmp_path / "faults.yaml"

@@ -35,6 +35,7 @@ def test_a_seed_repeats_its_run(name: str) -> None:
 _SCRIPT = "import sys, zlib, simulations as s; print([zlib.crc32(s.ALL[n].run(3).transcript) for n in s.ALL])"
 
 
+@pytest.mark.slow
 def test_a_seed_repeats_its_run_in_other_processes() -> None:
     """Whatever the hashes of strings are."""
     path = os.pathsep.join(map(str, [ROOT, ROOT / "tests/support", ROOT / "samples/website"]))

@@ -129,6 +129,7 @@ async def test_they_are_what_envtest_expects(assets: Path) -> None:
             os.kill(pid, 0)
 
 
+@pytest.mark.slow
 async def test_objects_outlive_the_api_server(assets: Path, tmp_path: Path) -> None:
     """Even one that was killed: they are its etcd's, and revisions go on."""
     world = World(assets, tmp_path)

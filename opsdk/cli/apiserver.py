@@ -1,0 +1,117 @@
+"""``opsdk apiserver``: the embedded control plane. It runs in a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from opsdk.errors import ConnectError, OpsdkError, UsageError
+from opsdk.rest.load import load_config
+from opsdk.rest.request import RestRequest
+from opsdk.rest.transport import Transport
+
+EPILOG = "More options follow after --; python -m envtest serve --help lists them."
+_START_SECONDS = 60.0
+_STOP_SECONDS = 10.0
+_POLL_SECONDS = 0.1
+
+
+def apiserver(
+    more: Annotated[list[str] | None, typer.Argument(metavar="[-- OPTIONS...]", help="of envtest serve")] = None,
+    *,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 for a free one")] = 6443,
+    kubeconfig: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="write the admin's kubeconfig here; with --wait: read it")
+    ] = None,
+    controllers: Annotated[
+        str, typer.Option(help="simulated controllers: none, cluster, or names with commas between")
+    ] = "cluster",
+    command: Annotated[
+        str, typer.Option("--exec", metavar="CMD", help="run a shell command with KUBECONFIG, and end with its status")
+    ] = "",
+    wait: Annotated[
+        bool, typer.Option("--wait", help="start nothing: return when the server of the kubeconfig answers")
+    ] = False,
+) -> None:
+    """Serve a Kubernetes API on this machine, until SIGTERM.
+
+    opsdk apiserver --kubeconfig ./kubeconfig
+
+    opsdk apiserver --kubeconfig ./kubeconfig --wait
+
+    opsdk apiserver --exec 'kubectl get namespaces'
+    """
+    if wait:
+        if command or more:
+            raise UsageError("--wait starts nothing: leave out --exec and the options of a server")
+        wait_until_served(kubeconfig, _START_SECONDS)
+        return
+    if not command:
+        arguments = ["--port", str(port), "--controllers", controllers, *(more or ())]
+        arguments += ["--kubeconfig", str(kubeconfig)] if kubeconfig else []
+        os.execv(sys.executable, [sys.executable, "-m", "envtest", "serve", *arguments])  # noqa: S606 - no shell
+    with tempfile.TemporaryDirectory(prefix="opsdk-") as folder:
+        path = kubeconfig or Path(folder) / "kubeconfig"
+        with serving(path, ["--port", "0", "--controllers", controllers, *(more or ())]):
+            environment = {**os.environ, "KUBECONFIG": str(path)}
+            status = subprocess.run(command, shell=True, env=environment, check=False).returncode  # noqa: S602 - the user's own command
+    raise typer.Exit(status)
+
+
+@contextmanager
+def serving(kubeconfig: Path, arguments: Sequence[str]) -> Iterator[str]:
+    """Run ``envtest serve`` around the block, which gets the server's URL.
+
+    Raises:
+        ConnectError: the server does not start; its error is above the message.
+    """
+    command = [sys.executable, "-m", "envtest", "serve", "--kubeconfig", str(kubeconfig), *arguments]
+    # A signal from the keyboard is for this process, which stops the server at the end.
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as server:  # noqa: S603 - own program
+        try:
+            assert server.stdout is not None
+            first = server.stdout.readline().strip()
+            if not first.startswith("ready "):
+                raise ConnectError(f"the API server ended with status {server.wait()}: see its error above")
+            yield first.removeprefix("ready ")
+        finally:
+            server.terminate()
+            try:
+                server.wait(_STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                server.kill()
+
+
+def wait_until_served(kubeconfig: Path | None, seconds: float) -> None:
+    """Return when the server of a kubeconfig is ready.
+
+    Raises:
+        ConnectError: it is not, after `seconds`.
+    """
+
+    async def status() -> int:
+        async with Transport(load_config(kubeconfig=kubeconfig)) as transport:
+            return (await transport.send(RestRequest("GET", "/readyz"), timeout=5.0, retry=False)).status
+
+    deadline, reason = time.monotonic() + seconds, ""
+    while True:
+        try:
+            code = asyncio.run(status())
+            if code == 200:
+                return
+            reason = f"/readyz returns {code}"
+        except OpsdkError as error:
+            reason = str(error)
+        if time.monotonic() > deadline:
+            raise ConnectError(f"no API server after {seconds:g} s: {reason}")
+        time.sleep(_POLL_SECONDS)

@@ -1,0 +1,143 @@
+"""``opsdk dev``: the operator beside a local API server, reloaded when its source changes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.live import Live
+from rich.logging import RichHandler
+from watchfiles import PythonFilter, awatch
+
+from opsdk.builder.operator import Operator
+from opsdk.cli.apiserver import serving
+from opsdk.cli.dev.console import render, view_of
+from opsdk.cli.dev.reload import imported_again
+from opsdk.cli.dev.session import DevSession, Reload
+from opsdk.cli.loading import load_operator
+from opsdk.cli.project import find_project
+from opsdk.errors import UsageError
+from opsdk.rest.load import load_config
+from opsdk.telemetry.context import setup_logging
+
+EPILOG = "In another shell: export KUBECONFIG=.opsdk/kubeconfig, then kubectl."
+_REFRESH_SECONDS = 0.5
+# An editor writes several files at once: changes within this many milliseconds are one reload.
+_DEBOUNCE_MS = 50
+
+
+def dev(
+    operator: Annotated[
+        str, typer.Argument(metavar="[MODULE:OPERATOR|FILE]", help="default: that of pyproject.toml")
+    ] = "",
+    *,
+    cluster: Annotated[
+        bool, typer.Option("--cluster", help="use the current context of the kubeconfig, and start no server")
+    ] = False,
+    controllers: Annotated[
+        str, typer.Option(help="simulated controllers of the server: none, cluster, or names with commas between")
+    ] = "cluster",
+    log_level: Annotated[str, typer.Option(help="debug, info, warning or error")] = "info",
+    plain: Annotated[bool, typer.Option("--plain", help="log lines only, no console")] = False,
+    once: Annotated[bool, typer.Option("--once", help="end when the operator runs: for scripts")] = False,
+) -> None:
+    """Run the operator, apply its definitions, and reload it when a file changes.
+
+    opsdk dev
+
+    opsdk dev greeter.py --plain
+    """
+    level = logging.getLevelName(log_level.upper())
+    if not isinstance(level, int):
+        raise UsageError(f"the log level {log_level!r} is unknown: use debug, info, warning or error")
+    project = find_project(Path.cwd())
+    folder = project.folder if project is not None else Path.cwd()
+    console = Console()
+    live = console.is_terminal and not plain
+    if live:
+        handler = RichHandler(console=console, show_path=False, markup=False)
+        logging.basicConfig(level=level, format="%(name)s: %(message)s", handlers=[handler])
+    else:
+        setup_logging(level)
+    logging.getLogger("watchfiles").setLevel(logging.WARNING)
+    sys.path.insert(0, str(folder))
+    with _server(folder, cluster=cluster, controllers=controllers) as (kubeconfig, title):
+        program = _Program(operator, folder, kubeconfig, console, title=title, live=live)
+        with contextlib.suppress(KeyboardInterrupt):
+            asyncio.run(program.run(once=once))
+
+
+@contextlib.contextmanager
+def _server(folder: Path, *, cluster: bool, controllers: str) -> Iterator[tuple[Path | None, str]]:
+    """Start a server unless there is one; yields the kubeconfig and the title of the console."""
+    if cluster:
+        yield None, "opsdk dev on the current context"
+        return
+    kubeconfig = folder / ".opsdk" / "kubeconfig"
+    kubeconfig.parent.mkdir(exist_ok=True)
+    with serving(kubeconfig, ["--port", "0", "--controllers", controllers]) as url:
+        yield kubeconfig, f"opsdk dev on {url}: export KUBECONFIG={kubeconfig}"
+
+
+class _Program:
+    """The loop of the command."""
+
+    def __init__(
+        self, reference: str, folder: Path, kubeconfig: Path | None, console: Console, *, title: str, live: bool
+    ) -> None:
+        self._reference = reference
+        self._folder = folder
+        self._kubeconfig = kubeconfig
+        self._console = console
+        self._title = title
+        self._live = live
+        self._last: Reload | None = None
+
+    async def run(self, *, once: bool) -> None:
+        """Run until cancelled."""
+        async with DevSession(load_config(kubeconfig=self._kubeconfig), self._load) as session:
+            if not self._live:
+                self._console.print(self._title, highlight=False, soft_wrap=True)
+            self._show(await session.reload())
+            if once:
+                if self._last is not None and self._last.error is not None:
+                    raise UsageError(self._last.error)
+                return
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._watch(session), name="opsdk dev/watch")
+                if self._live:
+                    group.create_task(self._draw(session), name="opsdk dev/console")
+
+    def _load(self) -> Operator:
+        with imported_again(self._folder):
+            return load_operator(self._reference)
+
+    async def _watch(self, session: DevSession) -> None:
+        async for changes in awatch(
+            self._folder, watch_filter=PythonFilter(), debounce=_DEBOUNCE_MS, step=_DEBOUNCE_MS
+        ):
+            names = sorted({Path(path).name for _, path in changes})
+            self._show(await session.reload(), ", ".join(names))
+
+    def _show(self, reload: Reload, reason: str = "") -> None:
+        self._last = reload
+        if not self._live:
+            text = f"{reload} ({reason})" if reason else str(reload)
+            self._console.print(text, highlight=False, soft_wrap=True)
+
+    async def _draw(self, session: DevSession) -> None:
+        with Live(console=self._console, auto_refresh=False) as live:
+            while True:
+                last, failure = self._last, session.failure
+                message = f"the operator ended: {failure}" if failure is not None else str(last or "")
+                failed = failure is not None or (last is not None and last.error is not None)
+                view = view_of(session.operator, title=self._title, message=message, failed=failed)
+                live.update(render(view), refresh=True)
+                await asyncio.sleep(_REFRESH_SECONDS)

@@ -1,0 +1,45 @@
+"""Imports the modules of a folder again."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+
+_ENVIRONMENTS = frozenset({"site-packages", ".venv", "venv", "node_modules"})
+
+
+def modules_below(folder: Path) -> dict[str, ModuleType]:
+    """Return the imported modules whose files are in a folder, except those of virtual environments in it."""
+    below = {}
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if file is None or name == "__main__":
+            continue
+        path = Path(file)
+        if path.is_relative_to(folder) and not _ENVIRONMENTS.intersection(path.relative_to(folder).parts):
+            below[name] = module
+    return below
+
+
+@contextmanager
+def imported_again(folder: Path) -> Iterator[None]:
+    """Forget the modules of a folder, so that the block imports them again. If the block fails, they are back."""
+    before = modules_below(folder)
+    # A bytecode file is as old as its source to the second: an edit within that second would not be seen.
+    writes_bytecode, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    for name in before:
+        del sys.modules[name]
+    importlib.invalidate_caches()
+    try:
+        yield
+    except BaseException:
+        for name in modules_below(folder):
+            del sys.modules[name]
+        sys.modules.update(before)
+        raise
+    finally:
+        sys.dont_write_bytecode = writes_bytecode

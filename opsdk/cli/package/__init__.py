@@ -1,0 +1,1 @@
+"""``opsdk generate manifests`` and ``opsdk package``: an operator in a cluster."""

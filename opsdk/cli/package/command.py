@@ -1,0 +1,128 @@
+"""``opsdk generate manifests`` and ``opsdk package``."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from opsdk.api.rbac.v1 import PolicyRule
+from opsdk.apimachinery.model import to_builtins
+from opsdk.builder.operator import Operator
+from opsdk.cli.generate.files import write_generated
+from opsdk.cli.generate.rbac import rules_of
+from opsdk.cli.loading import load_operator
+from opsdk.cli.package.bundle import bundle_files
+from opsdk.cli.package.containerfile import containerfile
+from opsdk.cli.package.deployment import FLAGS, Workload
+from opsdk.cli.package.helm import chart_files
+from opsdk.cli.package.tree import config_files
+from opsdk.cli.project import Project, find_project
+from opsdk.errors import UsageError
+from opsdk.rbac.manifests import RbacNames
+from opsdk.rbac.manifests import manifests as rbac_manifests
+from opsdk.rbac.manifests import to_yaml as rbac_to_yaml
+from opsdk.rbac.permissions import RuleSet
+from opsdk.structured_merge.value import JsonObject
+from opsdk.testing.definitions import definitions_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Parts:
+    """What is known of the project's operator."""
+
+    project: Project
+    operator: Operator
+    workload: Workload
+    definitions: list[JsonObject]
+    rules: RuleSet
+    rbac: str
+
+
+def manifests(
+    *,
+    output: Annotated[Path, typer.Option(metavar="FOLDER", help="a folder for kubectl apply -k")] = Path("config"),
+    force: Annotated[bool, typer.Option("--force", help="overwrite files that were edited")] = False,
+) -> None:
+    """Write definitions, roles, Deployment and Services of the project's operator.
+
+    opsdk generate manifests && kubectl apply -k config
+    """
+    parts = _parts()
+    files = config_files(parts.workload, parts.definitions, parts.rbac)
+    _write(output, files, command="opsdk generate manifests", force=force)
+
+
+def package(
+    *,
+    output: Annotated[Path, typer.Option(metavar="FOLDER", help="where the packages go")] = Path("dist"),
+    force: Annotated[bool, typer.Option("--force", help="overwrite files that were edited")] = False,
+) -> None:
+    """Package the project's operator: Containerfile, one YAML file, kustomize folder, Helm chart and OLM bundle.
+
+    opsdk package && podman build -t demo:latest -f dist/Containerfile .
+    """
+    parts = _parts()
+    workload, definitions = parts.workload, parts.definitions
+    config = config_files(workload, definitions, parts.rbac)
+    # kubectl apply -f keeps the order of the file.
+    first = (*(path for path in config if path.startswith("crd/")), "namespace.yaml", "rbac.yaml")
+    last = sorted(config.keys() - {*first, "kustomization.yaml", "service_monitor.yaml"})
+    whole = "---\n".join(config[path] for path in (*first, *last))
+    rules = {name: [_tree(rule) for rule in parts.rules.policy_rules(name)] for name in parts.rules.namespaces}
+    version = _version(parts.project)
+    files = {
+        "Containerfile": containerfile(workload.image, workload.package),
+        "install.yaml": whole,
+        **{f"kustomize/{path}": text for path, text in config.items()},
+        **{f"chart/{path}": text for path, text in chart_files(workload, definitions, parts.rbac, version).items()},
+        **{f"bundle/{path}": text for path, text in bundle_files(workload, definitions, rules, version).items()},
+    }
+    _write(output, files, command="opsdk package", force=force)
+
+
+def _parts() -> _Parts:
+    project = find_project(Path.cwd())
+    if project is None or not project.operator:
+        raise UsageError("this folder has no project: call opsdk init, or add [tool.opsdk] to pyproject.toml")
+    operator = load_operator("")
+    namespace = project.namespace or f"{operator.name}-system"
+    rules = rules_of(operator, namespace, FLAGS)
+    workload = Workload(
+        name=operator.name,
+        namespace=namespace,
+        image=project.image,
+        package=project.package,
+        webhooks=operator.webhook_server is not None,
+    )
+    names = RbacNames(name=workload.name, namespace=workload.namespace)
+    return _Parts(
+        project=project,
+        operator=operator,
+        workload=workload,
+        definitions=definitions_of(operator.custom_kinds()),
+        rules=rules,
+        rbac=rbac_to_yaml(rbac_manifests(rules, names)),
+    )
+
+
+def _version(project: Project) -> str:
+    document = tomllib.loads((project.folder / "pyproject.toml").read_text(encoding="utf-8"))
+    version: str = document.get("project", {}).get("version", "")
+    if not version:
+        raise UsageError(f"{project.folder / 'pyproject.toml'} has no version: a chart and a bundle need one")
+    return version
+
+
+def _tree(rule: PolicyRule) -> JsonObject:
+    tree: JsonObject = to_builtins(rule)
+    return tree
+
+
+def _write(folder: Path, files: Mapping[str, str], *, command: str, force: bool) -> None:
+    for path, text in files.items():
+        print(write_generated(folder / path, text, command=command, force=force))

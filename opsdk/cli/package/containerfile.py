@@ -1,0 +1,27 @@
+"""The Containerfile of an operator."""
+
+from __future__ import annotations
+
+from string import Template
+
+_TEXT = Template("""# Build: podman build -t $image .
+FROM docker.io/library/python:3.13-slim AS build
+WORKDIR /src
+COPY . .
+RUN python -m venv /venv && /venv/bin/pip install --no-cache-dir --compile .
+
+FROM docker.io/library/python:3.13-slim
+COPY --from=build /venv /venv
+ENV PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+USER 65532:65532
+ENTRYPOINT ["/venv/bin/python", "-m", "$package"]
+""")
+
+
+def containerfile(image: str, package: str) -> str:
+    """Return the Containerfile: two stages, no compiler and no root in the second.
+
+    >>> containerfile("demo:1", "demo").splitlines()[-1]
+    'ENTRYPOINT ["/venv/bin/python", "-m", "demo"]'
+    """
+    return _TEXT.substitute(image=image, package=package)

@@ -1,0 +1,69 @@
+"""A Helm chart with the same objects as ``config/``. Pure.
+
+Upstream: helm.sh/docs/topics/charts (chart format v2)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from opsdk.cli.package import deployment as parts
+from opsdk.cli.package.deployment import Workload
+from opsdk.cli.package.tree import to_yaml
+from opsdk.structured_merge.value import JsonObject
+
+# Stand in the objects for what a value fills in.
+_REPLICAS, _IMAGE = 424242, "@image@"
+
+
+def chart_files(workload: Workload, definitions: Sequence[JsonObject], rbac: str, version: str) -> Mapping[str, str]:
+    """Return path -> text of each file of the chart. Definitions are in ``crds/``, which Helm installs first."""
+    plain = Workload(
+        name=workload.name,
+        namespace=workload.namespace,
+        image=_IMAGE,
+        package=workload.package,
+        replicas=_REPLICAS,
+        webhooks=workload.webhooks,
+        grace_period_seconds=workload.grace_period_seconds,
+    )
+    services = [parts.metrics_service(plain), *([parts.webhook_service(plain)] if plain.webhooks else [])]
+    operator = to_yaml([parts.deployment(plain), *services])
+    operator = operator.replace(str(_REPLICAS), "{{ .Values.replicas }}").replace(
+        f"'{_IMAGE}'", "{{ .Values.image | quote }}"
+    )
+    templates = {
+        "rbac.yaml": rbac,
+        "operator.yaml": operator,
+        "metrics_reader.yaml": to_yaml([parts.metrics_reader(plain)]),
+        "network_policy.yaml": _when("networkPolicy.enabled", to_yaml([parts.network_policy(plain)])),
+        "service_monitor.yaml": _when("serviceMonitor.enabled", to_yaml([parts.service_monitor(plain)])),
+    }
+    chart = {
+        "apiVersion": "v2",
+        "name": workload.name,
+        "description": f"The operator {workload.name}",
+        "type": "application",
+        "version": version,
+        "appVersion": version,
+    }
+    values = {
+        "image": workload.image,
+        "replicas": workload.replicas,
+        "networkPolicy": {"enabled": True},
+        "serviceMonitor": {"enabled": False},
+    }
+    release = "{{ .Release.Namespace }}"
+    return {
+        "Chart.yaml": to_yaml([chart]),
+        "values.yaml": to_yaml([values]),
+        **{f"crds/{d['metadata']['name']}.yaml": to_yaml([d]) for d in definitions},
+        **{
+            f"templates/{name}": text.replace(f"namespace: {workload.namespace}\n", f"namespace: {release}\n")
+            for name, text in templates.items()
+        },
+    }
+
+
+def _when(value: str, text: str) -> str:
+    return f"{{{{- if .Values.{value} }}}}\n{text}{{{{- end }}}}\n"

@@ -1,0 +1,48 @@
+"""The files of ``config/``: what ``kubectl apply -k config`` installs. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import yaml
+
+from opsdk.cli.package import deployment as parts
+from opsdk.cli.package.deployment import Workload
+from opsdk.structured_merge.value import JsonObject
+
+
+def to_yaml(objects: Sequence[JsonObject]) -> str:
+    """Return objects as YAML documents with sorted keys. Equal objects have equal bytes."""
+    return "---\n".join(
+        yaml.safe_dump(obj, sort_keys=True, allow_unicode=True, width=120, default_flow_style=False) for obj in objects
+    )
+
+
+def config_files(workload: Workload, definitions: Sequence[JsonObject], rbac: str) -> Mapping[str, str]:
+    """Return path -> text of each file.
+
+    Args:
+        workload: what runs.
+        definitions: the CustomResourceDefinitions.
+        rbac: the service account, roles and bindings as YAML.
+    """
+    files = {f"crd/{d['spec']['group']}_{d['spec']['names']['plural']}.yaml": to_yaml([d]) for d in definitions}
+    services = [parts.metrics_service(workload)]
+    if workload.webhooks:
+        services.append(parts.webhook_service(workload))
+    files |= {
+        "namespace.yaml": to_yaml([parts.namespace(workload)]),
+        "rbac.yaml": rbac,
+        "operator.yaml": to_yaml([parts.deployment(workload), *services]),
+        "metrics_reader.yaml": to_yaml([parts.metrics_reader(workload)]),
+        "network_policy.yaml": to_yaml([parts.network_policy(workload)]),
+    }
+    kustomization = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        # Definitions and the namespace come first: kustomize sorts by kind anyway, kubectl apply -f does not.
+        "resources": sorted(files, key=lambda path: (not path.startswith("crd/"), path != "namespace.yaml", path)),
+    }
+    # Not among the resources: it needs the definitions of the Prometheus operator.
+    monitor = {"service_monitor.yaml": to_yaml([parts.service_monitor(workload)])}
+    return {**files, **monitor, "kustomization.yaml": to_yaml([kustomization])}

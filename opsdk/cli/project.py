@@ -1,0 +1,57 @@
+"""The project around the current folder: what ``[tool.opsdk]`` in its pyproject.toml says."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from opsdk.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Project:
+    """One project.
+
+    Attributes:
+        folder: that of pyproject.toml.
+        name: of the distribution.
+        operator: ``MODULE:NAME`` of the operator, or of the function that makes it.
+        namespace: where the operator runs in a cluster.
+        image: of its container.
+    """
+
+    folder: Path
+    name: str
+    operator: str = ""
+    namespace: str = ""
+    image: str = ""
+
+    @property
+    def package(self) -> str:
+        """The Python package: the first part of `operator`."""
+        return self.operator.partition(":")[0].partition(".")[0]
+
+
+def find_project(start: Path) -> Project | None:
+    """Return the project of a folder, or None outside of projects.
+
+    Raises:
+        UsageError: pyproject.toml is no TOML, or has unknown keys or wrong values in ``[tool.opsdk]``.
+    """
+    for folder in (start, *start.parents):
+        path = folder / "pyproject.toml"
+        if path.is_file():
+            break
+    else:
+        return None
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: {error}") from error
+    table = document.get("tool", {}).get("opsdk", {})
+    known = [field.name for field in fields(Project) if field.name not in ("folder", "name")]
+    for key, value in table.items():
+        if key not in known or not isinstance(value, str):
+            raise UsageError(f"{path}: [tool.opsdk] {key} = {value!r}: write text for {', '.join(known)}")
+    return Project(folder=folder, name=document.get("project", {}).get("name", folder.name), **table)

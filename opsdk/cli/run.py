@@ -1,0 +1,32 @@
+"""``opsdk run``: an operator as a program."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from opsdk.cli.loading import load_operator
+
+EPILOG = "Flags of the operator follow after --; each has an environment variable too: opsdk run greeter.py -- --help"
+
+
+def run(
+    operator: Annotated[
+        str, typer.Argument(metavar="[MODULE:OPERATOR|FILE]", help="default: that of pyproject.toml")
+    ] = "",
+    flags: Annotated[list[str] | None, typer.Argument(metavar="[-- FLAGS...]", help="of the operator")] = None,
+) -> None:
+    """Run an operator until SIGTERM.
+
+    opsdk run
+
+    opsdk run greeter.py
+
+    opsdk run website.operator:make_operator -- --leader-elect --log-format json
+    """
+    words = flags or []
+    if operator.startswith("-"):
+        # `opsdk run -- --leader-elect` leaves out the operator.
+        operator, words = "", [operator, *words]
+    load_operator(operator).main(words)

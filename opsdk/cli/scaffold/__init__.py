@@ -1,0 +1,1 @@
+"""``opsdk init`` and ``opsdk create``: the first files of a project."""

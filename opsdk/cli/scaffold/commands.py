@@ -1,0 +1,104 @@
+"""``opsdk init`` and ``opsdk create api``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from opsdk.cli.project import Project, find_project
+from opsdk.cli.scaffold import templates
+from opsdk.cli.scaffold.files import add_module, check_group_version, module_of, package_of
+from opsdk.errors import UsageError
+
+create_app = typer.Typer(help="Add parts to a project.", no_args_is_help=True, rich_markup_mode="rich")
+
+
+def init(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="new, or without these files")],
+    *,
+    name: Annotated[str, typer.Option(help="of the operator; default: the folder's name")] = "",
+) -> None:
+    """Start a project: a package with an operator that reconciles nothing yet.
+
+    opsdk init demo
+    """
+    name = name or folder.absolute().name
+    package = package_of(name)
+    values = {"name": name, "package": package}
+    files = {
+        "pyproject.toml": templates.PYPROJECT.substitute(values),
+        "README.md": templates.README.substitute(values),
+        ".gitignore": templates.GITIGNORE,
+        f"{package}/__init__.py": templates.INIT.substitute(values),
+        f"{package}/__main__.py": templates.MAIN.substitute(values),
+        f"{package}/operator.py": templates.OPERATOR.substitute(values),
+    }
+    _write_new(folder, files)
+    print(f"next: cd {folder} && opsdk create api --group demo.example.com --version v1 --kind Widget && opsdk dev")
+
+
+@create_app.command("api")
+def create_api(
+    *,
+    group: Annotated[str, typer.Option(help="the API group, a domain of yours")],
+    version: Annotated[str, typer.Option(help="such as v1alpha1")] = "v1",
+    kind: Annotated[str, typer.Option(help="in CamelCase")],
+    cluster_scoped: Annotated[bool, typer.Option("--cluster-scoped", help="objects are in no namespace")] = False,
+) -> None:
+    """Add a kind with a reconciler and a test to the project of the current folder.
+
+    opsdk create api --group demo.example.com --version v1 --kind Widget
+    """
+    project = _project()
+    check_group_version(group, version)
+    module = module_of(kind)
+    own_imports = [
+        f"from {project.package}.{module} import {kind}, {kind}Spec",
+        f"from {project.package}.operator import make_operator",
+    ]
+    values = {
+        "package": project.package,
+        "group": group,
+        "version": version,
+        "kind": kind,
+        "variable": module,
+        "scope": "\n    namespaced = False" if cluster_scoped else "",
+        "child_namespace": ', namespace="default"' if cluster_scoped else "",
+        "own_imports": "\n".join(sorted(own_imports)),
+        "meta": 'name="a"' if cluster_scoped else 'name="a", namespace="default"',
+        "key": "a" if cluster_scoped else "default/a",
+    }
+    operator = project.folder / project.package / "operator.py"
+    try:
+        source = add_module(operator.read_text(encoding="utf-8"), project.package, module)
+    except (OSError, SyntaxError) as error:
+        raise UsageError(f"{operator} cannot be changed: {error}") from error
+    files = {
+        f"{project.package}/{module}.py": templates.API.substitute(values),
+        f"tests/test_{module}.py": templates.TEST.substitute(values),
+    }
+    _write_new(project.folder, files)
+    operator.write_text(source, encoding="utf-8")
+    print(f"changed {operator.relative_to(Path.cwd()) if operator.is_relative_to(Path.cwd()) else operator}")
+
+
+def _project() -> Project:
+    project = find_project(Path.cwd())
+    if project is None or not project.operator:
+        raise UsageError("this folder has no project: call opsdk init, or add [tool.opsdk] to pyproject.toml")
+    return project
+
+
+def _write_new(folder: Path, files: Mapping[str, str]) -> None:
+    """Write files that do not exist yet: all of them, or none."""
+    existing = [name for name in files if (folder / name).exists()]
+    if existing:
+        raise UsageError(f"{folder / existing[0]} exists already: nothing was written")
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        print(f"wrote {path}")

@@ -1,0 +1,79 @@
+"""Changes to the files of a project. Pure: text in, text out."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from opsdk.errors import UsageError
+
+_DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+
+
+def package_of(name: str) -> str:
+    """Return the package of a project. Raises `UsageError` for a name that Kubernetes or Python refuses."""
+    package = name.replace("-", "_")
+    if not _DNS_LABEL.fullmatch(name) or not package.isidentifier():
+        raise UsageError(f"{name!r} is no name of a project: use lower case letters, digits and -, a letter first")
+    return package
+
+
+def module_of(kind: str) -> str:
+    """Return the module of a kind, in snake case. Raises `UsageError` for a name that is no kind.
+
+    >>> module_of("HTTPRoute"), module_of("Widget")
+    ('http_route', 'widget')
+    """
+    if not re.fullmatch(r"[A-Z][A-Za-z0-9]{0,62}", kind):
+        raise UsageError(f"{kind!r} is no kind: write it in CamelCase, such as Widget")
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", kind).lower()
+
+
+def check_group_version(group: str, version: str) -> None:
+    """Raise `UsageError` for a group or a version that the server would refuse."""
+    if "." not in group or not all(_DNS_LABEL.fullmatch(part) for part in group.split(".")):
+        raise UsageError(f"{group!r} is no API group: write a domain, such as demo.example.com")
+    if not re.fullmatch(r"v[0-9]+((alpha|beta)[0-9]+)?", version):
+        raise UsageError(f"{version!r} is no version: write v1, v1beta1 or v1alpha1")
+
+
+def add_module(source: str, package: str, module: str) -> str:
+    """Return the source of ``operator.py`` with ``module.add_to(operator)`` before the return of ``make_operator``.
+
+    >>> text = '''from opsdk import Operator
+    ...
+    ... def make_operator():
+    ...     operator = Operator("x")
+    ...     return operator
+    ... '''
+    >>> print(add_module(text, "demo", "widget"), end="")
+    from opsdk import Operator
+    <BLANKLINE>
+    from demo import widget
+    <BLANKLINE>
+    def make_operator():
+        operator = Operator("x")
+        widget.add_to(operator)
+        return operator
+
+    Raises:
+        UsageError: there is no such function; the message says what to add by hand.
+    """
+    tree = ast.parse(source)
+    by_hand = f"add `from {package} import {module}` and `{module}.add_to(operator)` to it"
+    function = next((n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == "make_operator"), None)
+    end = function.body[-1] if function is not None else None
+    if not isinstance(end, ast.Return) or not isinstance(end.value, ast.Name):
+        raise UsageError(f"operator.py has no function make_operator that ends with `return operator`: {by_hand}")
+    lines = source.splitlines()
+    lines.insert(end.lineno - 1, f"{' ' * end.col_offset}{module}.add_to({end.value.id})")
+    imports = [n for n in tree.body if isinstance(n, ast.Import | ast.ImportFrom)]
+    own = next((n for n in imports if isinstance(n, ast.ImportFrom) and n.module == package and not n.level), None)
+    if own is not None:
+        names = sorted({*(alias.name for alias in own.names), module})
+        lines[own.lineno - 1 : own.end_lineno] = [f"from {package} import {', '.join(names)}"]
+    elif imports:
+        lines[imports[-1].end_lineno : imports[-1].end_lineno] = ["", f"from {package} import {module}"]
+    else:
+        raise UsageError(f"operator.py imports nothing: {by_hand}")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,144 @@
+"""The files of a new project. ``$name`` and the like are filled in; see `string.Template`."""
+
+from __future__ import annotations
+
+from string import Template
+
+PYPROJECT = Template("""[project]
+name = "$name"
+version = "0.1.0"
+description = "A Kubernetes operator"
+readme = "README.md"
+requires-python = ">=3.11"
+dependencies = ["opsdk[tls]"]
+
+[project.optional-dependencies]
+dev = ["opsdk[cli,envtest]", "mypy", "pytest", "ruff"]
+
+[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+
+[tool.hatch.build.targets.wheel]
+packages = ["$package"]
+
+[tool.opsdk]
+operator = "$package.operator:make_operator"
+namespace = "$name-system"
+image = "$name:latest"
+
+[tool.pytest.ini_options]
+addopts = ["-p", "opsdk.testing.plugin"]
+testpaths = ["tests"]
+
+[tool.mypy]
+strict = true
+packages = ["$package"]
+
+[tool.ruff]
+line-length = 120
+lint.select = ["E", "F", "I", "B", "UP"]
+""")
+
+README = Template("""# $name
+
+A Kubernetes operator in Python, made with [opsdk](https://pypi.org/project/opsdk/).
+
+    pip install -e '.[dev]'
+    opsdk create api --group demo.example.com --version v1 --kind Widget
+    opsdk dev           # a local API server, the definitions, and the operator; it reloads when a file changes
+    pytest              # tests in virtual time, against the same API server
+    opsdk generate all  # definitions, roles and the Deployment in config/
+
+`kubectl apply -k config` installs it in a cluster; set `image` in pyproject.toml before.
+""")
+
+GITIGNORE = "__pycache__/\n*.egg-info/\n.venv/\n.opsdk/\n.mypy_cache/\n.pytest_cache/\n.ruff_cache/\ndist/\n"
+
+INIT = Template('"""The operator $name."""\n')
+
+MAIN = Template('''"""Run the operator: ``python -m $package``; ``--help`` lists its flags."""
+
+from $package.operator import make_operator
+
+if __name__ == "__main__":
+    make_operator().main()
+''')
+
+OPERATOR = Template('''"""The operator: everything that it reconciles."""
+
+from opsdk import Operator
+
+
+def make_operator() -> Operator:
+    """Return a new operator. ``opsdk create api`` adds a line for each kind."""
+    operator = Operator("$name")
+    return operator
+''')
+
+API = Template('''"""The $kind kind and its reconciler."""
+
+from __future__ import annotations
+
+from msgspec import field
+from opsdk import Condition, Context, GroupVersionKind, Model, Object, ObjectMeta, Operator
+from opsdk.api.core.v1 import ConfigMap
+from opsdk.rbac.rules import applies, patches_status
+
+
+class ${kind}Spec(Model, kw_only=True):
+    """What the user wants."""
+
+    text: str = "hello"
+
+
+class ${kind}Status(Model, kw_only=True):
+    """What is."""
+
+    conditions: list[Condition] = field(default_factory=list)
+
+
+class $kind(Object[${kind}Spec, ${kind}Status | None]):
+    """A $kind."""
+
+    gvk = GroupVersionKind("$group", "$version", "$kind")$scope
+
+
+async def reconcile($variable: $kind, ctx: Context) -> None:
+    """Make the cluster match the spec. Runs again when the $kind or one of its children changes."""
+    meta = ObjectMeta(name=$variable.metadata.name$child_namespace)
+    await ctx.apply(ConfigMap(metadata=meta, data={"text": $variable.spec.text}))
+    async with ctx.status($variable) as patch:
+        patch.set_condition("Ready", True, "Reconciled")
+
+
+def add_to(operator: Operator) -> None:
+    """Declare what is reconciled, and which permissions that needs."""
+    operator.reconciler($kind, owns=[ConfigMap], rbac=[applies(ConfigMap), patches_status($kind)])(reconcile)
+''')
+
+TEST = Template('''"""The reconciler of $kind against an API server in this process, in virtual time."""
+
+from envtest import Environment
+from opsdk import Client, ObjectMeta
+from opsdk.api.core.v1 import ConfigMap
+from opsdk.testing.eventually import assert_condition, eventually
+from opsdk.testing.running import running
+
+$own_imports
+
+
+async def test_a_${variable}_becomes_ready(k8s_env: Environment, k8s_client: Client) -> None:
+    async with running(make_operator(), k8s_env):
+        meta = ObjectMeta($meta)
+        await k8s_client.create($kind(metadata=meta, spec=${kind}Spec(text="hi")))
+        child = await eventually(lambda: k8s_client.get(ConfigMap, "default/a"))
+        assert child.data == {"text": "hi"}
+
+        async def is_ready() -> $kind:
+            $variable = await k8s_client.get($kind, "$key")
+            assert_condition($variable, "Ready")
+            return $variable
+
+        await eventually(is_ready)
+''')

@@ -1,0 +1,80 @@
+"""What the declarations of an operator imply. Pure.
+
+Only what is surely used is implied: the informers of declared kinds, finalizers, owner references, the election and
+the authorization of metrics. What a reconciler writes is declared beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from opsdk.apimachinery.gvk import GroupVersionKind, GroupVersionResource
+from opsdk.apimachinery.kinds import Kind
+from opsdk.apimachinery.object import AnyObject
+from opsdk.apimachinery.rest_mapper import RestMapping
+from opsdk.cache.options import CacheOptions, scopes
+from opsdk.rbac.resources import RuleResource
+from opsdk.rbac.rules import Namespaces, RbacRule, reads
+
+_LEASES = "leases.coordination.k8s.io"
+METRICS_AUTHORIZATION = RbacRule(
+    "create", "tokenreviews.authentication.k8s.io", "subjectaccessreviews.authorization.k8s.io"
+)
+"""What `opsdk.manager.metrics_authorization` sends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerKinds:
+    """The declaration of one controller, as far as rules depend on it.
+
+    Attributes:
+        kind: the reconciled kind.
+        owns: kinds of owned objects.
+        watches: other watched kinds.
+        has_finalizers: whether finalizers are added to the reconciled kind.
+        rules: declared beside the reconciler.
+    """
+
+    kind: Kind[AnyObject] | None = None
+    owns: tuple[Kind[AnyObject], ...] = ()
+    watches: tuple[Kind[AnyObject], ...] = ()
+    has_finalizers: bool = False
+    rules: tuple[RbacRule, ...] = ()
+
+    def rbac_rules(self) -> Iterator[RbacRule]:
+        """Return the implied rules, then the declared ones."""
+        reconciled = (self.kind,) if self.kind is not None else ()
+        if kinds := (*reconciled, *self.owns, *self.watches):
+            yield reads(*kinds)
+        if self.kind is not None and self.has_finalizers:
+            yield RbacRule("patch", self.kind)
+        if self.kind is not None and self.owns:
+            # An owner reference that blocks the owner's deletion: OwnerReferencesPermissionEnforcement asks for this.
+            yield RbacRule("update", self.kind, subresource="finalizers")
+        yield from self.rules
+
+
+def election_rules(lease: str, namespace: str) -> Iterable[RbacRule]:
+    """Return what leader election sends. A create has no name, so only reads and updates are limited to the Lease."""
+    return (
+        RbacRule("get update", _LEASES, resource_names=[lease], namespaces=[namespace]),
+        RbacRule("create", _LEASES, "events.events.k8s.io", namespaces=[namespace]),
+    )
+
+
+def cached_namespaces(options: CacheOptions) -> Namespaces:
+    """Return a function from a resource to the namespaces of its informers.
+
+    >>> from opsdk.rbac.resources import resource_of
+    >>> list(cached_namespaces(CacheOptions(namespaces=["shop"]))(resource_of("secrets")))
+    ['shop']
+    """
+
+    def namespaces(info: RuleResource) -> Iterable[str]:
+        gvk = info.gvk or GroupVersionKind(info.group, "", "")
+        resource = GroupVersionResource(info.group, gvk.version, info.resource)
+        mapping = RestMapping(gvk=gvk, resource=resource, namespaced=info.namespaced)
+        return sorted({scope.namespace for scope in scopes(options, mapping).values()})
+
+    return namespaces

@@ -1,0 +1,73 @@
+"""The manifests that grant a set of rules: ClusterRole, Roles, their bindings and the ServiceAccount. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import yaml
+
+from opsdk.api.core.v1 import Namespace, ServiceAccount
+from opsdk.api.rbac.v1 import ClusterRole, ClusterRoleBinding, Role, RoleBinding, RoleRef, Subject
+from opsdk.apimachinery.meta import ObjectMeta
+from opsdk.apimachinery.object import TypedObject, to_tree
+from opsdk.errors import UsageError
+from opsdk.rbac.permissions import RuleSet
+
+_GROUP = "rbac.authorization.k8s.io"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RbacNames:
+    """The names of the manifests.
+
+    Attributes:
+        name: of every role and binding.
+        namespace: of the service account.
+        service_account: its name; empty for `name`.
+        create_namespace: begin with the manifest of the namespace.
+    """
+
+    name: str
+    namespace: str = "default"
+    service_account: str = ""
+    create_namespace: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.name or not self.namespace:
+            raise UsageError("the manifests need a name, and the namespace of the service account")
+
+
+def manifests(rules: RuleSet, names: RbacNames) -> Sequence[TypedObject]:
+    """Return the objects that grant `rules` to the service account, in the order to apply them.
+
+    Permissions in all namespaces, and on cluster-scoped resources, become a ClusterRole; those in one namespace become
+    a Role there. Equal rules give equal objects.
+
+    >>> from opsdk.rbac.permissions import Permission
+    >>> rules = RuleSet([Permission("get", "", "secrets", namespace="shop")])
+    >>> [f"{obj.kind} {obj.metadata.namespace}" for obj in manifests(rules, RbacNames(name="shop"))]
+    ['ServiceAccount default', 'Role shop', 'RoleBinding shop']
+    """
+    account = names.service_account or names.name
+    subjects = [Subject(kind="ServiceAccount", name=account, namespace=names.namespace)]
+    objects: list[TypedObject] = []
+    if names.create_namespace:
+        objects.append(Namespace(metadata=ObjectMeta(name=names.namespace)))
+    objects.append(ServiceAccount(metadata=ObjectMeta(name=account, namespace=names.namespace)))
+    for namespace in rules.normalized().namespaces:
+        meta = ObjectMeta(name=names.name, namespace=namespace)
+        ref = RoleRef(api_group=_GROUP, kind="Role" if namespace else "ClusterRole", name=names.name)
+        role, binding = (Role, RoleBinding) if namespace else (ClusterRole, ClusterRoleBinding)
+        objects.append(role(metadata=meta, rules=rules.policy_rules(namespace)))
+        objects.append(binding(metadata=meta, role_ref=ref, subjects=subjects))
+    return objects
+
+
+def to_yaml(objects: Sequence[TypedObject]) -> str:
+    """Return objects as YAML documents with sorted keys. Equal objects have equal bytes."""
+    documents = [
+        yaml.safe_dump(to_tree(obj), sort_keys=True, allow_unicode=True, width=120, default_flow_style=False)
+        for obj in objects
+    ]
+    return "---\n".join(documents)

@@ -1,0 +1,110 @@
+"""The resource of a kind, without a server: from its class, from the table of built-in kinds, or guessed. Pure.
+
+Upstream: k8s.io/apimachinery/pkg/api/meta/restmapper.go, UnsafeGuessKindToResource (v1.36)
+Deviates: ``y`` after a vowel gets an ``s``: gateways.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import NamedTuple
+
+from opsdk.apimachinery.gvk import GroupVersionKind
+from opsdk.apimachinery.kinds import Kind, KindLike, kind_of, metadata_only
+from opsdk.apimachinery.object import AnyObject, Object
+from opsdk.children.kinds import built_in_kind, built_in_kinds
+from opsdk.errors import UsageError
+
+# The table of built-in kinds has only what can be applied.
+_CLUSTER_SCOPED = frozenset(
+    [
+        ("", "componentstatuses"),
+        ("authentication.k8s.io", "selfsubjectreviews"),
+        ("authentication.k8s.io", "tokenreviews"),
+        ("authorization.k8s.io", "selfsubjectaccessreviews"),
+        ("authorization.k8s.io", "selfsubjectrulesreviews"),
+        ("authorization.k8s.io", "subjectaccessreviews"),
+    ]
+)
+
+ResourceLike = KindLike[AnyObject] | GroupVersionKind | str
+"""A class, a `Kind`, its GroupVersionKind, or the resource as kubectl writes it: ``pods/log``, ``deployments.apps``."""
+
+
+class RuleResource(NamedTuple):
+    """A resource as rules name it.
+
+    Attributes:
+        group: the API group; empty for the core group.
+        resource: the plural, perhaps with a subresource.
+        namespaced: whether its objects have a namespace.
+        gvk: the kind, of a built-in kind or a class; None for other texts.
+    """
+
+    group: str
+    resource: str
+    namespaced: bool = True
+    gvk: GroupVersionKind | None = None
+
+
+def resource_of(resource: ResourceLike, subresource: str = "") -> RuleResource:
+    """Return the resource of a kind or of a text.
+
+    A text names the resource, its group after the first dot, and a subresource after a slash. ``*`` stands for all
+    resources of the core group, ``*.apps`` for all of a group, ``*.*`` for everything.
+
+    >>> resource_of("deployments.apps/scale")[:3]
+    ('apps', 'deployments/scale', True)
+
+    Raises:
+        UsageError: the text does not name a resource.
+    """
+    if isinstance(resource, GroupVersionKind):
+        resource = metadata_only(resource)
+    info = _parsed(resource) if isinstance(resource, str) else _resource_of_kind(kind_of(resource))
+    return info._replace(resource=f"{info.resource}/{subresource}") if subresource else info
+
+
+def _parsed(text: str) -> RuleResource:
+    head, slash, subresource = text.partition("/")
+    plural, _, group = head.partition(".")
+    if not plural or bool(slash) is not bool(subresource) or plural != plural.lower() or " " in text:
+        raise UsageError(f"{text!r} is not a resource: write it as kubectl does, such as deployments.apps/scale")
+    gvk = _built_in_resources().get((group, plural))
+    return RuleResource(group, plural + slash + subresource, _is_namespaced(group, plural, gvk), gvk)
+
+
+def _resource_of_kind(kind: Kind[AnyObject]) -> RuleResource:
+    gvk, representation = kind.gvk, kind.representation
+    if issubclass(representation, Object):
+        plural = representation.plural or f"{gvk.kind.lower()}s"
+        return RuleResource(gvk.group, plural, representation.namespaced, gvk)
+    plural = guess_plural(gvk.kind)
+    return RuleResource(gvk.group, plural, _is_namespaced(gvk.group, plural, gvk), gvk)
+
+
+def _is_namespaced(group: str, plural: str, gvk: GroupVersionKind | None) -> bool:
+    """Return the scope of a built-in resource; others count as namespaced."""
+    built_in = built_in_kind(gvk) if gvk is not None else None
+    return (group, plural) not in _CLUSTER_SCOPED if built_in is None else built_in.namespaced
+
+
+def guess_plural(kind: str) -> str:
+    """Return the usual plural of a kind. It is right for every built-in kind.
+
+    >>> [guess_plural(kind) for kind in ("Ingress", "NetworkPolicy", "Gateway", "Endpoints")]
+    ['ingresses', 'networkpolicies', 'gateways', 'endpoints']
+    """
+    name = kind.lower()
+    if name.endswith("endpoints"):
+        return name
+    if name.endswith("s"):
+        return f"{name}es"
+    if name.endswith("y") and name[-2:-1] not in "aeiou":
+        return f"{name[:-1]}ies"
+    return f"{name}s"
+
+
+@cache
+def _built_in_resources() -> dict[tuple[str, str], GroupVersionKind]:
+    return {(gvk.group, guess_plural(gvk.kind)): gvk for gvk in built_in_kinds()}

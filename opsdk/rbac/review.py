@@ -1,0 +1,198 @@
+"""Asks the API server which permissions of a set its own user lacks, and checks an operator's rules at its start.
+
+Upstream: k8s.io/kubectl/pkg/cmd/auth/cani.go (v1.36) sends the same reviews.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from enum import Enum
+
+from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.timeout import timeout
+from opsdk.api.authorization.v1 import (
+    NonResourceAttributes,
+    ResourceAttributes,
+    SelfSubjectAccessReview,
+    SelfSubjectAccessReviewSpec,
+    SelfSubjectRulesReview,
+    SelfSubjectRulesReviewSpec,
+)
+from opsdk.api.rbac.v1 import PolicyRule
+from opsdk.apimachinery.gvk import GroupVersionResource
+from opsdk.apimachinery.rest_mapper import RestMapping, StaticMapper
+from opsdk.apimachinery.scheme import Scheme
+from opsdk.client.client import Client
+from opsdk.client.direct import DirectClient
+from opsdk.errors import ApiError, MissingPermissionsError, OpsdkError
+from opsdk.rbac.permissions import Permission, RuleSet
+from opsdk.rest.transport import Transport
+from opsdk.telemetry.safe_logger import SafeLogger
+
+log = SafeLogger(__name__)
+
+# Reviews in flight at a time: a start must not use up the server's seats for this user.
+_CONCURRENCY = 8
+# Seconds for all reviews.
+_TIMEOUT = 15.0
+
+_GROUP = "authorization.k8s.io"
+# The reviews must not depend on discovery, which an unavailable aggregated API would delay.
+_REVIEWS = [
+    RestMapping(gvk=kind.gvk, resource=GroupVersionResource(_GROUP, "v1", resource), namespaced=False)
+    for kind, resource in (
+        (SelfSubjectAccessReview, "selfsubjectaccessreviews"),
+        (SelfSubjectRulesReview, "selfsubjectrulesreviews"),
+    )
+]
+
+
+class RbacCheck(Enum):
+    """What happens at the start when a declared permission is missing."""
+
+    ERROR = "error"
+    """The operator ends with `MissingPermissionsError` before its caches and controllers start."""
+    WARN = "warn"
+    """The operator logs the same text once, and does not wait for the reviews."""
+    OFF = "off"
+    """Nothing is reviewed."""
+
+
+class PermissionReviewer:
+    """Reviews the permissions of the user that a transport authenticates as.
+
+    The permissions of a namespace take one SelfSubjectRulesReview, whose answer may be incomplete. What it does not
+    cover, and everything that holds in all namespaces, takes one SelfSubjectAccessReview each: a rules review does not
+    show whether a rule holds in all namespaces.
+
+    Args:
+        transport: sends the reviews.
+        scheme: the registry of kinds.
+    """
+
+    def __init__(self, transport: Transport, scheme: Scheme) -> None:
+        self._client = Client(DirectClient(transport, scheme=scheme, mapper=StaticMapper(_REVIEWS)))
+
+    async def missing(self, rules: RuleSet) -> RuleSet:
+        """Return the permissions that the user lacks.
+
+        Raises:
+            OpsdkError: the server does not review, or cannot be reached.
+        """
+        unknown: list[Permission] = []
+        for namespace in rules.namespaces:
+            part = RuleSet(p for p in rules if p.namespace == namespace)
+            unknown += part - await self._rules_in(namespace) if namespace and len(part) > 1 else part
+        lacking: list[Permission] = []
+        for first in range(0, len(unknown), _CONCURRENCY):
+            chunk = unknown[first : first + _CONCURRENCY]
+            answers = await asyncio.gather(*map(self._is_allowed, chunk), return_exceptions=True)
+            for permission, answer in zip(chunk, answers, strict=True):
+                if isinstance(answer, BaseException):
+                    raise answer
+                lacking += [] if answer else [permission]
+        return RuleSet(lacking)
+
+    async def _rules_in(self, namespace: str) -> RuleSet:
+        review = SelfSubjectRulesReview(spec=SelfSubjectRulesReviewSpec(namespace=namespace))
+        try:
+            status = (await self._client.create(review)).status
+        except ApiError as error:
+            log.debug("permissions in %s are reviewed one by one: %s", namespace, error)
+            return RuleSet()
+        rules = [
+            PolicyRule(
+                verbs=rule.verbs,
+                api_groups=rule.api_groups,
+                resources=rule.resources,
+                resource_names=rule.resource_names,
+            )
+            for rule in status.resource_rules
+        ]
+        return RuleSet.from_policy_rules(rules, namespace)
+
+    async def _is_allowed(self, permission: Permission) -> bool:
+        if permission.path:
+            path = NonResourceAttributes(path=permission.path, verb=permission.verb)
+            spec = SelfSubjectAccessReviewSpec(non_resource_attributes=path)
+        else:
+            resource, _, subresource = permission.resource.partition("/")
+            attributes = ResourceAttributes(
+                verb=permission.verb,
+                group=permission.group,
+                resource=resource,
+                subresource=subresource,
+                name=permission.name,
+                namespace=permission.namespace,
+            )
+            spec = SelfSubjectAccessReviewSpec(resource_attributes=attributes)
+        return (await self._client.create(SelfSubjectAccessReview(spec=spec))).status.allowed
+
+    def __repr__(self) -> str:
+        return f"<PermissionReviewer over {self._client!r}>"
+
+
+class RuleCheck:
+    """A Runnable that reviews an operator's rules once. A server that does not review never stops the operator.
+
+    Args:
+        reviewer: sends the reviews.
+        rules: the declared permissions.
+        mode: ERROR or WARN.
+        role: the name of the roles, for the message.
+        clock: source of time.
+    """
+
+    def __init__(
+        self, reviewer: PermissionReviewer, rules: RuleSet, *, mode: RbacCheck, role: str, clock: Clock = LOOP_CLOCK
+    ) -> None:
+        self.rules = rules
+        self.mode = mode
+        self._reviewer = reviewer
+        self._role = role
+        self._clock = clock
+        self._checked = asyncio.Event()
+
+    def needs_leader_election(self) -> bool:
+        """Return False: a standby replica needs the same permissions."""
+        return False
+
+    async def start(self) -> None:
+        """Review the rules. Raises `MissingPermissionsError` in mode ERROR."""
+        lacking = RuleSet()
+        try:
+            async with timeout(self._clock, _TIMEOUT):
+                lacking = await self._reviewer.missing(self.rules)
+        except (OpsdkError, TimeoutError) as error:
+            reason = str(error) or f"no answer within {_TIMEOUT:g} s"
+            log.warning("the declared RBAC rules cannot be checked: %s", reason)
+        if lacking:
+            text = describe_missing(lacking, self._role)
+            if self.mode is RbacCheck.ERROR:
+                raise MissingPermissionsError(text, missing=tuple(map(str, lacking)))
+            log.warning("%s", text)
+        self._checked.set()
+
+    async def wait_ready(self) -> None:
+        """Return when the rules are reviewed; at once in mode WARN."""
+        if self.mode is RbacCheck.ERROR:
+            await self._checked.wait()
+
+    def __repr__(self) -> str:
+        return f"<RuleCheck of {len(self.rules)} permissions>"
+
+
+def describe_missing(lacking: RuleSet, role: str) -> str:
+    """Return what is missing, and the role that should grant it.
+
+    >>> print(describe_missing(RuleSet([Permission("list", "", "secrets", namespace="shop")]), "site"))
+    missing RBAC permissions: list secrets in namespace shop (add it to Role site in namespace shop)
+    """
+    parts: list[str] = []
+    for namespace in lacking.namespaces:
+        part: Sequence[Permission] = [p for p in lacking if p.namespace == namespace]
+        pronoun = "it" if len(part) == 1 else "them"
+        target = f"Role {role} in namespace {namespace}" if namespace else f"ClusterRole {role}"
+        parts.append(f"{', '.join(map(str, part))} (add {pronoun} to {target})")
+    return f"missing RBAC permissions: {'; '.join(parts)}"

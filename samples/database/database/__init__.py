@@ -1,0 +1,1 @@
+"""An operator for databases of an external service: a sample to copy."""

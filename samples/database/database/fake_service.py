@@ -1,0 +1,79 @@
+"""A stand-in for the service, with instances in memory: ``python -m database.fake_service [PORT]``."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Any
+
+import msgspec
+
+from database.service import Instance, Order
+from opsdk.apiserver import ServeOptions, WebServer
+
+
+class FakeDatabaseService:
+    """The service as an ASGI application.
+
+    Attributes:
+        seconds: how long a creation, a change or a deletion takes.
+        instances: by id.
+        orders: the accepted orders, the last one at the end.
+        down: every request is answered with 503.
+    """
+
+    def __init__(self, *, seconds: float = 5.0) -> None:
+        self.seconds = seconds
+        self.instances: dict[str, Instance] = {}
+        self.orders: list[Order] = []
+        self.down = False
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer one request."""
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body, more = body + message.get("body", b""), message.get("more_body", False)
+        status, answer = (503, None) if self.down else self.answer(scope["method"], scope["path"].split("/")[-1], body)
+        await send({"type": "http.response.start", "status": status, "headers": []})
+        await send({"type": "http.response.body", "body": msgspec.json.encode(answer)})
+
+    def answer(self, method: str, key: str, body: bytes) -> tuple[int, object]:
+        """Return status and body for a request."""
+        if method == "PUT":
+            order = msgspec.json.decode(body, type=Order)
+            if not order.password:
+                return 422, "the password is empty"
+            self.orders.append(order)
+            self.instances[key] = order.instance
+            self._later(key)
+        elif method == "GET" and not key:
+            return 200, self.instances
+        elif key not in self.instances:
+            return 404, None
+        elif method == "DELETE" and self.instances[key].state != "deleting":
+            self.instances[key].state = "deleting"
+            self._later(key)
+        return 200, self.instances[key]
+
+    def _later(self, key: str) -> None:
+        asyncio.get_running_loop().call_later(self.seconds, self._finish, key, self.instances[key])
+
+    def _finish(self, key: str, instance: Instance) -> None:
+        if self.instances.get(key) is not instance:
+            return  # changed again meanwhile
+        if instance.state == "deleting":
+            del self.instances[key]
+        else:
+            instance.state, instance.endpoint = "available", f"{key}.example.com:5432"
+
+
+async def main(port: int = 8100) -> None:
+    """Serve until the process ends."""
+    async with WebServer(FakeDatabaseService(), ServeOptions(port=port)) as server:
+        print(f"the service is at {server.url}", flush=True)  # noqa: T201 - the program's only output
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*map(int, sys.argv[1:])))

@@ -1,0 +1,44 @@
+"""The webhooks of Database: a validator and the conversion."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from database.api import Database
+from database.v1beta1 import CONVERTER
+from opsdk.errors import AdmissionDeniedError
+from opsdk.webhook.admission import invalid_field
+from opsdk.webhook.builder import WebhookBuilder
+from opsdk.webhook.handlers import AdmissionContext
+
+VERSIONS = {"postgres": ("15", "16", "17"), "mysql": ("8", "9")}
+"""What the service offers, oldest first."""
+
+
+class DatabaseRules:
+    """What depends on the service's offer, or on the object before the change."""
+
+    def validate_create(self, database: Database, _ctx: AdmissionContext) -> Sequence[str]:
+        """Refuse versions that the service does not offer; warn of the oldest one."""
+        engine, version = database.spec.engine, database.spec.version
+        offered = VERSIONS[engine]
+        if version not in offered:
+            raise _invalid(version, f"{engine} is offered in the versions {', '.join(offered)}")
+        return [f"{engine} {version} is the oldest version on offer"] if version == offered[0] else []
+
+    def validate_update(self, old: Database, new: Database, ctx: AdmissionContext) -> Sequence[str]:
+        """Refuse downgrades. Objects whose version has not changed pass, also if it is no longer offered."""
+        if old.spec.version == new.spec.version:
+            return []
+        if int(new.spec.version) < int(old.spec.version):
+            raise _invalid(new.spec.version, f"a database of version {old.spec.version} cannot be downgraded")
+        return self.validate_create(new, ctx)
+
+
+def _invalid(version: str, reason: str) -> AdmissionDeniedError:
+    return AdmissionDeniedError(reason="Invalid", causes=[invalid_field("spec.version", version, reason)])
+
+
+def declare(builder: WebhookBuilder[Database]) -> WebhookBuilder[Database]:
+    """Add all webhooks of Database to a builder, and return it."""
+    return builder.with_validator(DatabaseRules()).with_converter(CONVERTER)

@@ -1,0 +1,78 @@
+"""The command as a program: help, errors, and what it needs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from opsdk.cli.__main__ import main
+from opsdk.cli.generate.files import write_generated
+from opsdk.cli.loading import load
+from opsdk.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    "words", [[], ["why"], ["generate"], ["generate", "crd"], ["generate", "rbac"], ["generate", "models"]]
+)
+def test_every_command_has_help(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """With a summary; a command that does something has an example."""
+    assert main([*words, "--help"]) == 0
+    text = capsys.readouterr().out
+    assert "Usage: opsdk" in text
+    assert f"opsdk {' '.join(words)} " in text.partition("Usage")[2].partition("\n")[2] or words in ([], ["generate"])
+
+
+def test_a_wrong_command_line_ends_with_2(capsys: pytest.CaptureFixture[str]) -> None:
+    """With the name of the option, and without a traceback."""
+    assert main(["why", "--nothing"]) == 2
+    assert "--nothing" in capsys.readouterr().err
+
+
+def test_without_the_extra_a_sentence_says_what_to_install() -> None:
+    """No traceback."""
+    script = "import sys; sys.modules['typer'] = None; from opsdk.cli.__main__ import main; sys.exit(main(['why']))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.strip() == "opsdk: the command needs typer: pip install 'opsdk[cli]'"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x = (\n", r"loaded: .*broken\.py:1: '\(' was never closed"),
+        ("import nothing_like_this\n", r"write MODULE:NAME: No module named 'nothing_like_this'"),
+        ("\nx = 1 / 0\n", r"loaded: .*broken\.py:2: ZeroDivisionError: division by zero"),
+        ("y = 1\n", r"write MODULE:NAME: module 'broken' has no attribute 'x'"),
+    ],
+)
+def test_a_module_that_does_not_import(
+    text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One line with the place."""
+    (tmp_path / "broken.py").write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "broken", raising=False)
+    with pytest.raises(UsageError, match=message):
+        load("broken:x", "NAME")
+
+
+@pytest.mark.parametrize("reference", ["", "pathlib", "pathlib:", ":Path"])
+def test_what_is_no_reference(reference: str) -> None:
+    """The error has the form to write."""
+    with pytest.raises(UsageError, match="write MODULE:CLASS"):
+        load(reference, "CLASS")
+
+
+def test_an_edited_file_is_not_overwritten(tmp_path: Path) -> None:
+    """A file that is as it was generated is; an edited one only with force."""
+    path = tmp_path / "a" / "b.py"
+    write_generated(path, "x = 1\n", command="opsdk generate models")
+    write_generated(path, "x = 2\n", command="opsdk generate models")
+    path.write_text(path.read_text() + "y = 3\n")
+    with pytest.raises(UsageError, match=r"b\.py was edited or comes from another tool"):
+        write_generated(path, "x = 4\n", command="opsdk generate models")
+    write_generated(path, "x = 4\n", command="opsdk generate models", force=True)
+    assert path.read_text().splitlines()[1:] == ["x = 4"]

@@ -1,0 +1,123 @@
+"""The packages of a project: complete, restricted, and the same objects in every form."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from envtest import Environment
+from opsdk import Client, Unstructured
+from opsdk.api.core.v1 import Pod
+from opsdk.cli.__main__ import main
+from opsdk.cli.package.deployment import Workload
+from opsdk.errors import NoMatchError, UsageError
+from opsdk.structured_merge.value import JsonObject
+from opsdk.testing.eventually import eventually
+
+
+@pytest.fixture
+def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Everything that ``opsdk package`` writes for a new project."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["init", "packaged"]) == 0
+    monkeypatch.chdir(tmp_path / "packaged")
+    monkeypatch.syspath_prepend(str(tmp_path / "packaged"))
+    assert main(["create", "api", "--group", "demo.example.com", "--kind", "Widget"]) == 0
+    assert main(["package"]) == 0
+    yield tmp_path / "packaged/dist"
+    for name in [name for name in sys.modules if name.partition(".")[0] == "packaged"]:
+        del sys.modules[name]
+
+
+def documents(*paths: Path) -> list[JsonObject]:
+    """Return all objects of YAML files."""
+    return [document for path in paths for document in yaml.safe_load_all(path.read_text()) if document]
+
+
+def names(objects: list[JsonObject]) -> list[tuple[str, str]]:
+    """Return kinds and names, sorted."""
+    return sorted((obj["kind"], obj["metadata"]["name"]) for obj in objects)
+
+
+def test_every_form_has_the_same_objects(packages: Path) -> None:
+    """One YAML file, the kustomize folder, and the chart with its values filled in."""
+    resources = documents(packages / "kustomize/kustomization.yaml")[0]["resources"]
+    folder = documents(*(packages / "kustomize" / path for path in resources))
+    assert names(documents(packages / "install.yaml")) == names(folder)
+    values = documents(packages / "chart/values.yaml")[0]
+    rendered: list[JsonObject] = []
+    for path in sorted((packages / "chart/templates").iterdir()):
+        text = path.read_text().replace("{{ .Release.Namespace }}", "packaged-system")
+        text = text.replace("{{ .Values.replicas }}", str(values["replicas"]))
+        text = text.replace("{{ .Values.image | quote }}", f'"{values["image"]}"')
+        lines = [line for line in text.splitlines() if not line.startswith("{{-")]
+        if path.name != "service_monitor.yaml":
+            rendered += yaml.safe_load_all("\n".join(lines))
+    rendered += documents(*(packages / "chart/crds").iterdir())
+    key = str
+    assert sorted(rendered, key=key) == sorted((o for o in folder if o["kind"] != "Namespace"), key=key)
+    assert "{{" not in str(rendered)
+
+
+def test_the_bundle_has_the_permissions_and_the_deployment(packages: Path) -> None:
+    """The ClusterServiceVersion owns the definitions, and grants what the roles grant."""
+    (csv,) = documents(*(packages / "bundle/manifests").glob("*.clusterserviceversion.yaml"))
+    installed = documents(packages / "install.yaml")
+    by_kind = {obj["kind"]: obj for obj in installed if obj["metadata"]["name"] == "packaged"}
+    install = csv["spec"]["install"]["spec"]
+    assert install["clusterPermissions"][0]["rules"] == by_kind["ClusterRole"]["rules"]
+    assert install["permissions"][0]["rules"] == by_kind["Role"]["rules"]
+    assert install["deployments"][0]["spec"] == by_kind["Deployment"]["spec"]
+    owned = csv["spec"]["customresourcedefinitions"]["owned"]
+    assert owned == [{"name": "widgets.demo.example.com", "kind": "Widget", "version": "v1"}]
+
+
+@pytest.mark.k8s(controllers="cluster")
+async def test_a_cluster_accepts_the_whole_file(packages: Path, k8s_env: Environment, k8s_client: Client) -> None:
+    """In the order of the file; the pods pass the restricted security standard of their namespace."""
+    for document in documents(packages / "install.yaml"):
+        obj = Unstructured.from_tree(document)
+
+        async def create(obj: Any = obj) -> bool:
+            try:
+                await k8s_client.create(obj, field_validation="Strict")
+            except NoMatchError:
+                return False
+            return True
+
+        await eventually(create)
+
+    async def pods() -> bool:
+        return len(await k8s_client.list(Pod, namespace="packaged-system")) == 2
+
+    await eventually(pods)
+
+
+def test_the_container_runs_the_package_without_root(packages: Path) -> None:
+    """And the Deployment's user is the image's."""
+    lines = (packages / "Containerfile").read_text().splitlines()
+    assert lines[-2:] == ["USER 65532:65532", 'ENTRYPOINT ["/venv/bin/python", "-m", "packaged"]']
+    (deployment,) = [o for o in documents(packages / "install.yaml") if o["kind"] == "Deployment"]
+    assert deployment["spec"]["template"]["spec"]["securityContext"]["runAsUser"] == 65532
+
+
+def test_an_edited_file_is_kept(packages: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A second run overwrites what nobody edited, and stops at what somebody did."""
+    assert main(["package"]) == 0
+    path = packages / "install.yaml"
+    path.write_text(path.read_text() + "# mine\n")
+    assert main(["package"]) == 1
+    assert "install.yaml was edited" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("field", ["name", "namespace", "image", "package"])
+def test_what_is_missing_is_named(field: str) -> None:
+    """The error says where to write it."""
+    values = {"name": "a", "namespace": "b", "image": "c", "package": "d", field: ""}
+    with pytest.raises(UsageError, match=rf"need {field}: write it under \[tool\.opsdk\]"):
+        Workload(**values)

@@ -1,0 +1,151 @@
+"""New projects: their files work as they are written."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opsdk.cli.__main__ import main
+from opsdk.cli.project import find_project
+from opsdk.cli.scaffold.files import add_module, check_group_version, module_of, package_of
+from opsdk.errors import UsageError
+
+API = ["create", "api", "--group", "demo.example.com", "--version", "v1", "--kind", "Widget"]
+
+
+def new_project(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a project with one kind, as the current folder."""
+    monkeypatch.chdir(folder)
+    assert main(["init", "demo"]) == 0
+    monkeypatch.chdir(folder / "demo")
+    assert main(API) == 0
+    return folder / "demo"
+
+
+def test_a_project_is_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One kind with its test: at most 8 files beside .gitignore, and 150 lines."""
+    project = new_project(tmp_path, monkeypatch)
+    files = [path for path in project.rglob("*") if path.is_file() and path.name != ".gitignore"]
+    assert len(files) <= 8
+    assert sum(len(path.read_text().splitlines()) for path in files) <= 150
+
+
+@pytest.mark.slow
+def test_a_project_passes_its_own_checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests, mypy strict and ruff; with two kinds, one of them cluster-scoped with a name of several words."""
+    project = new_project(tmp_path, monkeypatch)
+    assert main(["create", "api", "--group", "demo.example.com", "--kind", "HTTPGadget", "--cluster-scoped"]) == 0
+    environment = {**os.environ, "PYTHONPATH": str(project)}
+    for words in (["pytest", "-q"], ["mypy"], ["ruff", "check", "."], ["ruff", "format", "--check", "."]):
+        command = [sys.executable, "-m", *words]
+        done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{words}:\n{done.stdout}{done.stderr}"
+
+
+def test_nothing_is_overwritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A second call of the same command ends with an error, and changes no file."""
+    project = new_project(tmp_path, monkeypatch)
+    before = {path: path.read_bytes() for path in project.rglob("*") if path.is_file()}
+    assert main(API) == 1
+    assert "widget.py exists already: nothing was written" in capsys.readouterr().err
+    assert main(["init", "."]) == 1
+    assert "pyproject.toml exists already" in capsys.readouterr().err
+    assert before == {path: path.read_bytes() for path in project.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--group", "demo", "--kind", "Widget"], "'demo' is no API group: write a domain"),
+        (["--group", "Demo.example.com", "--kind", "Widget"], "is no API group"),
+        (["--group", "a.b", "--version", "1", "--kind", "Widget"], "'1' is no version"),
+        (["--group", "a.b", "--kind", "widget"], "'widget' is no kind: write it in CamelCase"),
+    ],
+)
+def test_names_that_a_server_refuses(
+    words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The error says what to write."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["init", "demo"]) == 0
+    monkeypatch.chdir(tmp_path / "demo")
+    assert main(["create", "api", *words]) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_outside_of_a_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The error names the command that starts one."""
+    monkeypatch.chdir(tmp_path)
+    assert main(API) == 1
+    assert "this folder has no project: call opsdk init" in capsys.readouterr().err
+    assert main(["run"]) == 1
+    assert "name the operator: MODULE:NAME or FILE.py" in capsys.readouterr().err
+
+
+def test_an_operator_file_of_another_form(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The error says what to add by hand, and nothing is written."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["init", "demo"]) == 0
+    monkeypatch.chdir(tmp_path / "demo")
+    Path("demo/operator.py").write_text("from opsdk import Operator\n\noperator = Operator('demo')\n")
+    assert main(API) == 1
+    assert "add `from demo import widget` and `widget.add_to(operator)` to it" in capsys.readouterr().err
+    assert not Path("demo/widget.py").exists()
+
+
+@given(st.lists(st.sampled_from(["alpha", "beta", "gamma", "zeta"]), unique=True, min_size=1))
+def test_modules_are_added_in_any_order(names: list[str]) -> None:
+    """Each is imported and called once, and the source stays Python."""
+    source = "from opsdk import Operator\n\n\ndef make_operator():\n    operator = Operator('x')\n    return operator\n"
+    for name in names:
+        source = add_module(source, "demo", name)
+    imported = [node for node in ast.parse(source).body if isinstance(node, ast.ImportFrom) and node.module == "demo"]
+    assert [alias.name for node in imported for alias in node.names] == sorted(names)
+    assert [line.strip() for line in source.splitlines() if "add_to" in line] == [
+        f"{n}.add_to(operator)" for n in names
+    ]
+
+
+@pytest.mark.parametrize("name", ["Demo", "de mo", "1", "-a", "a_b", ""])
+def test_names_that_are_no_project(name: str) -> None:
+    """A project's name is a DNS label, and its package an identifier."""
+    with pytest.raises(UsageError, match="is no name of a project"):
+        package_of(name)
+    assert package_of("my-operator") == "my_operator"
+
+
+def test_names_of_kinds_and_groups() -> None:
+    """Kinds become modules in snake case."""
+    assert [module_of(kind) for kind in ("Widget", "HTTPRoute", "DNSZone", "A1")] == [
+        "widget", "http_route", "dns_zone", "a1",
+    ]  # fmt: skip
+    for version in ("v1", "v2beta1", "v1alpha3"):
+        check_group_version("a.b", version)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[tool.opsdk\n", "pyproject.toml: "),
+        ("[tool.opsdk]\nopperator = 'x'\n", "opperator = 'x': write text for operator"),
+    ],
+)
+def test_a_project_file_with_mistakes(text: str, message: str, tmp_path: Path) -> None:
+    """The error names the file and the key."""
+    (tmp_path / "pyproject.toml").write_text(text)
+    with pytest.raises(UsageError) as raised:
+        find_project(tmp_path)
+    assert message in str(raised.value)

@@ -1,0 +1,64 @@
+"""``opsdk dev`` as an author uses it: a real server, kubectl, and files that change."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.realtime]
+OPSDK = [sys.executable, "-m", "opsdk.cli"]
+WIDGET = "apiVersion: demo.example.com/v1\nkind: Widget\nmetadata: {name: a}\nspec: {text: hi}\n"
+_PATIENCE = 60.0
+
+
+def until(check: Callable[[], bool], log: Path) -> None:
+    """Wait for a state of real processes."""
+    deadline = time.monotonic() + _PATIENCE
+    while not check():
+        assert time.monotonic() < deadline, log.read_text()
+        time.sleep(0.05)
+
+
+def test_from_an_empty_folder_to_a_reload(tmp_path: Path) -> None:
+    """init, create api, dev, kubectl apply, an edit, a syntax error, and SIGINT: no process is left."""
+    if shutil.which("kubectl") is None:
+        pytest.skip("needs kubectl on PATH")
+    subprocess.run([*OPSDK, "init", "demo"], cwd=tmp_path, check=True)
+    project = tmp_path / "demo"
+    create = [*OPSDK, "create", "api", "--group", "demo.example.com", "--version", "v1", "--kind", "Widget"]
+    subprocess.run(create, cwd=project, check=True)
+    log = tmp_path / "log"
+    environment = {**os.environ, "KUBECONFIG": str(project / ".opsdk/kubeconfig")}
+
+    def text() -> str:
+        command = ["kubectl", "get", "configmap", "a", "-o", "jsonpath={.data.text}"]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False).stdout
+
+    with log.open("w") as output, subprocess.Popen(
+        [*OPSDK, "dev", "--plain"], cwd=project, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+    ) as process:  # fmt: skip
+        try:
+            until(lambda: "reloaded in" in log.read_text(), log)
+            subprocess.run(["kubectl", "apply", "-f", "-"], input=WIDGET, env=environment, text=True, check=True)
+            until(lambda: text() == "hi", log)
+            source = project / "demo/widget.py"
+            good = source.read_text().replace("widget.spec.text}", 'widget.spec.text + "!"}')
+            source.write_text(good)
+            until(lambda: text() == "hi!", log)
+            source.write_text(good + "x = (\n")
+            until(lambda: "the old code goes on" in log.read_text(), log)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(30) == 0
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+    refused = subprocess.run(["kubectl", "get", "ns"], env=environment, capture_output=True, text=True, check=False)
+    assert refused.returncode != 0, "the server is left"

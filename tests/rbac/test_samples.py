@@ -1,0 +1,243 @@
+"""The samples run as their service account with exactly the generated manifests, and need every rule of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from _pytest.mark import ParameterSet
+from greeter import Greeting, GreetingSpec
+from greeter import reconcile as greet
+from rbackit import install, rbac_server, service_account, until
+
+import envtest
+from envtest.testing.effects import Fail
+from opsdk.api.core.v1 import ConfigMap, Service
+from opsdk.apimachinery.crd import crd_for
+from opsdk.apimachinery.meta import ObjectMeta
+from opsdk.apimachinery.object import Object, Unstructured
+from opsdk.builder.operator import Operator
+from opsdk.builder.options import OperatorOptions
+from opsdk.cache.options import CacheOptions
+from opsdk.cli.generate.rbac import rbac_yaml
+from opsdk.client.client import Client
+from opsdk.cluster.cluster import ClusterOptions
+from opsdk.errors import MissingPermissionsError
+from opsdk.patch import merge_patch
+from opsdk.rbac.manifests import RbacNames
+from opsdk.rbac.observed import RuleRecorder
+from opsdk.rbac.permissions import Permission, RuleSet
+from opsdk.rbac.review import RbacCheck
+from opsdk.rbac.rules import applies, patches_status
+from opsdk.recipes import is_condition_true
+from opsdk.testing.rules import assert_rules, observed_rules
+from opsdk.testing.running import running
+from website.api import Website, WebsiteSpec
+from website.operator import make_operator
+
+ROOT = Path(__file__).resolve().parents[2]
+NAMESPACE = "operators"
+
+Life = Callable[[envtest.Environment, Client], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """An operator, and a life of its objects that needs every permission of it."""
+
+    name: str
+    kind: type[Object]
+    make: Callable[[OperatorOptions], Operator]
+    life: Life
+    namespaces: tuple[str, ...] = ()
+
+    def operator(self, check: RbacCheck = RbacCheck.OFF) -> Operator:
+        """The operator, with leader election."""
+        cluster = ClusterOptions(cache=CacheOptions(namespaces=self.namespaces))
+        return self.make(OperatorOptions(leader_election=True, rbac_check=check, cluster=cluster))
+
+    @property
+    def names(self) -> RbacNames:
+        """The names of its manifests."""
+        return RbacNames(name=self.name, namespace=NAMESPACE)
+
+    @property
+    def rules(self) -> RuleSet:
+        """What it declares."""
+        return self.operator().rules(namespace=NAMESPACE)
+
+
+def make_greeter(options: OperatorOptions) -> Operator:
+    """The sample, whose permissions are declared here: it is as short as the README."""
+    operator = Operator("greeter", options)
+    rules = [applies(ConfigMap), patches_status(Greeting)]
+    operator.reconciler(Greeting, owns=[ConfigMap], rbac=rules)(greet)
+    return operator
+
+
+def fail_once(env: envtest.Environment, **match: str) -> None:
+    """Answer a write with 404 once, as when the object was just deleted: the next read asks the server."""
+    env.faults.add(Fail(404), verb="patch", times=1, **match)
+
+
+async def greet_the_world(env: envtest.Environment, client: Client) -> None:
+    """A greeting is created and changed; both of its patches find their object gone once."""
+    greeting = Greeting(metadata=ObjectMeta(name="world", namespace="default"), spec=GreetingSpec(name="World"))
+
+    async def greets(name: str) -> bool:
+        live = await client.get(Greeting, "default/world")
+        return live.status is not None and live.status.text == f"Hello {name}!"
+
+    await client.create(greeting)
+    await until(lambda: greets("World"))
+    fail_once(env, resource="configmaps")
+    fail_once(env, resource="greetings/status")
+    await client.patch(greeting, merge_patch({"spec": {"name": "You"}}))
+    await until(lambda: greets("You"))
+    assert (await client.get(ConfigMap, "default/world")).data == {"text": "Hello You!"}
+    await client.delete(greeting)
+
+
+async def publish(env: envtest.Environment, client: Client) -> None:
+    """A website is created, changed twice, repaired and deleted; each kind of patch finds its object gone once."""
+    site = Website(metadata=ObjectMeta(name="hello", namespace="default"), spec=WebsiteSpec(image="nginx:1"))
+
+    async def serves(image: str) -> bool:
+        status = (await client.get(Website, "default/hello")).status
+        return status is not None and status.image == image and is_condition_true(status.conditions, "Ready")
+
+    async def change(**spec: object) -> None:
+        await client.patch(site, merge_patch({"spec": spec}))
+        await until(lambda: serves(str(spec["image"])))
+
+    await client.create(site)
+    await until(lambda: serves("nginx:1"))
+    for resource in ("deployments", "services", "configmaps", "websites/status"):
+        fail_once(env, resource=resource, name="hello")
+    await change(image="nginx:2", port=8080, content="new")
+    await change(image="nginx:1")  # the same Event again
+    await client.delete(Service, "default/hello")
+    await until(lambda: exists(client, Service))
+    await client.delete(site)
+
+    async def is_gone() -> bool:
+        return not await exists(client, Website)
+
+    await until(is_gone)
+    assert await client.get_or_none(ConfigMap, "default/directory-hello") is None
+
+
+async def exists(client: Client, kind: type[Website | Service]) -> bool:
+    """Whether the object of this kind exists."""
+    return await client.get_or_none(kind, "default/hello") is not None
+
+
+SAMPLES = {
+    "greeter": Sample("greeter", Greeting, make_greeter, greet_the_world),
+    "website": Sample("website-operator", Website, make_operator, publish),
+    "website of one namespace": Sample("website-operator", Website, make_operator, publish, namespaces=("default",)),
+}
+
+
+def every_permission(*names: str) -> list[ParameterSet]:
+    """Each permission of some samples."""
+    return [
+        pytest.param(SAMPLES[name], permission, id=f"{name}: {permission}")
+        for name in names
+        for permission in SAMPLES[name].rules
+    ]
+
+
+async def live(sample: Sample, env: envtest.Environment, client: Client, rules: RuleSet) -> RuleRecorder:
+    """Run the sample with these permissions until its life ends, or until the server forbids something."""
+    await client.create(Unstructured.from_tree(crd_for(sample.kind)))
+    await install(client, rules, sample.names)
+    operator = sample.operator()
+    for permission in sample.rules:
+        if permission.verb == "watch":
+            # A server without streaming lists: the informer lists, then watches.
+            env.faults.add(Fail(400), verb="watch", group=permission.group, resource=permission.resource, times=1)
+    with observed_rules(operator) as observed:
+        working = asyncio.create_task(operator.start(await service_account(env, client, sample.names)))
+        living = asyncio.create_task(sample.life(env, client))
+        try:
+            while not (living.done() or observed.forbidden):
+                await asyncio.sleep(0.05)
+            if living.done():
+                living.result()
+        finally:
+            living.cancel()
+            working.cancel()
+            await asyncio.gather(living, working, return_exceptions=True)
+    return observed
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+async def test_the_generated_manifests_suffice(name: str) -> None:
+    """With exactly the declared permissions nothing is forbidden, and every one of them is used."""
+    sample = SAMPLES[name]
+    async with rbac_server() as (env, client):
+        observed = await live(sample, env, client, sample.rules)
+        assert not observed.forbidden
+        assert_rules(observed, sample.rules, unused=True)
+        # The server's own record of authorizations, which does not include those that admission plugins ask for.
+        account = env.observed_rbac().of(f"system:serviceaccount:{NAMESPACE}:{sample.name}")
+        assert not account.denied
+        requested = {p for p in sample.rules if not p.resource.endswith("/finalizers")}
+        allowed = {(use.verb, use.group, use.resource) for use in account.allowed if use.resource}
+        assert allowed == {(p.verb, p.group, p.resource) for p in requested}
+        assert observed.rules(sample.rules) == RuleSet(requested)
+
+
+@pytest.mark.parametrize(("sample", "permission"), every_permission("greeter", "website"))
+async def test_every_permission_is_needed(sample: Sample, permission: Permission) -> None:
+    """Without any one of the declared permissions, the server forbids a request of the sample's life."""
+    async with rbac_server() as (env, client):
+        observed = await live(sample, env, client, RuleSet(sample.rules.permissions - {permission}))
+        assert observed.forbidden
+        if not permission.resource.endswith("/finalizers"):
+            account = env.observed_rbac().of(f"system:serviceaccount:{NAMESPACE}:{sample.name}")
+            denied = {(use.verb, use.group, use.resource) for use in account.denied}
+            assert denied == {(permission.verb, permission.group, permission.resource)}
+
+
+@pytest.mark.parametrize(("sample", "permission"), every_permission("greeter", "website of one namespace"))
+async def test_the_start_names_the_missing_permission(sample: Sample, permission: Permission) -> None:
+    """With the check on, the operator ends before its controllers start, and names exactly what is missing."""
+    async with rbac_server() as (env, client):
+        await client.create(Unstructured.from_tree(crd_for(sample.kind)))
+        await install(client, RuleSet(sample.rules.permissions - {permission}), sample.names)
+        operator = sample.operator(RbacCheck.ERROR)
+        with observed_rules(operator) as observed, pytest.raises(MissingPermissionsError) as raised:
+            async with running(operator, await service_account(env, client, sample.names)):
+                pass
+        assert raised.value.missing == (str(permission),)
+        assert not list(observed.requests)
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+async def test_the_start_passes_with_the_generated_manifests(name: str) -> None:
+    """With the check on and every permission granted, the operator starts."""
+    sample = SAMPLES[name]
+    async with rbac_server() as (env, client):
+        await client.create(Unstructured.from_tree(crd_for(sample.kind)))
+        await install(client, sample.rules, sample.names)
+        async with running(
+            sample.operator(RbacCheck.ERROR), await service_account(env, client, sample.names)
+        ) as operator:
+            await operator.manager.wait_elected()
+
+
+def test_an_operator_of_one_namespace_has_no_cluster_role() -> None:
+    """Everything it may do is in its namespace, and in that of its Lease."""
+    assert SAMPLES["website of one namespace"].rules.namespaces == ("default", NAMESPACE)
+
+
+def test_the_manifests_of_the_website_are_what_it_declares() -> None:
+    """samples/website/manifests/rbac.yaml is the output of the command that its README names."""
+    names = RbacNames(name="website-operator", namespace="website-system", create_namespace=True)
+    text = rbac_yaml(make_operator(), names, ["leader-elect"])
+    assert (ROOT / "samples/website/manifests/rbac.yaml").read_text() == text

@@ -1,0 +1,131 @@
+"""What authors' tests wait for and assert, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envtest import Environment
+from opsdk import Cluster, Condition, Context, GroupVersionKind, Model, Object, ObjectMeta, Operator
+from opsdk.api.core.v1 import ConfigMap
+from opsdk.apimachinery.crd import crd_for
+from opsdk.errors import ForbiddenError, NoMatchError, NotFoundError
+from opsdk.testing.definitions import install_definitions
+from opsdk.testing.eventually import assert_condition, events_of, eventually
+from opsdk.testing.loop import VirtualLoop
+from opsdk.testing.running import running
+
+
+class SiteSpec(Model):
+    """A size."""
+
+    size: int = 1
+
+
+class SiteStatus(Model, kw_only=True):
+    """Conditions."""
+
+    conditions: list[Condition] = msgspec.field(default_factory=list)
+
+
+class Site(Object[SiteSpec, SiteStatus | None]):
+    """A kind without a file."""
+
+    gvk = GroupVersionKind("demo.opsdk.dev", "v1", "Site")
+
+
+def make_operator() -> Operator:
+    """Return an operator that reports each site as ready."""
+    operator = Operator("site")
+
+    @operator.reconciler(Site)
+    async def reconcile(site: Site, ctx: Context) -> None:
+        async with ctx.status(site) as patch:
+            changed = patch.set_condition("Ready", True, "Reconciled", f"size {site.spec.size}")
+        if changed:
+            ctx.event("Ready", "for the first time")
+
+    return operator
+
+
+async def test_definitions_conditions_and_events() -> None:
+    """`running` installs the definitions; conditions and Events are waited for without a sleep."""
+    async with Environment() as env, Cluster(env.config) as cluster, running(make_operator(), env):
+        client = cluster.uncached
+        site = await client.create(Site(metadata=ObjectMeta(name="a", namespace="default"), spec=SiteSpec()))
+
+        async def is_ready() -> Site:
+            live = await client.get(Site, "default/a")
+            assert_condition(live, "Ready", reason="Reconciled")
+            return live
+
+        assert (await eventually(is_ready)).status is not None
+        events = await eventually(lambda: events_of(client, site))
+        assert [(event.type, event.reason) for event in events] == [("Normal", "Ready")]
+
+
+async def test_the_message_names_what_is_there() -> None:
+    """A wrong condition, a missing one, and a wrong reason."""
+    site = Site(metadata=ObjectMeta(name="a", namespace="ns"), spec=SiteSpec())
+    with pytest.raises(AssertionError, match=r"^Site ns/a has no condition Ready; its conditions: none"):
+        assert_condition(site, "Ready")
+    site.status = SiteStatus(conditions=[Condition(type="Ready", status="False", reason="Waits", message="for x")])
+    with pytest.raises(AssertionError, match=r"should have Ready=True; its conditions: Ready=False \(Waits: for x\)"):
+        assert_condition(site, "Ready")
+    assert_condition(site, "Ready", False)
+    assert_condition(site, "Ready", "False", reason="Waits")
+    with pytest.raises(AssertionError, match="the reason of Ready should be Other"):
+        assert_condition(site, "Ready", False, reason="Other")
+
+
+@given(st.lists(st.sampled_from([None, False, AssertionError("no"), NotFoundError("gone")]), max_size=20))
+def test_it_is_tried_again_until_it_succeeds(failures: list[object]) -> None:
+    """Falsy states and expected errors are tried again, at equal intervals; the first success is returned."""
+
+    async def run() -> tuple[str, float]:
+        left = iter(failures)
+
+        async def check() -> object:
+            outcome = next(left, "done")
+            if isinstance(outcome, Exception):
+                raise outcome
+            return outcome
+
+        result = await eventually(check, interval=0.5, within=100)
+        return str(result), asyncio.get_running_loop().time()
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        result, seconds = runner.run(run())
+    assert (result, seconds) == ("done", pytest.approx(0.5 * len(failures)))
+
+
+async def test_what_never_succeeds_ends_in_time() -> None:
+    """With the last failure; an error that is not expected is raised at once."""
+    began = asyncio.get_running_loop().time()
+    with pytest.raises(AssertionError, match=r"not within 10 s \(21 attempts\): it returned None"):
+        await eventually(lambda: None, within=10, interval=0.5)
+    assert asyncio.get_running_loop().time() == pytest.approx(began + 10)
+
+    def forbidden() -> bool:
+        raise ForbiddenError("no")
+
+    with pytest.raises(ForbiddenError):
+        await eventually(forbidden)
+
+
+async def test_an_installed_definition_is_not_written_again() -> None:
+    """And one whose names are taken is an error that says so."""
+    async with Environment() as env, Cluster(env.config) as cluster:
+        definition = crd_for(Site)
+        assert await install_definitions(cluster.uncached, [definition]) == ["sites.demo.opsdk.dev"]
+        assert await install_definitions(cluster.uncached, [definition]) == []
+        await cluster.uncached.create(ConfigMap(metadata=ObjectMeta(name="a", namespace="default")))
+        other = crd_for(Site)
+        other["metadata"]["name"] = "places.demo.opsdk.dev"
+        other["spec"]["names"] |= {"plural": "places", "singular": "place"}
+        with pytest.raises(NoMatchError, match=r"refuses places\.demo\.opsdk\.dev: .*Site"):
+            await install_definitions(cluster.uncached, [other])
