@@ -450,7 +450,7 @@ async def test_a_missing_right_ends_the_start_in_words(verb: str) -> None:
         assert "webhook certificates need this right, see docs/webhooks.md" in text
 
 
-async def test_a_conflict_is_an_error_for_who_checks_alone() -> None:
+async def test_a_check_raises_the_conflict() -> None:
     """`check` does not hide it: `start` checks again."""
     async with world(replicas=1) as w:
         await w.run(30)
