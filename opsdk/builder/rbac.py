@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import chain
 
 from opsdk.builder.options import OperatorOptions
@@ -21,7 +21,7 @@ def operator_rules(
     namespace: str,
     controllers: Iterable[ControllerKinds],
     declared: Iterable[RbacRule],
-    injected: Iterable[InjectionTarget] = (),
+    injected: Sequence[InjectionTarget] = (),
 ) -> RuleSet:
     """Return everything that an operator may do. Pure.
 
@@ -38,8 +38,8 @@ def operator_rules(
         rules += election_rules(options.leader_election_id or name, options.leader_election_namespace or namespace)
     if options.manager.metrics_authentication and is_enabled(options.manager.metrics_bind_address):
         rules.append(METRICS_AUTHORIZATION)
-    if options.webhook.certificates is not None and (targets := list(injected)):
-        rules += certificate_rules(options.webhook.certificates, targets, namespace)
+    if (certificates := options.webhook.certificates) is not None and (injected or certificates.inject):
+        rules += certificate_rules(certificates, injected, namespace)
     namespaces = cached_namespaces(options.cluster.cache)
     return RuleSet(chain.from_iterable(rule.permissions(namespaces) for rule in rules)).normalized()
 
