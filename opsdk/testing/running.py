@@ -72,13 +72,7 @@ async def running(
     config = cluster if isinstance(cluster, Config) else cluster.config
     block = asyncio.current_task()
     assert block is not None
-    if operator.has_webhooks and operator.options.webhook == WebhookServerOptions():
-        operator.options = with_local_webhooks(operator, namespace=config.namespace)
-        async with Cluster(config, clock=clock) as admin:
-            await install_definitions(admin.uncached, operator.definitions(), clock=clock)
-            await install_configurations(admin.uncached, operator)
-    elif definitions and operator.custom_kinds():
-        await _install_missing(operator, config, clock)
+    await _install(operator, config, clock, definitions=definitions)
     work = asyncio.get_running_loop().create_task(operator.start(config, clock=clock), name=f"operator {operator.name}")
     interrupted = False
 
@@ -106,8 +100,17 @@ async def running(
     work.result()
 
 
-async def _install_missing(operator: Operator, config: Config, clock: Clock) -> None:
+async def _install(operator: Operator, config: Config, clock: Clock, *, definitions: bool) -> None:
+    """Install what the server lacks for the operator: definitions and webhook configurations."""
+    local = operator.has_webhooks and operator.options.webhook == WebhookServerOptions()
+    if not local and not (definitions and operator.custom_kinds()):
+        return
     async with Cluster(config, clock=clock) as cluster:
+        if local:
+            operator.options = with_local_webhooks(operator, namespace=config.namespace)
+            await install_definitions(cluster.uncached, operator.definitions(), clock=clock)
+            await install_configurations(cluster.uncached, operator)
+            return
         missing = []
         for kind in operator.custom_kinds():
             try:
