@@ -173,6 +173,7 @@ class Operator:
         self._setups: list[Callable[[Operator], Any]] = []
         self._rules: list[RbacRule] = []
         self._declared: list[ControllerKinds] = []
+        self._finalizers: set[str] = set()
         self._hooks: list[TelemetryHook] = []
         self._cluster: Cluster | None = None
         self._owns_cluster = True
@@ -225,6 +226,7 @@ class Operator:
             self._kinds.append(declared_kind)
         elif not options.get("name"):
             raise UsageError("a controller without a kind needs a name: pass name=...")
+        self._finalizers.update(options.get("finalizers", {}))
         self._declared.append(
             ControllerKinds(
                 kind=declared_kind,
@@ -514,6 +516,10 @@ class Operator:
         """Return the classes with a CustomResourceDefinition among the kinds that `reconciler` declared."""
         kinds = [kind.representation for kind in self._kinds if issubclass(kind.representation, Object)]
         return list(dict.fromkeys(kinds))
+
+    def finalizer_names(self) -> frozenset[str]:
+        """Return the names of the finalizers that `reconciler` declared."""
+        return frozenset(self._finalizers)
 
     @property
     def has_webhooks(self) -> bool:

@@ -20,7 +20,7 @@ from opsdk.cli.package.bundle import bundle_files
 from opsdk.cli.package.containerfile import containerfile
 from opsdk.cli.package.deployment import FLAGS, Workload, webhook_flags
 from opsdk.cli.package.helm import chart_files
-from opsdk.cli.package.tree import config_files
+from opsdk.cli.package.tree import config_files, to_yaml
 from opsdk.cli.project import Project, find_project
 from opsdk.errors import UsageError
 from opsdk.rbac.manifests import RbacNames
@@ -55,6 +55,14 @@ def manifests(
     parts = _parts()
     files = config_files(parts.workload, parts.definitions, parts.rbac, parts.configurations)
     _write(output, files, command="opsdk generate manifests", force=force)
+
+
+def webhooks() -> None:
+    """Print the webhook configurations of the project's operator.
+
+    opsdk generate webhooks | kubectl apply -f -
+    """
+    print(to_yaml(_parts().configurations), end="")
 
 
 def package(
