@@ -25,7 +25,7 @@ def test_every_command_has_help(words: str, capsys: pytest.CaptureFixture[str]) 
     """With a summary; a command has an example."""
     assert main([*words.split(), "--help"]) == 0
     text = " ".join(capsys.readouterr().out.split())
-    usage, _, rest = text.partition(f"Usage: opsdk {words} ".replace("  ", " "))
+    _, _, rest = text.partition(f"Usage: opsdk {words} ".replace("  ", " "))
     assert rest, text
     assert words in GROUPS or f"opsdk {words}" in rest
 
