@@ -16,6 +16,7 @@ from typing import Any
 from opsdk.builder.options import OperatorOptions
 from opsdk.errors import UsageError
 from opsdk.rbac.review import RbacCheck
+from opsdk.webhook.certificates.options import SelfSigned
 
 _PREFIX = "OPSDK_"
 
@@ -60,6 +61,10 @@ def _levels(text: str) -> dict[str, str]:
     return {name: level.upper() for name, _, level in pairs}
 
 
+def _self_signed(service: str) -> SelfSigned:
+    return SelfSigned(service=service)
+
+
 FLAGS = (
     Flag("kubeconfig", "", str, "default: $KUBECONFIG, then in-cluster, then ~/.kube/config"),
     Flag("context", "", str, "the kubeconfig's context"),
@@ -74,6 +79,7 @@ FLAGS = (
     Flag("metrics-authentication", "manager.metrics_authentication", _boolean, "only readers with permission"),
     Flag("webhook-port", "webhook.port", int, "port of the webhook server"),
     Flag("webhook-cert-dir", "webhook.cert_dir", str, "folder of tls.crt and tls.key of the webhook server"),
+    Flag("webhook-service", "webhook.certificates", _self_signed, "issue certificates for the Service of this name"),
     Flag("debug-bind-address", "manager.debug_bind_address", str, "host:port of /debug/, such as 127.0.0.1:6060"),
     Flag("debug-objects", "debug_objects", _boolean, "show objects that reconciles read, for opsdk why --export-test"),
     Flag("shutdown-timeout", "manager.shutdown_timeout", float, "seconds for a stop"),

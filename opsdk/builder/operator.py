@@ -20,13 +20,13 @@ from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.closing import Closing
 from opsdk.aio.garbage import tune_garbage_collector
 from opsdk.aio.watchdog import Stall, Watchdog
-from opsdk.apimachinery.crd import crd_for
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject, KubeObject, Object, TypedObject, Unstructured
 from opsdk.apimachinery.scheme import Scheme
 from opsdk.builder.controller_builder import ControllerBuilder, OwnsSpec, WatchSpec
 from opsdk.builder.election import ElectionFactory, can_use_thread
 from opsdk.builder.flags import parse_flags
+from opsdk.builder.manifests import injection_targets, operator_configurations, operator_definitions
 from opsdk.builder.options import OperatorOptions
 from opsdk.builder.rbac import operator_rules
 from opsdk.cache.metrics import InformerCollector
@@ -57,12 +57,13 @@ from opsdk.rbac.rules import RbacRule
 from opsdk.recorder.recorder import EventRecorder
 from opsdk.rest.config import Config
 from opsdk.sources import EventSource
+from opsdk.structured_merge.value import JsonObject
 from opsdk.telemetry.context import setup_logging
 from opsdk.telemetry.records import LoopStalled, TelemetryHook
 from opsdk.telemetry.safe_logger import SafeLogger
 from opsdk.webhook.builder import WebhookBuilder
-from opsdk.webhook.certificates.injection import declared_targets
 from opsdk.webhook.certificates.options import SelfSigned
+from opsdk.webhook.configurations import WebhookClientConfig
 from opsdk.webhook.server import WebhookServer
 
 log = SafeLogger(__name__)
@@ -172,6 +173,7 @@ class Operator:
         self._setups: list[Callable[[Operator], Any]] = []
         self._rules: list[RbacRule] = []
         self._declared: list[ControllerKinds] = []
+        self._finalizers: set[str] = set()
         self._hooks: list[TelemetryHook] = []
         self._cluster: Cluster | None = None
         self._owns_cluster = True
@@ -224,6 +226,7 @@ class Operator:
             self._kinds.append(declared_kind)
         elif not options.get("name"):
             raise UsageError("a controller without a kind needs a name: pass name=...")
+        self._finalizers.update(options.get("finalizers", {}))
         self._declared.append(
             ControllerKinds(
                 kind=declared_kind,
@@ -253,7 +256,8 @@ class Operator:
         Before `prepare`, controllers of `setup` functions are missing. Rules without namespaces get those of the cache.
 
         Args:
-            namespace: of the Lease, unless the options or the configuration of a prepared operator name another one.
+            namespace: of the Lease and of the Secret with the webhooks' certificate, unless the options or the
+                configuration of a prepared operator name another one.
         """
         prepared = self._cluster is not None
         return operator_rules(
@@ -262,6 +266,7 @@ class Operator:
             namespace=self.cluster.config.namespace if prepared else namespace,
             controllers=[builder.declared_kinds() for builder in self._made] if prepared else self._declared,
             declared=self._rules,
+            injected=injection_targets(self._webhooks, self._configurations_name) if self._webhooks else None,
         )
 
     def add_hook(self, hook: TelemetryHook) -> None:
@@ -496,7 +501,7 @@ class Operator:
                 self.name, self.options, sys.argv[1:] if arguments is None else arguments, os.environ
             )
             if run_arguments.pop("print_crds"):
-                sys.stdout.write(yaml.safe_dump_all([crd_for(kind) for kind in self.custom_kinds()], sort_keys=False))
+                sys.stdout.write(yaml.safe_dump_all(self.definitions(), sort_keys=False))
             else:
                 self.run(**run_arguments, hooks=hooks)
         except OpsdkError as error:
@@ -511,6 +516,54 @@ class Operator:
         """Return the classes with a CustomResourceDefinition among the kinds that `reconciler` declared."""
         kinds = [kind.representation for kind in self._kinds if issubclass(kind.representation, Object)]
         return list(dict.fromkeys(kinds))
+
+    def finalizer_names(self) -> frozenset[str]:
+        """Return the names of the finalizers that `reconciler` declared."""
+        return frozenset(self._finalizers)
+
+    @property
+    def has_webhooks(self) -> bool:
+        """Whether webhooks are declared, so that a webhook server runs."""
+        return bool(self._webhooks)
+
+    def definitions(self, client_config: WebhookClientConfig | None = None) -> list[JsonObject]:
+        """Return one CustomResourceDefinition for each reconciled class, with the other versions of its converter.
+
+        Args:
+            client_config: how the API server reaches the webhook server, for conversions; default: as
+                `WebhookServerOptions.certificates` says.
+
+        Raises:
+            UsageError: versions are converted, and nothing says how the API server reaches the webhook server.
+        """
+        certificates = self.options.webhook.certificates
+        if client_config is None and certificates is not None and self._webhooks:
+            client_config = certificates.client_config()
+        return operator_definitions(self.custom_kinds(), self._webhooks, client_config)
+
+    def webhook_configurations(self, client_config: WebhookClientConfig | None = None) -> list[JsonObject]:
+        """Return the configurations of the declared admission webhooks; empty without any.
+
+        Args:
+            client_config: as for `definitions`.
+
+        Raises:
+            UsageError: as `definitions`.
+        """
+        certificates = self.options.webhook.certificates
+        if not self._webhooks:
+            return []
+        if client_config is None:
+            if certificates is None:
+                text = "set WebhookServerOptions.certificates, or pass client_config"
+                raise UsageError(f"the API server must call this operator: {text}")
+            client_config = certificates.client_config()
+        return operator_configurations(self._webhooks, client_config, name=self._configurations_name)
+
+    @property
+    def _configurations_name(self) -> str:
+        certificates = self.options.webhook.certificates
+        return (certificates.configurations if certificates is not None else "") or self.name
 
     async def _run(self, config: Config, guard: ExitGuard, hooks: Sequence[TelemetryHook]) -> None:
         watchdog = self._watchdog = Watchdog(limit=self.options.watchdog_limit, on_stall=self._record_stall)
@@ -536,9 +589,7 @@ class Operator:
         certificates = CertificateManager(
             self.cluster.uncached,
             replace(options, namespace=options.namespace or self.cluster.config.namespace),
-            targets=declared_targets(
-                server.registrations, server.converted_definitions, name=options.configurations or self.name
-            ),
+            targets=injection_targets(self._webhooks, self._configurations_name),
             client_ca_file=self.options.webhook.client_ca_file,
             clock=self._clock,
             hook=manager.hook,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import chain
 
 from opsdk.builder.options import OperatorOptions
@@ -10,6 +10,8 @@ from opsdk.manager.http import is_enabled
 from opsdk.rbac.declared import METRICS_AUTHORIZATION, ControllerKinds, cached_namespaces, election_rules
 from opsdk.rbac.permissions import RuleSet
 from opsdk.rbac.rules import RbacRule
+from opsdk.webhook.certificates.injection import InjectionTarget
+from opsdk.webhook.certificates.options import SelfSigned
 
 
 def operator_rules(
@@ -19,6 +21,7 @@ def operator_rules(
     namespace: str,
     controllers: Iterable[ControllerKinds],
     declared: Iterable[RbacRule],
+    injected: Sequence[InjectionTarget] | None = None,
 ) -> RuleSet:
     """Return everything that an operator may do. Pure.
 
@@ -28,11 +31,29 @@ def operator_rules(
         namespace: of the operator; the default namespace of its Lease.
         controllers: the declarations of its controllers.
         declared: rules of no controller.
+        injected: objects whose ``caBundle`` the operator keeps up to date; None without a webhook server.
     """
     rules = [*chain.from_iterable(kinds.rbac_rules() for kinds in controllers), *declared]
     if options.leader_election:
         rules += election_rules(options.leader_election_id or name, options.leader_election_namespace or namespace)
     if options.manager.metrics_authentication and is_enabled(options.manager.metrics_bind_address):
         rules.append(METRICS_AUTHORIZATION)
+    if (certificates := options.webhook.certificates) is not None and injected is not None:
+        rules += certificate_rules(certificates, injected, namespace)
     namespaces = cached_namespaces(options.cluster.cache)
     return RuleSet(chain.from_iterable(rule.permissions(namespaces) for rule in rules)).normalized()
+
+
+def certificate_rules(options: SelfSigned, targets: Iterable[InjectionTarget], namespace: str) -> Iterable[RbacRule]:
+    """Return what `opsdk.webhook.certificates` sends. Only the create of the Secret cannot be limited to its name.
+
+    Args:
+        options: name the Secret, and more targets.
+        targets: the objects whose ``caBundle`` is set.
+        namespace: of the operator; the default namespace of the Secret.
+    """
+    place = [options.namespace or namespace]
+    yield RbacRule("create", "secrets", namespaces=place)
+    yield RbacRule("get update", "secrets", resource_names=[options.secret], namespaces=place)
+    for target in dict.fromkeys([*targets, *options.inject]):
+        yield RbacRule("get patch", target.kind.kind, resource_names=[target.name])

@@ -1,7 +1,7 @@
 """What the declarations of an operator imply. Pure.
 
-Only what is surely used is implied: the informers of declared kinds, finalizers, owner references, the election and
-the authorization of metrics. What a reconciler writes is declared beside it.
+Only what is surely used is implied: the informers of declared kinds, finalizers, owner references, the election, the
+authorization of metrics and the certificates of webhooks. What a reconciler writes is declared beside it.
 """
 
 from __future__ import annotations

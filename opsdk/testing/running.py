@@ -16,6 +16,8 @@ from opsdk.http.asgi_types import Message
 from opsdk.http.server.request import HttpRequest, Query
 from opsdk.rest.config import Config
 from opsdk.testing.definitions import definitions_of, install_definitions
+from opsdk.testing.webhooks import install_configurations, with_local_webhooks
+from opsdk.webhook.server import WebhookServerOptions
 
 _FIRST_POLL = 0.01
 _LAST_POLL = 1.0
@@ -52,6 +54,9 @@ async def running(
     An error that ends the operator cancels the block and is raised from it. At the end the operator is stopped, as by
     SIGTERM.
 
+    The webhooks of an operator whose options say nothing about them are served on the loopback interface, and the
+    server calls them.
+
     Args:
         operator: a new operator; an operator starts once.
         cluster: the configuration of clients, or something with a ``config``.
@@ -67,8 +72,7 @@ async def running(
     config = cluster if isinstance(cluster, Config) else cluster.config
     block = asyncio.current_task()
     assert block is not None
-    if definitions and operator.custom_kinds():
-        await _install_missing(operator, config, clock)
+    await _install(operator, config, clock, definitions=definitions)
     work = asyncio.get_running_loop().create_task(operator.start(config, clock=clock), name=f"operator {operator.name}")
     interrupted = False
 
@@ -96,8 +100,17 @@ async def running(
     work.result()
 
 
-async def _install_missing(operator: Operator, config: Config, clock: Clock) -> None:
+async def _install(operator: Operator, config: Config, clock: Clock, *, definitions: bool) -> None:
+    """Install what the server lacks for the operator: definitions and webhook configurations."""
+    local = operator.has_webhooks and operator.options.webhook == WebhookServerOptions()
+    if not local and not (definitions and operator.custom_kinds()):
+        return
     async with Cluster(config, clock=clock) as cluster:
+        if local:
+            operator.options = with_local_webhooks(operator, namespace=config.namespace)
+            await install_definitions(cluster.uncached, operator.definitions(), clock=clock)
+            await install_configurations(cluster.uncached, operator)
+            return
         missing = []
         for kind in operator.custom_kinds():
             try:

@@ -10,7 +10,7 @@ from typing import Any, Generic, Self, TypeVar
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
-from opsdk.apimachinery.object import AnyObject
+from opsdk.apimachinery.object import AnyObject, TypedObject
 from opsdk.errors import UsageError
 from opsdk.webhook.configurations import WebhookRegistration, WebhookRule
 from opsdk.webhook.conversion import Converter
@@ -100,6 +100,11 @@ class WebhookBuilder(Generic[T]):
         self._converter = converter
         return self
 
+    @property
+    def converter(self) -> Converter | None:
+        """The converter between the versions of the kind, or None."""
+        return self._converter
+
     def with_timeout(self, seconds: float | None) -> Self:
         """Set how long defaulter and validator may take, see `AdmissionWebhook`."""
         self._timeout = seconds
@@ -146,8 +151,10 @@ class WebhookBuilder(Generic[T]):
         path = self._paths[mutating] or webhook_path(gvk, mutating=mutating)
         server.register(path, AdmissionWebhook(handler, timeout=self._timeout, clock=self._clock))
         plural = self._resource(kind)
-        namespaced = getattr(kind.representation, "namespaced", None)
-        scope = {True: "Namespaced", False: "Cluster"}.get(namespaced, "*") if namespaced is not None else "*"
+        representation: type[Any] = kind.representation
+        scope = "*"
+        if issubclass(representation, TypedObject):
+            scope = "Namespaced" if representation.namespaced else "Cluster"
         server.registrations.append(
             WebhookRegistration(
                 name=rule.name or f"{verb}-{gvk.version}.{plural}.{gvk.group or 'core.k8s.io'}",

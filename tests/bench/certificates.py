@@ -1,14 +1,19 @@
 """Rotations of the CA of a webhook server under load: three replicas, real TLS, and no call that fails.
 
 The API server in this process calls a Service. A balancer in front of the replicas passes each new connection to the
-next replica that is ready, as kube-proxy does. Besides, a client shakes hands with ready replicas without pause, and verifies
-them with the ``caBundle`` that the configuration has at that time. The replicas have the rights of docs/webhooks.md.
+next replica that is ready, as kube-proxy does. Besides, a client shakes hands with each ready replica in turn, and
+verifies it with the ``caBundle`` that the configuration has at that time. The replicas have the rights of
+docs/webhooks.md.
+
+The replicas have a clock of their own, which advances when each caller has made a call. So the overlap is much longer
+than a call, whatever else the machine does.
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import heapq
 import itertools
 import logging
 import ssl
@@ -17,6 +22,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 import envtest
 from opsdk import Cluster, GroupVersionKind, Model, Object, ObjectMeta, Operator, OperatorOptions, crd_for, unstructured
@@ -28,6 +34,7 @@ from opsdk.http.asgi_types import Message
 from opsdk.http.server.request import HttpRequest, Query
 from opsdk.patch import merge_patch
 from opsdk.structured_merge.value import JsonObject
+from opsdk.testing.clock import ManualClock
 from opsdk.testing.running import running
 from opsdk.webhook.certificates.options import SelfSigned
 from opsdk.webhook.configurations import WebhookClientConfig, WebhookService, webhook_configurations
@@ -36,7 +43,9 @@ from opsdk.webhook.server import WebhookServer, WebhookServerOptions
 
 NAMESPACE = "default"
 CONFIGURATION = "pages-validating"
-OPTIONS = SelfSigned(service="hooks", namespace=NAMESPACE, overlap=1.0, check_interval=0.1)
+OPTIONS = SelfSigned(service="hooks", namespace=NAMESPACE, overlap=40, check_interval=10)
+_TICK = 5.0
+"""Seconds of the replicas' clock for one call of each caller."""
 RULES = {
     "Role": [
         PolicyRule(api_groups=[""], resources=["secrets"], verbs=["create"]),
@@ -86,25 +95,30 @@ class Figures:
     """What has happened.
 
     Attributes:
-        calls: requests to the API server that called both webhooks.
+        calls: requests to the API server that called both webhooks, by the number of the caller.
         handshakes: new TLS connections to single replicas.
+        unready: handshakes that were left out because the replica was not ready.
         failures: reasons of failed calls and handshakes.
         replicas: new connections by the number of the replica that served them.
         rotations: CAs that were replaced.
         seconds: how long it took.
+        ended: no more calls are made.
     """
 
-    calls: int = 0
+    calls: Counter[int] = field(default_factory=Counter)
     handshakes: int = 0
+    unready: int = 0
     failures: Counter[str] = field(default_factory=Counter)
     replicas: Counter[int] = field(default_factory=Counter)
     rotations: int = 0
     seconds: float = 0.0
+    ended: bool = False
 
     def __str__(self) -> str:
         shares = ", ".join(f"{number}: {count}" for number, count in sorted(self.replicas.items()))
         return (
-            f"{self.rotations} rotations in {self.seconds:.0f} s: {self.calls} calls, {self.handshakes} handshakes, "
+            f"{self.rotations} rotations in {self.seconds:.0f} s: {self.calls.total()} calls, "
+            f"{self.handshakes} handshakes, "
             f"{self.failures.total()} failed; connections of replicas {shares}"
             + "".join(f"\n  {count} x {reason}" for reason, count in self.failures.most_common(5))
         )
@@ -171,31 +185,34 @@ async def balancer(replicas: list[Operator], figures: Figures) -> AsyncIterator[
 
 
 async def is_ready(replica: Operator) -> bool:
-    """Whether a readiness probe succeeds."""
+    """Whether the readiness check of the certificates succeeds."""
 
     async def no_body() -> Message:
         return {"type": "http.request", "body": b"", "more_body": False}
 
-    response = await replica.manager.readyz.handle(HttpRequest("GET", "/readyz", Query(), {}, no_body))
+    response = await replica.manager.readyz.handle(
+        HttpRequest("GET", "/readyz/webhook-certificates", Query(), {}, no_body)
+    )
     return response is not None and response.status == 200
 
 
 # ------------------------------------------------------------------ the load
-async def call_webhooks(admin: Cluster, figures: Figures) -> None:
+async def call_webhooks(caller: int, admin: Cluster, figures: Figures) -> None:
     """Create pages for ever; each calls both webhooks."""
     for number in itertools.count():
-        page = Page(metadata=ObjectMeta(name=f"page-{number}", namespace=NAMESPACE), spec=PageSpec())
+        page = Page(metadata=ObjectMeta(name=f"page-{caller}-{number}", namespace=NAMESPACE), spec=PageSpec())
         try:
             await admin.uncached.create(page, dry_run=True)
         except OpsdkError as error:
             figures.failures[str(error)] += 1
-        figures.calls += 1
+        figures.calls[caller] += 1
 
 
 async def shake_hands(admin: Cluster, replicas: list[Operator], figures: Figures) -> None:
     """Connect to the replicas that are ready, for ever, and verify them as an API server would."""
     for replica in itertools.cycle(replicas):
         if not await is_ready(replica):
+            figures.unready += 1
             await asyncio.sleep(0.01)
             continue
         bundle = await ca_bundle(admin)
@@ -234,9 +251,55 @@ async def rotate(admin: Cluster) -> None:
         await asyncio.sleep(0.1)
 
 
-async def measure(rotations: int, *, replicas: int = 3, callers: int = 4) -> Figures:
+class StepClock(ManualClock):
+    """A clock that moves without a wait until every task rests: under load none does.
+
+    Its wall clock is the real one, by which certificates are verified.
+    """
+
+    def wall(self) -> datetime:
+        """See `opsdk.aio.clock.Clock`."""
+        return datetime.now(UTC)
+
+    def step(self, seconds: float) -> None:
+        """Move the clock, and call what is due."""
+        self._now += seconds
+        while self._timers and self._timers[0][0] <= self._now:
+            heapq.heappop(self._timers)[2].fire()
+
+
+async def drive(clock: StepClock, figures: Figures, callers: int) -> None:
+    """Advance the clock for ever: slowly while no call is made, then with the calls."""
+    while True:
+        calls, looks = Counter(figures.calls), figures.handshakes + figures.unready
+        if figures.calls and not figures.ended:
+            # The call that goes on now began before: the next one counts.
+            while (
+                any(figures.calls[n] < calls[n] + 2 for n in range(callers))
+                or figures.handshakes + figures.unready == looks
+            ):
+                await asyncio.sleep(0.005)
+                if figures.ended:
+                    break
+            clock.step(_TICK)
+        else:
+            await asyncio.sleep(0.005)
+            clock.step(0.05)
+
+
+async def measure(rotations: int, *, replicas: int = 3, callers: int = 3) -> Figures:
     """Replace the CA so many times under load, and return the figures."""
-    figures = Figures()
+    figures, clock = Figures(), StepClock()
+    driving = asyncio.create_task(drive(clock, figures, callers))
+    try:
+        await measure_with(clock, figures, rotations, replicas, callers)
+    finally:
+        driving.cancel()
+    return figures
+
+
+async def measure_with(clock: StepClock, figures: Figures, rotations: int, replicas: int, callers: int) -> None:
+    """Fill the figures."""
     async with AsyncExitStack() as stack:
         env = await stack.enter_async_context(envtest.Environment(crds=[crd_for(Page)], hot_loop_limit=0))
         admin = await stack.enter_async_context(Cluster(env.config))
@@ -246,22 +309,22 @@ async def measure(rotations: int, *, replicas: int = 3, callers: int = 4) -> Fig
         await publish_webhooks(admin, await stack.enter_async_context(balancer(operators, figures)))
         operators += [make_operator() for _ in range(replicas)]
         for operator in operators:
-            await stack.enter_async_context(running(operator, user.config))
-        load = [call_webhooks(admin, figures) for _ in range(callers)]
+            await stack.enter_async_context(running(operator, user.config, clock=clock))
+        load = [call_webhooks(number, admin, figures) for number in range(callers)]
         load.append(shake_hands(admin, operators, figures))
         tasks = [asyncio.create_task(work) for work in load]
         began = time.perf_counter()
         for _ in range(rotations):
-            await rotate(admin)
+            rotation = asyncio.create_task(rotate(admin))
+            ended, _ = await asyncio.wait([rotation, *tasks], return_when=asyncio.FIRST_COMPLETED)
+            for task in ended:
+                task.result()
             figures.rotations += 1
-            for task in tasks:
-                if task.done():
-                    task.result()
         figures.seconds = time.perf_counter() - began
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    return figures
+        figures.ended = True
 
 
 async def run(rotations: int = 100) -> None:

@@ -28,7 +28,7 @@ async def test_an_operator_records_its_election() -> None:
     async with environment.Environment() as env, Cluster(env.config) as cluster:
         before = asyncio.all_tasks()
         manager = operator.prepare(env.config)
-        running = asyncio.create_task(operator._until_stopped(manager))
+        running = asyncio.create_task(operator.start_prepared())
         await manager.wait_elected()
         await asyncio.sleep(5)
         manager.stop()

@@ -48,7 +48,7 @@ async def fail_once() -> int:
 
     async with environment.Environment() as env:
         manager = operator.prepare(env.config)
-        running = asyncio.create_task(operator._until_stopped(manager))
+        running = asyncio.create_task(operator.start_prepared())
         await manager.wait_ready()
         with env.faults.add(effects.Fail(500), verb="update", resource="configmaps", times=1):
             await operator.cluster.uncached.create(ConfigMap(metadata=ObjectMeta(name="site", namespace="default")))

@@ -42,6 +42,8 @@ def test_a_project_passes_its_own_checks(tmp_path: Path, monkeypatch: pytest.Mon
     """Tests, mypy strict and ruff; with two kinds, one of them cluster-scoped with a name of several words."""
     project = new_project(tmp_path, monkeypatch)
     assert main(["create", "api", "--group", "demo.example.com", "--kind", "HTTPGadget", "--cluster-scoped"]) == 0
+    for kind in ("Widget", "HTTPGadget"):
+        assert main(["create", "webhook", "--kind", kind]) == 0
     environment = {**os.environ, "PYTHONPATH": str(project)}
     for words in (["pytest", "-q"], ["mypy"], ["ruff", "check", "."], ["ruff", "format", "--check", "."]):
         command = [sys.executable, "-m", *words]
@@ -57,6 +59,8 @@ def test_nothing_is_overwritten(
     before = {path: path.read_bytes() for path in project.rglob("*") if path.is_file()}
     assert main(API) == 1
     assert "widget.py exists already: nothing was written" in capsys.readouterr().err
+    assert main(["create", "webhook", "--kind", "Gadget"]) == 1
+    assert "call opsdk create api --kind Gadget first" in capsys.readouterr().err
     assert main(["init", "."]) == 1
     assert "pyproject.toml exists already" in capsys.readouterr().err
     assert before == {path: path.read_bytes() for path in project.rglob("*") if path.is_file()}

@@ -61,6 +61,7 @@ async def test_the_roles_are_what_the_operator_declares(stage: Any) -> None:
         await stage.close()
 
 
+@pytest.mark.slow
 async def test_the_manifests_are_accepted(stage: Any) -> None:
     """Every file of the folder, in the order of ``kubectl apply -f``."""
     try:

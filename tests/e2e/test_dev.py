@@ -28,13 +28,14 @@ def until(check: Callable[[], bool], log: Path) -> None:
 
 
 def test_from_an_empty_folder_to_a_reload(tmp_path: Path) -> None:
-    """init, create api, dev, kubectl apply, an edit, a syntax error, and SIGINT: no process is left."""
+    """init, create, dev, kubectl apply, a webhook, an edit, a syntax error, and SIGINT: no process is left."""
     if shutil.which("kubectl") is None:
         pytest.skip("needs kubectl on PATH")
     subprocess.run([*OPSDK, "init", "demo"], cwd=tmp_path, check=True)
     project = tmp_path / "demo"
     create = [*OPSDK, "create", "api", "--group", "demo.example.com", "--version", "v1", "--kind", "Widget"]
     subprocess.run(create, cwd=project, check=True)
+    subprocess.run([*OPSDK, "create", "webhook", "--kind", "Widget"], cwd=project, check=True)
     log = tmp_path / "log"
     environment = {**os.environ, "KUBECONFIG": str(project / ".opsdk/kubeconfig")}
 
@@ -42,13 +43,18 @@ def test_from_an_empty_folder_to_a_reload(tmp_path: Path) -> None:
         command = ["kubectl", "get", "configmap", "a", "-o", "jsonpath={.data.text}"]
         return subprocess.run(command, env=environment, capture_output=True, text=True, check=False).stdout
 
+    command = [*OPSDK, "dev", "--plain", "--webhook-port", "19443"]
     with log.open("w") as output, subprocess.Popen(
-        [*OPSDK, "dev", "--plain"], cwd=project, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+        command, cwd=project, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
     ) as process:  # fmt: skip
         try:
             until(lambda: "reloaded in" in log.read_text(), log)
             subprocess.run(["kubectl", "apply", "-f", "-"], input=WIDGET, env=environment, text=True, check=True)
             until(lambda: text() == "hi", log)
+            empty = WIDGET.replace("name: a", "name: b").replace("hi", '""')
+            command = ["kubectl", "apply", "-f", "-"]
+            denied = subprocess.run(command, input=empty, env=environment, capture_output=True, text=True, check=False)
+            assert "spec.text: Invalid value" in denied.stderr, denied.stderr
             source = project / "demo/widget.py"
             good = source.read_text().replace("widget.spec.text}", 'widget.spec.text + "!"}')
             source.write_text(good)

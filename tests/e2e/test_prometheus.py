@@ -100,7 +100,7 @@ async def test_prometheus_scrapes_over_tls_with_a_token(tmp_path: Path) -> None:
         user = env.add_user("prometheus")
         await allow(cluster, "prometheus")
         manager = operator.prepare(env.config)
-        running = asyncio.create_task(operator._until_stopped(manager))
+        running = asyncio.create_task(operator.start_prepared())
         await manager.wait_ready()
         await cluster.uncached.create(ConfigMap(metadata=ObjectMeta(name="a", namespace="default")))
         await reconciled.wait()

@@ -11,7 +11,7 @@ import yaml
 
 pytestmark = [pytest.mark.e2e, pytest.mark.realtime]
 
-MANIFESTS = Path(__file__).resolve().parents[2] / "samples/website/manifests/rbac.yaml"
+MANIFESTS = Path(__file__).resolve().parents[2] / "samples/website/manifests/00-rbac.yaml"
 NAME, NAMESPACE = "website-operator", "website-system"
 FLAGS = ("--leader-elect", "--leader-election-namespace", NAMESPACE, "--rbac-check", "error")
 

@@ -100,7 +100,7 @@ async def test_a_running_operator_shows_what_the_documentation_says() -> None:
 
     async with environment.Environment() as env:
         manager = operator.prepare(env.config)
-        running = asyncio.create_task(operator._until_stopped(manager))
+        running = asyncio.create_task(operator.start_prepared())
         await manager.wait_ready()
         secret = Secret(metadata=ObjectMeta(name="s", namespace="default"), string_data={"password": "s3cret"})
         await operator.client.create(secret)

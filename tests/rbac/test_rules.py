@@ -26,6 +26,9 @@ from opsdk.rbac.permissions import Permission, RuleSet
 from opsdk.rbac.rules import RbacRule, applies, deletes, patches_status, reads, records_events
 from opsdk.rest.config import Config
 from opsdk.sources import KindSource
+from opsdk.webhook.certificates.injection import InjectionKind, InjectionTarget
+from opsdk.webhook.certificates.options import SelfSigned
+from opsdk.webhook.server import WebhookServerOptions
 
 
 def texts(rules: RuleSet) -> list[str]:
@@ -208,3 +211,22 @@ def test_authorized_metrics_need_reviews() -> None:
     ]
     off = ManagerOptions(metrics_authentication=True)
     assert not Operator("x", OperatorOptions(manager=off)).rules()
+
+
+def test_issued_certificates_need_their_secret_and_the_objects_with_a_ca_bundle() -> None:
+    """Each object is named; a create of the Secret cannot be. Without webhooks nothing is issued."""
+    inject = [InjectionTarget(InjectionKind.API_SERVICE, "v1.books.example.com")]
+    certificates = SelfSigned(service="hooks", configurations="site", inject=inject)
+    options = OperatorOptions(webhook=WebhookServerOptions(certificates=certificates))
+    operator = Operator("x", options)
+    assert not operator.rules()
+    operator.webhook_for(Site).with_validator(create=lambda _obj, _ctx: None)
+    assert texts(operator.rules(namespace="here")) == [
+        'get validatingwebhookconfigurations.admissionregistration.k8s.io named "site-validating"',
+        'patch validatingwebhookconfigurations.admissionregistration.k8s.io named "site-validating"',
+        'get apiservices.apiregistration.k8s.io named "v1.books.example.com"',
+        'patch apiservices.apiregistration.k8s.io named "v1.books.example.com"',
+        "create secrets in namespace here",
+        'get secrets named "hooks-tls" in namespace here',
+        'update secrets named "hooks-tls" in namespace here',
+    ]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import httpx
 import pytest
 from _pytest.mark import ParameterSet
 from greeter import Greeting, GreetingSpec
@@ -14,9 +16,15 @@ from greeter import reconcile as greet
 from rbackit import install, rbac_server, service_account, until
 
 import envtest
+from database.__main__ import operator as database_operator
+from database.api import Database, DatabaseSpec, SecretReference
+from database.fake_service import FakeDatabaseService
+from database.operator import make_operator as make_operator_of_databases
+from database.service import HttpDatabaseService
 from envtest.testing.effects import Fail
-from opsdk.api.core.v1 import ConfigMap, Service
+from opsdk.api.core.v1 import ConfigMap, Secret, Service
 from opsdk.apimachinery.crd import crd_for
+from opsdk.apimachinery.kinds import kind_of_object
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.object import Object, Unstructured
 from opsdk.builder.operator import Operator
@@ -32,9 +40,14 @@ from opsdk.rbac.observed import RuleRecorder
 from opsdk.rbac.permissions import Permission, RuleSet
 from opsdk.rbac.review import RbacCheck
 from opsdk.rbac.rules import applies, patches_status
-from opsdk.recipes import is_condition_true
+from opsdk.recipes import get_condition, is_condition_true
 from opsdk.testing.rules import assert_rules, observed_rules
 from opsdk.testing.running import running
+from opsdk.webhook.builder import WebhookBuilder
+from opsdk.webhook.certificates.options import SelfSigned
+from opsdk.webhook.configurations import webhook_configurations
+from opsdk.webhook.handlers import AdmissionContext
+from opsdk.webhook.server import WebhookServer, WebhookServerOptions
 from website.api import Website, WebsiteSpec
 from website.operator import make_operator
 
@@ -130,6 +143,85 @@ async def publish(env: envtest.Environment, client: Client) -> None:
     assert await client.get_or_none(ConfigMap, "default/directory-hello") is None
 
 
+def make_database_operator(options: OperatorOptions) -> Operator:
+    """The sample, beside a service in memory."""
+    transport = httpx.ASGITransport(app=FakeDatabaseService())
+    return make_operator_of_databases(
+        HttpDatabaseService(httpx.AsyncClient(transport=transport, base_url="http://service")), options
+    )
+
+
+async def order(env: envtest.Environment, client: Client) -> None:
+    """A database is ordered, its password changes (so the same Event comes again), and it is deleted."""
+    database = Database(
+        metadata=ObjectMeta(name="orders", namespace="default"),
+        spec=DatabaseSpec(engine="postgres", version="17", credentials=SecretReference(name="login")),
+    )
+
+    async def has_reason(reason: str) -> bool:
+        status = (await client.get(Database, "default/orders")).status
+        condition = get_condition(status.conditions, "Ready") if status is not None else None
+        return condition is not None and condition.reason == reason
+
+    async def set_password(password: str) -> None:
+        login = Secret(metadata=ObjectMeta(name="login", namespace="default"))
+        login.string_data = {"username": "orders", "password": password}
+        await client.apply(login, field_owner="test")
+
+    async def is_gone() -> bool:
+        return await client.get_or_none(Database, "default/orders") is None
+
+    await set_password("one")
+    await client.create(database)
+    await until(lambda: has_reason("Available"))
+    fail_once(env, resource="databases/status")
+    await set_password("two")
+    await until(lambda: has_reason("InProgress"))
+    await until(lambda: has_reason("Available"))
+    await client.delete(database)
+    await until(is_gone)
+
+
+def make_webhook_operator(options: OperatorOptions) -> Operator:
+    """An operator with webhooks only, which issues their certificate."""
+    webhook = WebhookServerOptions(host="127.0.0.1", port=0, certificates=SelfSigned(service="hooks"))
+    operator = Operator("hooks", replace(options, webhook=webhook))
+    declare_webhooks(operator.webhook_for(Greeting))
+    return operator
+
+
+def declare_webhooks(builder: WebhookBuilder[Greeting]) -> WebhookBuilder[Greeting]:
+    """A defaulter and a validator."""
+
+    def do_nothing(greeting: Greeting, ctx: AdmissionContext) -> None: ...
+
+    return builder.with_defaulter(do_nothing).with_validator(create=do_nothing)
+
+
+async def serve_webhooks(env: envtest.Environment, client: Client) -> None:
+    """Both configurations get the CA of the Secret, and a renewal is carried out."""
+    server = WebhookServer()
+    declare_webhooks(WebhookBuilder().for_(Greeting)).complete(server)
+    config = SelfSigned(service="hooks", namespace=NAMESPACE).client_config()
+    trees = webhook_configurations(server.registrations, config, name="hooks")
+    for tree in trees:
+        await client.create(Unstructured.from_tree(tree))
+
+    async def are_trusted() -> bool:
+        ca = base64.b64encode((await client.get(Secret, f"{NAMESPACE}/hooks-tls")).data["ca.crt"]).decode()
+        live = [await client.get(kind_of_object(obj), obj.metadata.name) for obj in map(Unstructured.from_tree, trees)]
+        return all(obj["webhooks"][0]["clientConfig"].get("caBundle") == ca for obj in live)
+
+    await until(are_trusted)
+    secret = await client.get(Secret, f"{NAMESPACE}/hooks-tls")
+    await client.patch(secret, merge_patch({"metadata": {"annotations": {"opsdk.dev/renew": "serving"}}}))
+
+    async def is_renewed() -> bool:
+        return (await client.get(Secret, f"{NAMESPACE}/hooks-tls")).data["tls.crt"] != secret.data["tls.crt"]
+
+    await until(is_renewed)
+
+
 async def exists(client: Client, kind: type[Website | Service]) -> bool:
     """Whether the object of this kind exists."""
     return await client.get_or_none(kind, "default/hello") is not None
@@ -138,6 +230,8 @@ async def exists(client: Client, kind: type[Website | Service]) -> bool:
 SAMPLES = {
     "greeter": Sample("greeter", Greeting, make_greeter, greet_the_world),
     "website": Sample("website-operator", Website, make_operator, publish),
+    "database": Sample("database-operator", Database, make_database_operator, order),
+    "webhooks": Sample("hooks", Greeting, make_webhook_operator, serve_webhooks),
     "website of one namespace": Sample("website-operator", Website, make_operator, publish, namespaces=("default",)),
 }
 
@@ -192,7 +286,7 @@ async def test_the_generated_manifests_suffice(name: str) -> None:
         assert observed.rules(sample.rules) == RuleSet(requested)
 
 
-@pytest.mark.parametrize(("sample", "permission"), every_permission("greeter", "website"))
+@pytest.mark.parametrize(("sample", "permission"), every_permission("greeter", "website", "database", "webhooks"))
 async def test_every_permission_is_needed(sample: Sample, permission: Permission) -> None:
     """Without any one of the declared permissions, the server forbids a request of the sample's life."""
     async with rbac_server() as (env, client):
@@ -236,8 +330,14 @@ def test_an_operator_of_one_namespace_has_no_cluster_role() -> None:
     assert SAMPLES["website of one namespace"].rules.namespaces == ("default", NAMESPACE)
 
 
-def test_the_manifests_of_the_website_are_what_it_declares() -> None:
-    """samples/website/manifests/rbac.yaml is the output of the command that its README names."""
-    names = RbacNames(name="website-operator", namespace="website-system", create_namespace=True)
-    text = rbac_yaml(make_operator(), names, ["leader-elect"])
-    assert (ROOT / "samples/website/manifests/rbac.yaml").read_text() == text
+@pytest.mark.parametrize(
+    ("make", "name", "path"),
+    [
+        (make_operator, "website", "website/manifests/00-rbac.yaml"),
+        (lambda: database_operator, "database", "database/manifests/00-rbac.yaml"),
+    ],
+)
+def test_the_manifests_of_a_sample_are_what_it_declares(make: Callable[[], Operator], name: str, path: str) -> None:
+    """The file is the output of ``opsdk generate rbac`` with the flags of the sample's Deployment."""
+    names = RbacNames(name=f"{name}-operator", namespace=f"{name}-system", create_namespace=True)
+    assert (ROOT / "samples" / path).read_text() == rbac_yaml(make(), names, ["leader-elect"])

@@ -60,14 +60,14 @@ def test_two_kinds_do_not_share_a_path() -> None:
 
 
 def test_names_and_scopes_come_from_the_kind() -> None:
-    """A name has at least three segments; the scope is open where the class does not tell it."""
+    """A name has at least three segments; the scope is open for a kind without a class."""
     server = WebhookServer()
     WebhookBuilder().for_(Pod).with_validator(create=refuse).complete(server)
     policy = unstructured("networking.k8s.io/v1", "NetworkPolicy")
     builder = WebhookBuilder().for_(policy, plural="networkpolicies", scope="Namespaced")
     builder.with_validator(create=refuse).complete(server)
     assert [(r.name, r.path, r.resource, r.scope) for r in server.registrations] == [
-        ("validate-v1.pods.core.k8s.io", "/validate--v1-pod", "pods", "*"),
+        ("validate-v1.pods.core.k8s.io", "/validate--v1-pod", "pods", "Namespaced"),
         (
             "validate-v1.networkpolicies.networking.k8s.io",
             "/validate-networking-k8s-io-v1-networkpolicy",

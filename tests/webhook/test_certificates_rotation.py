@@ -100,6 +100,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(STEPS)
 def test_a_ca_is_trusted_before_it_signs_and_after_it_served(steps: list[tuple[float, RenewalRequest, bool]]) -> None:
     """For all times, requests and interruptions: no certificate is served that cannot be verified."""
@@ -110,7 +111,7 @@ def test_a_ca_is_trusted_before_it_signs_and_after_it_served(steps: list[tuple[f
 
 
 @given(st.lists(st.sampled_from([1.0, 10.0, 60.0, 120.0, 300.0, 700.0]), min_size=1, max_size=60))
-def test_who_looks_often_enough_never_begins_anew(pauses: list[float]) -> None:
+def test_frequent_checks_never_begin_anew(pauses: list[float]) -> None:
     """With pauses below `renew_before`, a CA is never created out of turn, and none expires while it signs."""
     history = History()
     for seconds in pauses:

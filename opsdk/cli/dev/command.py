@@ -44,6 +44,7 @@ def dev(
     controllers: Annotated[
         str, typer.Option(help="simulated controllers of the server: none, cluster, or names with commas between")
     ] = "cluster",
+    webhook_port: Annotated[int, typer.Option(min=1, max=65535, help="of webhooks on this machine")] = 9443,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error")] = "info",
     plain: Annotated[bool, typer.Option("--plain", help="log lines only, no console")] = False,
     once: Annotated[bool, typer.Option("--once", help="end when the operator runs: for scripts")] = False,
@@ -69,7 +70,7 @@ def dev(
     logging.getLogger("watchfiles").setLevel(logging.WARNING)
     sys.path.insert(0, str(folder))
     with _server(folder, cluster=cluster, controllers=controllers) as (kubeconfig, title):
-        program = _Program(operator, folder, kubeconfig, console, title=title, live=live)
+        program = _Program(operator, folder, kubeconfig, console, title=title, live=live, webhook_port=webhook_port)
         with contextlib.suppress(KeyboardInterrupt):
             asyncio.run(program.run(once=once))
 
@@ -90,7 +91,15 @@ class _Program:
     """The loop of the command."""
 
     def __init__(
-        self, reference: str, folder: Path, kubeconfig: Path | None, console: Console, *, title: str, live: bool
+        self,
+        reference: str,
+        folder: Path,
+        kubeconfig: Path | None,
+        console: Console,
+        *,
+        title: str,
+        live: bool,
+        webhook_port: int,
     ) -> None:
         self._reference = reference
         self._folder = folder
@@ -98,11 +107,12 @@ class _Program:
         self._console = console
         self._title = title
         self._live = live
+        self._webhook_port = webhook_port
         self._last: Reload | None = None
 
     async def run(self, *, once: bool) -> None:
         """Run until cancelled."""
-        async with DevSession(load_config(kubeconfig=self._kubeconfig), self._load) as session:
+        async with self._session() as session:
             if not self._live:
                 self._console.print(self._title, highlight=False, soft_wrap=True)
             self._show(await session.reload())
@@ -114,6 +124,10 @@ class _Program:
                 group.create_task(self._watch(session), name="opsdk dev/watch")
                 if self._live:
                     group.create_task(self._draw(session), name="opsdk dev/console")
+
+    def _session(self) -> DevSession:
+        config = load_config(kubeconfig=self._kubeconfig)
+        return DevSession(config, self._load, webhook_port=self._webhook_port)
 
     def _load(self) -> Operator:
         with imported_again(self._folder):

@@ -14,7 +14,8 @@ from opsdk.cluster.cluster import Cluster
 from opsdk.controller.journal import Journal
 from opsdk.errors import OpsdkError
 from opsdk.rest.config import Config
-from opsdk.testing.definitions import definitions_of, install_definitions
+from opsdk.testing.definitions import install_definitions
+from opsdk.testing.webhooks import install_configurations, with_local_webhooks
 
 log = logging.getLogger("opsdk.dev")
 
@@ -49,6 +50,7 @@ class DevSession(Closing):
     Args:
         config: address and credentials.
         load: imports and returns a new operator; called for each reload.
+        webhook_port: where webhooks are served on this machine.
 
     Attributes:
         operator: the operator that runs, or None before the first one and after a failure.
@@ -56,13 +58,14 @@ class DevSession(Closing):
         reloads: number of successful reloads, the first start included.
     """
 
-    def __init__(self, config: Config, load: Callable[[], Operator]) -> None:
+    def __init__(self, config: Config, load: Callable[[], Operator], *, webhook_port: int = 9443) -> None:
         self.config = config
         self.operator: Operator | None = None
         self.failure: BaseException | None = None
         self.reloads = 0
         self.cluster: Cluster | None = None
         self._load = load
+        self._webhook_port = webhook_port
         self._journal: Journal | None = None
         self._cluster_task: asyncio.Task[None] | None = None
         self._task: asyncio.Task[None] | None = None
@@ -75,13 +78,18 @@ class DevSession(Closing):
         began = time.monotonic()
         try:
             operator = self._load()
+            if operator.has_webhooks:
+                operator.options = with_local_webhooks(
+                    operator, namespace=self.config.namespace, port=self._webhook_port
+                )
             operator.options = replace(operator.options, leader_election=False)
             self._journal = operator.journal = self._journal or operator.journal
             if operator.has_setup:
                 # Setup functions may add indices, and a cache has each index once.
                 await self._close_cluster()
             cluster = await self._ensure_cluster(operator)
-            changed = await install_definitions(cluster.uncached, definitions_of(operator.custom_kinds()))
+            changed = await install_definitions(cluster.uncached, operator.definitions())
+            await install_configurations(cluster.uncached, operator)
             # What cannot be made is found here, before the old code stops.
             operator.prepare(self.config, cluster=cluster)
         except OpsdkError as error:

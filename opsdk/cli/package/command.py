@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -18,9 +18,9 @@ from opsdk.cli.generate.rbac import rules_of
 from opsdk.cli.loading import load_operator
 from opsdk.cli.package.bundle import bundle_files
 from opsdk.cli.package.containerfile import containerfile
-from opsdk.cli.package.deployment import FLAGS, Workload
+from opsdk.cli.package.deployment import FLAGS, Workload, webhook_flags
 from opsdk.cli.package.helm import chart_files
-from opsdk.cli.package.tree import config_files
+from opsdk.cli.package.tree import config_files, to_yaml
 from opsdk.cli.project import Project, find_project
 from opsdk.errors import UsageError
 from opsdk.rbac.manifests import RbacNames
@@ -28,7 +28,6 @@ from opsdk.rbac.manifests import manifests as rbac_manifests
 from opsdk.rbac.manifests import to_yaml as rbac_to_yaml
 from opsdk.rbac.permissions import RuleSet
 from opsdk.structured_merge.value import JsonObject
-from opsdk.testing.definitions import definitions_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +38,7 @@ class _Parts:
     operator: Operator
     workload: Workload
     definitions: list[JsonObject]
+    configurations: list[JsonObject]
     rules: RuleSet
     rbac: str
 
@@ -53,8 +53,16 @@ def manifests(
     opsdk generate manifests && kubectl apply -k config
     """
     parts = _parts()
-    files = config_files(parts.workload, parts.definitions, parts.rbac)
+    files = config_files(parts.workload, parts.definitions, parts.rbac, parts.configurations)
     _write(output, files, command="opsdk generate manifests", force=force)
+
+
+def webhooks() -> None:
+    """Print the webhook configurations of the project's operator.
+
+    opsdk generate webhooks | kubectl apply -f -
+    """
+    print(to_yaml(_parts().configurations), end="")
 
 
 def package(
@@ -68,7 +76,7 @@ def package(
     """
     parts = _parts()
     workload, definitions = parts.workload, parts.definitions
-    config = config_files(workload, definitions, parts.rbac)
+    config = config_files(workload, definitions, parts.rbac, parts.configurations)
     # kubectl apply -f keeps the order of the file.
     first = (*(path for path in config if path.startswith("crd/")), "namespace.yaml", "rbac.yaml")
     last = sorted(config.keys() - {*first, "kustomization.yaml", "service_monitor.yaml"})
@@ -79,7 +87,10 @@ def package(
         "Containerfile": containerfile(workload.image, workload.package),
         "install.yaml": whole,
         **{f"kustomize/{path}": text for path, text in config.items()},
-        **{f"chart/{path}": text for path, text in chart_files(workload, definitions, parts.rbac, version).items()},
+        **{
+            f"chart/{path}": text
+            for path, text in chart_files(workload, definitions, parts.rbac, parts.configurations, version).items()
+        },
         **{f"bundle/{path}": text for path, text in bundle_files(workload, definitions, rules, version).items()},
     }
     _write(output, files, command="opsdk package", force=force)
@@ -91,20 +102,25 @@ def _parts() -> _Parts:
         raise UsageError("this folder has no project: call opsdk init, or add [tool.opsdk] to pyproject.toml")
     operator = load_operator("")
     namespace = project.namespace or f"{operator.name}-system"
-    rules = rules_of(operator, namespace, FLAGS)
+    flags = (*FLAGS, *(webhook_flags(operator.name) if operator.has_webhooks else ()))
+    rules = rules_of(operator, namespace, flags)
+    client_config = None
+    if (certificates := operator.options.webhook.certificates) is not None:
+        client_config = replace(certificates, namespace=certificates.namespace or namespace).client_config()
     workload = Workload(
         name=operator.name,
         namespace=namespace,
         image=project.image,
         package=project.package,
-        webhooks=operator.webhook_server is not None,
+        webhooks=operator.has_webhooks,
     )
     names = RbacNames(name=workload.name, namespace=workload.namespace)
     return _Parts(
         project=project,
         operator=operator,
         workload=workload,
-        definitions=definitions_of(operator.custom_kinds()),
+        definitions=operator.definitions(client_config),
+        configurations=operator.webhook_configurations(client_config),
         rules=rules,
         rbac=rbac_to_yaml(rbac_manifests(rules, names)),
     )

@@ -21,6 +21,11 @@ FLAGS = (
 """Flags of the container, without dashes; the roles are made for them too."""
 
 
+def webhook_flags(name: str) -> tuple[str, ...]:
+    """Return the flags of an operator with webhooks: it issues certificates for their Service."""
+    return (f"webhook-service={name}-webhooks",)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
     """What runs in the cluster.
@@ -68,7 +73,7 @@ def deployment(workload: Workload) -> JsonObject:
     container: JsonObject = {
         "name": "operator",
         "image": workload.image,
-        "args": [f"--{flag}" for flag in FLAGS],
+        "args": [f"--{flag}" for flag in (*FLAGS, *(webhook_flags(workload.name) if workload.webhooks else ()))],
         "ports": ports,
         "livenessProbe": {"httpGet": {"path": "/healthz", "port": "health"}, "periodSeconds": 20},
         "readinessProbe": {"httpGet": {"path": "/readyz", "port": "health"}, "periodSeconds": 5},

@@ -16,7 +16,13 @@ from opsdk.structured_merge.value import JsonObject
 _REPLICAS, _IMAGE = 424242, "@image@"
 
 
-def chart_files(workload: Workload, definitions: Sequence[JsonObject], rbac: str, version: str) -> Mapping[str, str]:
+def chart_files(
+    workload: Workload,
+    definitions: Sequence[JsonObject],
+    rbac: str,
+    configurations: Sequence[JsonObject],
+    version: str,
+) -> Mapping[str, str]:
     """Return path -> text of each file of the chart. Definitions are in ``crds/``, which Helm installs first."""
     plain = Workload(
         name=workload.name,
@@ -32,7 +38,8 @@ def chart_files(workload: Workload, definitions: Sequence[JsonObject], rbac: str
     operator = operator.replace(str(_REPLICAS), "{{ .Values.replicas }}").replace(
         f"'{_IMAGE}'", "{{ .Values.image | quote }}"
     )
-    templates = {
+    templates = {"webhooks.yaml": to_yaml(configurations)} if configurations else {}
+    templates |= {
         "rbac.yaml": rbac,
         "operator.yaml": operator,
         "metrics_reader.yaml": to_yaml([parts.metrics_reader(plain)]),

@@ -18,13 +18,16 @@ def to_yaml(objects: Sequence[JsonObject]) -> str:
     )
 
 
-def config_files(workload: Workload, definitions: Sequence[JsonObject], rbac: str) -> Mapping[str, str]:
+def config_files(
+    workload: Workload, definitions: Sequence[JsonObject], rbac: str, configurations: Sequence[JsonObject] = ()
+) -> Mapping[str, str]:
     """Return path -> text of each file.
 
     Args:
         workload: what runs.
         definitions: the CustomResourceDefinitions.
         rbac: the service account, roles and bindings as YAML.
+        configurations: of admission webhooks.
     """
     files = {f"crd/{d['spec']['group']}_{d['spec']['names']['plural']}.yaml": to_yaml([d]) for d in definitions}
     services = [parts.metrics_service(workload)]
@@ -37,6 +40,8 @@ def config_files(workload: Workload, definitions: Sequence[JsonObject], rbac: st
         "metrics_reader.yaml": to_yaml([parts.metrics_reader(workload)]),
         "network_policy.yaml": to_yaml([parts.network_policy(workload)]),
     }
+    if configurations:
+        files["webhooks.yaml"] = to_yaml(configurations)
     kustomization = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",

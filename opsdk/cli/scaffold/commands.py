@@ -71,18 +71,52 @@ def create_api(
         "meta": 'name="a"' if cluster_scoped else 'name="a", namespace="default"',
         "key": "a" if cluster_scoped else "default/a",
     }
+    files = {
+        f"{project.package}/{module}.py": templates.API.substitute(values),
+        f"tests/test_{module}.py": templates.TEST.substitute(values),
+    }
+    _add(project, module, files)
+
+
+@create_app.command("webhook")
+def create_webhook(*, kind: Annotated[str, typer.Option(help="of an API of this project")]) -> None:
+    """Add a defaulting and a validating webhook for a kind, with tests of the rules.
+
+    opsdk create webhook --kind Widget
+    """
+    project, module = _project(), module_of(kind)
+    api = project.folder / project.package / f"{module}.py"
+    if not api.is_file():
+        raise UsageError(f"{api} does not exist: call opsdk create api --kind {kind} first")
+    values = {
+        "package": project.package,
+        "name": project.name,
+        "kind": kind,
+        "variable": module,
+        "meta": 'name="a"'
+        if "namespaced = False" in api.read_text(encoding="utf-8")
+        else 'name="a", namespace="default"',
+    }
+    _add(
+        project,
+        f"{module}_webhook",
+        {
+            f"{project.package}/{module}_webhook.py": templates.WEBHOOK.substitute(values),
+            f"tests/test_{module}_webhook.py": templates.WEBHOOK_TEST.substitute(values),
+        },
+    )
+
+
+def _add(project: Project, module: str, files: Mapping[str, str]) -> None:
+    """Write new files, and call the module's ``add_to`` in ``operator.py``."""
     operator = project.folder / project.package / "operator.py"
     try:
         source = add_module(operator.read_text(encoding="utf-8"), project.package, module)
     except (OSError, SyntaxError) as error:
         raise UsageError(f"{operator} cannot be changed: {error}") from error
-    files = {
-        f"{project.package}/{module}.py": templates.API.substitute(values),
-        f"tests/test_{module}.py": templates.TEST.substitute(values),
-    }
     _write_new(project.folder, files)
     operator.write_text(source, encoding="utf-8")
-    print(f"changed {operator.relative_to(Path.cwd()) if operator.is_relative_to(Path.cwd()) else operator}")
+    print(f"changed {operator}")
 
 
 def _project() -> Project:

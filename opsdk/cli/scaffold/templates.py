@@ -142,3 +142,63 @@ async def test_a_${variable}_becomes_ready(k8s_env: Environment, k8s_client: Cli
 
         await eventually(is_ready)
 ''')
+
+WEBHOOK = Template('''"""The webhooks of $kind. The functions need no server: tests call them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from opsdk import Operator
+from opsdk.errors import AdmissionDeniedError
+from opsdk.webhook.admission import invalid_field
+from opsdk.webhook.handlers import AdmissionContext
+
+from $package.$variable import $kind
+
+
+def set_defaults($variable: $kind, ctx: AdmissionContext) -> None:
+    """Fill in what the user left out, and the schema has no default for."""
+    $variable.metadata.labels.setdefault("app.kubernetes.io/managed-by", "$name")
+
+
+def validate($variable: $kind, ctx: AdmissionContext) -> Sequence[str]:
+    """Refuse what the schema cannot refuse. Returns warnings."""
+    if not $variable.spec.text:
+        raise AdmissionDeniedError(reason="Invalid", causes=[invalid_field("spec.text", "", "must not be empty")])
+    return []
+
+
+def validate_update(old: $kind, new: $kind, ctx: AdmissionContext) -> Sequence[str]:
+    """Refuse changes. An object that is being deleted must lose its finalizers in any case."""
+    return [] if new.metadata.deletion_timestamp else validate(new, ctx)
+
+
+def add_to(operator: Operator) -> None:
+    """Serve the webhooks beside the controllers."""
+    webhooks = operator.webhook_for($kind).with_defaulter(set_defaults)
+    webhooks.with_validator(create=validate, update=validate_update)
+''')
+
+WEBHOOK_TEST = Template('''"""The rules of $kind, without a server."""
+
+import pytest
+from opsdk import ObjectMeta
+from opsdk.errors import AdmissionDeniedError
+from opsdk.webhook.handlers import AdmissionContext
+
+from $package.$variable import $kind, ${kind}Spec
+from $package.${variable}_webhook import set_defaults, validate
+
+
+def test_an_empty_text_is_refused() -> None:
+    $variable = $kind(metadata=ObjectMeta($meta), spec=${kind}Spec(text=""))
+    with pytest.raises(AdmissionDeniedError, match="spec.text"):
+        validate($variable, AdmissionContext())
+
+
+def test_the_label_is_a_default() -> None:
+    $variable = $kind(metadata=ObjectMeta($meta), spec=${kind}Spec())
+    set_defaults($variable, AdmissionContext())
+    assert $variable.metadata.labels == {"app.kubernetes.io/managed-by": "$name"}
+''')

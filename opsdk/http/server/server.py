@@ -93,13 +93,14 @@ class WebServer(Closing):
         self._app = app
         self._service: Service | None = None
         self._socket: socket.socket | None = None
+        self._port = 0
         self._tasks = TaskOwner("web", on_error=lambda name, error: _LOG.error("%s failed", name, exc_info=error))
         self._accepting: asyncio.Task[object] | None = None
 
     @property
     def port(self) -> int:
         """The TCP port, known after `start`."""
-        return int(self._socket.getsockname()[1]) if self._socket is not None else self.options.port
+        return self._port or self.options.port
 
     @property
     def url(self) -> str:
@@ -124,6 +125,8 @@ class WebServer(Closing):
             raise ConfigError(f"cannot listen on {where}: {error}; choose another address or port 0") from error
         listening.setblocking(False)
         self._socket, self._service = listening, Service(self._app)
+        # Known after the stop too: logs and errors name it.
+        self._port = int(listening.getsockname()[1])
         self._accepting = self._tasks.start(self._accept(listening, self._service, context), name="accept")
 
     async def _accept(self, listening: socket.socket, service: Service, tls: ssl.SSLContext | None) -> None:

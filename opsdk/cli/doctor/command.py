@@ -1,0 +1,94 @@
+"""``opsdk doctor`` and ``opsdk cleanup``."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from opsdk.cli.doctor.examine import clean, examine, leftovers
+from opsdk.cli.doctor.findings import Finding, Level, worst
+from opsdk.cli.loading import load_operator
+from opsdk.cli.output import OutputFormat
+from opsdk.cli.project import find_project
+from opsdk.rest.load import load_config
+
+_STYLES = {Level.OK: "green", Level.WARNING: "yellow", Level.ERROR: "red"}
+_Operator = Annotated[str, typer.Argument(metavar="[MODULE:OPERATOR|FILE]", help="default: that of pyproject.toml")]
+
+
+def doctor(
+    operator: _Operator = "",
+    *,
+    namespace: Annotated[str, typer.Option(help="of the operator; default: that of pyproject.toml, or default")] = "",
+    context: Annotated[str, typer.Option(help="of the kubeconfig")] = "",
+    output: Annotated[OutputFormat, typer.Option(help="text or json")] = OutputFormat.TEXT,
+) -> None:
+    """Say what is wrong in a cluster: rights, definitions, webhooks, finalizers, leader election.
+
+    Ends with status 1 if there is an error.
+
+    opsdk doctor
+
+    opsdk doctor website.operator:make_operator --namespace website-system --output json
+    """
+    target = load_operator(operator)
+    config = load_config(context=context or None)
+    findings = asyncio.run(examine(target, config, namespace=namespace or _namespace()))
+    if output is OutputFormat.JSON:
+        print(json.dumps([asdict(finding) for finding in findings], indent=2))
+    else:
+        _print(findings)
+    raise typer.Exit(int(worst(findings) is Level.ERROR))
+
+
+def cleanup(
+    operator: _Operator = "",
+    *,
+    context: Annotated[str, typer.Option(help="of the kubeconfig")] = "",
+    definitions: Annotated[
+        bool, typer.Option("--definitions", help="also the definitions, and with them all objects of these kinds")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="do it; without it, only print what would be done")] = False,
+) -> None:
+    """Remove what an operator that is gone leaves behind: its finalizers, its webhook configurations.
+
+    Without the operator, finalizers keep objects from being deleted, and webhooks reject requests.
+
+    opsdk cleanup
+
+    opsdk cleanup --yes --definitions
+    """
+    target = load_operator(operator)
+    config = load_config(context=context or None)
+    if yes:
+        for line in asyncio.run(clean(target, config, definitions=definitions)):
+            print(line)
+        return
+    for obj, action in asyncio.run(leftovers(target, config)):
+        print(f"{obj.kind} {obj.metadata.namespace}/{obj.metadata.name}: would {action}".replace(" /", " "))
+    for definition in target.definitions() if definitions and not target.has_webhooks else ():
+        print(f"CustomResourceDefinition {definition['metadata']['name']}: would delete, if it exists")
+    print("nothing was changed: pass --yes, after the operator has stopped")
+
+
+def _namespace() -> str:
+    project = find_project(Path.cwd())
+    return (project.namespace if project is not None else "") or "default"
+
+
+def _print(findings: list[Finding]) -> None:
+    table = Table("", "check", "object", "finding", box=None, pad_edge=False)
+    for finding in findings:
+        text = Text(finding.message)
+        if finding.advice:
+            text.append(f"\n{finding.advice}", style="dim")
+        table.add_row(Text(finding.level.value, style=_STYLES[finding.level]), finding.check, finding.subject, text)
+    Console().print(table)

@@ -1,0 +1,187 @@
+"""Reads a cluster for `opsdk.cli.doctor.findings`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.api.coordination.v1 import Lease
+from opsdk.api.discovery.v1 import EndpointSlice
+from opsdk.apimachinery.kinds import unstructured
+from opsdk.apimachinery.object import to_tree
+from opsdk.builder.operator import Operator
+from opsdk.cli.doctor.findings import Finding, Level, of_configuration, of_definition, of_deletions, of_lease
+from opsdk.client.client import Client
+from opsdk.cluster.cluster import Cluster
+from opsdk.errors import ApiError, NoMatchError, OpsdkError
+from opsdk.rbac.review import PermissionReviewer
+from opsdk.rest.config import Config
+from opsdk.structured_merge.value import JsonObject
+from opsdk.webhook.configurations import WebhookClientConfig
+
+# Only the names and webhooks of the operator's configurations are compared, so any address will do.
+_ANY = WebhookClientConfig(url="https://localhost")
+
+
+async def examine(operator: Operator, config: Config, *, namespace: str, clock: Clock = LOOP_CLOCK) -> list[Finding]:
+    """Return everything that is worth a line, in the order of the checks.
+
+    A check that the user has no right for is a finding itself.
+
+    Args:
+        operator: prepared or not; it is not started.
+        config: of the cluster.
+        namespace: of the operator.
+        clock: source of time.
+
+    Raises:
+        OpsdkError: the server cannot be reached.
+    """
+    findings: list[Finding] = []
+    async with Cluster(config, clock=clock) as cluster:
+        findings += await _rights(operator, cluster, namespace)
+        client = cluster.uncached
+        checks = (
+            ("definition", _definitions(operator, client)),
+            ("webhook", _webhooks(operator, client)),
+            ("finalizer", _deletions(operator, client, clock)),
+            ("lease", _lease(operator, client, namespace, clock)),
+        )
+        for check, work in checks:
+            try:
+                findings += await work
+            except ApiError as error:
+                advice = "use a kubeconfig with more rights"
+                findings.append(Finding(check=check, level=Level.WARNING, message=str(error), advice=advice))
+    return findings
+
+
+async def _rights(operator: Operator, cluster: Cluster, namespace: str) -> list[Finding]:
+    rules = operator.rules(namespace=namespace)
+    try:
+        missing = await PermissionReviewer(cluster.transport, cluster.scheme).missing(rules)
+    except ApiError as error:
+        return [Finding(check="rights", level=Level.WARNING, message=f"cannot be reviewed: {error}")]
+    if not missing:
+        return [Finding(check="rights", level=Level.OK, message=f"this user has all {len(list(rules))} permissions")]
+    advice = "opsdk generate rbac prints the roles"
+    return [
+        Finding(check="rights", level=Level.ERROR, message=f"this user may not {permission}", advice=advice)
+        for permission in missing
+    ]
+
+
+async def _definitions(operator: Operator, client: Client) -> list[Finding]:
+    findings: list[Finding] = []
+    kind = unstructured("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+    for expected in operator.definitions(_ANY):
+        # The cluster knows how to reach the webhook server.
+        expected["spec"].pop("conversion", None)
+        live = await client.get_or_none(kind, expected["metadata"]["name"])
+        findings += of_definition(expected, to_tree(live) if live is not None else None)
+    return findings
+
+
+async def _webhooks(operator: Operator, client: Client) -> list[Finding]:
+    configurations = operator.webhook_configurations(_ANY)
+    if not configurations:
+        return []
+    endpoints: Counter[str] = Counter()
+    for endpoint_slice in await client.list(EndpointSlice):
+        service = endpoint_slice.metadata.labels.get("kubernetes.io/service-name", "")
+        ready = sum(endpoint.conditions.ready is not False for endpoint in endpoint_slice.endpoints)
+        endpoints[f"{endpoint_slice.metadata.namespace}/{service}"] += ready
+    findings: list[Finding] = []
+    for expected in configurations:
+        kind = unstructured(expected["apiVersion"], expected["kind"])
+        live = await client.get_or_none(kind, expected["metadata"]["name"])
+        findings += of_configuration(expected, to_tree(live) if live is not None else None, endpoints)
+    return findings
+
+
+async def _deletions(operator: Operator, client: Client, clock: Clock) -> list[Finding]:
+    findings: list[Finding] = []
+    for gvk in dict.fromkeys(cls.gvk for cls in operator.custom_kinds()):
+        try:
+            objects = await client.list(unstructured(gvk.api_version, gvk.kind))
+        except NoMatchError:
+            continue  # the definition's finding says so
+        findings += of_deletions(objects, clock.wall())
+    return findings
+
+
+async def _lease(operator: Operator, client: Client, namespace: str, clock: Clock) -> list[Finding]:
+    options = operator.options
+    if not options.leader_election:
+        return []
+    name, where = options.leader_election_id or operator.name, options.leader_election_namespace or namespace
+    lease = await client.get_or_none(Lease, f"{where}/{name}")
+    return [of_lease(f"{where}/{name}", lease, clock.wall())]
+
+
+async def leftovers(operator: Operator, config: Config) -> list[tuple[Any, str]]:
+    """Return what the operator leaves in a cluster: objects, and what would be done to each.
+
+    Finalizers come first, then webhook configurations: without the operator both block the work of others.
+
+    Raises:
+        OpsdkError: the server cannot be reached, or refuses a read.
+    """
+    left: list[tuple[Any, str]] = []
+    async with Cluster(config) as cluster:
+        client = cluster.uncached
+        finalizers = operator.finalizer_names()
+        for gvk in dict.fromkeys(cls.gvk for cls in operator.custom_kinds()):
+            try:
+                objects = await client.list(unstructured(gvk.api_version, gvk.kind))
+            except NoMatchError:
+                continue
+            own = [(obj, [name for name in obj.metadata.finalizers if name in finalizers]) for obj in objects]
+            left += [(obj, f"remove finalizer {', '.join(names)}") for obj, names in own if names]
+        for tree in operator.webhook_configurations(_ANY):
+            live = await client.get_or_none(unstructured(tree["apiVersion"], tree["kind"]), tree["metadata"]["name"])
+            left += [(live, "delete")] if live is not None else []
+    return left
+
+
+async def clean(operator: Operator, config: Config, *, definitions: bool) -> list[str]:
+    """Remove what `leftovers` names, and return a line for each object.
+
+    Args:
+        operator: whose traces are removed; it must not run any more.
+        config: of the cluster.
+        definitions: delete the CustomResourceDefinitions too, and with them every object of these kinds.
+
+    Raises:
+        OpsdkError: the server refuses a write.
+    """
+    lines: list[str] = []
+    own = operator.finalizer_names()
+    remaining = await leftovers(operator, config)
+    async with Cluster(config) as cluster:
+        client = cluster.uncached
+        for obj, action in remaining:
+            subject = f"{obj.kind} {obj.metadata.namespace}/{obj.metadata.name}".replace(" /", " ")
+            if action == "delete":
+                await client.delete(obj, missing_ok=True)
+            else:
+                obj.metadata.finalizers = [name for name in obj.metadata.finalizers if name not in own]
+                await client.update(obj)
+            lines.append(f"{subject}: {action}")
+        for tree in operator.definitions(_ANY) if definitions else ():
+            lines += await _delete_definition(client, tree)
+    return lines
+
+
+async def _delete_definition(client: Client, tree: JsonObject) -> list[str]:
+    kind = unstructured("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+    live = await client.get_or_none(kind, tree["metadata"]["name"])
+    if live is None:
+        return []
+    try:
+        await client.delete(live, missing_ok=True)
+    except OpsdkError as error:
+        error.add_note("finalizers and webhooks are removed already")
+        raise
+    return [f"CustomResourceDefinition {live.metadata.name}: delete"]

@@ -1,0 +1,173 @@
+"""What a cluster's objects say about an operator. Pure: objects in, findings out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from opsdk.api.coordination.v1 import Lease
+from opsdk.apimachinery.object import Unstructured
+from opsdk.structured_merge.value import JsonObject, JsonValue
+
+# Seconds that a finalizer may take before it is worth a line.
+_SLOW_FINALIZER = 300.0
+
+
+class Level(StrEnum):
+    """How bad a finding is."""
+
+    OK = "ok"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One line of the report.
+
+    Attributes:
+        check: what was looked at: ``rights``, ``definition``, ``webhook``, ``finalizer``, ``lease``.
+        level: see `Level`.
+        subject: the object, or empty.
+        message: what is the case.
+        advice: what to do; empty for `Level.OK`.
+    """
+
+    check: str
+    level: Level
+    subject: str = ""
+    message: str = ""
+    advice: str = ""
+
+
+def of_definition(expected: JsonObject, live: JsonObject | None) -> Iterator[Finding]:
+    """Compare a definition of the operator with that of the cluster."""
+    name = expected["metadata"]["name"]
+
+    def finding(level: Level, message: str, advice: str = "") -> Finding:
+        return Finding(check="definition", level=level, subject=name, message=message, advice=advice)
+
+    if live is None:
+        yield finding(Level.ERROR, "does not exist", "apply it: opsdk generate crd MODULE:CLASS | kubectl apply -f -")
+        return
+    status: JsonObject = live.get("status") or {}
+    conditions = {condition["type"]: condition for condition in status.get("conditions") or ()}
+    if conditions.get("Established", {}).get("status") != "True":
+        reason = conditions.get("NamesAccepted", {}).get("message", "no condition says why")
+        yield finding(Level.ERROR, f"is not established: {reason}", "delete the definition that has the same names")
+    changed = list(_differences(expected["spec"], live["spec"]))
+    if changed:
+        listed = ", ".join(changed[:3]) + (f" and {len(changed) - 3} more" if len(changed) > 3 else "")
+        yield finding(Level.ERROR, f"differs from the classes: {listed}", "apply the definition of this version")
+    stored = [version["name"] for version in live["spec"]["versions"] if version["storage"]]
+    if old := [version for version in status.get("storedVersions") or () if version not in stored]:
+        text = f"objects may still be stored as {', '.join(old)}"
+        yield finding(Level.WARNING, text, "rewrite them: opsdk.recipes.migrate_storage_version")
+    if conditions.get("Established", {}).get("status") == "True" and not changed and not old:
+        yield finding(Level.OK, "is served as the classes say")
+
+
+def _differences(expected: JsonValue, live: JsonValue, path: str = "spec") -> Iterator[str]:
+    """Yield the paths of what `live` lacks or has otherwise. What the server adds as a default does not count."""
+    if isinstance(expected, dict) and isinstance(live, dict):
+        for name, value in expected.items():
+            if name == "caBundle":
+                continue
+            if name not in live and value in ({}, [], None, ""):
+                continue
+            yield from _differences(value, live.get(name), f"{path}.{name}")
+        if path.endswith(".properties"):
+            yield from (f"{path}.{name}" for name in live if name not in expected)
+    elif isinstance(expected, list) and isinstance(live, list) and len(expected) == len(live):
+        for index, (one, other) in enumerate(zip(expected, live, strict=True)):
+            yield from _differences(one, other, f"{path}[{index}]")
+    elif expected != live:
+        yield path
+
+
+def of_configuration(expected: JsonObject, live: JsonObject | None, endpoints: Mapping[str, int]) -> Iterator[Finding]:
+    """Look at a webhook configuration: whether it exists, has a ``caBundle``, and whether anything answers.
+
+    Args:
+        expected: of the operator.
+        live: of the cluster.
+        endpoints: ready addresses by ``namespace/service``.
+    """
+    subject = f"{expected['kind']} {expected['metadata']['name']}"
+
+    def finding(level: Level, message: str, advice: str = "") -> Finding:
+        return Finding(check="webhook", level=level, subject=subject, message=message, advice=advice)
+
+    if live is None:
+        yield finding(Level.ERROR, "does not exist: nothing is defaulted or validated", "opsdk generate manifests")
+        return
+    names = {webhook["name"] for webhook in live.get("webhooks") or ()}
+    if lacking := sorted(webhook["name"] for webhook in expected["webhooks"] if webhook["name"] not in names):
+        yield finding(Level.ERROR, f"lacks {', '.join(lacking)}", "apply the configuration of this version")
+    problems = 0
+    for webhook in live.get("webhooks") or ():
+        config = webhook["clientConfig"]
+        service: JsonObject = config.get("service") or {}
+        key = f"{service.get('namespace')}/{service.get('name')}"
+        if not config.get("caBundle"):
+            problems += 1
+            yield finding(
+                Level.ERROR,
+                f"{webhook['name']} has no caBundle",
+                "start the operator with --webhook-service, or use cert-manager",
+            )
+        if service and not endpoints.get(key):
+            problems += 1
+            blocked = webhook.get("failurePolicy", "Fail") == "Fail"
+            effect = "every request that it matches is rejected" if blocked else "it is skipped"
+            level = Level.ERROR if blocked else Level.WARNING
+            yield finding(level, f"no pod is ready behind service {key}: {effect}", "look at the operator's pods")
+    if not problems and not lacking:
+        yield finding(Level.OK, f"{len(names)} webhooks are served")
+
+
+def of_deletions(objects: Iterable[Unstructured], now: datetime) -> Iterator[Finding]:
+    """Name the objects whose deletion waits for finalizers for long."""
+    for obj in objects:
+        since = obj.metadata.deletion_timestamp
+        if since is None or (seconds := (now - since).total_seconds()) < _SLOW_FINALIZER:
+            continue
+        finalizers = ", ".join(obj.metadata.finalizers)
+        yield Finding(
+            check="finalizer",
+            level=Level.ERROR,
+            subject=f"{obj.kind} {obj.metadata.namespace}/{obj.metadata.name}".replace(" /", " "),
+            message=f"is being deleted for {seconds / 60:.0f} minutes and waits for {finalizers}",
+            advice=f"look for errors with opsdk why {obj.metadata.namespace}/{obj.metadata.name}",
+        )
+
+
+def of_lease(name: str, lease: Lease | None, now: datetime) -> Finding:
+    """Look at the leader election's Lease."""
+
+    def finding(level: Level, message: str, advice: str = "look at the operator's pods") -> Finding:
+        return Finding(check="lease", level=level, subject=name, message=message, advice=advice)
+
+    if lease is None:
+        text = "does not exist: the operator has not run here, or runs without leader election"
+        return finding(Level.WARNING, text, "start the operator")
+    spec = lease.spec
+    if not spec.holder_identity or spec.renew_time is None:
+        return finding(Level.ERROR, "has no holder: no replica leads")
+    age = (now - spec.renew_time).total_seconds()
+    duration = float(spec.lease_duration_seconds or 0)
+    if age > duration:
+        return finding(Level.ERROR, f"expired {age - duration:.0f} s ago; its last holder was {spec.holder_identity}")
+    return finding(Level.OK, f"is held by {spec.holder_identity}", "")
+
+
+def worst(findings: Sequence[Finding]) -> Level:
+    """Return the worst level.
+
+    >>> worst([Finding(check="lease", level=Level.OK), Finding(check="lease", level=Level.WARNING)])
+    <Level.WARNING: 'warning'>
+    """
+    order = list(Level)
+    return max((finding.level for finding in findings), key=order.index, default=Level.OK)

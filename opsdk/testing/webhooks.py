@@ -1,0 +1,55 @@
+"""Serves an operator's webhooks on this machine, for tests and for development.
+
+Upstream: sigs.k8s.io/controller-runtime/pkg/envtest/webhook.go (the same task)
+"""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import replace
+
+from opsdk.apimachinery.object import Unstructured
+from opsdk.builder.operator import Operator
+from opsdk.builder.options import OperatorOptions
+from opsdk.client.client import Client
+from opsdk.webhook.certificates.options import SelfSigned
+from opsdk.webhook.server import WebhookServerOptions
+
+_HOST = "127.0.0.1"
+_FIELD_OWNER = "opsdk-webhooks"
+# Seconds. TLS verifies with the time of the machine, which virtual time is months behind or ahead of.
+_VALIDITY = 20 * 365 * 86400.0
+
+
+def with_local_webhooks(operator: Operator, *, namespace: str, port: int = 0) -> OperatorOptions:
+    """Return the operator's options with a webhook server that a local API server can call.
+
+    Args:
+        operator: it declares webhooks.
+        namespace: of the Secret with the certificates.
+        port: on the loopback interface; 0 selects a free one.
+    """
+    port = port or _free_port()
+    secret = f"{operator.name}-local-webhooks"
+    certificates = SelfSigned(
+        url=f"https://{_HOST}:{port}",
+        secret_name=secret,
+        namespace=namespace,
+        validity=_VALIDITY,
+        ca_validity=2 * _VALIDITY,
+    )
+    webhook = WebhookServerOptions(host=_HOST, port=port, certificates=certificates)
+    return replace(operator.options, webhook=webhook)
+
+
+async def install_configurations(client: Client, operator: Operator) -> None:
+    """Apply the webhook configurations of an operator. It adds the ``caBundle`` when it runs."""
+    for configuration in operator.webhook_configurations():
+        await client.apply(Unstructured.from_tree(configuration), field_owner=_FIELD_OWNER, force=True)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((_HOST, 0))
+        port: int = probe.getsockname()[1]
+    return port

@@ -1,0 +1,160 @@
+"""What is found around an operator, and what is cleaned up after it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+import pytest
+
+from envtest import Environment
+from opsdk import Client, Context, GroupVersionKind, Model, Object, ObjectMeta, Operator, OperatorOptions, Unstructured
+from opsdk.aio.clock import LOOP_CLOCK
+from opsdk.api.coordination.v1 import Lease, LeaseSpec
+from opsdk.api.core.v1 import ConfigMap
+from opsdk.apimachinery.crd import crd_for
+from opsdk.apimachinery.kinds import unstructured
+from opsdk.apimachinery.time import MicroTime
+from opsdk.cli.doctor.examine import clean, examine, leftovers
+from opsdk.cli.doctor.findings import Finding, Level, worst
+from opsdk.rbac.rules import applies
+from opsdk.testing.definitions import install_definitions
+from opsdk.testing.eventually import eventually
+from opsdk.testing.running import running
+from opsdk.webhook.configurations import WebhookClientConfig, WebhookService
+from opsdk.webhook.handlers import AdmissionContext
+
+
+class SiteSpec(Model):
+    """A size."""
+
+    size: int = 1
+
+
+class Site(Object[SiteSpec, None]):
+    """A kind."""
+
+    gvk = GroupVersionKind("doctor.opsdk.dev", "v1", "Site")
+
+
+SERVICE = WebhookClientConfig(service=WebhookService(name="doctor-webhooks", namespace="default"), ca_bundle=b"PEM")
+DEFINITION = "sites.doctor.opsdk.dev"
+
+
+def make_operator(*, election: bool = True, webhooks: bool = True) -> Operator:
+    """Return an operator with everything that is looked at."""
+    operator = Operator("doctor", OperatorOptions(leader_election=election))
+
+    async def leave(site: Site, ctx: Context) -> None:
+        """Do nothing."""
+
+    @operator.reconciler(Site, owns=[ConfigMap], rbac=[applies(ConfigMap)], finalizers={"opsdk.dev/leave": leave})
+    async def reconcile(site: Site, ctx: Context) -> None:
+        await ctx.apply(ConfigMap(metadata=ObjectMeta(name=site.metadata.name)))
+
+    def validate(site: Site, ctx: AdmissionContext) -> Sequence[str]:
+        return []
+
+    if webhooks:
+        operator.webhook_for(Site).with_validator(create=validate)
+    return operator
+
+
+def lines(findings: Sequence[Finding]) -> list[tuple[str, str]]:
+    """Return checks and levels."""
+    return [(finding.check, finding.level.value) for finding in findings]
+
+
+async def test_an_empty_cluster(k8s_env: Environment) -> None:
+    """Nothing is installed: each part is an error with an advice; the admin has all rights."""
+    findings = await examine(make_operator(), k8s_env.config, namespace="default")
+    assert lines(findings) == [("rights", "ok"), ("definition", "error"), ("webhook", "error"), ("lease", "warning")]
+    assert all(finding.advice for finding in findings if finding.level is not Level.OK)
+    assert worst(findings) is Level.ERROR
+
+
+async def test_a_healthy_operator(k8s_env: Environment) -> None:
+    """While it runs with its definition, its webhooks and its Lease, everything is in order."""
+    async with running(make_operator(), k8s_env) as operator:
+        await eventually(lambda: operator.controllers["site"].state.value == "running")
+        findings = await examine(make_operator(), k8s_env.config, namespace="default")
+    assert lines(findings) == [("rights", "ok"), ("definition", "ok"), ("webhook", "ok"), ("lease", "ok")]
+    assert "is held by" in findings[-1].message
+
+
+async def test_a_user_without_rights(k8s_env: Environment) -> None:
+    """Each missing permission is a line; checks that need rights say so and do not stop the others."""
+    findings = await examine(make_operator(), k8s_env.add_user("bob").config, namespace="default")
+    missing = [finding for finding in findings if finding.check == "rights"]
+    assert {finding.level for finding in missing} == {Level.ERROR}
+    assert "this user may not list configmaps" in [finding.message for finding in missing]
+    others = [finding for finding in findings if finding.check != "rights"]
+    assert {finding.level for finding in others} == {Level.WARNING}
+    assert all("403 Forbidden" in finding.message for finding in others)
+
+
+async def test_what_is_wrong_is_named(k8s_env: Environment, k8s_client: Client) -> None:
+    """Another schema, an old stored version, a webhook without pods, a stuck finalizer, an expired Lease."""
+    operator = make_operator()
+    definition = crd_for(Site)
+    spec = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    spec["properties"] = {"count": {"type": "integer"}}
+    await install_definitions(k8s_client, [definition])
+    crd = await k8s_client.get(unstructured("apiextensions.k8s.io/v1", "CustomResourceDefinition"), DEFINITION)
+    crd["status"]["storedVersions"] = ["v1alpha1", "v1"]
+    await k8s_client.subresource("status").update(crd)
+    site = Site(metadata=ObjectMeta(name="a", namespace="default", finalizers=["opsdk.dev/leave"]), spec=SiteSpec())
+    await k8s_client.create(site)
+    await k8s_client.delete(site)
+    renewed = MicroTime.of(LOOP_CLOCK.wall())
+    lease = LeaseSpec(holder_identity="pod-1", lease_duration_seconds=15, renew_time=renewed)
+    await k8s_client.create(Lease(metadata=ObjectMeta(name="doctor", namespace="default"), spec=lease))
+    (tree,) = operator.webhook_configurations(SERVICE)
+    await k8s_client.create(Unstructured.from_tree(tree))
+    await LOOP_CLOCK.sleep(timedelta(minutes=6).total_seconds())
+    messages: dict[tuple[str, str], str] = {}
+    for finding in await examine(operator, k8s_env.config, namespace="default"):
+        key = finding.check, finding.subject
+        messages[key] = messages.get(key, "") + finding.message
+    assert "spec.versions[0].schema.openAPIV3Schema.properties.spec.properties" in messages["definition", DEFINITION]
+    assert (
+        "no pod is ready behind service default/doctor-webhooks: every request"
+        in messages["webhook", "ValidatingWebhookConfiguration doctor-validating"]
+    )
+    assert "being deleted for 6 minutes and waits for opsdk.dev/leave" in messages["finalizer", "Site default/a"]
+    assert "expired 345 s ago; its last holder was pod-1" in messages["lease", "default/doctor"]
+
+
+async def test_cleanup_removes_finalizers_and_webhooks(k8s_env: Environment, k8s_client: Client) -> None:
+    """First what it would do, then what it does; foreign finalizers and a second call change nothing."""
+    operator = make_operator(election=False)
+    await install_definitions(k8s_client, [crd_for(Site)])
+    finalizers = ["opsdk.dev/leave", "example.com/other"]
+    await k8s_client.create(
+        Site(metadata=ObjectMeta(name="a", namespace="default", finalizers=finalizers), spec=SiteSpec())
+    )
+    (tree,) = operator.webhook_configurations(SERVICE)
+    await k8s_client.create(Unstructured.from_tree(tree))
+    planned = [action for _, action in await leftovers(operator, k8s_env.config)]
+    assert planned == ["remove finalizer opsdk.dev/leave", "delete"]
+    done = await clean(operator, k8s_env.config, definitions=False)
+    assert done == [
+        "Site default/a: remove finalizer opsdk.dev/leave",
+        "ValidatingWebhookConfiguration doctor-validating: delete",
+    ]
+    assert (await k8s_client.get(Site, "default/a")).metadata.finalizers == ["example.com/other"]
+    assert await clean(operator, k8s_env.config, definitions=True) == [f"CustomResourceDefinition {DEFINITION}: delete"]
+
+
+async def test_nothing_to_clean(k8s_env: Environment) -> None:
+    """A cluster that never saw the operator."""
+    operator = make_operator(webhooks=False)
+    assert await leftovers(operator, k8s_env.config) == []
+    assert await clean(operator, k8s_env.config, definitions=True) == []
+
+
+@pytest.mark.parametrize("level", list(Level))
+def test_the_worst_finding_decides(level: Level) -> None:
+    """In the order ok, warning, error."""
+    below = list(Level)[: list(Level).index(level) + 1]
+    assert worst([Finding(check="x", level=each) for each in below]) is level
