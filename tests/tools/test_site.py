@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tools.site.hooks import on_page_content
+
 docstrings = pytest.importorskip("tools.site.docstrings", reason="needs griffe: pip install opsdk[docs]")
 
 
@@ -18,3 +20,12 @@ def test_literal_blocks_lose_their_mark() -> None:
     """A line of two colons becomes empty, and two colons at the end of a sentence become one."""
     assert docstrings.to_markdown("A.\n\n::\n\n    x = 1") == "A.\n\n\n\n    x = 1"
     assert docstrings.to_markdown("As in::\n\n    x = a[::]") == "As in:\n\n    x = a[::]"
+
+
+def test_long_names_in_tables_may_wrap() -> None:
+    """Only code in cells changes, and its text without the tags is the same."""
+    code = "<code>tests/a_b.py::test_c</code>"
+    page = on_page_content(f"<p>{code}</p><td>{code} a_b</td>")
+    assert page.startswith(f"<p>{code}</p>")
+    assert page.endswith("<td><code>tests/<wbr>a_<wbr>b.<wbr>py::<wbr>test_<wbr>c</code> a_b</td>")
+    assert page.replace("<wbr>", "") == f"<p>{code}</p><td>{code} a_b</td>"

@@ -38,7 +38,7 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str
     yield f"| {' | '.join(header)} |"
     yield f"| {' | '.join('---' for _ in header)} |"
     for row in rows:
-        cells = (cell.replace("|", "\\|").replace("\n", " ").replace("<", "&lt;") for cell in row)
+        cells = (cell.replace("|", "\\|").replace("\n", " ") for cell in row)
         yield f"| {' | '.join(cells)} |"
     yield ""
 
@@ -98,17 +98,8 @@ def _flags_page() -> Iterator[str]:
     yield from ("# Flags and environment variables", "", _NOTE, "")
     yield "`Operator.main` reads these flags. A flag takes precedence over its environment variable, which takes"
     yield from ("precedence over the option in the code. Times are in seconds.", "")
-    rows = [
-        (
-            f"`--{flag.name}`",
-            f"`{flag.variable}`",
-            flag.help,
-            f"`{flag.option}`" if flag.option else "",
-            _option_default(flag.option),
-        )
-        for flag in FLAGS
-    ]
-    yield from _table(("flag", "variable", "meaning", "option of `OperatorOptions`", "default"), rows)
+    rows = [(f"`--{flag.name}`<br>`{flag.variable}`", flag.help, _option(flag.option)) for flag in FLAGS]
+    yield from _table(("flag and variable", "meaning", "option, default"), rows)
     yield from ("`--print-crds` prints the CustomResourceDefinitions of the reconciled classes, and ends.", "")
     yield from ("## Variables of the configuration", "")
     yield from _table(
@@ -121,14 +112,14 @@ def _flags_page() -> Iterator[str]:
     )
 
 
-def _option_default(path: str) -> str:
+def _option(path: str) -> str:
     if not path:
         return ""
     value: object = _DEFAULTS
     for name in path.split("."):
         value = getattr(value, name)
     value = getattr(value, "value", value)
-    return f"`{value}`" if value not in ("", None) else ""
+    return f"`{path}`" if value in ("", None) else f"`{path}`, `{value}`"
 
 
 def _metrics_page() -> Iterator[str]:
