@@ -116,6 +116,12 @@ def test_every_command_exists(page: str, command: Command) -> None:
         assert not word.startswith("--") or word.partition("=")[0] in known, f"{page}: no option {word}: {command.line}"
 
 
+def public_names() -> list[str]:
+    """Return the names that `opsdk` and the documented modules export."""
+    modules = [importlib.import_module(n) for n in reference_entries() if importlib.util.find_spec(n) is not None]
+    return [*opsdk.__all__, *(name for module in modules for name in getattr(module, "__all__", ()))]
+
+
 @pytest.mark.slow
 def test_the_site_builds(tmp_path: Path) -> None:
     """``mkdocs build --strict`` has no warnings, and the pages load nothing from other hosts."""
@@ -124,6 +130,8 @@ def test_the_site_builds(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "NO_MKDOCS_2_WARNING": "1"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=240)
     assert done.returncode == 0, done.stdout + done.stderr
+    anchors_of_reference = "".join(page.read_text() for page in (tmp_path / "site/reference").glob("*.html"))
+    assert [name for name in public_names() if not re.search(rf'id="[\w.]+\.{name}"', anchors_of_reference)] == []
     pages = sorted((tmp_path / "site").rglob("*.html"))
     assert len(pages) >= len(PAGES) - 1
     for page in pages:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tools.site.hooks import on_page_content
@@ -29,3 +31,32 @@ def test_long_names_in_tables_may_wrap() -> None:
     assert page.startswith(f"<p>{code}</p>")
     assert page.endswith("<td><code>tests/<wbr>a_<wbr>b.<wbr>py::<wbr>test_<wbr>c</code> a_b</td>")
     assert page.replace("<wbr>", "") == f"<p>{code}</p><td>{code} a_b</td>"
+
+
+def test_fields_without_docstrings_are_shown(tmp_path: Path) -> None:
+    """A model has no signature in the reference, so its fields follow the docstring; a dataclass has one."""
+    griffe = pytest.importorskip("griffe", reason="needs griffe: pip install opsdk[docs]")
+    source = """
+from dataclasses import dataclass
+from enum import Enum
+
+class Model:
+    '''A model.'''
+    name: str
+    size: int = 3
+    _private = 1
+
+class Colour(Enum):
+    '''A colour.'''
+    RED = "red"
+
+@dataclass
+class Options:
+    '''Options.'''
+    size: int = 3
+"""
+    (tmp_path / "kinds.py").write_text(source)
+    kinds = griffe.load("kinds", search_paths=[tmp_path])
+    assert docstrings.fields_block(kinds["Model"]) == "\n\n```python\nname: str\nsize: int = 3\n```"
+    assert docstrings.fields_block(kinds["Colour"]) == "\n\n```python\nRED = 'red'\n```"
+    assert docstrings.fields_block(kinds["Options"]) == ""
