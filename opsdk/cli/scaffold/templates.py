@@ -99,7 +99,7 @@ class ${kind}Status(Model, kw_only=True):
 
 
 class $kind(Object[${kind}Spec, ${kind}Status | None]):
-    """A $kind."""
+    """One $kind."""
 
     gvk = GroupVersionKind("$group", "$version", "$kind")$scope
 
