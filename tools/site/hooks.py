@@ -11,7 +11,7 @@ _BREAK = re.compile(r"(?<=\w)(_|::|/|\.|\()(?=\w)")
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Let long names in tables wrap behind underscores, dots, colons and slashes: a name of a test has 80 characters."""
+    """Let long names in tables wrap behind underscores, dots, colons and slashes: names of tests are long."""
     return _CELL.sub(lambda cell: _CODE.sub(_breakable, cell[0]), html)
 
 
