@@ -6,7 +6,6 @@ import asyncio
 import base64
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import httpx
 import pytest
@@ -16,12 +15,11 @@ from greeter import reconcile as greet
 from rbackit import install, rbac_server, service_account, until
 
 import envtest
-from database.__main__ import operator as database_operator
 from database.api import Database, DatabaseSpec, SecretReference
-from database.fake_service import FakeDatabaseService
 from database.operator import make_operator as make_operator_of_databases
 from database.service import HttpDatabaseService
 from envtest.testing.effects import Fail
+from fake_service import FakeDatabaseService
 from opsdk.api.core.v1 import ConfigMap, Secret, Service
 from opsdk.apimachinery.crd import crd_for
 from opsdk.apimachinery.kinds import kind_of_object
@@ -30,7 +28,6 @@ from opsdk.apimachinery.object import Object, Unstructured
 from opsdk.builder.operator import Operator
 from opsdk.builder.options import OperatorOptions
 from opsdk.cache.options import CacheOptions
-from opsdk.cli.generate.rbac import rbac_yaml
 from opsdk.client.client import Client
 from opsdk.cluster.cluster import ClusterOptions
 from opsdk.errors import MissingPermissionsError
@@ -51,7 +48,6 @@ from opsdk.webhook.server import WebhookServer, WebhookServerOptions
 from website.api import Website, WebsiteSpec
 from website.operator import make_operator
 
-ROOT = Path(__file__).resolve().parents[2]
 NAMESPACE = "operators"
 
 Life = Callable[[envtest.Environment, Client], Awaitable[None]]
@@ -328,16 +324,3 @@ async def test_the_start_passes_with_the_generated_manifests(name: str) -> None:
 def test_an_operator_of_one_namespace_has_no_cluster_role() -> None:
     """Everything it may do is in its namespace, and in that of its Lease."""
     assert SAMPLES["website of one namespace"].rules.namespaces == ("default", NAMESPACE)
-
-
-@pytest.mark.parametrize(
-    ("make", "name", "path"),
-    [
-        (make_operator, "website", "website/manifests/00-rbac.yaml"),
-        (lambda: database_operator, "database", "database/manifests/00-rbac.yaml"),
-    ],
-)
-def test_the_manifests_of_a_sample_are_what_it_declares(make: Callable[[], Operator], name: str, path: str) -> None:
-    """The file is the output of ``opsdk generate rbac`` with the flags of the sample's Deployment."""
-    names = RbacNames(name=f"{name}-operator", namespace=f"{name}-system", create_namespace=True)
-    assert (ROOT / "samples" / path).read_text() == rbac_yaml(make(), names, ["leader-elect"])
