@@ -61,10 +61,20 @@ def encode_tree(tree: Any, obj: AnyObject) -> bytes:
         raise EncodeError(f"{obj.kind} {key_of(obj)} cannot be encoded: {error}") from error
 
 
-def decode(data: bytes, kind: Kind[T]) -> T:
-    """Decode one object of `kind`. Raises `DecodeError`."""
+def decode(data: bytes, kind: Kind[T], *, bounds: bool = False) -> T:
+    """Decode one object of `kind`.
+
+    Args:
+        data: the object as JSON.
+        kind: its kind and class.
+        bounds: the bounds of the class (`msgspec.Meta`) must hold, as for new objects. Objects that are stored may
+            break bounds that came later.
+
+    Raises:
+        DecodeError: it is another kind, or it does not fit the class.
+    """
     try:
-        obj = _decode(data, kind.representation)
+        obj = _decode(data, kind.representation, bounds=bounds)
     except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError) as error:
         head = _head(data)
         if head.kind and kind.representation is not PartialObjectMetadata:
@@ -74,14 +84,14 @@ def decode(data: bytes, kind: Kind[T]) -> T:
     return _with_kind(obj, kind.gvk, data)
 
 
-def _decode(data: bytes, form: type[T]) -> T:
+def _decode(data: bytes, form: type[T], *, bounds: bool = False) -> T:
     if issubclass(form, Unstructured):
         return form.from_tree(msgspec.json.decode(data, type=JsonObject))
     try:
         obj = msgspec.json.decode(data, type=form, dec_hook=decode_hook)
     except msgspec.ValidationError:
-        # A null in place of a list or a map needs a second pass. Rare, so the first pass does not check for it.
-        obj = convert(msgspec.json.decode(data, type=JsonObject), form)
+        # A null in place of a list or a map, or a value out of bounds. Rare, so the first pass does not check for it.
+        obj = convert(msgspec.json.decode(data, type=JsonObject), form, bounds=bounds)
     retain_unknown_fields(obj, data)
     return obj
 

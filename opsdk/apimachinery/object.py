@@ -15,6 +15,7 @@ import msgspec
 from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
 from opsdk.apimachinery.meta import ListMeta, ObjectMeta
 from opsdk.apimachinery.model import HIDDEN, Model, decode_hook, to_builtins
+from opsdk.apimachinery.unbounded import convert_unbounded
 from opsdk.apimachinery.unknown_fields import merge_unknown_fields
 from opsdk.errors import EncodeError, UsageError
 from opsdk.structured_merge.value import JsonObject, JsonValue
@@ -279,18 +280,24 @@ def to_tree(obj: AnyObject) -> JsonObject:
     return merged
 
 
-def convert(tree: JsonObject, kind: type[T]) -> T:
+def convert(tree: JsonObject, kind: type[T], *, bounds: bool = False) -> T:
     """Return `tree` as an object of class `kind`, without an origin. Raises ``msgspec.ValidationError``.
 
     Servers send null for empty lists and maps (``rules: null``), so a tree that does not fit is tried again without
-    its nulls.
+    its nulls, and, unless `bounds` must hold, without the bounds of its fields.
     """
     if issubclass(kind, Unstructured):
         return kind.from_tree(tree)
     try:
         return msgspec.convert(tree, kind, dec_hook=decode_hook)
     except msgspec.ValidationError:
-        return msgspec.convert(without_nulls(tree), kind, dec_hook=decode_hook)
+        without = without_nulls(tree)
+    try:
+        return msgspec.convert(without, kind, dec_hook=decode_hook)
+    except msgspec.ValidationError:
+        if bounds:
+            raise
+        return convert_unbounded(without, kind)
 
 
 def without_nulls(tree: JsonValue) -> JsonValue:

@@ -266,7 +266,7 @@ class Operator:
             namespace=self.cluster.config.namespace if prepared else namespace,
             controllers=[builder.declared_kinds() for builder in self._made] if prepared else self._declared,
             declared=self._rules,
-            injected=injection_targets(self._webhooks, self._configurations_name),
+            injected=injection_targets(self._webhooks, self._configurations_name) if self._webhooks else None,
         )
 
     def add_hook(self, hook: TelemetryHook) -> None:

@@ -21,7 +21,7 @@ def operator_rules(
     namespace: str,
     controllers: Iterable[ControllerKinds],
     declared: Iterable[RbacRule],
-    injected: Sequence[InjectionTarget] = (),
+    injected: Sequence[InjectionTarget] | None = None,
 ) -> RuleSet:
     """Return everything that an operator may do. Pure.
 
@@ -31,14 +31,14 @@ def operator_rules(
         namespace: of the operator; the default namespace of its Lease.
         controllers: the declarations of its controllers.
         declared: rules of no controller.
-        injected: objects whose ``caBundle`` the operator keeps up to date.
+        injected: objects whose ``caBundle`` the operator keeps up to date; None without a webhook server.
     """
     rules = [*chain.from_iterable(kinds.rbac_rules() for kinds in controllers), *declared]
     if options.leader_election:
         rules += election_rules(options.leader_election_id or name, options.leader_election_namespace or namespace)
     if options.manager.metrics_authentication and is_enabled(options.manager.metrics_bind_address):
         rules.append(METRICS_AUTHORIZATION)
-    if (certificates := options.webhook.certificates) is not None and (injected or certificates.inject):
+    if (certificates := options.webhook.certificates) is not None and injected is not None:
         rules += certificate_rules(certificates, injected, namespace)
     namespaces = cached_namespaces(options.cluster.cache)
     return RuleSet(chain.from_iterable(rule.permissions(namespaces) for rule in rules)).normalized()

@@ -248,7 +248,7 @@ def _decode(tree: JsonObject | None, kind: Kind[T], *, new: bool) -> T:
         raise BadRequestError("there is no content to decode")
     try:
         # From bytes, faster than a deep copy: the patch needs the request's object as it was.
-        return decode(msgspec.json.encode(tree), kind)
+        return decode(msgspec.json.encode(tree), kind, bounds=new)
     except DecodeError as error:
         reason = error.__cause__
         text, _, path = str(reason).rpartition(" - at `$.")

@@ -116,7 +116,7 @@ def objects_of(kind: type[TypedObject]) -> st.SearchStrategy[JsonObject]:
 def by_class(kind: type[TypedObject], tree: JsonObject) -> TypedObject | str:
     """Return what the class decodes, or its error."""
     try:
-        return decode(msgspec.json.encode(tree), kind_of(kind))
+        return decode(msgspec.json.encode(tree), kind_of(kind), bounds=True)
     except DecodeError as error:
         return str(error)
 

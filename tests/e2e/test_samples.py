@@ -41,6 +41,7 @@ def test_the_manifests_are_generated(sample: str, tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.e2e
+@pytest.mark.slow
 @pytest.mark.realtime
 @pytest.mark.k8s(controllers="cluster")
 @pytest.mark.parametrize("sample", SAMPLES)

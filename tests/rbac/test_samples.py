@@ -334,6 +334,7 @@ def test_an_operator_of_one_namespace_has_no_cluster_role() -> None:
     assert SAMPLES["website of one namespace"].rules.namespaces == ("default", NAMESPACE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("folder", "operator"),
     [

@@ -240,6 +240,7 @@ async def test_a_conflict_without_another_writer_is_no_success() -> None:
         assert await here.stored_versions() == ["v1beta1", "v1"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 async def test_a_server_that_fails_at_random(seed: int) -> None:
     """Errors, conflicts, delays and lost connections of the server: the migrator finishes, and no object is left."""

@@ -147,6 +147,7 @@ async def test_leaks_itself():
 """
 
 
+@pytest.mark.slow
 def test_broken_fixtures_are_reported(tmp_path: Path) -> None:
     """Wider scopes, second yields, deadlocks and leaked tasks are errors of their test; fixtures still end."""
     out = run(tmp_path, BROKEN)

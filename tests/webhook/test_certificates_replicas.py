@@ -58,6 +58,7 @@ async def test_replicas_that_start_together_share_one_certificate() -> None:
             assert bundles == [encoded, None, encoded]
 
 
+@pytest.mark.slow
 async def test_nothing_is_written_while_nothing_changes() -> None:
     """Dozens of checks are reads only."""
     async with world() as w:
@@ -85,6 +86,7 @@ async def rotate_with_faults(seed: int, rotations: int) -> None:
         assert {await r.served() for r in w.replicas} == {(await w.secret()).data["tls.crt"]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 async def test_what_is_served_verifies_at_any_time(seed: int) -> None:
     """Whatever fails when, also in an API server that sees changes late."""
@@ -118,6 +120,7 @@ async def crash_during_rotations(numbers: Sequence[int]) -> None:
             assert {await r.served() for r in w.replicas} == {(await w.secret()).data["tls.crt"]}
 
 
+@pytest.mark.slow
 async def test_a_crash_during_a_rotation_does_no_harm() -> None:
     """Another replica finishes it."""
     await crash_during_rotations((2, 5, 9))
@@ -159,6 +162,7 @@ async def test_a_replica_that_was_cut_off_is_not_ready_while_a_ca_is_replaced() 
         assert await lonely.served() == (await w.secret()).data["tls.crt"]
 
 
+@pytest.mark.slow
 async def test_a_replica_that_was_cut_off_in_quiet_times_stays_ready() -> None:
     """Its certificate is good for months."""
     async with world() as w:
@@ -208,6 +212,7 @@ async def test_a_damaged_or_deleted_secret_is_restored() -> None:
         assert len(w.authorities) == 1
 
 
+@pytest.mark.slow
 async def test_a_replica_that_starts_without_a_secret_lets_the_others_serve_on() -> None:
     """It makes a new CA. The one of the others stays trusted until they have the new certificate."""
     async with world() as w:
@@ -317,6 +322,7 @@ async def test_a_request_for_a_serving_certificate_keeps_the_ca() -> None:
         assert after.metadata.annotations == {}
 
 
+@pytest.mark.slow
 async def test_a_request_for_a_ca_waits_for_the_end_of_a_rotation() -> None:
     """It is neither lost nor taken up in between."""
     async with world() as w:

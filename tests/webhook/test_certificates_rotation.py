@@ -100,6 +100,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(STEPS)
 def test_a_ca_is_trusted_before_it_signs_and_after_it_served(steps: list[tuple[float, RenewalRequest, bool]]) -> None:
     """For all times, requests and interruptions: no certificate is served that cannot be verified."""

@@ -200,6 +200,7 @@ async def test_a_change_by_hand_in_the_service_is_reverted() -> None:
         await here.until(lambda: here.service.instances[created.metadata.uid].size_gb == 10)
 
 
+@pytest.mark.slow
 async def test_a_database_goes_after_its_instance() -> None:
     """The finalizer waits for the service, and through its outage."""
     async with world() as here:
