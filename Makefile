@@ -69,12 +69,13 @@ sim: $(STAMP) ## 2,000 seeded schedules of three operators, with faults, in virt
 fuzz: $(STAMP) ## odd requests and odd bytes for every decoder, for a while; what is found becomes a test
 	$(BIN)/python -m tests.fuzz $(ARGS)
 
-docs: $(STAMP) ## run every example in the documentation
+docs: $(STAMP) ## run every example in the documentation, and build the site into site/
 	$(BIN)/python -m pytest -q tests/docs $(ARGS)
+	NO_MKDOCS_2_WARNING=1 PYTHONPATH=. $(BIN)/python -m mkdocs build --strict --quiet
 
 format: $(STAMP) ## apply the formatter and the safe fixes
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
 clean: ## remove the virtual environment and caches
-	rm -rf $(VENV) $(COMPAT) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+	rm -rf $(VENV) $(COMPAT) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist site

@@ -29,7 +29,7 @@ def with_local_webhooks(operator: Operator, *, namespace: str, port: int = 0) ->
         namespace: of the Secret with the certificates.
         port: on the loopback interface; 0 selects a free one.
     """
-    port = port or _free_port()
+    port = port or free_port()
     secret = f"{operator.name}-local-webhooks"
     certificates = SelfSigned(
         url=f"https://{_HOST}:{port}",
@@ -48,7 +48,8 @@ async def install_configurations(client: Client, operator: Operator) -> None:
         await client.apply(Unstructured.from_tree(configuration), field_owner=_FIELD_OWNER, force=True)
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a TCP port of the loopback interface that was free a moment ago."""
     with socket.socket() as probe:
         probe.bind((_HOST, 0))
         port: int = probe.getsockname()[1]

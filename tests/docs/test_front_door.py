@@ -31,11 +31,11 @@ PACKAGES = ("opsdk.api.", "opsdk.apiserver.", "opsdk.rbac.", "opsdk.telemetry.",
 
 def sources() -> list[tuple[str, str]]:
     """Each Python file of the samples, and each Python block of the pages."""
-    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     blocks = [
-        (f"{page.name}[{number}]", block)
+        (f"{page.relative_to(ROOT)}[{number}]", block)
         for page in pages
-        for number, block in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL))
+        for number, block in enumerate(re.findall(r"```python[^\n]*\n(.*?)```", page.read_text(), re.DOTALL))
     ]
     return blocks + [(str(p.relative_to(ROOT)), p.read_text()) for p in sorted((ROOT / "samples").rglob("*.py"))]
 

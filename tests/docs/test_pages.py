@@ -2,77 +2,73 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import inspect
+import logging
 import re
 import sys
 import types
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from documentation import DOCS, PAGES, blocks, name_of
 
-from opsdk.structured_merge.value import JsonObject
+from opsdk.testing.loop import VirtualLoop
 
-ROOT = Path(__file__).resolve().parents[2]
-BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs/envtest.md").read_text(), re.DOTALL)
-
-
-@pytest.mark.parametrize("number", range(len(BLOCKS)))
-async def test_the_examples_of_the_envtest_page(number: int) -> None:
-    """Every test shown there passes as it stands."""
-    scope: JsonObject = {}
-    exec(BLOCKS[number], scope)
-    for name, function in list(scope.items()):
-        if name.startswith("test_"):
-            await function()
-
-
-@pytest.mark.slow
-def test_the_example_of_the_simulation_page() -> None:
-    """It passes as it stands."""
-    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/simulation.md").read_text(), re.DOTALL)
-    scope: JsonObject = {}
-    exec(block, scope)
-    scope["test_copier"]()
+WITH_BLOCKS = [
+    page
+    for page in PAGES
+    if page.parent != DOCS.parent
+    and page.name != "observability.md"  # has tests of its own
+    and any(block.language == "python" and not block.title for block in blocks(page))
+]
+SLOW = {"docs/simulation.md", "docs/howto/simulation.md"}
+PARAMETERS = [
+    pytest.param(page, id=name_of(page), marks=[pytest.mark.slow] if name_of(page) in SLOW else [])
+    for page in WITH_BLOCKS
+]
 
 
-def test_the_example_of_the_controllers_page() -> None:
-    """Its declarations are accepted."""
-    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/controllers.md").read_text(), re.DOTALL)
-    scope: JsonObject = {}
-    exec(block, scope)
-    assert [kind.__name__ for kind in scope["operator"].custom_kinds()] == []
+@contextlib.contextmanager
+def page_module(page: Path) -> Iterator[types.ModuleType]:
+    """A module for the blocks of a page: msgspec resolves annotations in the module of a class."""
+    module = types.ModuleType(re.sub(r"\W", "_", name_of(page).removesuffix(".md")))
+    level = logging.getLogger().level
+    sys.modules[module.__name__] = module
+    try:
+        yield module
+    finally:
+        del sys.modules[module.__name__]
+        logging.getLogger().setLevel(level)
 
 
-async def test_the_examples_of_the_webhooks_page() -> None:
-    """The blocks run one after the other in one module, and every test in them passes."""
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/webhooks.md").read_text(), re.DOTALL)
-    scope: JsonObject = {"__name__": "webhooks_page"}
-    for block in blocks:
-        exec(block, scope)
-    tests = [function for name, function in scope.items() if name.startswith("test_")]
-    assert len(tests) == 4
-    for function in tests:
-        if (running := function()) is not None:
-            await running
+@pytest.mark.parametrize("page", PARAMETERS)
+def test_the_examples_run_in_order(page: Path) -> None:
+    """The blocks of a page run in one module, one after the other; the tests of a block pass, in virtual time.
+
+    Blocks with a title are files of a project: test_tutorial.py runs them.
+    """
+    texts = [block.text for block in blocks(page) if block.language == "python" and not block.title]
+    with page_module(page) as module:
+        for number, text in enumerate(texts):
+            before = dict(vars(module))
+            exec(compile(text, f"{name_of(page)}[{number}]", "exec"), module.__dict__)
+            for name, function in list(vars(module).items()):
+                if name.startswith("test_") and before.get(name) is not function:
+                    assert not inspect.signature(function).parameters, f"{name} needs fixtures: show it as a file"
+                    if (running := function()) is not None:
+                        with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+                            runner.run(running)
 
 
-async def test_the_examples_of_the_custom_resources_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server's checks accept its definition, rules included, and the old version can be dropped."""
+def test_the_definition_of_the_custom_resources_page() -> None:
+    """The server's checks accept it, rules included."""
     definitions = pytest.importorskip("opsdk.cli.generate.definitions", reason="needs opsdk[envtest]")
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/custom-resources.md").read_text(), re.DOTALL)
-    # msgspec resolves annotations in the module of a class.
-    module = types.ModuleType("custom_resources_page")
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    for block in blocks:
-        exec(block, module.__dict__)
-    (definition,) = definitions.definitions_of([module.Database, module.DatabaseBeta])
+    page = DOCS / "custom-resources.md"
+    text = next(block.text for block in blocks(page) if "definition = crd_for" in block.text)
+    with page_module(page) as module:
+        exec(text, module.__dict__)
+        (definition,) = definitions.definitions_of([module.Database, module.DatabaseBeta])
     assert definition == module.definition
-    await module.test_the_old_version_is_dropped()
-
-
-async def test_the_examples_of_the_rbac_page() -> None:
-    """The blocks run one after the other in one module, and every test in them passes."""
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/rbac.md").read_text(), re.DOTALL)
-    scope: JsonObject = {"__name__": "rbac_page"}
-    for block in blocks:
-        exec(compile(block, "rbac_page.py", "exec"), scope)
-    await scope["test_rules"]()

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_each_path_exists(page: Path) -> None:
     """A path in backticks is a file or a folder of the project; links lead somewhere."""
     text = page.read_text()
@@ -22,7 +22,7 @@ def test_each_path_exists(page: Path) -> None:
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_each_module_can_be_imported(page: Path) -> None:
     """A dotted name in backticks is a module, or a name in one."""
     for name in re.findall(r"`((?:opsdk|envtest)(?:\.\w+)+)`", page.read_text()):

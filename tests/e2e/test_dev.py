@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from opsdk.testing.webhooks import free_port
+
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.realtime]
 OPSDK = [sys.executable, "-m", "opsdk.cli"]
 WIDGET = "apiVersion: demo.example.com/v1\nkind: Widget\nmetadata: {name: a}\nspec: {text: hi}\n"
@@ -43,7 +45,7 @@ def test_from_an_empty_folder_to_a_reload(tmp_path: Path) -> None:
         command = ["kubectl", "get", "configmap", "a", "-o", "jsonpath={.data.text}"]
         return subprocess.run(command, env=environment, capture_output=True, text=True, check=False).stdout
 
-    command = [*OPSDK, "dev", "--plain", "--webhook-port", "19443"]
+    command = [*OPSDK, "dev", "--plain", "--webhook-port", str(free_port())]
     with log.open("w") as output, subprocess.Popen(
         command, cwd=project, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
     ) as process:  # fmt: skip

@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from opsdk.cli.apiserver import serving
+from opsdk.testing.webhooks import free_port
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.realtime]
 OPSDK = [sys.executable, "-m", "opsdk.cli"]
@@ -79,7 +80,8 @@ def test_it_runs_as_its_service_account(tmp_path: Path) -> None:
         }
         manifest = yaml.safe_load((project / "config/operator.yaml").read_text().split("---")[0])
         (container,) = manifest["spec"]["template"]["spec"]["containers"]
-        addresses = ["--health-probe-bind-address=127.0.0.1:18081", "--metrics-bind-address=127.0.0.1:18443"]
+        health, metrics = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
+        addresses = [f"--health-probe-bind-address={health}", f"--metrics-bind-address={metrics}"]
         flags = [*container["args"], *addresses]
         log.touch()
         with log.open("w") as output, subprocess.Popen(
@@ -94,14 +96,14 @@ def test_it_runs_as_its_service_account(tmp_path: Path) -> None:
                 )
                 holder = kubectl("get", "lease", "demo", "-n", "demo-system", "-o", "jsonpath={.spec.holderIdentity}")
                 assert holder
-                with urllib.request.urlopen("http://127.0.0.1:18081/readyz", timeout=10) as response:
+                with urllib.request.urlopen(f"http://{health}/readyz", timeout=10) as response:
                     assert response.status == 200
                 kubectl("create", "serviceaccount", "reader")
                 bind = ["create", "clusterrolebinding", "reader", "--clusterrole=demo-metrics-reader"]
                 assert kubectl(*bind, "--serviceaccount=default:reader")
                 token = kubectl("create", "token", "reader").strip()
                 request = urllib.request.Request(
-                    "https://127.0.0.1:18443/metrics", headers={"Authorization": f"Bearer {token}"}
+                    f"https://{metrics}/metrics", headers={"Authorization": f"Bearer {token}"}
                 )
                 insecure = ssl.create_default_context()
                 insecure.check_hostname, insecure.verify_mode = False, ssl.CERT_NONE

@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from opsdk.testing.webhooks import free_port
+
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.realtime]
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def free_port() -> int:
-    """Return a free TCP port."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
 
 
 def test_the_shell_block_works_as_it_stands(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from tools.generate.compare import changed, difference, obsolete
 from tools.generate.errors import GenerateError
 from tools.generate.facts import FOLDER, Texts, extract_facts, minor, parse_facts, read_facts, version_of_checkout
 from tools.generate.openapi import OpenApi, missing_from, read_openapi
-from tools.generate.outputs import Outputs, outputs, outputs_of_facts, outputs_of_tests
+from tools.generate.outputs import Outputs, outputs, outputs_of_facts, outputs_of_root
 from tools.generate.resources import resource_rows
 
 _ROOT = Path(__file__).parents[2]
@@ -62,7 +62,7 @@ def _check(root: Path, arguments: argparse.Namespace) -> int:
     texts: Outputs
     if missing:
         print(f"generate: of tables, only rbac.txt is compared, because {missing}; give one with OPENAPI=FOLDER")
-        texts = {**outputs_of_facts(parse_facts(read_facts(root))), **outputs_of_tests(root)}
+        texts = {**outputs_of_facts(parse_facts(read_facts(root))), **outputs_of_root(root)}
     else:
         texts = _everything(root, arguments)
     paths = changed(root, texts)
@@ -84,10 +84,10 @@ def _everything(root: Path, arguments: argparse.Namespace) -> Outputs:
     """Every generated file; with a checkout, the files in ``sources/`` too."""
     openapi = read_openapi(arguments.openapi)
     if arguments.kubernetes is None:
-        return {**outputs(openapi, parse_facts(read_facts(root))), **outputs_of_tests(root)}
+        return {**outputs(openapi, parse_facts(read_facts(root))), **outputs_of_root(root)}
     facts = _extract(openapi, arguments.kubernetes, arguments.kubernetes_version)
     sources = {f"{FOLDER.as_posix()}/{name}": facts[name] for name in facts}
-    return {**outputs(openapi, parse_facts(facts)), **outputs_of_tests(root), **sources}
+    return {**outputs(openapi, parse_facts(facts)), **outputs_of_root(root), **sources}
 
 
 def _extract(openapi: OpenApi, checkout: Path, version: str | None) -> Texts:

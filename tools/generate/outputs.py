@@ -15,6 +15,8 @@ from tools.generate.kinds import render_kinds
 from tools.generate.messages import render_messages
 from tools.generate.openapi import OpenApi
 from tools.generate.rbac import render_rbac
+from tools.generate.reference import FOLDER as REFERENCE
+from tools.generate.reference import render_reference
 from tools.generate.resources import render_resources, resource_rows
 from tools.generate.schemas import render_schemas
 
@@ -30,6 +32,16 @@ def outputs_of_tests(root: Path) -> Outputs:
     """What is made of the tests of the repository at `root`: nothing if it has no data about behaviours."""
     behaviours = read_behaviours(root)
     return {PAGE: render_behaviours(behaviours, read_proofs(root))} if behaviours else {}
+
+
+def outputs_of_root(root: Path) -> Outputs:
+    """What is made of the repository at `root` without documents of Kubernetes."""
+    return {**outputs_of_tests(root), **outputs_of_program(root)}
+
+
+def outputs_of_program(root: Path) -> Outputs:
+    """What is made of the program's own tables: nothing if the repository at `root` has no reference."""
+    return render_reference() if (root / REFERENCE).is_dir() else {}
 
 
 def outputs_of_facts(facts: Facts) -> Outputs:

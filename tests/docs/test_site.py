@@ -1,0 +1,141 @@
+"""The site is complete: every page is in the navigation, every link leads somewhere, every public name has an entry."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer
+import yaml
+from documentation import DOCS, PAGES, ROOT, Command, anchors, blocks, commands, links, name_of, reference_entries
+
+import opsdk
+from opsdk.cli.app import app
+
+PROGRAMS = {"opsdk", "kubectl", "pip", "python", "pytest", "cd", "export", "make", "podman", "kill", "cat", "mkdir"}
+
+
+def nav_pages(entry: object) -> Iterator[str]:
+    """Yield the pages of a part of the navigation."""
+    if isinstance(entry, str):
+        yield entry
+    elif isinstance(entry, list):
+        for part in entry:
+            yield from nav_pages(part)
+    elif isinstance(entry, dict):
+        for part in entry.values():
+            yield from nav_pages(part)
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    """The navigation names each page once, and nothing else."""
+    text = (ROOT / "mkdocs.yml").read_text()
+    pages = list(nav_pages(yaml.safe_load(text)["nav"]))
+    assert sorted(pages) == sorted(page.relative_to(DOCS).as_posix() for page in PAGES if DOCS in page.parents)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_link_leads_to_a_page_and_a_heading(page: Path) -> None:
+    """Links are relative, their files exist, and their anchors are headings; so they work on a forge too."""
+    for link in links(page):
+        if "://" in link or link.startswith("mailto:"):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{name_of(page)} links to {link}, which does not exist"
+        assert page.parent == ROOT or DOCS in target.parents, f"{name_of(page)} links to {link}, outside of the site"
+        if anchor:
+            assert anchor in anchors(target), f"{name_of(page)} links to {link}: {name_of(target)} has no such heading"
+
+
+def test_every_public_name_has_a_reference_entry() -> None:
+    """So have the public modules, and no entry is there twice."""
+    entries = reference_entries()
+    texts = "".join(page.read_text() for page in sorted((DOCS / "reference").glob("*.md")))
+    assert len(re.findall(r"^::: ", texts, re.MULTILINE)) == len(entries)
+    described = {name.removeprefix("opsdk.") for name in entries}
+    for name in entries:
+        if importlib.util.find_spec(name) is not None:
+            module = importlib.import_module(name)
+            own = [n for n, member in vars(module).items() if getattr(member, "__module__", "") == name]
+            described |= set(getattr(module, "__all__", own))
+    assert [name for name in opsdk.__all__ if name not in described] == []
+    modules = (
+        "predicates",
+        "handlers",
+        "sources",
+        "timers",
+        "patch",
+        "errors",
+        "children.applier",
+        "apimachinery.crd",
+        "recipes",
+    )
+    assert [module for module in modules if f"opsdk.{module}" not in entries] == []
+    for package in ("rbac", "telemetry", "webhook", "testing"):
+        assert any(name.startswith(f"opsdk.{package}.") for name in entries), package
+
+
+def test_every_public_name_is_explained_on_a_page() -> None:
+    """Each name of `opsdk` stands in a page beside the reference."""
+    text = "".join(page.read_text() for page in PAGES if page.parent.name != "reference")
+    assert [name for name in opsdk.__all__ if not re.search(rf"\b{name}\b", text)] == []
+
+
+def console_commands() -> Iterator[tuple[str, Command]]:
+    """Yield each command of each console block, with its page."""
+    for page in PAGES:
+        for block in blocks(page):
+            if block.language == "console":
+                for command in commands(block):
+                    yield name_of(page), command
+
+
+@pytest.mark.parametrize(("page", "command"), list(console_commands()), ids=lambda value: str(value)[:50])
+def test_every_command_exists(page: str, command: Command) -> None:
+    """A command line begins with a known program; subcommands and options of opsdk exist."""
+    words = command.words
+    assert words[0] in PROGRAMS, f"{page}: {command.line}"
+    if words[0] != "opsdk":
+        return
+    current: object = typer.main.get_command(app)
+    rest = words[1:]
+    while rest and hasattr(current, "commands") and not rest[0].startswith("-"):
+        assert rest[0] in current.commands, f"{page}: opsdk has no command {rest[0]}: {command.line}"
+        current = current.commands[rest.pop(0)]
+    known = {option for parameter in current.params for option in parameter.opts} | {"--help"}  # type: ignore[attr-defined]
+    for word in rest:
+        if word in {"--", ">", "|", "&&"}:
+            break
+        assert not word.startswith("--") or word.partition("=")[0] in known, f"{page}: no option {word}: {command.line}"
+
+
+def public_names() -> list[str]:
+    """Return the names that `opsdk` and the documented modules export."""
+    modules = [importlib.import_module(n) for n in reference_entries() if importlib.util.find_spec(n) is not None]
+    return [*opsdk.__all__, *(name for module in modules for name in getattr(module, "__all__", ()))]
+
+
+@pytest.mark.slow
+def test_the_site_builds(tmp_path: Path) -> None:
+    """``mkdocs build --strict`` has no warnings, and the pages load nothing from other hosts."""
+    pytest.importorskip("mkdocs", reason="needs mkdocs: pip install opsdk[docs]")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=240)
+    assert done.returncode == 0, done.stdout + done.stderr
+    anchors_of_reference = "".join(page.read_text() for page in (tmp_path / "site/reference").glob("*.html"))
+    assert [name for name in public_names() if not re.search(rf'id="[\w.]+\.{name}"', anchors_of_reference)] == []
+    pages = sorted((tmp_path / "site").rglob("*.html"))
+    assert len(pages) >= len(PAGES) - 1
+    for page in pages:
+        loaded = re.findall(
+            r'<(?:script|img|iframe)[^>]+src="(https?://[^"]+)|<link[^>]+href="(https?://[^"]+)', page.read_text()
+        )
+        assert not loaded, f"{page.name} loads {loaded}"

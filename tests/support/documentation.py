@@ -1,0 +1,102 @@
+"""The pages of the documentation: their blocks, links and headings, as plain values."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import unicodedata
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+
+_FENCE = re.compile(r"^```(?P<language>\w*)[ \t]*(?P<rest>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+_TITLE = re.compile(r'title="([^"]+)"')
+_LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A code block: its language, the file that it shows (empty if none), and its text."""
+
+    language: str
+    title: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command of a console block, and the output that the page shows."""
+
+    line: str
+    output: tuple[str, ...]
+
+    @property
+    def words(self) -> list[str]:
+        """Its words, without comments."""
+        return shlex.split(self.line, comments=True)
+
+
+def name_of(page: Path) -> str:
+    """Return the path of a page from the root of the repository."""
+    return page.relative_to(ROOT).as_posix()
+
+
+def blocks(page: Path) -> list[Block]:
+    """Return the code blocks of a page in order."""
+    return [
+        Block(fence["language"], title[1] if (title := _TITLE.search(fence["rest"])) else "", fence["text"])
+        for fence in _FENCE.finditer(page.read_text())
+    ]
+
+
+def commands(block: Block) -> Iterator[Command]:
+    """Yield the commands of a console block: lines that begin with ``$ ``; the lines below them are their output."""
+    line, output = "", list[str]()
+    for text in block.text.splitlines():
+        if line.endswith("\\"):
+            line = line[:-1] + text.strip()
+        elif text.startswith("$ "):
+            if line:
+                yield Command(line, tuple(output))
+            line, output = text[2:], []
+        else:
+            output.append(text)
+    if line:
+        yield Command(line, tuple(output))
+
+
+def links(page: Path) -> list[str]:
+    """Return the targets of a page's links, without those in code."""
+    text = re.sub(r"`[^`\n]*`", "", _FENCE.sub("", page.read_text()))
+    return _LINK.findall(text)
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as Markdown's toc extension and forges make them."""
+    text = _FENCE.sub("", page.read_text())
+    names: dict[str, int] = {}
+    slugs = set()
+    for heading in re.findall(r"^#{1,6} (.+)$", text, re.MULTILINE):
+        slug = _slug(heading)
+        count = names[slug] = names.get(slug, -1) + 1
+        slugs.add(f"{slug}_{count}" if count else slug)
+    return slugs
+
+
+def _slug(heading: str) -> str:
+    plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "")
+    ascii_text = unicodedata.normalize("NFKD", plain).encode("ascii", "ignore").decode()
+    return re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", ascii_text).strip().lower())
+
+
+def reference_entries() -> Mapping[str, Path]:
+    """Return the names that the reference describes, with their pages."""
+    return {
+        name: page
+        for page in sorted((DOCS / "reference").glob("*.md"))
+        for name in re.findall(r"^::: ([\w.]+)$", page.read_text(), re.MULTILINE)
+    }
