@@ -21,6 +21,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         app(args=None if argv is None else list(argv), prog_name="opsdk")
     except SystemExit as end:
+        if isinstance(end.code, str):
+            # An operator that opsdk run started ends with its error as text.
+            print(end.code, file=sys.stderr)
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except OpsdkError as error:
         print(f"opsdk: {error}", file=sys.stderr)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.api.events.v1 import Event
@@ -19,6 +19,15 @@ from opsdk.recipes.conditions import get_condition
 T = TypeVar("T")
 
 
+# Two signatures: mypy infers no type for a lambda that may return a value or an awaitable.
+@overload
+async def eventually(
+    check: Callable[[], Awaitable[T]], *, within: float = ..., interval: float = ..., clock: Clock = ...
+) -> T: ...
+@overload
+async def eventually(
+    check: Callable[[], T], *, within: float = ..., interval: float = ..., clock: Clock = ...
+) -> T: ...
 async def eventually(
     check: Callable[[], Awaitable[T] | T], *, within: float = 30.0, interval: float = 0.05, clock: Clock = LOOP_CLOCK
 ) -> T:

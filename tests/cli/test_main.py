@@ -36,6 +36,14 @@ def test_a_wrong_command_line_ends_with_2(capsys: pytest.CaptureFixture[str]) ->
     assert "--nothing" in capsys.readouterr().err
 
 
+def test_an_operator_that_cannot_start_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """``opsdk run`` shows the line that ``python -m`` of the operator would show."""
+    path = tmp_path / "lone_operator.py"
+    path.write_text("from opsdk import Operator\noperator = Operator('lone')\n")
+    assert main(["run", str(path), "--", "--kubeconfig", str(tmp_path / "missing")]) == 1
+    assert capsys.readouterr().err == f"lone: no kubeconfig at {tmp_path / 'missing'}\n"
+
+
 def test_without_the_extra_a_sentence_says_what_to_install() -> None:
     """No traceback."""
     script = "import sys; sys.modules['typer'] = None; from opsdk.cli.__main__ import main; sys.exit(main(['why']))"

@@ -121,3 +121,20 @@ def test_what_is_missing_is_named(field: str) -> None:
     values = {"name": "a", "namespace": "b", "image": "c", "package": "d", field: ""}
     with pytest.raises(UsageError, match=rf"need {field}: write it under \[tool\.opsdk\]"):
         Workload(**values)
+
+
+def test_the_check_shows_what_a_declaration_changed(packages: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It passes after the files were written, and afterwards names the file, and the line, that differs."""
+    assert main(["generate", "manifests"]) == 0
+    assert main(["generate", "manifests", "--check"]) == 0
+    role = Path("config/rbac.yaml")
+    text = role.read_text()
+    role.write_text(text.replace("- configmaps", "- secrets"))
+    capsys.readouterr()
+    assert main(["generate", "manifests", "--check"]) == 1
+    shown = capsys.readouterr().err
+    assert "config/rbac.yaml differs from what is declared" in shown
+    assert "+  - configmaps" in shown
+    role.unlink()
+    assert main(["generate", "manifests", "--check"]) == 1
+    assert "config/rbac.yaml cannot be read" in capsys.readouterr().err

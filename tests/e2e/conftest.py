@@ -83,8 +83,9 @@ class Stage:
         return program
 
     async def operator(self, *more: str) -> Program:
-        """Start the sample operator."""
-        return await self.start("operator", "website", "--kubeconfig", str(self.kubeconfig), *more)
+        """Start the controllers of the sample operator. Its webhooks need certificates, and a Service."""
+        arguments = ("website.operator:make_operator", "--", "--kubeconfig", str(self.kubeconfig), *more)
+        return await self.start("operator", "opsdk.cli", "run", *arguments)
 
     async def kubectl(self, *arguments: str, stdin: str = "", check: bool = True) -> str:
         """Run kubectl; its output."""

@@ -11,7 +11,7 @@ import yaml
 
 pytestmark = [pytest.mark.e2e, pytest.mark.realtime]
 
-MANIFESTS = Path(__file__).resolve().parents[2] / "samples/website/manifests/00-rbac.yaml"
+MANIFESTS = Path(__file__).resolve().parents[2] / "samples/website/config"
 NAME, NAMESPACE = "website-operator", "website-system"
 FLAGS = ("--leader-elect", "--leader-election-namespace", NAMESPACE, "--rbac-check", "error")
 
@@ -37,9 +37,10 @@ async def test_the_manifests_are_all_that_a_deployment_needs(stage: Any, make_si
     try:
         await stage.server()
         await stage.install_kind()
-        await stage.kubectl("apply", "-f", str(MANIFESTS))
-        account = str(await account_of(stage))
-        operator = await stage.start("operator", "website", "--kubeconfig", account, *FLAGS)
+        for name in ("namespace.yaml", "rbac.yaml"):
+            await stage.kubectl("apply", "-f", str(MANIFESTS / name))
+        arguments = ("website.operator:make_operator", "--", "--kubeconfig", str(await account_of(stage)), *FLAGS)
+        operator = await stage.start("operator", "opsdk.cli", "run", *arguments)
         await stage.kubectl("apply", "-f", "-", stdin=json.dumps(make_site("hello")))
         await stage.kubectl("wait", "--for=condition=Ready", "website/hello", "--timeout=40s")
         await stage.kubectl("delete", "website", "hello", "--wait", "--timeout=30s")
@@ -47,13 +48,13 @@ async def test_the_manifests_are_all_that_a_deployment_needs(stage: Any, make_si
         await operator.stop()
 
         await stage.kubectl("delete", "role", NAME, "-n", NAMESPACE)
-        denied = await stage.start("operator", "website", "--kubeconfig", account, *FLAGS)
+        denied = await stage.start("operator", "opsdk.cli", "run", *arguments)
         assert await denied.process.wait() == 1
         last = denied.said().splitlines()[-1]
         assert last.startswith("website-operator: missing RBAC permissions: create leases.coordination.k8s.io")
         assert last.endswith("(add them to Role website-operator in namespace website-system)")
 
-        warned = await stage.start("operator", "website", "--kubeconfig", account, *FLAGS[:-1], "warn")
+        warned = await stage.start("operator", "opsdk.cli", "run", *arguments[:-1], "warn")
 
         async def has_warned() -> bool:
             return "missing RBAC permissions: create leases" in warned.said()

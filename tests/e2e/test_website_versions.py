@@ -6,22 +6,16 @@ import json
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from opsdk import OperatorOptions
 from opsdk.structured_merge.value import JsonObject
 from opsdk.testing.running import running
-from opsdk.webhook.configurations import WebhookClientConfig
-from opsdk.webhook.server import WebhookServerOptions
-from website.manifests import SERVICE, configurations, definition
 from website.operator import make_operator
 from website.webhooks import add_webhooks
 
 environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
-install = pytest.importorskip("envtest.plane.install", reason="needs the envtest extra: pip install opsdk[envtest]")
 
 pytestmark = [pytest.mark.e2e, pytest.mark.realtime]
 
@@ -29,19 +23,12 @@ RESOURCE = "websites.{}.demo.opsdk.dev"
 
 
 @asynccontextmanager
-async def stage(folder: Path) -> AsyncIterator[Any]:
+async def stage() -> AsyncIterator[Any]:
     """An environment, and the operator with its webhooks."""
     if shutil.which("kubectl") is None:
         pytest.skip("kubectl is not installed: this test drives the server and the operator with it")
-    client_config = WebhookClientConfig(service=SERVICE)
-    hooks = install.Webhooks(objects=configurations(client_config), cert_dir=folder)
-    env = environment.Environment(controllers="cluster", crds=[definition(client_config)], webhooks=hooks)
-    async with env:
-        serving = env.webhook_serving
-        options = WebhookServerOptions(host=serving.host, port=serving.port, cert_dir=serving.cert_dir)
-        operator = add_webhooks(make_operator(OperatorOptions(webhook=options)))
-        async with running(operator, env):
-            yield env
+    async with environment.Environment(controllers="cluster") as env, running(add_webhooks(make_operator()), env):
+        yield env
 
 
 def manifest(version: str, name: str, **spec: Any) -> str:
@@ -55,9 +42,9 @@ def manifest(version: str, name: str, **spec: Any) -> str:
     return json.dumps(tree)
 
 
-async def test_kubectl_reads_and_scales_every_version(tmp_path: Path) -> None:
+async def test_kubectl_reads_and_scales_every_version() -> None:
     """Apply in the old version, read in both, scale, and wait for the servers."""
-    async with stage(tmp_path) as env:
+    async with stage() as env:
         applied = await env.kubectl("apply", "-f", "-", stdin=manifest("v1alpha1", "hello", image="nginx", size=2))
         assert "Warning: spec.image has no tag: nginx:stable is used" in applied.stderr
         assert "v1alpha1 Website is deprecated" in applied.stderr
@@ -74,9 +61,9 @@ async def test_kubectl_reads_and_scales_every_version(tmp_path: Path) -> None:
         assert deployment.stdout == "3"
 
 
-async def test_kubectl_shows_the_reasons_of_refusals(tmp_path: Path) -> None:
+async def test_kubectl_shows_the_reasons_of_refusals() -> None:
     """Schema, CEL and validator name the field; a protected site stays."""
-    async with stage(tmp_path) as env:
+    async with stage() as env:
         for spec, reason in (
             ({"image": "nginx:1", "replicas": 51}, "spec.replicas: Invalid value: Expected `int` <= 50"),
             ({"image": "nginx:latest"}, "spec.image: Invalid value"),

@@ -6,31 +6,33 @@ import asyncio
 import base64
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import httpx
 import pytest
+import yaml
 from _pytest.mark import ParameterSet
 from greeter import Greeting, GreetingSpec
 from greeter import reconcile as greet
 from rbackit import install, rbac_server, service_account, until
 
 import envtest
-from database.__main__ import operator as database_operator
 from database.api import Database, DatabaseSpec, SecretReference
-from database.fake_service import FakeDatabaseService
 from database.operator import make_operator as make_operator_of_databases
 from database.service import HttpDatabaseService
+from database.webhooks import add_webhooks as add_webhooks_of_databases
 from envtest.testing.effects import Fail
+from fake_service import FakeDatabaseService
 from opsdk.api.core.v1 import ConfigMap, Secret, Service
 from opsdk.apimachinery.crd import crd_for
 from opsdk.apimachinery.kinds import kind_of_object
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.object import Object, Unstructured
+from opsdk.builder.flags import parse_flags
 from opsdk.builder.operator import Operator
 from opsdk.builder.options import OperatorOptions
 from opsdk.cache.options import CacheOptions
-from opsdk.cli.generate.rbac import rbac_yaml
 from opsdk.client.client import Client
 from opsdk.cluster.cluster import ClusterOptions
 from opsdk.errors import MissingPermissionsError
@@ -48,10 +50,12 @@ from opsdk.webhook.certificates.options import SelfSigned
 from opsdk.webhook.configurations import webhook_configurations
 from opsdk.webhook.handlers import AdmissionContext
 from opsdk.webhook.server import WebhookServer, WebhookServerOptions
+from secret_copier.operator import make_operator as make_secret_copier
 from website.api import Website, WebsiteSpec
 from website.operator import make_operator
+from website.webhooks import add_webhooks as add_webhooks_of_websites
 
-ROOT = Path(__file__).resolve().parents[2]
+SAMPLES_FOLDER = Path(__file__).resolve().parents[2] / "samples"
 NAMESPACE = "operators"
 
 Life = Callable[[envtest.Environment, Client], Awaitable[None]]
@@ -330,14 +334,41 @@ def test_an_operator_of_one_namespace_has_no_cluster_role() -> None:
     assert SAMPLES["website of one namespace"].rules.namespaces == ("default", NAMESPACE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("make", "name", "path"),
+    ("folder", "operator"),
     [
-        (make_operator, "website", "website/manifests/00-rbac.yaml"),
-        (lambda: database_operator, "database", "database/manifests/00-rbac.yaml"),
+        ("website", add_webhooks_of_websites(make_operator())),
+        ("database", add_webhooks_of_databases(make_database_operator(OperatorOptions()))),
+        ("secret-copier", make_secret_copier()),
     ],
+    ids=["website", "database", "secret-copier"],
 )
-def test_the_manifests_of_a_sample_are_what_it_declares(make: Callable[[], Operator], name: str, path: str) -> None:
-    """The file is the output of ``opsdk generate rbac`` with the flags of the sample's Deployment."""
-    names = RbacNames(name=f"{name}-operator", namespace=f"{name}-system", create_namespace=True)
-    assert (ROOT / "samples" / path).read_text() == rbac_yaml(make(), names, ["leader-elect"])
+async def test_an_installed_sample_runs_as_its_service_account(folder: str, operator: Operator) -> None:
+    """With the manifests of ``config/`` and the flags of its Deployment it leads, and makes its webhooks trusted."""
+    config = SAMPLES_FOLDER / folder / "config"
+    paths = yaml.safe_load((config / "kustomization.yaml").read_text())["resources"]
+    trees = [tree for path in paths for tree in yaml.safe_load_all((config / path).read_text())]
+    [template] = [tree["spec"]["template"]["spec"] for tree in trees if tree["kind"] == "Deployment"]
+    # Ports are the machine's, and tests run side by side.
+    flags = [flag for flag in template["containers"][0]["args"] if "metrics" not in flag and "health" not in flag]
+    flags += ["--webhook-port=0", "--rbac-check=error"]
+    operator.options, _ = parse_flags(operator.name, operator.options, flags, {})
+    names = RbacNames(name=template["serviceAccountName"], namespace=f"{folder}-system")
+    async with rbac_server() as (env, client):
+        for tree in trees:
+            await client.create(Unstructured.from_tree(tree))
+        account = await service_account(env, client, names)
+        with observed_rules(operator) as observed:
+            async with running(operator, account, definitions=False):
+                await operator.manager.wait_elected()
+                for tree in trees:
+                    if "webhooks" in tree:
+                        await until(partial(has_ca, client, Unstructured.from_tree(tree)))
+        assert not observed.forbidden
+
+
+async def has_ca(client: Client, configuration: Unstructured) -> bool:
+    """Whether the API server can verify the operator's certificate."""
+    live = await client.get(kind_of_object(configuration), configuration.metadata.name)
+    return all(webhook["clientConfig"].get("caBundle") for webhook in live["webhooks"])

@@ -13,7 +13,7 @@ import yaml
 
 from opsdk.builder.operator import Operator
 from opsdk.cli.generate import rbac as generator
-from opsdk.cli.generate.files import write_generated
+from opsdk.cli.generate.files import check_file, write_generated
 from opsdk.cli.generate.models import model_files
 from opsdk.cli.generate.openapi import inline_definitions
 from opsdk.cli.generate.types import TypeGenerator
@@ -83,7 +83,7 @@ def rbac(
     )
     text = generator.rbac_yaml(target, names, flag or ())
     if check is not None:
-        generator.check_file(text, check)
+        check_file(text, check)
     else:
         print(text, end="")
 

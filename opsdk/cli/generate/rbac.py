@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
-from pathlib import Path
 
 from opsdk.builder.flags import parse_flags
 from opsdk.builder.operator import Operator
@@ -67,18 +65,3 @@ async def _refuse(scope: Scope, receive: Receive, send: Send) -> None:
 def rbac_yaml(target: Operator | Iterable[RbacRule], names: RbacNames, flags: Iterable[str] = ()) -> str:
     """Return the manifests with a first line that says where they come from."""
     return _HEAD + to_yaml(manifests(rules_of(target, names.namespace, flags), names))
-
-
-def check_file(text: str, path: Path) -> None:
-    """Compare the manifests with a file.
-
-    Raises:
-        UsageError: the file differs; the message has the difference.
-    """
-    try:
-        existing = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error}") from error
-    if existing != text:
-        lines = difflib.unified_diff(existing.splitlines(), text.splitlines(), str(path), "declared", lineterm="")
-        raise UsageError(f"{path} differs from what is declared: run the command without --check.\n" + "\n".join(lines))

@@ -13,7 +13,7 @@ import typer
 from opsdk.api.rbac.v1 import PolicyRule
 from opsdk.apimachinery.model import to_builtins
 from opsdk.builder.operator import Operator
-from opsdk.cli.generate.files import write_generated
+from opsdk.cli.generate.files import check_file, with_hash, write_generated
 from opsdk.cli.generate.rbac import rules_of
 from opsdk.cli.loading import load_operator
 from opsdk.cli.package.bundle import bundle_files
@@ -47,6 +47,7 @@ def manifests(
     *,
     output: Annotated[Path, typer.Option(metavar="FOLDER", help="a folder for kubectl apply -k")] = Path("config"),
     force: Annotated[bool, typer.Option("--force", help="overwrite files that were edited")] = False,
+    check: Annotated[bool, typer.Option("--check", help="write nothing; end with 1 if a file differs")] = False,
 ) -> None:
     """Write definitions, roles, Deployment and Services of the project's operator.
 
@@ -54,7 +55,12 @@ def manifests(
     """
     parts = _parts()
     files = config_files(parts.workload, parts.definitions, parts.rbac, parts.configurations)
-    _write(output, files, command="opsdk generate manifests", force=force)
+    command = "opsdk generate manifests"
+    if check:
+        for path, text in files.items():
+            check_file(with_hash(text, command=command), output / path)
+    else:
+        _write(output, files, command=command, force=force)
 
 
 def webhooks() -> None:

@@ -1,21 +1,15 @@
-"""Run the operator: ``python -m database``; ``--help`` lists its flags, such as ``--leader-elect``.
-
-``DATABASE_SERVICE`` is the URL of the service. ``ENABLE_WEBHOOKS=true`` adds the webhooks.
-"""
+"""Run the operator: ``python -m database``; ``--help`` lists its flags. ``DATABASE_SERVICE`` is the service's URL."""
 
 import os
 
 import httpx
 
-from database.api import Database
 from database.operator import make_operator
 from database.service import HttpDatabaseService
-from database.webhooks import declare
+from database.webhooks import add_webhooks
 
-URL = os.environ.get("DATABASE_SERVICE", "http://127.0.0.1:8100")
-operator = make_operator(HttpDatabaseService(httpx.AsyncClient(base_url=URL, timeout=10.0)))
-if os.environ.get("ENABLE_WEBHOOKS") == "true":
-    declare(operator.webhook_for(Database))
+URL = os.environ.get("DATABASE_SERVICE", "http://database-service:8100")
+operator = add_webhooks(make_operator(HttpDatabaseService(httpx.AsyncClient(base_url=URL, timeout=10.0))))
 
 
 def main() -> None:

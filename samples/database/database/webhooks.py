@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from database.api import Database
 from database.v1beta1 import CONVERTER
+from opsdk import Operator
 from opsdk.errors import AdmissionDeniedError
 from opsdk.webhook.admission import invalid_field
-from opsdk.webhook.builder import WebhookBuilder
 from opsdk.webhook.handlers import AdmissionContext
 
 VERSIONS = {"postgres": ("15", "16", "17"), "mysql": ("8", "9")}
@@ -39,6 +39,7 @@ def _invalid(version: str, reason: str) -> AdmissionDeniedError:
     return AdmissionDeniedError(reason="Invalid", causes=[invalid_field("spec.version", version, reason)])
 
 
-def declare(builder: WebhookBuilder[Database]) -> WebhookBuilder[Database]:
-    """Add all webhooks of Database to a builder, and return it."""
-    return builder.with_validator(DatabaseRules()).with_converter(CONVERTER)
+def add_webhooks(operator: Operator) -> Operator:
+    """Serve the webhooks in the operator, and return it."""
+    operator.webhook_for(Database).with_validator(DatabaseRules()).with_converter(CONVERTER)
+    return operator

@@ -15,13 +15,11 @@ import yaml
 
 import envtest
 from database.api import FINALIZER, Database, DatabaseSpec, SecretReference
-from database.fake_service import FakeDatabaseService
-from database.manifests import SERVICE, manifests
 from database.operator import POLL_INTERVAL, RESYNC_INTERVAL, make_operator
 from database.service import HttpDatabaseService, Instance, Order, RejectedError, ServiceError
 from database.v1beta1 import DatabaseV1Beta1
-from database.webhooks import declare
-from envtest.plane.install import Webhooks
+from database.webhooks import add_webhooks
+from fake_service import FakeDatabaseService
 from opsdk import Client, Cluster, Condition, ObjectMeta, OperatorOptions, TerminalError, Unstructured, crd_for
 from opsdk.api.autoscaling.v1 import Scale
 from opsdk.api.core.v1 import Secret
@@ -31,12 +29,9 @@ from opsdk.errors import InvalidError
 from opsdk.patch import merge_patch
 from opsdk.recipes import get_condition
 from opsdk.testing.running import running
-from opsdk.webhook.builder import WebhookBuilder
-from opsdk.webhook.configurations import WebhookClientConfig
-from opsdk.webhook.server import WebhookServer
 
 KEY = "default/orders"
-RIGHTS = Path(__file__).parents[1] / "manifests" / "00-rbac.yaml"
+RIGHTS = Path(__file__).parents[1] / "config" / "rbac.yaml"
 
 
 @dataclass
@@ -87,20 +82,18 @@ class World:
 @asynccontextmanager
 async def world(*, webhooks: bool = False, options: OperatorOptions | None = None) -> AsyncIterator[World]:
     """A world with the Secret ``login``."""
-    service, server = FakeDatabaseService(), WebhookServer()
-    declare(WebhookBuilder().for_(Database)).complete(server)
-    crd, *configurations = manifests(WebhookClientConfig(service=SERVICE))
-    hooks = Webhooks(objects=configurations, app=server.app) if webhooks else None
+    service = FakeDatabaseService()
     transport = httpx.ASGITransport(app=service)
     async with (
         httpx.AsyncClient(transport=transport, base_url="http://service") as http,
-        envtest.Environment(crds=[crd if webhooks else crd_for(Database)], webhooks=hooks) as env,
+        envtest.Environment() as env,
         Cluster(env.config) as cluster,
-        running(make_operator(HttpDatabaseService(http), options), env),
     ):
-        here = World(env, cluster.uncached, service)
-        await here.set_password("one")
-        yield here
+        operator = make_operator(HttpDatabaseService(http), options)
+        async with running(add_webhooks(operator) if webhooks else operator, env):
+            here = World(env, cluster.uncached, service)
+            await here.set_password("one")
+            yield here
 
 
 async def test_a_database_gets_an_instance() -> None:

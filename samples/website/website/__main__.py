@@ -1,16 +1,13 @@
-"""Run the operator: ``python -m website``; ``--help`` lists its flags. ``ENABLE_WEBHOOKS=true`` adds the webhooks."""
-
-import os
+"""Run the operator: ``python -m website``; ``--help`` lists its flags."""
 
 from website.operator import make_operator
 from website.webhooks import add_webhooks
 
+operator = add_webhooks(make_operator())
+
 
 def main() -> None:
     """Run until SIGTERM."""
-    operator = make_operator()
-    if os.environ.get("ENABLE_WEBHOOKS") == "true":
-        add_webhooks(operator)
     operator.main()
 
 

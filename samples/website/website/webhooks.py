@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from opsdk import Operator
 from opsdk.errors import AdmissionDeniedError
 from opsdk.webhook.admission import invalid_field
-from opsdk.webhook.builder import WebhookBuilder
 from opsdk.webhook.handlers import AdmissionContext
 from website.api import GROUP, Website
 from website.v1alpha1 import CONVERTER
@@ -46,12 +45,7 @@ class WebsiteRules:
             raise AdmissionDeniedError(f"remove the annotation {PROTECTED} first")
 
 
-def declare(builder: WebhookBuilder[Website]) -> WebhookBuilder[Website]:
-    """Add all webhooks of Website to a builder, and return it."""
-    return builder.with_defaulter(set_tag).with_validator(WebsiteRules()).with_converter(CONVERTER)
-
-
 def add_webhooks(operator: Operator) -> Operator:
     """Serve the webhooks in the operator, and return it."""
-    declare(operator.webhook_for(Website))
+    operator.webhook_for(Website).with_defaulter(set_tag).with_validator(WebsiteRules()).with_converter(CONVERTER)
     return operator

@@ -1,4 +1,4 @@
-"""A stand-in for the service, with instances in memory: ``python -m database.fake_service [PORT]``."""
+"""A stand-in for the service, with instances in memory: ``python fake_service.py [PORT]``."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""An operator that copies Secrets into other namespaces: a sample to copy."""

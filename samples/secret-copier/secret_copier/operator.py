@@ -1,0 +1,79 @@
+"""The controller: one request for each copy."""
+
+from __future__ import annotations
+
+from opsdk import (
+    ByObject,
+    CacheOptions,
+    ClusterOptions,
+    Context,
+    ControllerOptions,
+    Operator,
+    OperatorOptions,
+    PartialObjectMetadata,
+    Result,
+    Selector,
+    UsageError,
+    WatchSpec,
+    metadata_only,
+)
+from opsdk.api.core.v1 import Namespace, Secret
+from opsdk.predicates import labels_changed
+from opsdk.rbac.rules import applies, deletes, records_events
+from secret_copier.copies import ROLE, SOURCE, TARGETS, CopyRequest, copy_of, is_desired, is_source, requests
+
+RETRY_INTERVAL = 300.0
+"""Seconds until a name that another Secret has is tried again: the cache does not show that Secret."""
+CACHE = CacheOptions(by_kind={Secret.gvk: ByObject(label_selector=Selector.parse(ROLE))})
+OPTIONS = OperatorOptions(
+    cluster=ClusterOptions(cache=CACHE), controller=ControllerOptions(max_concurrent_reconciles=8)
+)
+
+
+async def reconcile(request: CopyRequest, ctx: Context) -> Result | None:
+    """Write, repair or delete one copy. No finalizer: copies lead to their source, also after a restart."""
+    client, name = ctx.client, request.name
+    source = await client.get_or_none(Secret, name, namespace=request.source)
+    namespace = await client.get_or_none(metadata_only(Namespace), request.namespace)
+    existing = await client.get_or_none(metadata_only(Secret), name, namespace=request.namespace)
+    try:
+        desired = source is not None and is_desired(source, namespace)
+    except UsageError as error:
+        ctx.event("InvalidSelector", f"{TARGETS}: {error}", type="Warning", regarding=source)
+        return None
+    if source is None or not desired:
+        if existing is not None and existing.metadata.annotations.get(SOURCE) == request.source:
+            await client.delete(existing, missing_ok=True)
+        return None
+    if existing is None:
+        existing = await client.get_or_none(metadata_only(Secret), name, namespace=request.namespace, uncached=True)
+    if existing is not None and existing.metadata.annotations.get(SOURCE) != request.source:
+        ctx.event("NameTaken", f"{request.namespace} has another Secret {name}", type="Warning", regarding=source)
+        return Result(requeue_after=RETRY_INTERVAL)
+    await ctx.apply(copy_of(source, request.namespace), owner=None)
+    return None
+
+
+def make_operator(options: OperatorOptions = OPTIONS) -> Operator:
+    """Return the operator, ready to run."""
+    operator = Operator("secret-copier", options)
+
+    async def of_secret(secret: Secret) -> list[CopyRequest]:
+        """Return all copies of a source, or the copy itself."""
+        if is_source(secret):
+            return requests([secret], [n.metadata.name for n in await operator.client.list(metadata_only(Namespace))])
+        meta = secret.metadata
+        return [CopyRequest(meta.namespace, meta.name, meta.annotations[SOURCE])] if SOURCE in meta.annotations else []
+
+    async def of_namespace(namespace: PartialObjectMetadata) -> list[CopyRequest]:
+        """Return the copies of all sources in a namespace."""
+        sources = await operator.client.list(Secret, label_selector=f"{ROLE}=source")
+        return requests(sources, [namespace.metadata.name])
+
+    watches = [
+        WatchSpec(kind=Secret, handler=of_secret),
+        WatchSpec(kind=metadata_only(Namespace), handler=of_namespace, predicates=[labels_changed()]),
+    ]
+    rbac = [applies(Secret), deletes(Secret), records_events()]
+    operator.reconciler(name="copies", watches=watches, rbac=rbac)(reconcile)
+    return operator
