@@ -43,15 +43,19 @@ class DatabaseService(Protocol):
 
     async def instances(self) -> dict[str, Instance]:
         """Return all instances by id."""
+        ...
 
     async def find(self, key: str) -> Instance | None:
         """Return an instance, or None if it does not exist."""
+        ...
 
     async def put(self, key: str, order: Order) -> Instance:
         """Create or change an instance. Raises `RejectedError`."""
+        ...
 
     async def delete(self, key: str) -> bool:
         """Begin the deletion of an instance. Returns True if it does not exist any more."""
+        ...
 
 
 class HttpDatabaseService:
