@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import gc
+import os
 import shlex
+import signal
 import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -22,6 +25,9 @@ from opsdk.apiserver.endpoints.request_deadline import read_duration
 from opsdk.errors import ConfigError
 from opsdk.testing.simulation.link import Link
 from opsdk.testing.simulation.plan_file import play, read_plan
+
+# Seconds between looks at the parent process.
+_PARENT_POLL = 0.5
 
 
 def parser() -> argparse.ArgumentParser:
@@ -46,6 +52,8 @@ def parser() -> argparse.ArgumentParser:
     serve.add_argument("--disable-admission-plugins", default="", help="built-in plugins that shall not run")
     words = "how often old revisions expire, such as 5m0s; 0 never"
     serve.add_argument("--etcd-compaction-interval", type=read_duration, default=INTERVAL, help=words)
+    words = "end when the process that started this one has ended, also after a kill -9"
+    serve.add_argument("--exit-with-parent", action="store_true", help=words)
     serve.add_argument("--no-tls", action="store_true", help="plain HTTP")
     serve.add_argument("--faults", type=Path, help="a plan of faults in YAML or JSON; its times count from the start")
     serve.add_argument("--seed", type=int, default=0, help="of a plan that is drawn: the same seed, the same faults")
@@ -77,9 +85,19 @@ async def serve(options: argparse.Namespace, stack: AsyncExitStack) -> str:
     if link is not None:
         tasks = await stack.enter_async_context(TaskOwner("faults"))
         tasks.start(play(link, steps), name="play")
+    if options.exit_with_parent:
+        tasks = await stack.enter_async_context(TaskOwner("parent"))
+        tasks.start(_stop_with_parent(os.getppid()), name="watch")
     if options.kubeconfig:
         write_private(options.kubeconfig, env.kubeconfig(web))
     return f"ready {web.url}"
+
+
+async def _stop_with_parent(parent: int) -> None:
+    """Stop this process when it has got another parent."""
+    while os.getppid() == parent:  # noqa: ASYNC110 - the system tells nobody
+        await asyncio.sleep(_PARENT_POLL)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def assets(directory: Path) -> int:

@@ -75,7 +75,8 @@ def serving(kubeconfig: Path, arguments: Sequence[str]) -> Iterator[str]:
     Raises:
         ConnectError: the server does not start; its error is above the message.
     """
-    command = [sys.executable, "-m", "envtest", "serve", "--kubeconfig", str(kubeconfig), *arguments]
+    command = [sys.executable, "-m", "envtest", "serve", "--exit-with-parent", "--kubeconfig", str(kubeconfig)]
+    command += arguments
     # A signal from the keyboard is for this process, which stops the server at the end.
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as server:  # noqa: S603 - own program
         try:

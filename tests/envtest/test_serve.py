@@ -8,6 +8,7 @@ import signal
 import ssl
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -110,3 +111,28 @@ def test_authorization_can_be_switched_off(tmp_path: Path) -> None:
             listed = json.loads(asyncio.run(request(port, "/api/v1/namespaces", token="secret")))["kind"]
             health = asyncio.run(request(port, "/healthz"))
         assert (listed, "ok" if health == "ok" else json.loads(health)["kind"]) == kinds
+
+
+@pytest.mark.slow
+def test_it_ends_with_its_parent(tmp_path: Path) -> None:
+    """A parent that is killed with -9 leaves no server behind."""
+    kubeconfig, pid = tmp_path / "kubeconfig", tmp_path / "pid"
+    script = (
+        "import subprocess, sys, time\n"
+        "command = [sys.executable, '-m', 'envtest', 'serve', '--port', '0', '--exit-with-parent', "
+        f"'--kubeconfig', {str(kubeconfig)!r}]\n"
+        "server = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)\n"
+        f"server.stdout.readline(); open({str(pid)!r}, 'w').write(str(server.pid)); print('ready', flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, cwd=Path(__file__).resolve().parents[2]
+    ) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == "ready\n"
+        parent.kill()
+    server = int(pid.read_text())
+    deadline = time.monotonic() + 60
+    while Path(f"/proc/{server}").exists() and "zombie" not in Path(f"/proc/{server}/status").read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
