@@ -62,6 +62,7 @@ from opsdk.telemetry.context import setup_logging
 from opsdk.telemetry.records import LoopStalled, TelemetryHook
 from opsdk.telemetry.safe_logger import SafeLogger
 from opsdk.webhook.builder import WebhookBuilder
+from opsdk.webhook.certificates.injection import declared_targets
 from opsdk.webhook.certificates.options import SelfSigned
 from opsdk.webhook.configurations import WebhookClientConfig
 from opsdk.webhook.server import WebhookServer
@@ -589,7 +590,9 @@ class Operator:
         certificates = CertificateManager(
             self.cluster.uncached,
             replace(options, namespace=options.namespace or self.cluster.config.namespace),
-            targets=injection_targets(self._webhooks, self._configurations_name),
+            targets=declared_targets(
+                server.registrations, server.converted_definitions, name=self._configurations_name
+            ),
             client_ca_file=self.options.webhook.client_ca_file,
             clock=self._clock,
             hook=manager.hook,

@@ -19,6 +19,7 @@ class Project:
         operator: ``MODULE:NAME`` of the operator, or of the function that makes it.
         namespace: where the operator runs in a cluster.
         image: of its container.
+        version: of the distribution; empty without one.
     """
 
     folder: Path
@@ -26,6 +27,7 @@ class Project:
     operator: str = ""
     namespace: str = ""
     image: str = ""
+    version: str = ""
 
     @property
     def package(self) -> str:
@@ -50,8 +52,18 @@ def find_project(start: Path) -> Project | None:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: {error}") from error
     table = document.get("tool", {}).get("opsdk", {})
-    known = [field.name for field in fields(Project) if field.name not in ("folder", "name")]
+    known = [field.name for field in fields(Project) if field.name not in ("folder", "name", "version")]
     for key, value in table.items():
         if key not in known or not isinstance(value, str):
             raise UsageError(f"{path}: [tool.opsdk] {key} = {value!r}: write text for {', '.join(known)}")
-    return Project(folder=folder, name=document.get("project", {}).get("name", folder.name), **table)
+    metadata = document.get("project", {})
+    name, version = metadata.get("name", folder.name), metadata.get("version", "")
+    return Project(folder=folder, name=name, version=version, **table)
+
+
+def current_project() -> Project:
+    """Return the project around the current folder. Raises `UsageError` if it has none, or names no operator."""
+    project = find_project(Path.cwd())
+    if project is None or not project.operator:
+        raise UsageError("this folder has no project: call opsdk init, or add [tool.opsdk] to pyproject.toml")
+    return project

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +20,7 @@ from opsdk.cli.package.containerfile import containerfile
 from opsdk.cli.package.deployment import FLAGS, Workload, webhook_flags
 from opsdk.cli.package.helm import chart_files
 from opsdk.cli.package.tree import config_files, to_yaml
-from opsdk.cli.project import Project, find_project
+from opsdk.cli.project import Project, current_project
 from opsdk.errors import UsageError
 from opsdk.rbac.manifests import RbacNames
 from opsdk.rbac.manifests import manifests as rbac_manifests
@@ -88,7 +87,8 @@ def package(
     last = sorted(config.keys() - {*first, "kustomization.yaml", "service_monitor.yaml"})
     whole = "---\n".join(config[path] for path in (*first, *last))
     rules = {name: [_tree(rule) for rule in parts.rules.policy_rules(name)] for name in parts.rules.namespaces}
-    version = _version(parts.project)
+    if not (version := parts.project.version):
+        raise UsageError(f"{parts.project.folder / 'pyproject.toml'} has no version: a chart and a bundle need one")
     files = {
         "Containerfile": containerfile(workload.image, workload.package),
         "install.yaml": whole,
@@ -103,9 +103,7 @@ def package(
 
 
 def _parts() -> _Parts:
-    project = find_project(Path.cwd())
-    if project is None or not project.operator:
-        raise UsageError("this folder has no project: call opsdk init, or add [tool.opsdk] to pyproject.toml")
+    project = current_project()
     operator = load_operator("")
     namespace = project.namespace or f"{operator.name}-system"
     flags = (*FLAGS, *(webhook_flags(operator.name) if operator.has_webhooks else ()))
@@ -130,14 +128,6 @@ def _parts() -> _Parts:
         rules=rules,
         rbac=rbac_to_yaml(rbac_manifests(rules, names)),
     )
-
-
-def _version(project: Project) -> str:
-    document = tomllib.loads((project.folder / "pyproject.toml").read_text(encoding="utf-8"))
-    version: str = document.get("project", {}).get("version", "")
-    if not version:
-        raise UsageError(f"{project.folder / 'pyproject.toml'} has no version: a chart and a bundle need one")
-    return version
 
 
 def _tree(rule: PolicyRule) -> JsonObject:

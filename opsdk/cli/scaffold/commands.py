@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from opsdk.cli.project import Project, find_project
+from opsdk.cli.project import Project, current_project
 from opsdk.cli.scaffold import templates
 from opsdk.cli.scaffold.files import add_module, check_group_version, module_of, package_of
 from opsdk.errors import UsageError
@@ -52,7 +52,7 @@ def create_api(
 
     opsdk create api --group demo.example.com --version v1 --kind Widget
     """
-    project = _project()
+    project = current_project()
     check_group_version(group, version)
     module = module_of(kind)
     own_imports = [
@@ -84,7 +84,7 @@ def create_webhook(*, kind: Annotated[str, typer.Option(help="of an API of this 
 
     opsdk create webhook --kind Widget
     """
-    project, module = _project(), module_of(kind)
+    project, module = current_project(), module_of(kind)
     api = project.folder / project.package / f"{module}.py"
     if not api.is_file():
         raise UsageError(f"{api} does not exist: call opsdk create api --kind {kind} first")
@@ -117,13 +117,6 @@ def _add(project: Project, module: str, files: Mapping[str, str]) -> None:
     _write_new(project.folder, files)
     operator.write_text(source, encoding="utf-8")
     print(f"changed {operator}")
-
-
-def _project() -> Project:
-    project = find_project(Path.cwd())
-    if project is None or not project.operator:
-        raise UsageError("this folder has no project: call opsdk init, or add [tool.opsdk] to pyproject.toml")
-    return project
 
 
 def _write_new(folder: Path, files: Mapping[str, str]) -> None:
