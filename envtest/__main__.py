@@ -95,7 +95,7 @@ async def serve(options: argparse.Namespace, stack: AsyncExitStack) -> str:
 
 async def _stop_with_parent(parent: int) -> None:
     """Stop this process when it has got another parent."""
-    while os.getppid() == parent:  # noqa: ASYNC110 - the system tells nobody
+    while os.getppid() == parent:  # noqa: ASYNC110 - no event announces a new parent
         await asyncio.sleep(_PARENT_POLL)
     os.kill(os.getpid(), signal.SIGTERM)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from opsdk.apimachinery.crd import crd_for
 from opsdk.apimachinery.gvk import GroupKind
-from opsdk.apimachinery.object import Object, TypedObject
+from opsdk.apimachinery.object import TypedObject
 from opsdk.errors import UsageError
 from opsdk.structured_merge.value import JsonObject
 from opsdk.webhook.builder import WebhookBuilder
@@ -18,7 +18,7 @@ from opsdk.webhook.server import WebhookServer
 
 
 def operator_definitions(
-    kinds: Sequence[type[Object[Any, Any]]],
+    kinds: Sequence[type[TypedObject]],
     webhooks: Iterable[WebhookBuilder[Any]],
     client_config: WebhookClientConfig | None,
 ) -> list[JsonObject]:

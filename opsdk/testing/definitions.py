@@ -5,28 +5,17 @@ Upstream: sigs.k8s.io/controller-runtime/pkg/envtest/crd.go (the same task for f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.api.apiextensions.v1 import CustomResourceDefinition
-from opsdk.apimachinery.crd import crd_for
-from opsdk.apimachinery.gvk import GroupKind
-from opsdk.apimachinery.object import Object, Unstructured
+from opsdk.apimachinery.object import Unstructured
 from opsdk.client.client import Client
 from opsdk.errors import NoMatchError
 from opsdk.structured_merge.value import JsonObject
 
 _POLL_SECONDS = 0.02
 _FIELD_OWNER = "opsdk-definitions"
-
-
-def definitions_of(kinds: Iterable[type[Object[Any, Any]]]) -> list[JsonObject]:
-    """Return one definition for each kind, with all its versions among the classes."""
-    versions: dict[GroupKind, list[type[Object[Any, Any]]]] = {}
-    for kind in kinds:
-        versions.setdefault(kind.gvk.group_kind, []).append(kind)
-    return [crd_for(*classes) for classes in versions.values()]
 
 
 async def install_definitions(

@@ -9,13 +9,14 @@ from typing import Protocol
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.timeout import ClockTimeoutError, timeout
+from opsdk.builder.manifests import operator_definitions
 from opsdk.builder.operator import Operator
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import NoMatchError
 from opsdk.http.asgi_types import Message
 from opsdk.http.server.request import HttpRequest, Query
 from opsdk.rest.config import Config
-from opsdk.testing.definitions import definitions_of, install_definitions
+from opsdk.testing.definitions import install_definitions
 from opsdk.testing.webhooks import install_configurations, with_local_webhooks
 from opsdk.webhook.server import WebhookServerOptions
 
@@ -117,7 +118,7 @@ async def _install(operator: Operator, config: Config, clock: Clock, *, definiti
                 await cluster.mapper.mapping_for(kind.gvk)
             except NoMatchError:
                 missing.append(kind)
-        await install_definitions(cluster.uncached, definitions_of(missing), clock=clock)
+        await install_definitions(cluster.uncached, operator_definitions(missing, (), None), clock=clock)
 
 
 async def _wait_ready(operator: Operator, work: asyncio.Task[None], seconds: float, clock: Clock) -> None:

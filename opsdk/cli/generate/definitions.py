@@ -7,9 +7,9 @@ from pathlib import Path
 
 import yaml
 
-from opsdk.apimachinery.crd import crd_for
 from opsdk.apimachinery.object import TypedObject
 from opsdk.apiserver.structural.schema_validation import check_structural
+from opsdk.builder.manifests import operator_definitions
 from opsdk.cli.generate.files import write_generated
 from opsdk.cli.loading import load
 from opsdk.errors import UsageError
@@ -43,10 +43,7 @@ def definitions_of(classes: Sequence[type[TypedObject]]) -> Sequence[JsonObject]
     >>> [crd["metadata"]["name"] for crd in definitions_of([Site])]
     ['sites.demo.opsdk.dev']
     """
-    versions: dict[tuple[str, str], list[type[TypedObject]]] = {}
-    for cls in classes:
-        versions.setdefault((cls.gvk.group, cls.gvk.kind), []).append(cls)
-    definitions = [crd_for(*group) for group in versions.values()]
+    definitions = operator_definitions(classes, (), None)
     for definition in definitions:
         for version in definition["spec"]["versions"]:
             _check_version(definition["metadata"]["name"], version)
