@@ -1,0 +1,1 @@
+"""Speed and memory of opsdk beside other Python clients: ``make bench`` and ``make bench-quick``."""

@@ -1,0 +1,110 @@
+"""Runs one client as a process and reads its messages."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.protocol import Options, Sample
+
+ROOT = Path(__file__).resolve().parents[1]
+PEERS_PYTHON = ROOT / ".venv-bench" / "bin" / "python"
+OWN_PYTHON = ROOT / ".venv" / "bin" / "python"
+_ERROR_LINES = 15
+_LINE_LIMIT = 1 << 26
+"""Bytes: a result holds the latency of each event."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Outcome:
+    """How one process ended: a sample, or the reason why there is no sample.
+
+    Attributes:
+        sample: the measurement.
+        skipped: why the client cannot run the workload.
+        failed: the error, when it should have worked.
+        errors: the last lines of standard error.
+    """
+
+    sample: Sample | None = None
+    skipped: str = ""
+    failed: str = ""
+    errors: str = ""
+
+
+def python_of(client: str) -> Path:
+    """Return the interpreter of a client: opsdk's own environment, or that of its peers."""
+    return OWN_PYTHON if client.startswith("opsdk") else PEERS_PYTHON
+
+
+async def run_process(
+    client: str,
+    workload: str,
+    options: Options,
+    *,
+    time_limit: float,
+    during: Callable[[], Awaitable[None]] | None = None,
+) -> Outcome:
+    """Run a client until it ends, or kill it after `time_limit` seconds.
+
+    Args:
+        client: a module of `benchmarks.clients`.
+        workload: the name that the client knows.
+        options: passed to the client.
+        time_limit: seconds.
+        during: awaited when the client is ready, such as to change objects.
+    """
+    python = python_of(client)
+    if not python.exists():
+        return Outcome(skipped=f"no {python.relative_to(ROOT)}: make bench creates it")
+    process = await asyncio.create_subprocess_exec(
+        *(str(python), "-m", f"benchmarks.clients.{client}", workload, json.dumps(options)),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        limit=_LINE_LIMIT,
+    )
+    assert process.stderr is not None
+    errors = asyncio.ensure_future(process.stderr.read())
+    try:
+        async with asyncio.timeout(time_limit):
+            outcome = await _converse(process, during)
+            await process.wait()
+    except TimeoutError:
+        outcome = Outcome(failed=f"not done after {time_limit:.0f} s")
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+        text = (await errors).decode(errors="replace").strip().splitlines()
+    outcome = outcome or Outcome(failed=f"exit status {process.returncode}: {text[-1] if text else 'no output'}")
+    outcome.errors = "\n".join(text[-_ERROR_LINES:])
+    return outcome
+
+
+async def _converse(
+    process: asyncio.subprocess.Process, during: Callable[[], Awaitable[None]] | None
+) -> Outcome | None:
+    assert process.stdout is not None
+    outcome = None
+    async with asyncio.TaskGroup() as group:
+        async for line in process.stdout:
+            if not line.startswith(b"{"):
+                continue  # some libraries print
+            message = json.loads(line)
+            if "ready" in message and during is not None:
+                group.create_task(_run(during))
+            elif "result" in message:
+                outcome = Outcome(sample=Sample(**message["result"]))
+            elif "skipped" in message or "failed" in message:
+                outcome = Outcome(**message)
+    return outcome
+
+
+async def _run(during: Callable[[], Awaitable[None]]) -> None:
+    await during()

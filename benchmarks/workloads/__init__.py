@@ -1,0 +1,1 @@
+"""One module for each workload of the table."""
