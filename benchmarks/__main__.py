@@ -17,9 +17,21 @@ from benchmarks.process import Outcome
 from benchmarks.report import verdict_table, workload_table
 from benchmarks.server import World, open_world
 from benchmarks.targets import TARGETS
-from benchmarks.workloads import reconcile
+from benchmarks.workloads import events, reconcile, single, starts, sync
 
-WORKLOADS: tuple[Workload, ...] = (reconcile.WORKLOAD,)
+WORKLOADS: tuple[Workload, ...] = (
+    sync.WORKLOAD,
+    events.CHURN,
+    reconcile.WORKLOAD,
+    single.NOOP,
+    events.LATENCY,
+    single.READS,
+    single.REQUESTS,
+    single.QUEUE,
+    sync.STALLS,
+    starts.WORKLOAD,
+    events.GROWTH,
+)
 
 
 async def run_workload(world: World, workload: Workload, arguments: argparse.Namespace) -> Results:

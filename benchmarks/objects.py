@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 GROUP, VERSION, KIND, PLURAL = "bench.opsdk.dev", "v1", "Widget", "widgets"
+WARM_UP = "warm-up"
+"""A ConfigMap that each client reads before it is measured, so that connections are open."""
 Tree = dict[str, Any]
 
 

@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 Options = dict[str, Any]
 """What the orchestrator passes: kubeconfig, namespace, count, workers and others, by workload."""
@@ -77,14 +77,68 @@ class Meter:
         return Sample(wall=wall, cpu=cpu, count=count, rss=memory(), rss_before=self._rss, peak=memory("VmHWM"))
 
 
+class Heartbeat:
+    """Measures the longest time between two turns of the running loop, and the longest pause of the collector.
+
+    A context manager. Off unless the option ``heartbeat`` is set: a timer every millisecond costs CPU.
+    """
+
+    def __init__(self, *, enabled: bool = False) -> None:
+        self.longest = self.longest_cpu = self.collector = 0.0
+        self._enabled = enabled
+        self._last = self._last_cpu = self._collecting = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __enter__(self) -> Self:
+        if self._enabled:
+            gc.callbacks.append(self._collect)
+            self._last, self._last_cpu = time.perf_counter(), time.thread_time()
+            self._beat()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._enabled:
+            self._note()
+            gc.callbacks.remove(self._collect)
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def figures(self) -> dict[str, float]:
+        """Return seconds for `Sample.values`: the stall, the CPU time in it, and the collector's pause."""
+        if not self._enabled:
+            return {}
+        return {"stall": self.longest, "stall_cpu": self.longest_cpu, "gc_pause": self.collector}
+
+    def _beat(self) -> None:
+        self._note()
+        self._timer = asyncio.get_running_loop().call_later(0.001, self._beat)
+
+    def _note(self) -> None:
+        now, cpu = time.perf_counter(), time.thread_time()
+        self.longest = max(self.longest, now - self._last)
+        self.longest_cpu = max(self.longest_cpu, cpu - self._last_cpu)
+        self._last, self._last_cpu = now, cpu
+
+    def _collect(self, phase: str, _: dict[str, int]) -> None:
+        if phase == "start":
+            self._collecting = time.perf_counter()
+        else:
+            self.collector = max(self.collector, time.perf_counter() - self._collecting)
+
+
 def send(**message: object) -> None:
     """Print one line for the orchestrator."""
     sys.stdout.write(json.dumps(message) + "\n")
     sys.stdout.flush()
 
 
-def send_sample(sample: Sample) -> None:
-    """Print the result. A client whose own loop ends the process calls this; others return the sample."""
+def send_sample(sample: Sample, options: Options) -> None:
+    """Print the result. A client whose own loop ends the process calls this; others return the sample.
+
+    With the option ``started``, the monotonic time at which the process was started, the seconds since then are added.
+    """
+    if "started" in options:
+        sample.values.setdefault("since_start", time.monotonic() - options["started"])
     send(result=asdict(sample))
 
 
@@ -108,7 +162,7 @@ def run_client(workloads: Mapping[str, Callable[[Options], Awaitable[Sample] | S
         send(failed=f"{type(error).__name__}: {error}"[:300])
     else:
         if sample is not None:
-            send_sample(sample)
+            send_sample(sample, options)
 
 
 async def _await(sample: Awaitable[Sample]) -> Sample:

@@ -54,6 +54,11 @@ class World:
         items = await self.cluster.uncached.list(unstructured(api_version, kind), namespace=namespace)
         return [to_tree(item) for item in items]
 
+    async def count(self, api_version: str, kind: str, namespace: str) -> int:
+        """Return the number of objects of a kind in a namespace."""
+        page = await self.cluster.uncached.list(unstructured(api_version, kind), namespace=namespace, limit=1)
+        return len(list(page)) + (page.metadata.remaining_item_count or 0)
+
     async def delete_all(self, api_version: str, kind: str, namespace: str) -> None:
         """Delete all objects of a kind in a namespace with one request."""
         await self.cluster.uncached.delete_all_of(unstructured(api_version, kind), namespace=namespace)

@@ -62,5 +62,36 @@ async def reconcile_workload(options: Options) -> Sample:
     return sample[0]
 
 
+async def sync_workload(options: Options) -> Sample:
+    """Fill an index with the bodies of `count` objects."""
+    done = asyncio.Event()
+    registry = kopf.OperatorRegistry()
+    sample: list[Sample] = []
+    group, version = (GROUP, VERSION) if options["kind"] == "widgets" else ("", "v1")
+
+    @kopf.index(group, version, options["kind"], registry=registry)
+    async def bodies(name: str, body: Any, **_: Any) -> Any:
+        return {name: body}
+
+    if options["kind"] == "pods":
+
+        @kopf.index("", "v1", "pods", registry=registry)
+        async def by_node(name: str, spec: Any, **_: Any) -> Any:
+            return {spec["nodeName"]: name}
+
+    @kopf.on.event(group, version, options["kind"], registry=registry)
+    async def observed(bodies: Any, **indices: Any) -> None:
+        # kopf calls handlers when its indices are complete.
+        if not sample and len(bodies) >= options["count"]:
+            sample.append(meter.stop(len(bodies)))
+            if "by_node" in indices:
+                sample[0].values["indexed"] = sum(len(store) for store in indices["by_node"].values())
+            done.set()
+
+    meter = Meter()
+    await run_operator(registry, {**options, "workers": None}, done)
+    return sample[0]
+
+
 if __name__ == "__main__":
-    run_client({"reconcile": reconcile_workload})
+    run_client({"reconcile": reconcile_workload, "sync": sync_workload})

@@ -2,59 +2,75 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 import kr8s.asyncio
-from kr8s.asyncio.objects import new_class
+from kr8s.asyncio.objects import ConfigMap, Pod, new_class
 
-from benchmarks.clients.loop import ControlLoop
-from benchmarks.objects import GROUP, KIND, PLURAL, VERSION
-from benchmarks.protocol import Meter, Options, Sample, run_client
+from benchmarks.clients.peer import Peer, Put, workloads
+from benchmarks.objects import GROUP, KIND, PLURAL, VERSION, config_map
+from benchmarks.protocol import run_client
 
 Widget = new_class(kind=KIND, version=f"{GROUP}/{VERSION}", namespaced=True, plural=PLURAL, asyncio=True)
+KINDS = {"configmaps": ConfigMap, "pods": Pod, "widgets": Widget}
 
 
-async def connect(options: Options) -> Any:
-    """Return the API of the kubeconfig's current context."""
-    return await kr8s.asyncio.api(kubeconfig=options["kubeconfig"], namespace=options["namespace"])
+class Kr8s(Peer):
+    """See `Peer`."""
 
+    async def connect(self) -> None:
+        """Load the kubeconfig."""
+        self.api = await kr8s.asyncio.api(kubeconfig=self.kubeconfig, namespace=self.namespace)
 
-async def feed(api: Any, kind: Any, loop: ControlLoop[Any], synced: Callable[[], None]) -> None:
-    """List, then watch: kr8s does not give the list's resource version, so the watch begins with all objects again."""
-    async for item in api.async_get(kind):
-        loop.put(item.name, item)
-    synced()
-    async for event, item in api.async_watch(kind):
-        if event == "DELETED":
-            loop.forget(item.name)
-        else:
-            loop.put(item.name, item)
+    async def feed(self, kind: str, put: Put, forget: Callable[[str], None], synced: Callable[[], None]) -> None:
+        """List, then watch: kr8s hides the list's resource version, so the watch begins with all objects again."""
+        async for item in self.api.async_get(KINDS[kind]):
+            put(item.name, item)
+        synced()
+        async for event, item in self.api.async_watch(KINDS[kind]):
+            if event == "DELETED":
+                forget(item.name)
+            else:
+                put(item.name, item)
 
+    def value_of(self, widget: Any) -> int:
+        """Return ``spec.value``."""
+        value: int = widget.spec.value
+        return value
 
-async def reconcile_workload(options: Options) -> Sample:
-    """Write one status for each of `count` objects."""
-    done = asyncio.Event()
-    names: set[str] = set()
+    def observed_of(self, widget: Any) -> int | None:
+        """Return ``status.observed``."""
+        observed: int | None = widget.raw.get("status", {}).get("observed")
+        return observed
 
-    async def reconcile(widget: Any) -> None:
-        value = widget.spec.value
-        if widget.raw.get("status", {}).get("observed") == value:
-            return
+    def generation_of(self, widget: Any) -> int:
+        """Return ``metadata.generation``."""
+        generation: int = widget.metadata.generation
+        return generation
+
+    def node_of(self, pod: Any) -> str:
+        """Return ``spec.nodeName``."""
+        node: str = pod.spec.nodeName
+        return node
+
+    async def write_status(self, widget: Any, value: int) -> None:
+        """Merge-patch the status."""
         await widget.async_patch({"status": {"observed": value}}, subresource="status")
-        names.add(widget.name)
-        if len(names) == options["count"]:
-            done.set()
 
-    meter = Meter()
-    api = await connect(options)
-    loop: ControlLoop[Any] = ControlLoop(reconcile, workers=options["workers"])
-    await loop.run(feed(api, Widget, loop, lambda: None), done)
-    return meter.stop(len(names))
+    async def create(self, number: int) -> None:
+        """Create a ConfigMap."""
+        await (await ConfigMap(config_map(self.namespace, number), api=self.api)).async_create()
 
+    async def get(self, name: str) -> None:
+        """Read a ConfigMap."""
+        await ConfigMap.async_get(name, namespace=self.namespace, api=self.api)
 
-WORKLOADS: dict[str, Callable[[Options], Awaitable[Sample]]] = {"reconcile": reconcile_workload}
+    async def patch(self, name: str, value: str) -> None:
+        """Merge-patch a ConfigMap without reading it first."""
+        tree = {"metadata": {"name": name, "namespace": self.namespace}}
+        await (await ConfigMap(tree, api=self.api)).async_patch({"data": {"value": value}})
+
 
 if __name__ == "__main__":
-    run_client(WORKLOADS)
+    run_client(workloads(Kr8s))
