@@ -17,7 +17,7 @@ from benchmarks.process import Outcome
 from benchmarks.report import verdict_table, workload_table
 from benchmarks.server import World, open_world
 from benchmarks.targets import TARGETS
-from benchmarks.workloads import events, reconcile, single, starts, sync
+from benchmarks.workloads import events, fan_out, reconcile, single, starts, sync
 
 WORKLOADS: tuple[Workload, ...] = (
     sync.WORKLOAD,
@@ -30,6 +30,7 @@ WORKLOADS: tuple[Workload, ...] = (
     single.QUEUE,
     sync.STALLS,
     starts.WORKLOAD,
+    fan_out.WORKLOAD,
     events.GROWTH,
 )
 

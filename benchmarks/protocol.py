@@ -90,14 +90,22 @@ class Heartbeat:
         self._timer: asyncio.TimerHandle | None = None
 
     def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Begin; the loop must run."""
         if self._enabled:
             gc.callbacks.append(self._collect)
             self._last, self._last_cpu = time.perf_counter(), time.thread_time()
             self._beat()
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        if self._enabled:
+    def stop(self) -> None:
+        """End; idempotent."""
+        if self._enabled and self._collect in gc.callbacks:
             self._note()
             gc.callbacks.remove(self._collect)
         if self._timer is not None:

@@ -69,13 +69,13 @@ async def sync_workload(options: Options) -> Sample:
     sample: list[Sample] = []
     group, version = (GROUP, VERSION) if options["kind"] == "widgets" else ("", "v1")
 
-    @kopf.index(group, version, options["kind"], registry=registry)
+    @kopf.index(group, version, options["kind"], id="bodies", registry=registry)
     async def bodies(name: str, body: Any, **_: Any) -> Any:
         return {name: body}
 
     if options["kind"] == "pods":
 
-        @kopf.index("", "v1", "pods", registry=registry)
+        @kopf.index("", "v1", "pods", id="by_node", registry=registry)
         async def by_node(name: str, spec: Any, **_: Any) -> Any:
             return {spec["nodeName"]: name}
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from kube_models import Loadable
+from kube_models import K8sResourceList, Loadable
 from kube_models.api_v1.io.k8s.api.core.v1 import ConfigMap, Pod
 from kube_models.api_v1.io.k8s.apimachinery.pkg.apis.meta.v1 import ObjectMeta
 from kubesdk import (
@@ -57,6 +57,8 @@ class Widget(CustomK8sResource):
     status: WidgetStatus | None = None
 
 
+WidgetList = K8sResourceList[Widget]
+"""Known to kubesdk by being named."""
 KINDS = {"configmaps": ConfigMap, "pods": Pod, "widgets": Widget}
 
 
@@ -73,7 +75,9 @@ class Kubesdk(Peer):
         while True:
             page = await get_k8s_resource(KINDS[kind], namespace=self.namespace, params=params)
             for item in page.items:
-                put(item.metadata.name, item)
+                # The items of a list of a custom kind stay dicts.
+                obj = KINDS[kind].from_dict(item) if isinstance(item, dict) else item
+                put(obj.metadata.name, obj)
             token = getattr(page.metadata, "continue_", None) or getattr(page.metadata, "_continue", None)
             if not token:
                 break

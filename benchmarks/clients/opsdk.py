@@ -114,8 +114,8 @@ def follow_workload(options: Options) -> None:
 
     def finish() -> None:
         assert meter is not None
+        beat.stop()
         sample = meter.stop(options["events"])
-        beat.__exit__()
         sample.values.update(beat.figures(), **follower.stamps)
         send_sample(sample, options)
         stop_operator()
@@ -134,8 +134,8 @@ def follow_workload(options: Options) -> None:
             await (await operator.cluster.cache.informer_for(Widget)).wait_synced()
             [controller] = operator.controllers.values()
             await controller.queue.wait_idle()
-            beat.__enter__()
             meter = Meter()
+            beat.start()
             send(ready=True)
             await asyncio.Event().wait()
 
@@ -171,19 +171,22 @@ KINDS: dict[str, type[ConfigMap | Pod | Widget]] = {"configmaps": ConfigMap, "po
 async def sync_workload(options: Options) -> Sample:
     """Fill the cache with `count` objects, Pods with an index."""
     kind = KINDS[options["kind"]]
-    with Heartbeat(enabled=options.get("heartbeat", False)) as beat:
-        meter = Meter()
-        async with running_cluster(options) as cluster:
-            if kind is Pod:
-                cluster.cache.index_field(Pod, "spec.nodeName", node_of)
-            cached = await cluster.cache.informer_for(kind)
-            await cached.wait_synced()
-            entries = sum(len(informer.store) for informer in cached.informers.values())
-            sample = meter.stop(entries)
-            sample.values.update(beat.figures())
-            if kind is Pod:
-                selected = await cluster.client.list(Pod, field_selector={"spec.nodeName": "node-1"})
-                sample.values["indexed"] = len(list(selected)) * min(200, options["count"])
+    meter = Meter()
+    beat = Heartbeat(enabled=options.get("heartbeat", False))
+    beat.start()
+    async with running_cluster(options) as cluster:
+        if kind is Pod:
+            cluster.cache.index_field(Pod, "spec.nodeName", node_of)
+        cached = await cluster.cache.informer_for(kind)
+        await cached.wait_synced()
+        beat.stop()
+        sample = meter.stop(sum(len(informer.store) for informer in cached.informers.values()))
+        sample.values.update(beat.figures())
+        if kind is Pod:
+            sample.values["indexed"] = 0
+            for number in range(200):
+                pods = await cluster.client.list(Pod, field_selector={"spec.nodeName": f"node-{number}"})
+                sample.values["indexed"] += len(list(pods))
     return sample
 
 

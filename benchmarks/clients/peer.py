@@ -150,8 +150,8 @@ async def _sync(peer: Peer, options: Options) -> Sample:
         if len(cache) == options["count"]:
             synced.set()
 
+    meter = Meter()
     with Heartbeat(enabled=options.get("heartbeat", False)) as beat:
-        meter = Meter()
         await peer.connect()
         feeding = asyncio.ensure_future(peer.feed(options["kind"], put, lambda _: None, lambda: None))
         waiting = asyncio.ensure_future(synced.wait())
@@ -168,7 +168,12 @@ async def _sync(peer: Peer, options: Options) -> Sample:
 
 async def _follow(peer: Peer, options: Options) -> Sample:
     done = asyncio.Event()
-    follower = Follower(options, done.set)
+
+    def finish() -> None:
+        beat.stop()
+        done.set()
+
+    follower = Follower(options, finish)
     meter: Meter | None = None
     beat = Heartbeat(enabled=options.get("heartbeat", False))
     generations: dict[str, int] = {}
@@ -188,14 +193,13 @@ async def _follow(peer: Peer, options: Options) -> Sample:
 
     def begin() -> None:
         nonlocal meter
-        beat.__enter__()
         meter = Meter()
+        beat.start()
         send(ready=True)
 
     await loop.run(peer.feed("widgets", put, loop.forget, begin), done)
     assert meter is not None
     sample = meter.stop(options["events"])
-    beat.__exit__()
     sample.values.update(beat.figures(), **follower.stamps)
     await peer.close()
     return sample
@@ -216,7 +220,8 @@ async def run_requests(peer: Requests, options: Options) -> Sample:
             else:
                 await peer.patch(name_of(number), "changed")
 
-    await peer.get(WARM_UP)
+    # Opens as many connections as the requests will use.
+    await asyncio.gather(*(peer.get(WARM_UP) for _ in range(options["workers"])))
     meter = Meter()
     async with asyncio.TaskGroup() as group:
         for _ in range(options["workers"]):

@@ -1,10 +1,10 @@
-"""Failover with real processes. ``python -m tests.bench failover`` plays many more rounds."""
+"""Failover with real processes. ``python -m benchmarks.runtime failover`` plays many more rounds."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.bench.failover import Journal, run
+from benchmarks.runtime.failover import Journal, run
 
 pytestmark = [pytest.mark.slow, pytest.mark.realtime]
 

@@ -37,7 +37,7 @@ from opsdk.webhook.handlers import AdmissionContext
 from opsdk.webhook.server import WebhookServer, WebhookServerOptions
 
 environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
-bench = pytest.importorskip("tests.bench.certificates", reason="needs the envtest extra: pip install opsdk[envtest]")
+bench = pytest.importorskip("benchmarks.runtime.certificates", reason="needs the envtest extra: opsdk[envtest]")
 
 
 def set_replicas(site: Site, ctx: AdmissionContext) -> None:
@@ -54,7 +54,7 @@ async def answer(scope: JsonObject, receive: Any, send: Any) -> None:
 @pytest.mark.slow
 @pytest.mark.realtime
 async def test_the_ca_is_replaced_under_load_and_no_call_fails() -> None:
-    """Three replicas with the documented rights; ``python -m tests.bench certificates`` does it 100 times."""
+    """Three replicas with the documented rights; ``python -m benchmarks.runtime certificates`` does it 100 times."""
     figures = await bench.measure(4)
     assert not figures.failures, str(figures)
     assert figures.rotations == 4

@@ -1,4 +1,4 @@
-"""An operator under hours of churn: ``python -m tests.bench churn [SECONDS]``.
+"""An operator under hours of churn: ``python -m benchmarks.runtime churn [SECONDS]``.
 
 A server in a process of its own changes 200 objects a second, fails 5 % of the requests, drops its watches, compacts
 and restarts. Each minute the churn pauses for a moment; then the operator's store must equal the server, and each
@@ -117,7 +117,7 @@ async def run(seconds: float = 3600.0) -> None:
     """Run the operator against the churning server."""
     pipe = asyncio.subprocess.PIPE
     server = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.bench.churn", str(seconds + 120), stdin=pipe, stdout=pipe
+        sys.executable, "-m", "benchmarks.runtime.churn", str(seconds + 120), stdin=pipe, stdout=pipe
     )
     assert server.stdin is not None
     assert server.stdout is not None

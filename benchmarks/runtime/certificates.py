@@ -144,7 +144,7 @@ async def publish_webhooks(admin: Cluster, port: int) -> None:
     spec = ServiceSpec(type="ExternalName", external_name="localhost")
     await admin.uncached.create(Service(metadata=ObjectMeta(name="hooks", namespace=NAMESPACE), spec=spec))
     draft, declared = make_operator(), WebhookServer()
-    for builder in draft._webhooks:
+    for builder in draft._webhooks:  # noqa: SLF001 - what prepare registers
         builder.complete(declared)
     client_config = WebhookClientConfig(service=WebhookService(name="hooks", namespace=NAMESPACE, port=port))
     for tree in webhook_configurations(declared.registrations, client_config, name="pages"):
@@ -167,6 +167,7 @@ async def balancer(replicas: list[Operator], figures: Figures) -> AsyncIterator[
             writer.close()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        number = 0
         for _ in replicas:
             number = next(turns) % len(replicas)
             if await is_ready(replicas[number]):
@@ -280,7 +281,7 @@ async def drive(clock: StepClock, figures: Figures, callers: int) -> None:
             ):
                 await asyncio.sleep(0.005)
                 if figures.ended:
-                    break
+                    break  # type: ignore[unreachable]  # set while this waits
             clock.step(_TICK)
         else:
             await asyncio.sleep(0.005)

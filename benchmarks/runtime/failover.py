@@ -4,7 +4,7 @@ Two operator processes with leader election write one object all the time, and g
 fence stops them. The proof is the server's own order: each write must come from the replica that holds the Lease at the
 revision of the write. Prints how long a takeover took.
 
-``python -m tests.bench failover [ROUNDS]``; ``python -m tests.bench.failover NAME`` is one of the operators.
+``python -m benchmarks.runtime failover [ROUNDS]``; ``python -m benchmarks.runtime.failover NAME`` is one operator.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class Stage:
             self.operators[name] = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",
-                "tests.bench.failover",
+                "benchmarks.runtime.failover",
                 name,
                 cwd=ROOT,
                 stderr=log,

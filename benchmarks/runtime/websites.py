@@ -20,7 +20,9 @@ from opsdk import (
     Cluster,
     Context,
     ControllerOptions,
+    Kind,
     ObjectMeta,
+    Operator,
     OperatorOptions,
     Request,
     Unstructured,
@@ -132,23 +134,16 @@ async def _all_ready(cluster: Cluster, count: int, working: asyncio.Task[None]) 
         await asyncio.sleep(2)
 
 
-async def _check_nothing_missed(cluster: Cluster, operator: object, count: int) -> None:
+async def _check_nothing_missed(cluster: Cluster, operator: Operator, count: int) -> None:
     """The caches hold exactly what the server has, revision by revision; every site was reconciled."""
     await asyncio.sleep(2)
     assert len(Watched.runs) == count
-    for kind in operator.cluster.cache.kinds():  # type: ignore[attr-defined]
-        form = Unstructured
-        live = await cluster.uncached.list(_token(kind.gvk, form))
+    for kind in operator.cluster.cache.kinds():
+        live = await cluster.uncached.list(Kind(kind.gvk, Unstructured))
         there = {(o.metadata.namespace, o.metadata.name): o.metadata.resource_version for o in live}
         here = {tuple(e.key): e.resource_version for e in kind.entries()}
         assert here == there, f"the cache of {kind.gvk} differs from the server"
         print(f"  {kind.gvk.kind}: {len(here)} objects here and there, revision by revision")
-
-
-def _token(gvk: object, form: object) -> object:
-    from opsdk import Kind
-
-    return Kind(gvk, form)  # type: ignore[arg-type]
 
 
 def _cpu_of(pid: int) -> float:

@@ -1,1 +1,0 @@
-"""Speed and memory. Run with ``make bench``; nothing here is a test."""
