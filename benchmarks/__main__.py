@@ -8,27 +8,33 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import sys
 import time
 from pathlib import Path
 
+from benchmarks import machine
 from benchmarks.model import CheckError, Results, Run, Workload
+from benchmarks.page import write_page
 from benchmarks.process import Outcome
 from benchmarks.report import verdict_table, workload_table
+from benchmarks.samples import load, save
 from benchmarks.server import World, open_world
 from benchmarks.targets import TARGETS
 from benchmarks.workloads import events, fan_out, reconcile, single, starts, sync
+from opsdk import OpsdkError
 
+WRONG = "wrong result"
 WORKLOADS: tuple[Workload, ...] = (
     sync.WORKLOAD,
+    sync.STALLS,
+    single.READS,
     events.CHURN,
     reconcile.WORKLOAD,
     single.NOOP,
     events.LATENCY,
-    single.READS,
     single.REQUESTS,
     single.QUEUE,
-    sync.STALLS,
     starts.WORKLOAD,
     fan_out.WORKLOAD,
     events.GROWTH,
@@ -52,7 +58,7 @@ async def _measure(world: World, workload: Workload, run: Run) -> Outcome:
     try:
         outcome = await workload.measure(world, run)
     except CheckError as error:
-        outcome = Outcome(failed=f"wrong result: {error}")
+        outcome = Outcome(failed=f"{WRONG}: {error}")
     metric = workload.metrics[0]
     if outcome.sample is not None:
         text = f"{metric.name} {metric.value(outcome.sample) or 0:.3f}"
@@ -63,40 +69,59 @@ async def _measure(world: World, workload: Workload, run: Run) -> Outcome:
 
 
 async def run(arguments: argparse.Namespace) -> dict[str, Results]:
-    """Run the chosen workloads, each on a server of its own unless a kubeconfig names one."""
+    """Run the chosen workloads, and print each table when it is complete."""
     results: dict[str, Results] = {}
-    for workload in WORKLOADS:
-        if arguments.only and workload.letter not in arguments.only:
-            continue
-        began = time.perf_counter()
+    chosen = [workload for workload in WORKLOADS if not arguments.only or workload.letter in arguments.only]
+    # A server of its own for each workload keeps the history of one out of the other's memory and time.
+    for world_name, workloads in itertools.groupby(chosen, key=lambda workload: workload.world or workload.letter):
         async with open_world(arguments.kubeconfig) as world:
-            results[workload.letter] = await run_workload(world, workload, arguments)
-        sys.stdout.write(f"\n({workload.letter}) {workload.title}: {time.perf_counter() - began:.0f} s\n\n")
-        sys.stdout.write(workload_table(results[workload.letter]) + "\n")
-        sys.stdout.flush()
+            sys.stderr.write(f"server of {world_name!r} at {world.cluster.config.host}\n")
+            for workload in workloads:
+                began = time.perf_counter()
+                results[workload.letter] = await run_workload(world, workload, arguments)
+                sys.stdout.write(f"\n({workload.letter}) {workload.title}: {time.perf_counter() - began:.0f} s\n\n")
+                sys.stdout.write(workload_table(results[workload.letter]) + "\n")
+                sys.stdout.flush()
+                if arguments.save:
+                    save(arguments.save, results, machine.describe(arguments))
     return results
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     """Parse the command line."""
+
+    def names(text: str) -> list[str]:
+        return text.split(",")
+
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    names = lambda text: text.split(",")  # noqa: E731
     parser.add_argument("--only", type=names, default=[], metavar="LETTERS", help="workloads, with commas between")
     parser.add_argument("--clients", type=names, default=[], metavar="NAMES", help="clients, with commas between")
-    parser.add_argument("--rounds", type=int, default=3, help="rounds of each workload")
+    parser.add_argument("--rounds", type=int, default=2, help="rounds of each workload")
     parser.add_argument("--scale", type=float, default=1.0, help="multiplies the numbers of objects")
     parser.add_argument("--time-limit", type=float, default=120.0, help="seconds for each process")
     parser.add_argument("--kubeconfig", type=Path, help="use this cluster instead of a local server")
+    parser.add_argument("--save", type=Path, metavar="FILE", help="write the samples as JSON")
+    parser.add_argument("--from", dest="files", type=Path, nargs="+", metavar="FILE", help="run nothing; read samples")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the page, and its plots beside it")
     return parser.parse_args(arguments)
 
 
 def main() -> int:
     """Run and print; status 1 if a result was wrong."""
     arguments = parse(sys.argv[1:])
-    results = asyncio.run(run(arguments))
+    if arguments.files:
+        results, descriptions = load(arguments.files, WORKLOADS)
+    else:
+        try:
+            results = asyncio.run(run(arguments))
+        except (OpsdkError, OSError) as error:
+            sys.exit(f"the server cannot be reached: {error}")
+        descriptions = [machine.describe(arguments)]
     sys.stdout.write("\n" + verdict_table(TARGETS, results) + "\n")
-    wrong = [o for r in results.values() for outcomes in r.outcomes.values() for o in outcomes if "wrong" in o.failed]
-    return 1 if wrong else 0
+    if arguments.markdown:
+        write_page(arguments.markdown, results, TARGETS, descriptions)
+    outcomes = [o for result in results.values() for outcomes in result.outcomes.values() for o in outcomes]
+    return 1 if any(outcome.failed.startswith(WRONG) for outcome in outcomes) else 0
 
 
 if __name__ == "__main__":

@@ -68,6 +68,8 @@ class Workload:
         metrics: the columns.
         measure: prepares, runs the process, checks the result. It raises `CheckError` when the result is wrong.
         rounds: at most so many rounds; None for as many as the command line says.
+        summary: a sentence below the table, made of the results.
+        world: workloads of the same name share one server, and so its objects; empty for a server of its own.
     """
 
     letter: str
@@ -78,6 +80,8 @@ class Workload:
     metrics: Sequence[Metric]
     measure: Callable[[World, Run], Awaitable[Outcome]]
     rounds: int | None = None
+    world: str = ""
+    summary: Callable[[Results], str] | None = None
 
 
 class CheckError(AssertionError):
@@ -143,6 +147,17 @@ def percentile(values: Sequence[float], share: float) -> float:
     ordered = sorted(values)
     rank = -(-len(ordered) * share // 1)
     return ordered[max(0, min(len(ordered), int(rank)) - 1)]
+
+
+def slope(points: Sequence[tuple[float, float]]) -> float:
+    """Return the slope of the line through points by least squares; 0 for fewer than two distinct places.
+
+    >>> slope([(1, 2.0), (2, 4.0), (3, 6.0)]), slope([(1, 1.0)])
+    (2.0, 0.0)
+    """
+    if len({x for x, _ in points}) < 2:
+        return 0.0
+    return statistics.linear_regression([x for x, _ in points], [y for _, y in points]).slope
 
 
 def per_operation(attribute: str, *, scale: float = 1.0) -> Callable[[Sample], float | None]:

@@ -11,21 +11,29 @@ from benchmarks.targets import Judgement, Target, judge
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a Markdown table whose columns are padded, so that it also reads well in a terminal.
 
-    >>> print(table(["client", "ms"], [["opsdk", "1"]]))
+    Columns of figures are aligned to the right.
+
+    >>> print(table(["client", "ms"], [["opsdk", "1.5"], ["kopf", "-"]]))
     | client | ms  |
     | ------ | --: |
-    | opsdk  |   1 |
+    | opsdk  | 1.5 |
+    | kopf   |   - |
     """
-    widths = [max(3, *(len(row[i]) for row in [header, *rows])) for i in range(len(header))]
+    columns = range(len(header))
+    widths = [max(3, *(len(row[i]) for row in [header, *rows])) for i in columns]
+    figures = [i > 0 and all(_is_figure(row[i]) for row in rows) for i in columns]
 
     def line(cells: Sequence[str]) -> str:
-        first = cells[0].ljust(widths[0])
-        others = [cell.rjust(width) for cell, width in zip(cells[1:], widths[1:], strict=True)]
-        return "| " + " | ".join([first, *others]) + " |"
+        padded = [cells[i].rjust(widths[i]) if figures[i] else cells[i].ljust(widths[i]) for i in columns]
+        return "| " + " | ".join(padded) + " |"
 
     heading = "| " + " | ".join(cell.ljust(width) for cell, width in zip(header, widths, strict=True)) + " |"
-    rule = "| " + " | ".join(["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]) + " |"
-    return "\n".join([heading, rule, *(line(row) for row in rows)])
+    rules = ["-" * (widths[i] - 1) + (":" if figures[i] else "-") for i in columns]
+    return "\n".join([heading, "| " + " | ".join(rules) + " |", *(line(row) for row in rows)])
+
+
+def _is_figure(cell: str) -> bool:
+    return cell == "-" or cell.replace(",", "").replace(".", "").lstrip("-").isdigit()
 
 
 def number(value: float | None, digits: int) -> str:
@@ -54,6 +62,8 @@ def workload_table(results: Results) -> str:
             first = results.median(variant, client, metrics[0])
             rows[-1][-1] = number(first / own, 2) if first is not None and own else "-"
     lines = [table(header, rows)] if rows else []
+    if results.workload.summary is not None:
+        lines += ["", results.workload.summary(results)]
     if reasons:
         lines += ["", "Without figures:", "", *(f"- {reason}" for reason in dict.fromkeys(reasons))]
     return "\n".join(lines)
@@ -66,19 +76,16 @@ def _cells(results: Results, variant: str, client: str, metrics: Sequence[Metric
 def verdict_table(targets: Sequence[Target], results: Mapping[str, Results]) -> str:
     """Return the table of targets with what was measured."""
     judgements = [judgement for target in targets for judgement in judge(target, results)]
-    return table(["target", "variant", "limit", "measured", "verdict"], [_verdict_row(j, results) for j in judgements])
+    return table(["target", "variant", "limit", "measured", "verdict"], [_verdict_row(j) for j in judgements])
 
 
-def _verdict_row(judgement: Judgement, results: Mapping[str, Results]) -> list[str]:
+def _verdict_row(judgement: Judgement) -> list[str]:
     target = judgement.target
-    result = results.get(target.letter)
-    metrics = {} if result is None else {metric.name: metric for metric in result.workload.metrics}
-    lower = metrics[target.metric].lower_is_better if target.metric in metrics else True
     unit = f" x {judgement.against}" if target.against else ""
     return [
         f"({target.letter}) {target.metric}",
         judgement.variant or target.variant or "-",
-        f"{'<=' if lower else '>='} {target.limit:g}{unit}",
+        f"{'>=' if target.at_least else '<='} {target.limit:g}{unit}",
         number(judgement.figure, 2),
         judgement.verdict.value,
     ]

@@ -20,7 +20,9 @@ from functools import cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("opsdk", "envtest")
+PACKAGES = ("opsdk", "envtest", "benchmarks")
+PROGRAMS = frozenset(["benchmarks"])
+"""Packages that nothing imports, so that their names are no second home of a library's."""
 GENERATED = Path("opsdk/api")
 VAGUE = frozenset(
     [
@@ -147,13 +149,13 @@ class House:
 
 
 def classes_with_two_homes(house: House) -> list[Finding]:
-    """Public class names that two or more modules define."""
-    homes: dict[str, list[tuple[Module, ast.ClassDef]]] = defaultdict(list)
+    """Public class names that two or more modules define, among the libraries or among the programs."""
+    homes: dict[tuple[bool, str], list[tuple[Module, ast.ClassDef]]] = defaultdict(list)
     for module in house.modules:
         for node in module.tree.body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                homes[node.name].append((module, node))
-    shared = {name: places for name, places in homes.items() if len(places) > 1}
+                homes[module.path.parts[0] in PROGRAMS, node.name].append((module, node))
+    shared = {name: places for (_, name), places in homes.items() if len(places) > 1}
     return [
         places[0][0].find(places[0][1], f"{name}: {', '.join(module.name for module, _ in places)}")
         for name, places in sorted(shared.items())

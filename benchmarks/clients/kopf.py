@@ -41,7 +41,7 @@ async def reconcile_workload(options: Options) -> Sample:
     """Write one status for each of `count` objects: kopf sends the patch after the handler."""
     done = asyncio.Event()
     registry = kopf.OperatorRegistry()
-    seen: set[str] = set()
+    written: set[str] = set()
     sample: list[Sample] = []
 
     @kopf.on.create(GROUP, VERSION, PLURAL, registry=registry)
@@ -52,9 +52,9 @@ async def reconcile_workload(options: Options) -> Sample:
     async def observed(name: str, spec: Any, status: Any, **_: Any) -> None:
         # The patch is sent by kopf itself; its echo is the first sign of it that a handler gets.
         if status.get("observed") == spec["value"]:
-            seen.add(name)
-            if len(seen) == options["count"] and not sample:
-                sample.append(meter.stop(len(seen)))
+            written.add(name)
+            if len(written) == options["count"] and not sample:
+                sample.append(meter.stop(len(written)))
                 done.set()
 
     meter = Meter()

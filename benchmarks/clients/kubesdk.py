@@ -28,7 +28,7 @@ from benchmarks.protocol import run_client
 
 
 @dataclass(kw_only=True, frozen=True, slots=True)
-class WidgetSpec(Loadable):
+class TypedWidgetSpec(Loadable):
     """See `benchmarks.objects.widget_definition`."""
 
     value: int = 0
@@ -36,14 +36,14 @@ class WidgetSpec(Loadable):
 
 
 @dataclass(kw_only=True, frozen=True, slots=True)
-class WidgetStatus(Loadable):
+class TypedWidgetStatus(Loadable):
     """See `benchmarks.objects.widget_definition`."""
 
     observed: int | None = None
 
 
 @dataclass(kw_only=True, frozen=True, slots=True)
-class Widget(CustomK8sResource):
+class TypedWidget(CustomK8sResource):
     """The reconciled kind."""
 
     is_namespaced_ = True
@@ -53,13 +53,13 @@ class Widget(CustomK8sResource):
     kind = KIND
 
     metadata: ObjectMeta = field(default_factory=ObjectMeta)
-    spec: WidgetSpec
-    status: WidgetStatus | None = None
+    spec: TypedWidgetSpec
+    status: TypedWidgetStatus | None = None
 
 
-WidgetList = K8sResourceList[Widget]
+WidgetList = K8sResourceList[TypedWidget]
 """Known to kubesdk by being named."""
-KINDS = {"configmaps": ConfigMap, "pods": Pod, "widgets": Widget}
+KINDS = {"configmaps": ConfigMap, "pods": Pod, "widgets": TypedWidget}
 
 
 class Kubesdk(Peer):
@@ -113,7 +113,7 @@ class Kubesdk(Peer):
 
     async def write_status(self, widget: Any, value: int) -> None:
         """Patch the status. kubesdk has no status writes; a name that ends with ``/status`` reaches the subresource."""
-        changed = replace(widget, status=WidgetStatus(observed=value))
+        changed = replace(widget, status=TypedWidgetStatus(observed=value))
         name = f"{widget.metadata.name}/status"
         await update_k8s_resource(changed, name=name, built_from_latest=widget)
 

@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
+from benchmarks.clients.opsdk import RequestCounter
 from envtest.environment import Environment
 from opsdk import Cluster, ObjectMeta
 from opsdk.api.apps.v1 import Deployment, DeploymentSpec
@@ -21,22 +22,9 @@ from opsdk.children.applier import Applier
 from opsdk.children.comparison import compare
 from opsdk.children.field_types import built_in_type
 from opsdk.children.ownership import fields_to_own
-from opsdk.telemetry.records import Record, Requested, TelemetryHook
 
 CHILDREN = 50
 ROUNDS = 10
-
-
-class Requests(TelemetryHook):
-    """Counts requests to the server."""
-
-    def __init__(self) -> None:
-        """None yet."""
-        self.count = 0
-
-    def record(self, record: Record) -> None:
-        """Count a request."""
-        self.count += isinstance(record, Requested)
 
 
 def child(number: int) -> Deployment:
@@ -52,7 +40,7 @@ def child(number: int) -> Deployment:
 
 async def run() -> None:
     """Print the figures."""
-    requests = Requests()
+    requests = RequestCounter()
     async with Environment() as env, Cluster(env.config, hook=requests) as cluster:
         running = asyncio.create_task(cluster.start())
         await cluster.wait_ready()

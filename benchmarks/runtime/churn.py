@@ -76,22 +76,22 @@ async def _churn(client: Client, running: asyncio.Event, seconds: float) -> None
                 # A restart also cuts these requests: nobody knows whether they were carried out.
                 objects.pop(slot, None)
                 await asyncio.sleep(3)
-                if (found := await client.get_or_none(ConfigMap, f"default/o{slot}")) is not None:
-                    objects[slot] = found
+                if (current := await client.get_or_none(ConfigMap, f"default/o{slot}")) is not None:
+                    objects[slot] = current
         await asyncio.sleep(max(0.0, tick + 0.1 - time.monotonic()))
 
 
 async def _change(client: Client, objects: dict[int, ConfigMap], slot: int, number: int) -> None:
-    known = objects.get(slot)
-    if known is None:
+    current = objects.get(slot)
+    if current is None:
         meta = ObjectMeta(name=f"o{slot}", namespace="default", labels={"churn": "yes"})
         objects[slot] = await client.create(ConfigMap(metadata=meta, data={"n": str(number)}))
     elif number % 13 == 0:
         del objects[slot]
-        await client.delete(known)
+        await client.delete(current)
     else:
-        known.data["n"] = str(number)
-        await client.update(known)
+        current.data["n"] = str(number)
+        await client.update(current)
 
 
 async def _break(env: Environment) -> None:
@@ -108,9 +108,9 @@ async def _break(env: Environment) -> None:
 
 def resident() -> float:
     """Resident memory of this process in MB."""
-    found = re.search(r"VmRSS:\s+(\d+) kB", Path("/proc/self/status").read_text())
-    assert found is not None
-    return int(found.group(1)) / 1024
+    current = re.search(r"VmRSS:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert current is not None
+    return int(current.group(1)) / 1024
 
 
 async def run(seconds: float = 3600.0) -> None:
@@ -130,12 +130,12 @@ async def run(seconds: float = 3600.0) -> None:
 
     @operator.reconciler(ConfigMap)
     async def reconcile(request: Request) -> None:
-        found = await operator.client.get_or_none(ConfigMap, request.key)
-        if found is None:
+        current = await operator.client.get_or_none(ConfigMap, request.key)
+        if current is None:
             reconciled.pop(str(request), None)
             return
-        reconciled[str(request)] = found.metadata.resource_version
-        if found.data.get("n", "").endswith("00"):
+        reconciled[str(request)] = current.metadata.resource_version
+        if current.data.get("n", "").endswith("00"):
             # A request now and then, so that failing ones are part of it.
             await operator.client.get(ConfigMap, request.key, uncached=True)
 

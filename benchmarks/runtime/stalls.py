@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
+from benchmarks.protocol import Heartbeat
 from opsdk.aio.clock import LOOP_CLOCK
 from opsdk.aio.garbage import tune_garbage_collector
 from opsdk.api.core.v1 import Pod
@@ -131,43 +132,8 @@ class Mapper(DiscoverySource):
         return ServedResource(mappings=[RestMapping(gvk=Pod.gvk, resource=resource, namespaced=True)])
 
 
-class Heartbeat:
-    """Measures the longest time between two turns of the loop, and its CPU time.
-
-    On a busy machine the first holds other processes' turns as well.
-    """
-
-    def __init__(self) -> None:
-        self.longest = self.busiest = 0.0
-        self._last = time.perf_counter()
-        self._last_cpu = time.thread_time()
-        self._timer: asyncio.TimerHandle | None = None
-
-    def start(self) -> None:
-        """Begin a new measurement."""
-        self.longest = self.busiest = 0.0
-        self._last, self._last_cpu = time.perf_counter(), time.thread_time()
-        self._beat()
-
-    def _beat(self) -> None:
-        self._note()
-        self._timer = asyncio.get_running_loop().call_later(0.0005, self._beat)
-
-    def _note(self) -> None:
-        now, cpu = time.perf_counter(), time.thread_time()
-        self.longest = max(self.longest, now - self._last)
-        self.busiest = max(self.busiest, cpu - self._last_cpu)
-        self._last, self._last_cpu = now, cpu
-
-    def stop(self) -> None:
-        """End the measurement."""
-        self._note()
-        if self._timer is not None:
-            self._timer.cancel()
-
-
 async def _measure(name: str, work: Awaitable[object]) -> None:
-    beat = Heartbeat()
+    beat = Heartbeat(enabled=True)
     beat.start()
     began = time.perf_counter()
     result = await work
@@ -175,7 +141,7 @@ async def _measure(name: str, work: Awaitable[object]) -> None:
     beat.stop()
     del result  # frees the objects of a list, outside the measurement
     print(
-        f"  {name:<34} longest stall {beat.longest * 1000:6.1f} ms, of it CPU {beat.busiest * 1000:6.1f} ms   "
+        f"  {name:<34} longest stall {beat.longest * 1000:6.1f} ms, of it CPU {beat.longest_cpu * 1000:6.1f} ms   "
         f"total {seconds * 1000:7.0f} ms"
     )
 

@@ -7,7 +7,19 @@ import itertools
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
-from benchmarks.model import CheckError, Metric, Run, Variant, Workload, latency, named, per_operation
+from benchmarks.model import (
+    OPSDK,
+    CheckError,
+    Metric,
+    Results,
+    Run,
+    Variant,
+    Workload,
+    latency,
+    named,
+    per_operation,
+    slope,
+)
 from benchmarks.objects import GROUP, KIND, VERSION, Tree, name_of, widget
 from benchmarks.process import Outcome, run_process
 from benchmarks.protocol import Options
@@ -120,6 +132,17 @@ def growth_variants(scale: float) -> Sequence[Variant]:
     return [Variant(name=f"{count:,} objects", options={"count": count, "changed": changed}) for count in counts]
 
 
+def growth_summary(results: Results) -> str:
+    """Return the slope of the cost of an event over the size of the cache."""
+    metric = results.workload.metrics[0]
+    points = []
+    for variant in results.variants():
+        cost = results.median(variant, OPSDK, metric)
+        if cost is not None:
+            points.append((float(variant.split()[0].replace(",", "")), cost))
+    return f"Slope: {slope(points) * 10_000:+.4f} ms of CPU per event for 10,000 more objects."
+
+
 GROWTH = Workload(
     letter="n",
     title="Cost of an event in small and large caches",
@@ -129,6 +152,7 @@ GROWTH = Workload(
     metrics=(Metric(name="CPU ms per event", value=per_operation("cpu", scale=1e3), digits=3),),
     measure=grow,
     rounds=2,
+    summary=growth_summary,
 )
 
 

@@ -74,6 +74,7 @@ READS = Workload(
     ),
     measure=reads,
     rounds=2,
+    world="large",
 )
 
 

@@ -83,6 +83,7 @@ WORKLOAD = Workload(
     metrics=METRICS,
     measure=measure,
     rounds=2,
+    world="large",
 )
 
 
@@ -112,4 +113,5 @@ STALLS = Workload(
     ),
     measure=measure,
     rounds=2,
+    world="large",
 )

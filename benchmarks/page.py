@@ -1,0 +1,83 @@
+"""The page with all tables and plots: ``docs/benchmarks.md`` is its output."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from benchmarks.model import Metric, Results
+from benchmarks.plots import bar_chart
+from benchmarks.report import table, verdict_table, workload_table
+from benchmarks.targets import Target
+
+_PLOTTED = {
+    "a": "RSS KiB per object",
+    "b": "CPU ms per event",
+    "c": "CPU ms per object",
+    "e": "above delivery p50 ms",
+    "g": "CPU ms per request",
+    "i": "stall ms",
+    "j": "ms",
+}
+"""The metric of each workload that has a plot: workloads with more than one client."""
+
+_HEAD = """\
+# Benchmarks
+
+This page is the output of `make bench` (`python -m benchmarks --markdown docs/benchmarks.md`). Nothing is filled in by
+hand. Each pair of workload and client ran as a process of its own on the same server, clients took turns, and figures
+are medians over the rounds. Each result was checked: a wrong one fails the run and has no figures.
+
+Trust the ratios. Seconds belong to the machine, which may have run other work beside: see its load below. The column
+`x opsdk` divides a client's first metric by opsdk's. controller-runtime is not in these tables, because Go cannot be
+built here.
+"""
+
+
+def write_page(
+    path: Path, results: Mapping[str, Results], targets: Sequence[Target], descriptions: Sequence[Mapping[str, str]]
+) -> None:
+    """Write the page, and its plots into the folder ``assets/benchmarks`` beside it.
+
+    Args:
+        path: the Markdown file.
+        results: by letter.
+        targets: judged in the first table.
+        descriptions: of the machine, one for each run that the results are from.
+    """
+    parts = [_HEAD, "## Targets\n", verdict_table(targets, results) + "\n"]
+    for letter, result in results.items():
+        parts += [f"## ({letter}) {result.workload.title}\n", result.workload.note + "\n"]
+        plot = _plot(result)
+        if plot is not None:
+            folder = path.parent / "assets" / "benchmarks"
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / f"{letter}.svg").write_text(plot, encoding="utf-8")
+            parts.append(f"![{result.workload.title}](assets/benchmarks/{letter}.svg)\n")
+        parts.append(workload_table(result) + "\n")
+    parts.append("## The machine\n")
+    parts += [table(["", "run"], list(description.items())) + "\n" for description in _distinct(descriptions)]
+    path.write_text("\n".join(parts).rstrip() + "\n", encoding="utf-8")
+
+
+def _distinct(descriptions: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
+    """Return the first description whole, and of the others only the lines that differ from it."""
+    first, *others = [dict(description) for description in descriptions]
+    return [first, *({key: value for key, value in other.items() if first.get(key) != value} for other in others)]
+
+
+def _plot(result: Results) -> str | None:
+    metrics = {metric.name: metric for metric in result.workload.metrics}
+    name = _PLOTTED.get(result.workload.letter)
+    if name is None:
+        return None
+    metric: Metric = metrics[name]
+    groups = {
+        variant: [
+            (client, figure)
+            for client in result.workload.clients
+            if (figure := result.median(variant, client, metric)) is not None
+        ]
+        for variant in result.variants()
+    }
+    return bar_chart(metric.name, {variant: bars for variant, bars in groups.items() if bars}, digits=metric.digits)

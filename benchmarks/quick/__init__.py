@@ -1,0 +1,1 @@
+"""Guards by counts instead of seconds: ``make bench-quick``."""

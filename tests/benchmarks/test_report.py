@@ -1,0 +1,68 @@
+"""Tables, samples on disk, plots and the page."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+from benchkit import results, workload
+
+from benchmarks.page import write_page
+from benchmarks.plots import bar_chart
+from benchmarks.report import verdict_table, workload_table
+from benchmarks.samples import load, save
+from benchmarks.targets import BEST_PEER, Target
+
+TARGET = Target(letter="x", metric="cpu", limit=0.6, against=BEST_PEER)
+
+
+def test_a_failed_client_has_no_row_but_a_reason() -> None:
+    """The table has figures of clients that ran, and says why the others have none."""
+    text = workload_table(results(opsdk=[2], one=[4], other=[-1]))
+    assert "| small | one    | 4.00 |" in text
+    assert "- small, other: failed: broke" in text
+    assert "| other" not in text
+
+
+def test_the_last_column_divides_by_opsdk() -> None:
+    """A peer that takes twice as much has 2.00."""
+    [row] = [line for line in workload_table(results(opsdk=[2], one=[4])).splitlines() if "one" in line]
+    assert row.split("|")[-2].strip() == "2.00"
+
+
+def test_saved_samples_give_the_same_tables(tmp_path: Path) -> None:
+    """A page from a file is the page of the run."""
+    collected = {"x": results(opsdk=[2, 3], one=[4], other=[-1])}
+    save(tmp_path / "run.json", collected, {"cores": "2"})
+    loaded, descriptions = load([tmp_path / "run.json"], [workload()])
+    assert workload_table(loaded["x"]) == workload_table(collected["x"])
+    assert descriptions == [{"cores": "2"}]
+
+
+def test_a_later_file_replaces_a_workload(tmp_path: Path) -> None:
+    """A workload that ran again counts once."""
+    for number, figure in enumerate([1.0, 9.0]):
+        save(tmp_path / f"{number}.json", {"x": results(opsdk=[figure])}, {})
+    loaded, _ = load([tmp_path / "0.json", tmp_path / "1.json"], [workload()])
+    assert loaded["x"].median("small", "opsdk", workload().metrics[0]) == 9.0
+
+
+@pytest.mark.parametrize("figure", [0.0, -1.0, 1e9])
+def test_a_chart_is_well_formed_for_every_figure(figure: float) -> None:
+    """Zero, negative and huge figures keep their bars inside the picture, and names are escaped."""
+    chart = ET.fromstring(bar_chart("a < b", {"<1>": [("opsdk", figure), ("kopf", 1.0)]}))
+    bars = [element for element in chart if element.tag.endswith("rect")]
+    assert len(bars) == 2
+    assert all(0 < float(bar.attrib["width"]) < float(chart.attrib["width"]) for bar in bars)
+
+
+def test_the_page_has_verdicts_tables_and_machines(tmp_path: Path) -> None:
+    """Everything that was measured, and where; a second run adds only the lines that differ."""
+    collected = {"x": results(opsdk=[2], one=[4])}
+    write_page(tmp_path / "page.md", collected, [TARGET], [{"cores": "2", "size": "a"}, {"cores": "2", "size": "b"}])
+    page = (tmp_path / "page.md").read_text()
+    assert verdict_table([TARGET], collected) in page
+    assert workload_table(collected["x"]) in page
+    assert page.count("cores") == 1
+    assert page.count("size") == 2
