@@ -59,6 +59,8 @@ async def _measure(world: World, workload: Workload, run: Run) -> Outcome:
         outcome = await workload.measure(world, run)
     except CheckError as error:
         outcome = Outcome(failed=f"{WRONG}: {error}")
+    except Exception as error:  # noqa: BLE001 - such as a server that is gone; the other rows are still of use
+        outcome = Outcome(failed=f"while preparing: {type(error).__name__}: {error}"[:300])
     metric = workload.metrics[0]
     if outcome.sample is not None:
         text = f"{metric.name} {metric.value(outcome.sample) or 0:.3f}"
@@ -73,17 +75,26 @@ async def run(arguments: argparse.Namespace) -> dict[str, Results]:
     results: dict[str, Results] = {}
     chosen = [workload for workload in WORKLOADS if not arguments.only or workload.letter in arguments.only]
     # A server of its own for each workload keeps the history of one out of the other's memory and time.
-    for world_name, workloads in itertools.groupby(chosen, key=lambda workload: workload.world or workload.letter):
-        async with open_world(arguments.kubeconfig) as world:
-            sys.stderr.write(f"server of {world_name!r} at {world.cluster.config.host}\n")
-            for workload in workloads:
-                began = time.perf_counter()
-                results[workload.letter] = await run_workload(world, workload, arguments)
-                sys.stdout.write(f"\n({workload.letter}) {workload.title}: {time.perf_counter() - began:.0f} s\n\n")
-                sys.stdout.write(workload_table(results[workload.letter]) + "\n")
-                sys.stdout.flush()
-                if arguments.save:
-                    save(arguments.save, results, machine.describe(arguments))
+    for _, workloads in itertools.groupby(chosen, key=lambda workload: workload.world or workload.letter):
+        group = list(workloads)
+        try:
+            async with open_world(arguments.kubeconfig) as world:
+                for workload in group:
+                    results[workload.letter] = await _run_and_print(world, workload, arguments)
+                    if arguments.save:
+                        save(arguments.save, results, machine.describe(arguments))
+        except (OpsdkError, OSError) as error:
+            letters = ", ".join(workload.letter for workload in group if workload.letter not in results)
+            sys.stderr.write(f"({letters}) not run: the server cannot be reached: {error}\n")
+    return results
+
+
+async def _run_and_print(world: World, workload: Workload, arguments: argparse.Namespace) -> Results:
+    began = time.perf_counter()
+    results = await run_workload(world, workload, arguments)
+    sys.stdout.write(f"\n({workload.letter}) {workload.title}: {time.perf_counter() - began:.0f} s\n\n")
+    sys.stdout.write(workload_table(results) + "\n")
+    sys.stdout.flush()
     return results
 
 
@@ -112,10 +123,7 @@ def main() -> int:
     if arguments.files:
         results, descriptions = load(arguments.files, WORKLOADS)
     else:
-        try:
-            results = asyncio.run(run(arguments))
-        except (OpsdkError, OSError) as error:
-            sys.exit(f"the server cannot be reached: {error}")
+        results = asyncio.run(run(arguments))
         descriptions = [machine.describe(arguments)]
     sys.stdout.write("\n" + verdict_table(TARGETS, results) + "\n")
     if arguments.markdown:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -47,7 +48,7 @@ def write_page(
     """
     parts = [_HEAD, "## Targets\n", verdict_table(targets, results) + "\n"]
     for letter, result in results.items():
-        parts += [f"## ({letter}) {result.workload.title}\n", result.workload.note + "\n"]
+        parts += [f"## ({letter}) {result.workload.title}\n", textwrap.fill(result.workload.note, 120) + "\n"]
         plot = _plot(result)
         if plot is not None:
             folder = path.parent / "assets" / "benchmarks"

@@ -72,9 +72,12 @@ async def for_each(items: Iterable[Tree], work: Callable[[Tree], Awaitable[None]
         for item in remaining:
             await work(item)
 
-    async with asyncio.TaskGroup() as group:
-        for _ in range(WRITES_AT_ONCE):
-            group.create_task(lane())
+    lanes = [asyncio.ensure_future(lane()) for _ in range(WRITES_AT_ONCE)]
+    try:
+        await asyncio.gather(*lanes)  # a plain error of the server, where a task group would raise a group
+    finally:
+        for task in lanes:
+            task.cancel()
 
 
 @asynccontextmanager
