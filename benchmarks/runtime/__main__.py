@@ -3,35 +3,36 @@
 ``failover [ROUNDS]`` plays failovers with real processes, about 15 s a round. ``churn [SECONDS]`` lets an operator
 follow a server that changes and breaks. ``certificates [ROTATIONS]`` replaces the CA of webhook servers under load.
 ``children`` compares declared children with live ones. ``stalls`` measures the event loop. ``websites [COUNT
-[WORKERS]]`` runs the sample operator.
+[WORKERS]]`` runs the sample operator, which must be on the path: ``PYTHONPATH=samples/website``.
 """
 
 from __future__ import annotations
 
 import asyncio
+import importlib
 import sys
 
-from benchmarks.runtime import certificates, children, churn, failover, stalls, websites
+_DEFAULTS: dict[str, list[int]] = {
+    "failover": [20],
+    "churn": [3600],
+    "certificates": [100],
+    "children": [],
+    "stalls": [],
+    "websites": [500, 8],
+}
 
 
 def main() -> None:
-    """Run what the command line names."""
-    name, numbers = sys.argv[1] if len(sys.argv) > 1 else "", [float(text) for text in sys.argv[2:]]
-    if name == "failover":
-        asyncio.run(failover.run(int(numbers[0]) if numbers else 20))
-    elif name == "churn":
-        asyncio.run(churn.run(numbers[0] if numbers else 3600.0))
-    elif name == "certificates":
-        asyncio.run(certificates.run(int(numbers[0]) if numbers else 100))
-    elif name == "children":
-        asyncio.run(children.run())
-    elif name == "stalls":
-        stalls.main()
-    elif name == "websites":
-        count, workers = [int(number) for number in numbers + [500, 8][len(numbers) :]][:2]
-        asyncio.run(websites.run(count, workers))
-    else:
+    """Run what the command line names; numbers replace the defaults from the left."""
+    name, numbers = "".join(sys.argv[1:2]), [int(text) for text in sys.argv[2:]]
+    if name not in _DEFAULTS:
         sys.exit(__doc__)
+    # Only this one: others need extras, or a sample on the path.
+    module = importlib.import_module(f"benchmarks.runtime.{name}")
+    if name == "stalls":
+        module.main()
+    else:
+        asyncio.run(module.run(*numbers, *_DEFAULTS[name][len(numbers) :]))
 
 
 if __name__ == "__main__":
