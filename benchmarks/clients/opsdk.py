@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import signal
@@ -11,7 +12,7 @@ from contextlib import asynccontextmanager
 
 from benchmarks.clients.loop import Follower
 from benchmarks.clients.peer import run_requests
-from benchmarks.objects import GROUP, VERSION, config_map, name_of
+from benchmarks.objects import GROUP, VERSION, config_map, name_of, pod
 from benchmarks.protocol import Heartbeat, Meter, Options, Sample, run_client, send, send_sample
 from opsdk import (
     CacheOptions,
@@ -31,6 +32,8 @@ from opsdk import (
 )
 from opsdk.aio.garbage import tune_garbage_collector
 from opsdk.api.core.v1 import ConfigMap, Pod
+from opsdk.apimachinery.codec import decode
+from opsdk.apimachinery.kinds import kind_of
 from opsdk.patch import merge_patch
 from opsdk.predicates import generation_changed
 from opsdk.queue.work_queue import WorkQueue
@@ -215,6 +218,11 @@ async def reads_workload(options: Options) -> Sample:
         meter = Meter()
         assert len(list(await client.list(ConfigMap))) == options["count"], "list of all"
         sample.values["all"] = meter.stop(1).wall
+    data = json.dumps(pod(namespace, 0)).encode()
+    meter = Meter()
+    for _ in range(lists * 10):
+        decode(data, kind_of(Pod))
+    sample.values["decode_pod"] = meter.stop(1).cpu / (lists * 10)
     return sample
 
 

@@ -87,7 +87,7 @@ async def _patch_all(world: World, namespace: str, count: int, tree: Tree) -> No
 
 def churn_variants(scale: float) -> Sequence[Variant]:
     """Return one size, without and with a heartbeat."""
-    count = max(50, round(1000 * scale))
+    count = max(50, round(500 * scale))
     return [
         Variant(name=f"{count:,} objects", options={"count": count}),
         Variant(name=f"{count:,} objects, heartbeat", options={"count": count, "heartbeat": True}),
@@ -146,12 +146,12 @@ def growth_summary(results: Results) -> str:
 GROWTH = Workload(
     letter="n",
     title="Cost of an event in small and large caches",
-    note="The same 1,000 spec changes and reconciles, in caches of different sizes.",
+    note="The same spec changes and reconciles, in caches of different sizes.",
     clients=("opsdk",),
     variants=growth_variants,
     metrics=(Metric(name="CPU ms per event", value=per_operation("cpu", scale=1e3), digits=3),),
     measure=grow,
-    rounds=2,
+    rounds=1,
     summary=growth_summary,
 )
 
@@ -194,7 +194,7 @@ async def delay(world: World, run: Run) -> Outcome:
 
 def delay_variants(scale: float) -> Sequence[Variant]:
     """Return three rates; each object gets ten values."""
-    seconds = 10 * scale
+    seconds = 5 * scale
     counts = [(rate, max(5, round(rate * seconds / 10))) for rate in (10, 100, 500)]
     return [
         Variant(name=f"{rate} events/s", options={"rate": rate, "count": count, "events": count * 10})

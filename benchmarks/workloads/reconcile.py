@@ -10,7 +10,7 @@ from benchmarks.process import Outcome, run_process
 from benchmarks.server import World
 
 CLIENTS = ("opsdk", "kubernetes_asyncio", "lightkube", "kopf", "kr8s", "kubesdk")
-_OBJECTS = 1000
+_OBJECTS = 500
 _API_VERSION = f"{GROUP}/{VERSION}"
 
 
@@ -57,6 +57,7 @@ WORKLOAD = Workload(
     metrics=(
         Metric(name="CPU ms per object", value=per_operation("cpu", scale=1e3)),
         Metric(name="objects/s", value=rate, lower_is_better=False, digits=0),
+        Metric(name="objects", value=lambda sample: sample.count, digits=0),
         Metric(name="peak RSS MB", value=lambda sample: sample.peak / 1024, digits=0),
     ),
     measure=measure,
