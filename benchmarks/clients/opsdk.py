@@ -151,8 +151,7 @@ def follow_workload(options: Options) -> None:
 
 @asynccontextmanager
 async def running_cluster(options: Options) -> AsyncIterator[Cluster]:
-    """Run a cluster with its caches, with the garbage collector of `Operator.run`."""
-    tune_garbage_collector()
+    """Run a cluster with its caches."""
     async with Cluster(load_config(kubeconfig=options["kubeconfig"]), cluster_options(options)) as cluster:
         running = asyncio.create_task(cluster.start())
         await cluster.wait_ready()
@@ -174,6 +173,7 @@ KINDS: dict[str, type[ConfigMap | Pod | Widget]] = {"configmaps": ConfigMap, "po
 async def sync_workload(options: Options) -> Sample:
     """Fill the cache with `count` objects, Pods with an index."""
     kind = KINDS[options["kind"]]
+    tune_garbage_collector()  # as Operator.run, when all modules are loaded
     meter = Meter()
     beat = Heartbeat(enabled=options.get("heartbeat", False))
     beat.start()
@@ -196,6 +196,7 @@ async def sync_workload(options: Options) -> Sample:
 async def reads_workload(options: Options) -> Sample:
     """Read from a cache: typed gets, lists by label, lists by index."""
     gets, lists = options["gets"], options["lists"]
+    tune_garbage_collector()
     async with running_cluster(options) as cluster:
         cluster.cache.index_field(ConfigMap, "value", lambda item: [str(int(item.data["value"]) % 100)])
         await (await cluster.cache.informer_for(ConfigMap)).wait_synced()
