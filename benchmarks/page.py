@@ -29,9 +29,8 @@ This page is the output of `make bench` (`python -m benchmarks --markdown docs/b
 hand. Each pair of workload and client ran as a process of its own on the same server, clients took turns, and figures
 are medians over the rounds. Each result was checked: a wrong one fails the run and has no figures.
 
-Trust the ratios. Seconds belong to the machine, which may have run other work beside: see its load below. The column
-`x opsdk` divides a client's first metric by opsdk's. controller-runtime is not in these tables, because Go cannot be
-built here.
+Trust the ratios; seconds belong to the machine, which stands at the end. The column `x opsdk` divides a client's first
+metric by opsdk's. controller-runtime is not in these tables: they have only what ran, and a Go program did not.
 """
 
 
@@ -46,7 +45,7 @@ def write_page(
         targets: judged in the first table.
         descriptions: of the machine, one for each run that the results are from.
     """
-    parts = [_HEAD, "## Targets\n", verdict_table(targets, results) + "\n"]
+    parts = [_HEAD, *_busy(descriptions), "## Targets\n", verdict_table(targets, results) + "\n"]
     for letter, result in results.items():
         parts += [f"## ({letter}) {result.workload.title}\n", textwrap.fill(result.workload.note, 120) + "\n"]
         plot = _plot(result)
@@ -59,6 +58,16 @@ def write_page(
     parts.append("## The machine\n")
     parts += [table(["", "run"], list(description.items())) + "\n" for description in _distinct(descriptions)]
     path.write_text("\n".join(parts).rstrip() + "\n", encoding="utf-8")
+
+
+def _busy(descriptions: Sequence[Mapping[str, str]]) -> list[str]:
+    """Return a warning if there was more to run than the server and one client would need."""
+    loads = [float(d["load"].split()[0]) for d in descriptions if "load" in d]
+    cores = [int(d["cores"]) for d in descriptions if d.get("cores", "").isdigit()]
+    if not loads or not cores or max(loads) <= 1.5 * min(cores):
+        return []
+    load, count = f"{max(loads):.1f}", min(cores)
+    return [f"**Other work ran on this machine at the same time**: a load of up to {load} on {count} cores.\n"]
 
 
 def _distinct(descriptions: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:

@@ -66,3 +66,11 @@ def test_the_page_has_verdicts_tables_and_machines(tmp_path: Path) -> None:
     assert workload_table(collected["x"]) in page
     assert page.count("cores") == 1
     assert page.count("size") == 2
+
+
+@pytest.mark.parametrize(("load", "busy"), [("1.2", False), ("8.6", True)])
+def test_the_page_names_other_work(tmp_path: Path, load: str, busy: bool) -> None:
+    """A load above what a server and a client need is said at the top of the page."""
+    description = {"cores": "2", "load": f"{load} runnable processes"}
+    write_page(tmp_path / "page.md", {"x": results(opsdk=[2])}, [TARGET], [description])
+    assert ("Other work ran" in (tmp_path / "page.md").read_text()) is busy
