@@ -29,25 +29,25 @@ def count(name: str, operations: int) -> Counts:
         return runner.run(measure(name, operations))
 
 
-def instructions(name: str) -> str:
-    """Return the instructions of one operation in user space, or why there is no figure."""
+def _perf(command: list[str]) -> int | None:
+    """Return the instructions of a command in user space; None where `perf` is missing or cannot count them."""
     perf = shutil.which("perf")
     if perf is None:
-        return "no perf"
+        return None
+    result = subprocess.run(
+        [perf, "stat", "-x", ",", "-e", "instructions:u", *command], capture_output=True, text=True, check=False
+    )
+    lines = [line for line in result.stderr.splitlines() if "instructions" in line]
+    figure = lines[-1].split(",")[0] if lines else ""
+    return int(figure) if figure.isdigit() else None
+
+
+def instructions(name: str) -> str:
+    """Return the instructions of one operation: the difference of two runs, the server and the profiler included."""
     totals = []
     for operations in (_OPERATIONS, 2 * _OPERATIONS):
-        command = [sys.executable, "-m", "benchmarks.quick", "--only", name, "--operations", str(operations)]
-        result = subprocess.run(
-            [perf, "stat", "-x", ",", "-e", "instructions:u", *command, "--no-perf"],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        lines = [line for line in result.stderr.splitlines() if "instructions" in line]
-        figure = lines[-1].split(",")[0] if lines else ""
-        if not figure.isdigit():
-            return "perf counts no instructions here"
-        totals.append(int(figure))
+        command = [sys.executable, "-m", "benchmarks.quick", "--no-perf", "--only", name]
+        totals.append(_perf([*command, "--operations", str(operations)]) or 0)
     return f"{(totals[1] - totals[0]) / _OPERATIONS:,.0f} instructions, server and profiler included"
 
 
@@ -63,13 +63,16 @@ def main() -> int:
     stored: dict[str, dict[str, float]] = json.loads(EXPECTED.read_text()) if EXPECTED.exists() else {}
     expected = stored.get(PYTHON, {})
     counts: dict[str, Counts] = {}
+    has_perf = not arguments.no_perf and _perf(["true"]) is not None
+    if not has_perf:
+        print("perf counts no instructions here: calls only")
     for name in [name for name in OPERATIONS if arguments.only in {None, name}]:
         figures = counts[name] = count(name, arguments.operations)
         before = f"(expected {expected[name]:,.1f})" if name in expected else ""
         print(f"{name:32} {figures.calls:10,.1f} calls {figures.blocks:8,.1f} blocks kept {before}")
         for function, calls in Profiler.functions.most_common(arguments.functions):
             print(f"{'':32} {calls / arguments.operations:10,.1f} {function}")
-        if not arguments.no_perf:
+        if has_perf:
             print(f"{'':32} {instructions(name)}")
     if arguments.update:
         stored[PYTHON] = {**expected, **{name: round(figures.calls, 1) for name, figures in counts.items()}}
