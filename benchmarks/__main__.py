@@ -45,6 +45,8 @@ async def run_workload(world: World, workload: Workload, arguments: argparse.Nam
     """Run all rounds of one workload, clients in turns."""
     results = Results(workload)
     clients = [client for client in workload.clients if not arguments.clients or client in arguments.clients]
+    if len(workload.clients) > 1:
+        clients += [str(program.resolve()) for program in arguments.program]
     for round_ in range(min(arguments.rounds, workload.rounds or arguments.rounds)):
         for variant in workload.variants(arguments.scale):
             turn = round_ % max(1, len(clients))
@@ -107,6 +109,14 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--only", type=names, default=[], metavar="LETTERS", help="workloads, with commas between")
     parser.add_argument("--clients", type=names, default=[], metavar="NAMES", help="clients, with commas between")
+    parser.add_argument(
+        "--program",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="one more client, such as one with controller-runtime, that speaks benchmarks/protocol.py",
+    )
     parser.add_argument("--rounds", type=int, default=2, help="rounds of each workload")
     parser.add_argument("--scale", type=float, default=1.0, help="multiplies the numbers of objects")
     parser.add_argument("--time-limit", type=float, default=120.0, help="seconds for each process")

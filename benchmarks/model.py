@@ -6,6 +6,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from benchmarks.process import Outcome
 from benchmarks.protocol import Options, Sample
@@ -51,7 +52,7 @@ class Run:
     @property
     def namespace(self) -> str:
         """A namespace of this run only."""
-        name = f"{self.client}-{self.variant.name}-{self.round}".lower()
+        name = f"{Path(self.client).name}-{self.variant.name}-{self.round}".lower()
         return "".join(letter if letter.isalnum() else "-" for letter in name)
 
 
@@ -98,6 +99,10 @@ class Results:
     def add(self, run: Run, outcome: Outcome) -> None:
         """Add the outcome of one process."""
         self.outcomes[run.variant.name, run.client].append(outcome)
+
+    def clients(self) -> list[str]:
+        """Return the workload's clients, and then the programs that ran beside them."""
+        return list(dict.fromkeys([*self.workload.clients, *(client for _, client in self.outcomes)]))
 
     def variants(self) -> list[str]:
         """Return the names of the variants that ran."""

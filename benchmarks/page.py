@@ -30,7 +30,7 @@ hand. Each pair of workload and client ran as a process of its own on the same s
 are medians over the rounds. Each result was checked: a wrong one fails the run and has no figures.
 
 Trust the ratios; seconds belong to the machine, which stands at the end. The column `x opsdk` divides a client's first
-metric by opsdk's. controller-runtime is not in these tables: they have only what ran, and a Go program did not.
+metric by opsdk's. The tables have only what ran: a program with controller-runtime joins them with `--program PATH`.
 """
 
 
@@ -84,8 +84,8 @@ def _plot(result: Results) -> str | None:
     metric: Metric = metrics[name]
     groups = {
         variant: [
-            (client, figure)
-            for client in result.workload.clients
+            (Path(client).name, figure)
+            for client in result.clients()
             if (figure := result.median(variant, client, metric)) is not None
         ]
         for variant in result.variants()

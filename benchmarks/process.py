@@ -36,6 +36,21 @@ class Outcome:
     errors: str = ""
 
 
+def command_of(client: str) -> list[str]:
+    """Return what starts a client: its module in its environment, or the program whose path `client` is."""
+    if os.sep in client:
+        return [client]
+    return [str(python_of(client)), "-m", f"benchmarks.clients.{client}"]
+
+
+def missing(program: str) -> str:
+    """Return that a program does not exist, and what creates it; empty if it exists."""
+    if Path(program).exists():
+        return ""
+    hint = ": make bench creates it" if program.startswith(f"{ROOT}/.venv") else ""
+    return f"no {program.removeprefix(f'{ROOT}/')}{hint}"
+
+
 def python_of(client: str) -> Path:
     """Return the interpreter of a client: opsdk's own environment, or that of its peers."""
     return OWN_PYTHON if client.startswith("opsdk") else PEERS_PYTHON
@@ -52,17 +67,17 @@ async def run_process(
     """Run a client until it ends, or kill it after `time_limit` seconds.
 
     Args:
-        client: a module of `benchmarks.clients`.
+        client: a module of `benchmarks.clients`, or the path of a program that speaks `benchmarks.protocol`.
         workload: the name that the client knows.
         options: passed to the client.
         time_limit: seconds.
         during: awaited when the client is ready, such as to change objects.
     """
-    python = python_of(client)
-    if not python.exists():
-        return Outcome(skipped=f"no {python.relative_to(ROOT)}: make bench creates it")
+    command = command_of(client)
+    if reason := missing(command[0]):
+        return Outcome(skipped=reason)
     process = await asyncio.create_subprocess_exec(
-        *(str(python), "-m", f"benchmarks.clients.{client}", workload, json.dumps(options)),
+        *(*command, workload, json.dumps(options)),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         cwd=ROOT,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from benchmarks.model import OPSDK, Metric, Results
 from benchmarks.targets import Judgement, Target, judge
@@ -52,13 +53,13 @@ def workload_table(results: Results) -> str:
     rows, reasons = [], []
     for variant in results.variants():
         own = results.median(variant, OPSDK, metrics[0])
-        for client in results.workload.clients:
+        for client in results.clients():
             if (variant, client) not in results.outcomes:
                 continue
             if reason := results.reason(variant, client):
-                reasons.append(f"{variant}, {client}: {reason}")
+                reasons.append(f"{variant}, {Path(client).name}: {reason}")
                 continue
-            rows.append([variant, client, *_cells(results, variant, client, metrics), ""])
+            rows.append([variant, Path(client).name, *_cells(results, variant, client, metrics), ""])
             first = results.median(variant, client, metrics[0])
             rows[-1][-1] = number(first / own, 2) if first is not None and own else "-"
     lines = [table(header, rows)] if rows else []

@@ -64,7 +64,7 @@ def main() -> int:
     expected = stored.get(PYTHON, {})
     counts: dict[str, Counts] = {}
     has_perf = not arguments.no_perf and _perf(["true"]) is not None
-    if not has_perf:
+    if not has_perf and not arguments.no_perf:
         print("perf counts no instructions here: calls only")
     for name in [name for name in OPERATIONS if arguments.only in {None, name}]:
         figures = counts[name] = count(name, arguments.operations)

@@ -9,7 +9,7 @@ import time
 
 from benchmarks.model import Metric, Run, Variant, Workload, named
 from benchmarks.objects import widget
-from benchmarks.process import ROOT, Outcome, python_of, run_process
+from benchmarks.process import ROOT, Outcome, missing, python_of, run_process
 from benchmarks.protocol import Sample
 from benchmarks.server import World
 
@@ -41,11 +41,13 @@ async def measure(world: World, run: Run) -> Outcome:
 
 
 async def _import(client: str) -> Outcome:
-    python = python_of(client)
-    if not python.exists():
-        return Outcome(skipped=f"no {python.relative_to(ROOT)}: make bench creates it")
+    if client not in _IMPORTS:
+        return Outcome(skipped="no Python client")
+    python = str(python_of(client))
+    if reason := missing(python):
+        return Outcome(skipped=reason)
     process = await asyncio.create_subprocess_exec(
-        *(str(python), "-c", _PROGRAM.format(statement=_IMPORTS[client])),
+        *(python, "-c", _PROGRAM.format(statement=_IMPORTS[client])),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         cwd=ROOT,

@@ -107,3 +107,15 @@ def test_a_follower_ends_once_when_each_object_has_its_last_value() -> None:
     follower.see("b", 3)
     assert ends == [1]
     assert set(follower.stamps) == {"a/2", "a/3", "b/3"}
+
+
+@pytest.mark.realtime
+async def test_a_program_of_another_language_is_a_client(tmp_path: Path) -> None:
+    """A path instead of a name starts that program, with the workload and the options as its arguments."""
+    program = tmp_path / "controller-runtime"
+    message = json.dumps({"result": {"wall": 2.0, "cpu": 1.0, "count": 4}})
+    program.write_text(f"#!/bin/sh\n[ \"$1\" = sync ] && echo '{message}'\n")
+    program.chmod(0o755)
+    outcome = await process.run_process(str(program), "sync", {}, time_limit=60)
+    assert outcome.sample == Sample(wall=2.0, cpu=1.0, count=4)
+    assert (await process.run_process(str(tmp_path / "none"), "sync", {}, time_limit=60)).skipped.startswith("no ")
