@@ -164,12 +164,19 @@ async def delay(world: World, run: Run) -> Outcome:
 
     async def change(namespace: str) -> None:
         began = time.monotonic()
+        latest: dict[int, asyncio.Task[None]] = {}
+
+        async def write(number: int, value: int, previous: asyncio.Task[None] | None) -> None:
+            if previous is not None:
+                await previous  # values of one object stay in order, so that its last value is the largest
+            sent[f"{name_of(number)}/{value}"] = time.monotonic()
+            await _patch(world, namespace, number, {"spec": {"value": value}})
+
         async with asyncio.TaskGroup() as group:
             for event in range(events):
                 number, value = event % count, event // count + 2
                 await asyncio.sleep(max(0.0, began + event / rate - time.monotonic()))
-                sent[f"{name_of(number)}/{value}"] = time.monotonic()
-                group.create_task(_patch(world, namespace, number, {"spec": {"value": value}}))
+                latest[number] = group.create_task(write(number, value, latest.get(number)))
 
     options = {**run.variant.options, "changed": count, "final": events // count + 1, "stamps": True}
     outcome, raw = await _with_objects(world, run, options, change, raw=True)
