@@ -28,7 +28,7 @@ from opsdk.apimachinery.object import (
     gvk_of,
     key_of,
     origin_of,
-    retain_unknown_fields,
+    shared_tree,
     to_tree,
 )
 from opsdk.children.comparison import ApplyComparison, ApplyDifference, DifferenceKind, compare
@@ -230,14 +230,15 @@ class Applier:
         if isinstance(desired, PartialObjectMetadata):
             raise UsageError("metadata alone cannot be applied: pass a typed or an unstructured object")
         gvk, key = gvk_of(desired), key_of(desired)
-        tree = _desired_tree(desired)
+        tree = shared_tree(desired)
         if owner is not None:
             # On a copy: the caller's object stays as it is.
             child = PartialObjectMetadata(
                 desired.api_version, desired.kind, msgspec.convert(tree["metadata"], type(desired.metadata))
             )
             set_controller_reference(owner, child)
-            tree["metadata"]["ownerReferences"] = to_builtins(child.metadata.owner_references)
+            references = to_builtins(child.metadata.owner_references)
+            tree = {**tree, "metadata": {**tree["metadata"], "ownerReferences": references}}
         digest = hashlib.blake2b(msgspec.json.encode(tree, order="deterministic"), digest_size=16).digest()
         resolved = self._types.resolve(gvk, type(desired))
         if digest not in self._to_own:
@@ -416,17 +417,6 @@ class Applier:
 
 
 # ------------------------------------------------------------------ helpers
-def _desired_tree(desired: TypedObject | Unstructured) -> JsonObject:
-    """Return the desired object as a tree that shares the content of an unstructured object: a copy takes longer."""
-    if not isinstance(desired, Unstructured):
-        return to_tree(desired)
-    head = Unstructured(desired.api_version, desired.kind, desired.metadata)
-    origin = origin_of(desired)
-    if origin is not None:
-        retain_unknown_fields(head, {"metadata": origin.get("metadata")})
-    return {**to_tree(head), **desired.content}
-
-
 def _live_tree(live: AnyObject) -> JsonObject:
     """Return the live object as the server wrote it."""
     origin = origin_of(live)
