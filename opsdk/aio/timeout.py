@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Self
 
 from opsdk.aio.clock import Clock, Timer
 
@@ -14,12 +14,37 @@ class ClockTimeoutError(TimeoutError):
 
 
 class ClockTimeout:
-    """A running timeout."""
+    """A timeout around a block. See `timeout`."""
 
-    def __init__(self, clock: Clock, scope: asyncio.Timeout) -> None:
+    __slots__ = ("_clock", "_scope", "_seconds", "_timer")
+
+    def __init__(self, clock: Clock, seconds: float | None) -> None:
         self._clock = clock
-        self._scope = scope
+        self._seconds = seconds
+        self._scope = asyncio.timeout(None)
         self._timer: Timer | None = None
+
+    # A class and no generator: requests and reconciles enter one each, and a generator takes twice as long.
+    async def __aenter__(self) -> Self:
+        await self._scope.__aenter__()
+        self.restart(self._seconds)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        try:
+            await self._scope.__aexit__(kind, error, trace)
+        except TimeoutError as passed:
+            raise self._error() from passed
+        if isinstance(error, TimeoutError) and self._scope.expired():
+            raise self._error() from error  # the block made a TimeoutError of the cancellation
+
+    def _error(self) -> ClockTimeoutError:
+        return ClockTimeoutError("timed out" if self._seconds is None else f"{self._seconds:g} s have passed")
 
     def restart(self, seconds: float | None) -> None:
         """Let the timeout pass `seconds` from now; None: never."""
@@ -36,9 +61,10 @@ class ClockTimeout:
         return self._scope.expired()
 
 
-@asynccontextmanager
-async def timeout(clock: Clock, seconds: float | None) -> AsyncIterator[ClockTimeout]:
+def timeout(clock: Clock, seconds: float | None) -> ClockTimeout:
     """Cancel the block after `seconds` of `clock` and raise `ClockTimeoutError`; None sets no limit.
+
+    A ``TimeoutError`` that the block raises in time stays as it is.
 
     >>> async def main():
     ...     async with timeout(LOOP_CLOCK, 1.0) as running:
@@ -48,16 +74,4 @@ async def timeout(clock: Clock, seconds: float | None) -> AsyncIterator[ClockTim
     >>> asyncio.run(main())
     False
     """
-    scope = asyncio.timeout(None)
-    running = ClockTimeout(clock, scope)
-    try:
-        async with scope:
-            running.restart(seconds)
-            try:
-                yield running
-            finally:
-                running.restart(None)
-    except TimeoutError as error:
-        if not scope.expired():
-            raise
-        raise ClockTimeoutError(f"{seconds:g} s have passed" if seconds is not None else "timed out") from error
+    return ClockTimeout(clock, seconds)

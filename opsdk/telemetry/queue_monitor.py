@@ -7,13 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from opsdk.telemetry.describe import describe
-from opsdk.telemetry.records import Queued, Reconciled, Record, TelemetryHook, Workers
+from opsdk.telemetry.records import Queued, QueueView, Reconciled, Record, TelemetryHook, Workers
 
 
 @dataclass(slots=True)
 class _ControllerState:
-    ready: dict[int, int] = field(default_factory=dict)
-    in_progress: tuple[float, ...] = ()
+    queue: QueueView | None = None
     events: Counter[str] = field(default_factory=Counter)
     results: Counter[str] = field(default_factory=Counter)
     active: int = 0
@@ -41,8 +40,7 @@ class QueueMonitor(TelemetryHook):
         match record:
             case Queued():
                 state.events[record.event] += 1
-                state.ready = dict(record.depth)
-                state.in_progress = record.in_progress
+                state.queue = record.queue
             case Workers():
                 state.active, state.limit = record.active, record.limit
             case Reconciled():
@@ -52,22 +50,24 @@ class QueueMonitor(TelemetryHook):
 
     def states(self) -> list[dict[str, object]]:
         """Return the state of each controller as JSON, ordered by name. Durations are in seconds."""
+        return [self._state(name, state) for name, state in sorted(self._controllers.items())]
+
+    def _state(self, name: str, state: _ControllerState) -> dict[str, object]:
         now = self._now()
-        return [
-            {
-                "controller": name,
-                "ready": sum(state.ready.values()),
-                "ready_by_priority": {str(priority): count for priority, count in sorted(state.ready.items())},
-                "in_progress_seconds": sorted((now - began for began in state.in_progress), reverse=True),
-                "workers": {"active": state.active, "limit": state.limit},
-                "added": state.events["added"],
-                "retried": state.events["retried"],
-                "reconciles": {result: state.results[result] for result in sorted(state.results)},
-                "last_error": state.last_error,
-                "seconds_since_last_error": now - state.last_error_at if state.last_error else None,
-            }
-            for name, state in sorted(self._controllers.items())
-        ]
+        ready = state.queue.depth() if state.queue is not None else {}
+        started = state.queue.processing().values() if state.queue is not None else ()
+        return {
+            "controller": name,
+            "ready": sum(ready.values()),
+            "ready_by_priority": {str(priority): count for priority, count in sorted(ready.items())},
+            "in_progress_seconds": sorted((now - began for began in started), reverse=True),
+            "workers": {"active": state.active, "limit": state.limit},
+            "added": state.events["added"],
+            "retried": state.events["retried"],
+            "reconciles": {result: state.results[result] for result in sorted(state.results)},
+            "last_error": state.last_error,
+            "seconds_since_last_error": now - state.last_error_at if state.last_error else None,
+        }
 
     def __repr__(self) -> str:
         return f"<QueueMonitor of {len(self._controllers)} controllers>"

@@ -27,8 +27,9 @@ from opsdk.errors import (
 from opsdk.http.client import errors
 from opsdk.rest.config import Config, Impersonate
 from opsdk.rest.request import RestRequest
-from opsdk.rest.transport import RequestAttempt, Transport
+from opsdk.rest.transport import Transport
 from opsdk.structured_merge.value import JsonObject
+from opsdk.telemetry.records import Record, Requested, TelemetryHook
 
 GET = RestRequest("GET", "/a", verb="get", resource="things", name="a")
 POST = RestRequest("POST", "/a", body=b'{"x":1}', verb="create", resource="things")
@@ -323,10 +324,16 @@ async def test_qps_limits_all_but_watches() -> None:
 
 async def test_each_try_is_observed() -> None:
     """Whoever counts requests hears of every try, also of those without an answer, and of the throttle."""
-    seen: list[RequestAttempt] = []
+    seen: list[Requested] = []
+
+    class Seen(TelemetryHook):
+        def record(self, record: Record) -> None:
+            assert isinstance(record, Requested)
+            seen.append(record)
+
     async with Server(in_turn(answer(429, Retry_After="1"), None, answer(201))) as server:
         config = Config(host=server.host, qps=0.5, burst=1)
-        async with Transport(config, observe=seen.append) as transport:
+        async with Transport(config, hook=Seen()) as transport:
             assert (await transport.send(GET)).status == 201
     assert [record.status for record in seen] == [429, 0, 201]
     assert [record.throttled for record in seen] == pytest.approx([0, 1, 1], abs=0.1)
