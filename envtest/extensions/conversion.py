@@ -114,7 +114,7 @@ class Converter:
         version = next((v for v in self._webhook.get("conversionReviewVersions") or () if v in _KNOWN), "")
         if not version:
             raise ConversionError("no supported conversion review versions")
-        uid = str(loop_uuid4())
+        uid = loop_uuid4()
         request: JsonObject = {"uid": uid, "desiredAPIVersion": api_version, "objects": list(objects)}
         review = {"kind": "ConversionReview", "apiVersion": f"{GROUP}/{version}", "request": request}
         target = target_of(self._webhook.get("clientConfig") or {})

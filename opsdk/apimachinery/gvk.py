@@ -5,9 +5,20 @@ Upstream: k8s.io/apimachinery/pkg/runtime/schema/group_version.go (v1.36)
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple, Self
 
 from opsdk.errors import UsageError
+
+
+# A process handles few kinds, and reads the ``apiVersion`` of every object.
+@lru_cache(maxsize=1024)
+def _split(api_version: str) -> tuple[str, str]:
+    """Return group and version. Raises `UsageError`."""
+    group, slash, version = api_version.rpartition("/")
+    if not version or "/" in group or (slash and not group):
+        raise UsageError(f"{api_version!r} is not an apiVersion: write 'version' or 'group/version'")
+    return group, version
 
 
 class GroupVersion(NamedTuple):
@@ -23,10 +34,7 @@ class GroupVersion(NamedTuple):
         >>> GroupVersion.parse("apps/v1")
         GroupVersion(group='apps', version='v1')
         """
-        group, slash, version = api_version.rpartition("/")
-        if not version or "/" in group or (slash and not group):
-            raise UsageError(f"{api_version!r} is not an apiVersion: write 'version' or 'group/version'")
-        return cls(group, version)
+        return cls(*_split(api_version))
 
     def __str__(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
@@ -70,8 +78,7 @@ class GroupVersionKind(NamedTuple):
     @classmethod
     def parse(cls, api_version: str, kind: str) -> Self:
         """Return the kind for the ``apiVersion`` and ``kind`` of an object. Raises `UsageError`."""
-        group, version = GroupVersion.parse(api_version)
-        return cls(group, version, kind)
+        return cls(*_split(api_version), kind)
 
     @property
     def api_version(self) -> str:

@@ -118,7 +118,6 @@ class Controller:
         self._sources = SourceGroup(
             name, sources, queue=self.queue, options=self.options, tasks=self._tasks, clock=clock
         )
-        self._active = 0
         self._slow_timer: Timer | None = None
         self._reported_slow: set[tuple[Any, float]] = set()
         self._ready = asyncio.Event()
@@ -206,7 +205,7 @@ class Controller:
         limit = self.options.max_concurrent_reconciles
         self.state = ControllerState.RUNNING
         log.info("controller %s starts its workers, max_concurrent_reconciles=%d", self.name, limit)
-        self._record_workers()
+        self._hook.record(Workers(controller=self.name, limit=limit, queue=self.queue.core))
         workers = [self._tasks.start(self._worker(), name=f"worker {number}") for number in range(limit)]
         self._ready.set()
         try:
@@ -252,15 +251,11 @@ class Controller:
                 queue_item = await self.queue.get()
             except ShutDownError:
                 return
-            self._active += 1
-            self._record_workers()
             if (task := asyncio.current_task()) is not None:
                 task.set_name(f"{self.name}/reconcile {queue_item.item}")  # the watchdog names the task that blocks
             try:
                 await self._reconcile(queue_item, recorded=self.journal is not None and self.journal.size > 0)
             finally:
-                self._active -= 1
-                self._record_workers()
                 self.queue.done(queue_item.item)
 
     async def reconcile_once(self, request: Any, *, causes: tuple[ReconcileCause, ...] = ()) -> ReconcileRecord:
@@ -285,7 +280,7 @@ class Controller:
                 end = await self._attempt(queue_item, ctx)
                 seconds = self._clock.now() - began
                 if end.error is None:
-                    log_result(str(end), seconds)
+                    log_result(end, seconds)
                 self._hook.record(
                     Reconciled(controller=self.name, result=end.outcome, seconds=seconds, error=end.error, **end.notes)
                 )
@@ -330,7 +325,7 @@ class Controller:
         return Context(
             request=queue_item.item,
             controller=self.name,
-            reconcile_id=str(loop_uuid4()),
+            reconcile_id=loop_uuid4(),
             causes=queue_item.causes,
             attempt=self.queue.rate_limiter.num_requeues(queue_item.item),
             deadline=self._clock.now() + limit if limit else None,
@@ -344,8 +339,11 @@ class Controller:
         if self._slow_timer is None:
             self._slow_timer = self._clock.call_later(_SLOW_RECONCILE, self._report_slow)
         try:
-            async with timeout(self._clock, self.options.reconciliation_timeout or None) as scope:
+            if not self.options.reconciliation_timeout:
                 result = await self.reconciler.reconcile(item, ctx)
+            else:
+                async with timeout(self._clock, self.options.reconciliation_timeout) as scope:
+                    result = await self.reconciler.reconcile(item, ctx)
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
@@ -359,7 +357,7 @@ class Controller:
                 notes = {"terminal": True, "timed_out": (scope is not None and scope.expired())}
                 return ReconcileEnd(Outcome.ERROR, detail=f"not retried: {error}", notes=notes, error=error)
             return self._on_failure(queue_item, error, timed_out=(scope is not None and scope.expired()))
-        return self._on_result(queue_item, result, timed_out=scope.expired())
+        return self._on_result(queue_item, result, timed_out=scope is not None and scope.expired())
 
     def _report_slow(self) -> None:
         """Log reconciles that run for long, once each. One timer for all of them: most reconciles end long before."""
@@ -407,17 +405,12 @@ class Controller:
         return ReconcileEnd(Outcome.SUCCESS, notes=notes)
 
     # -------------------------------------------------------------- telemetry
-    def _record_workers(self) -> None:
-        self._hook.record(
-            Workers(controller=self.name, active=self._active, limit=self.options.max_concurrent_reconciles)
-        )
-
     def record_queue(self, event: str, seconds: float = 0.0) -> None:
         """Record an event of the work queue."""
         self._hook.record(Queued(controller=self.name, event=event, seconds=seconds, queue=self.queue.core))
 
     def __repr__(self) -> str:
-        return f"<Controller {self.name} {self.state.value}: {self._active} busy, {self.queue!r}>"
+        return f"<Controller {self.name} {self.state.value}: {len(self.queue.core.processing())} busy, {self.queue!r}>"
 
 
 class _Hooks(QueueHooks):

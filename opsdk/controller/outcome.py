@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+
+import msgspec
 
 from opsdk.errors import TerminalError
 from opsdk.telemetry.records import ReconcileOutcome
@@ -12,8 +14,7 @@ from opsdk.telemetry.records import ReconcileOutcome
 _MAX_ERROR = 200
 
 
-@dataclass(frozen=True, slots=True)
-class ReconcileEnd:
+class ReconcileEnd(msgspec.Struct, frozen=True):
     """How a reconcile ended.
 
     Attributes:

@@ -20,8 +20,7 @@ from opsdk.rest.request import RestRequest
 _MAX_QUOTED = 2048
 
 
-@dataclass(frozen=True, slots=True)
-class RestResponse:
+class RestResponse(msgspec.Struct, frozen=True):
     """A complete response. Header names are lower case; repeated headers are joined with ``, ``."""
 
     status: int

@@ -81,7 +81,6 @@ class PrometheusHook(TelemetryHook):
         self.registry = registry
         self._now = now
         self._priorities: set[int] = set()
-        self._controllers: set[str] = set()
         self._queues: dict[str, QueueView] = {}
         self._children: dict[tuple[object, tuple[str, ...]], Any] = {}
         self._create_reconcile_metrics()
@@ -258,15 +257,13 @@ class PrometheusHook(TelemetryHook):
 
     def _record_workers(self, record: Workers) -> None:
         name = record.controller
-        if name not in self._controllers:
-            # Create every series at zero, so that alerts on its rate work.
-            self._controllers.add(name)
-            for result in ReconcileOutcome:
-                self._child(self._total, name, result.value)
-            for metric in (self._seconds, self._errors, self._terminal, self._panics, self._timeouts):
-                self._child(metric, name)
-        self._child(self._active, name).set(record.active)
+        # Create every series at zero, so that alerts on its rate work.
+        for result in ReconcileOutcome:
+            self._child(self._total, name, result.value)
+        for metric in (self._seconds, self._errors, self._terminal, self._panics, self._timeouts):
+            self._child(metric, name)
         self._child(self._limit, name).set(record.limit)
+        self._queues[name] = record.queue
 
     def _record_reconcile(self, record: Reconciled) -> None:
         name = record.controller
@@ -310,6 +307,7 @@ class PrometheusHook(TelemetryHook):
         """Set the gauges of a queue. Only a scrape shows them, so only a scrape reads them."""
         now = self._now()
         seconds = [now - began for began in queue.processing().values()]
+        self._child(self._active, name).set(len(seconds))
         self._child(self._unfinished, name, name).set(sum(seconds))
         self._child(self._longest, name, name).set(max(seconds, default=0))
         depth = {self._label(priority): 0 for priority in (0, *self._priorities)}

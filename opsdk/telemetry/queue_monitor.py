@@ -15,14 +15,13 @@ class _ControllerState:
     queue: QueueView | None = None
     events: Counter[str] = field(default_factory=Counter)
     results: Counter[str] = field(default_factory=Counter)
-    active: int = 0
     limit: int = 0
     last_error: str = ""
     last_error_at: float = 0.0
 
 
 class QueueMonitor(TelemetryHook):
-    """Keeps the last `Queued` and `Workers` records, and counts of reconciles, for each controller.
+    """Keeps the queues of `Queued` and `Workers` records, and counts of reconciles, for each controller.
 
     Args:
         now: the clock of the work queues, in seconds.
@@ -42,7 +41,7 @@ class QueueMonitor(TelemetryHook):
                 state.events[record.event] += 1
                 state.queue = record.queue
             case Workers():
-                state.active, state.limit = record.active, record.limit
+                state.limit, state.queue = record.limit, record.queue
             case Reconciled():
                 state.results[record.result.value] += 1
                 if record.error is not None:
@@ -61,7 +60,7 @@ class QueueMonitor(TelemetryHook):
             "ready": sum(ready.values()),
             "ready_by_priority": {str(priority): count for priority, count in sorted(ready.items())},
             "in_progress_seconds": sorted((now - began for began in started), reverse=True),
-            "workers": {"active": state.active, "limit": state.limit},
+            "workers": {"active": len(started), "limit": state.limit},
             "added": state.events["added"],
             "retried": state.events["retried"],
             "reconciles": {result: state.results[result] for result in sorted(state.results)},

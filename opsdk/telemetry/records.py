@@ -92,14 +92,6 @@ class Reconciled(msgspec.Struct, frozen=True, kw_only=True):
     error: BaseException | None = None
 
 
-class Workers(msgspec.Struct, frozen=True, kw_only=True):
-    """Number of busy workers of a controller, and its limit."""
-
-    controller: str
-    active: int
-    limit: int
-
-
 class QueueView(Protocol):
     """The present state of a work queue. Read it when it is shown: a copy for each event would be most of the work."""
 
@@ -124,6 +116,19 @@ class Queued(msgspec.Struct, frozen=True, kw_only=True):
     event: str
     queue: QueueView
     seconds: float = 0.0
+
+
+class Workers(msgspec.Struct, frozen=True, kw_only=True):
+    """The workers of a controller start.
+
+    Attributes:
+        limit: their number.
+        queue: the queue that they work on; `QueueView.processing` has an item for each busy worker.
+    """
+
+    controller: str
+    limit: int
+    queue: QueueView
 
 
 class Leadership(msgspec.Struct, frozen=True, kw_only=True):

@@ -89,7 +89,7 @@ def shown(hook: PrometheusHook) -> dict[str, float]:
 
 def full(hook: PrometheusHook) -> None:
     """One record of each kind."""
-    hook.record(Workers(controller="c", active=1, limit=3))
+    hook.record(Workers(controller="c", limit=3, queue=QUEUE))
     for event in ("added", "taken", "finished", "retried"):
         hook.record(Queued(controller="c", event=event, seconds=1.5, queue=QUEUE))
     hook.record(
@@ -146,6 +146,8 @@ def test_values() -> None:
     assert page['controller_runtime_reconcile_total{controller="c",result="requeue_after"}'] == 0
     assert page['workqueue_depth{controller="c",name="c",priority="-100"}'] == 5
     assert page['workqueue_unfinished_work_seconds{controller="c",name="c"}'] == 15
+    assert page['controller_runtime_active_workers{controller="c"}'] == 2
+    assert page['controller_runtime_max_concurrent_reconciles{controller="c"}'] == 3
     assert page['workqueue_longest_running_processor_seconds{controller="c",name="c"}'] == 10
     assert page['leader_election_master_status{name="lease"}'] == 1
     assert page['rest_client_requests_total{code="<error>",host="h:6443",method="GET"}'] == 1
@@ -177,7 +179,7 @@ def test_every_series_of_a_controller_is_there_from_the_start() -> None:
     """When the workers start every result is at zero, whatever the queue told before: rates need a first point."""
     hook = PrometheusHook(CollectorRegistry())
     hook.record(Queued(controller="c", event="added", queue=FakeQueue()))
-    hook.record(Workers(controller="c", active=0, limit=1))
+    hook.record(Workers(controller="c", limit=1, queue=FakeQueue()))
     page = shown(hook)
     for result in ReconcileOutcome:
         assert page[f'controller_runtime_reconcile_total{{controller="c",result="{result.value}"}}'] == 0

@@ -17,7 +17,7 @@ def test_each_controller_has_its_last_state() -> None:
     for item in ("x", "y"):
         queue.add(item, now=80.0)
     monitor.record(Leadership(name="l", leading=True))
-    monitor.record(Workers(controller="b", active=1, limit=2))
+    monitor.record(Workers(controller="b", limit=2, queue=queue))
     monitor.record(Queued(controller="a", event="added", queue=queue))
     monitor.record(Queued(controller="a", event="retried", queue=queue))
     queue.take(now=90.0)
@@ -30,7 +30,7 @@ def test_each_controller_has_its_last_state() -> None:
         "ready": 1,
         "ready_by_priority": {"0": 1},
         "in_progress_seconds": [13.0],
-        "workers": {"active": 0, "limit": 0},
+        "workers": {"active": 1, "limit": 0},
         "added": 1,
         "retried": 1,
         "reconciles": {"error": 1, "success": 1},
