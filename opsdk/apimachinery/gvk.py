@@ -11,16 +11,6 @@ from typing import NamedTuple, Self
 from opsdk.errors import UsageError
 
 
-# A process handles few kinds, and reads the ``apiVersion`` of every object.
-@lru_cache(maxsize=1024)
-def _split(api_version: str) -> tuple[str, str]:
-    """Return group and version. Raises `UsageError`."""
-    group, slash, version = api_version.rpartition("/")
-    if not version or "/" in group or (slash and not group):
-        raise UsageError(f"{api_version!r} is not an apiVersion: write 'version' or 'group/version'")
-    return group, version
-
-
 class GroupVersion(NamedTuple):
     """An API group and version: ``apps/v1``, or ``v1`` for the core group, whose name is empty."""
 
@@ -34,7 +24,10 @@ class GroupVersion(NamedTuple):
         >>> GroupVersion.parse("apps/v1")
         GroupVersion(group='apps', version='v1')
         """
-        return cls(*_split(api_version))
+        group, slash, version = api_version.rpartition("/")
+        if not version or "/" in group or (slash and not group):
+            raise UsageError(f"{api_version!r} is not an apiVersion: write 'version' or 'group/version'")
+        return cls(group, version)
 
     def __str__(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
@@ -75,10 +68,11 @@ class GroupVersionKind(NamedTuple):
     version: str
     kind: str
 
-    @classmethod
-    def parse(cls, api_version: str, kind: str) -> Self:
+    @staticmethod
+    @lru_cache(maxsize=1024)  # a process handles few kinds, and reads the kind of every object
+    def parse(api_version: str, kind: str) -> GroupVersionKind:
         """Return the kind for the ``apiVersion`` and ``kind`` of an object. Raises `UsageError`."""
-        return cls(*_split(api_version), kind)
+        return GroupVersionKind(*GroupVersion.parse(api_version), kind)
 
     @property
     def api_version(self) -> str:
