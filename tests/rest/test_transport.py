@@ -522,7 +522,7 @@ async def test_closing_ends_what_is_underway() -> None:
 
 
 async def test_idle_connections_are_bounded_in_number_and_age() -> None:
-    """At most 25 idle connections stay, for at most 90 seconds."""
+    """Those of 64 workers stay, at most 256 in all, and for at most 90 seconds: the next request closes older ones."""
     gate = asyncio.Event()
 
     async def gated(seen: Seen, writer: asyncio.StreamWriter) -> None:
@@ -530,14 +530,19 @@ async def test_idle_connections_are_bounded_in_number_and_age() -> None:
         writer.write(answer())
 
     async with Server(gated) as server, Transport(Config(host=server.host)) as transport:
-        tasks = [asyncio.create_task(transport.send(GET)) for _ in range(30)]
-        await server.has_seen(30)
-        gate.set()
-        await asyncio.gather(*tasks)
-        assert "25 idle" in repr(transport)
+        for requests, opened, kept in ((64, 64, 64), (64, 64, 64), (260, 260, 256)):
+            gate.clear()
+            before = len(server.seen)
+            tasks = [asyncio.create_task(transport.send(GET)) for _ in range(requests)]
+            await server.has_seen(before + requests)
+            gate.set()
+            await asyncio.gather(*tasks)
+            assert server.accepted == opened
+            assert f"{kept} idle" in repr(transport)
         await asyncio.sleep(100)
         await transport.send(GET)
-        assert server.accepted == 31
+        assert server.accepted == 261
+        assert "1 idle" in repr(transport)
 
 
 async def test_a_connection_closed_while_idle_is_not_used() -> None:
