@@ -81,15 +81,10 @@ def load_operator(reference: str) -> Operator:
                 "pyproject.toml"
             )
         reference = project.operator
-    module_name, _, name = reference.partition(":")
-    if name:
-        module = import_module(module_name)
-        target = getattr(module, name, None)
-        if target is None:
-            raise UsageError(f"{reference!r} cannot be loaded: {module_name} has no {name}")
+    if ":" in reference:
+        target = load(reference, "NAME")
     else:
-        module = import_module(module_name)
-        operators = {key: value for key, value in vars(module).items() if isinstance(value, Operator)}
+        operators = {k: v for k, v in vars(import_module(reference)).items() if isinstance(v, Operator)}
         if len(set(map(id, operators.values()))) != 1:
             raise UsageError(f"{reference} has {len(operators)} operators: write {reference}:NAME")
         target = next(iter(operators.values()))

@@ -20,9 +20,6 @@ _DEFAULT_URL = "http://127.0.0.1:6060"
 # Seconds for the response of the debug page.
 _TIMEOUT = 15.0
 
-EPILOG = """The operator serves its debug pages with --debug-bind-address=127.0.0.1:6060. In a cluster: \
-kubectl port-forward pod/NAME 6060"""
-
 
 def why(
     key: Annotated[str, typer.Argument(metavar="[NAMESPACE/NAME]", help="or NAME without a namespace")] = "",

@@ -108,7 +108,7 @@ def test_every_command_exists(page: str, command: Command) -> None:
     rest = words[1:]
     while rest and hasattr(current, "commands") and not rest[0].startswith("-"):
         assert rest[0] in current.commands, f"{page}: opsdk has no command {rest[0]}: {command.line}"
-        current = current.commands[rest.pop(0)]
+        current = current.load(rest.pop(0))  # type: ignore[attr-defined]
     known = {option for parameter in current.params for option in parameter.opts} | {"--help"}  # type: ignore[attr-defined]
     for word in rest:
         if word in {"--", ">", "|", "&&"}:

@@ -57,8 +57,8 @@ def _commands(command: _Command, words: tuple[str, ...]) -> Iterator[tuple[tuple
     if children is None:
         yield words, command
         return
-    for name, child in children.items():
-        yield from _commands(child, (*words, name))
+    for name in children:
+        yield from _commands(command.load(name), (*words, name))
 
 
 def _command(words: tuple[str, ...], command: _Command) -> Iterator[str]:

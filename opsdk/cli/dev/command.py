@@ -27,7 +27,6 @@ from opsdk.errors import UsageError
 from opsdk.rest.load import load_config
 from opsdk.telemetry.context import setup_logging
 
-EPILOG = "In another shell: export KUBECONFIG=.opsdk/kubeconfig, then kubectl."
 _REFRESH_SECONDS = 0.5
 # An editor writes several files at once: changes within this many milliseconds are one reload.
 _DEBOUNCE_MS = 50

@@ -21,14 +21,7 @@ from opsdk.errors import UsageError
 from opsdk.rbac.manifests import RbacNames
 from opsdk.structured_merge.value import JsonObject
 
-app = typer.Typer(
-    help="Make CRDs from classes, classes from CRDs, and roles from operators.",
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-)
 
-
-@app.command()
 def crd(
     classes: Annotated[list[str], typer.Argument(metavar="MODULE:CLASS...", help="all versions of each kind")],
     *,
@@ -51,7 +44,6 @@ def crd(
         print(definitions.write_definition(definition, output, force=force))
 
 
-@app.command()
 def rbac(
     operator: Annotated[
         str, typer.Argument(metavar="MODULE:OPERATOR", help="an Operator, a function that returns one, or rules")
@@ -88,7 +80,6 @@ def rbac(
         print(text, end="")
 
 
-@app.command()
 def models(
     *,
     output: Annotated[Path, typer.Option(metavar="FOLDER", help="the folder of the package to write into")],

@@ -13,8 +13,6 @@ from opsdk.cli.scaffold import templates
 from opsdk.cli.scaffold.files import add_module, check_group_version, module_of, package_of
 from opsdk.errors import UsageError
 
-create_app = typer.Typer(help="Add parts to a project.", no_args_is_help=True, rich_markup_mode="rich")
-
 
 def init(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="new, or without these files")],
@@ -40,7 +38,6 @@ def init(
     print(f"next: cd {folder} && opsdk create api --group demo.example.com --version v1 --kind Widget && opsdk dev")
 
 
-@create_app.command("api")
 def create_api(
     *,
     group: Annotated[str, typer.Option(help="the API group, a domain of yours")],
@@ -78,7 +75,6 @@ def create_api(
     _add(project, module, files)
 
 
-@create_app.command("webhook")
 def create_webhook(*, kind: Annotated[str, typer.Option(help="of an API of this project")]) -> None:
     """Add a defaulting and a validating webhook for a kind, with tests of the rules.
 
