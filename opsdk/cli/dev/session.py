@@ -30,18 +30,21 @@ class Reload:
     Attributes:
         seconds: from the call until the controllers of the new code run.
         definitions: names of the CustomResourceDefinitions that changed.
-        error: why the old code goes on, or None.
+        error: why the new code does not run, or None.
+        first: no code of this session ran before.
     """
 
     seconds: float
     definitions: tuple[str, ...] = ()
     error: str | None = None
+    first: bool = False
 
     def __str__(self) -> str:
         if self.error is not None:
-            return f"the old code goes on: {self.error}"
+            state = "nothing runs yet, change a file to try again" if self.first else "the old code goes on"
+            return f"{state}: {self.error}"
         definitions = f", applied {', '.join(self.definitions)}" if self.definitions else ""
-        return f"reloaded in {self.seconds:.2f} s{definitions}"
+        return f"{'started' if self.first else 'reloaded'} in {self.seconds:.2f} s{definitions}"
 
 
 class DevSession(Closing):
@@ -51,6 +54,8 @@ class DevSession(Closing):
         config: address and credentials.
         load: imports and returns a new operator; called for each reload.
         webhook_port: where webhooks are served on this machine.
+        debug_port: where the debug pages are served on this machine, unless the operator has an address for them; 0
+            for none.
 
     Attributes:
         operator: the operator that runs, or None before the first one and after a failure.
@@ -58,7 +63,9 @@ class DevSession(Closing):
         reloads: number of successful reloads, the first start included.
     """
 
-    def __init__(self, config: Config, load: Callable[[], Operator], *, webhook_port: int = 9443) -> None:
+    def __init__(
+        self, config: Config, load: Callable[[], Operator], *, webhook_port: int = 9443, debug_port: int = 0
+    ) -> None:
         self.config = config
         self.operator: Operator | None = None
         self.failure: BaseException | None = None
@@ -66,6 +73,7 @@ class DevSession(Closing):
         self.cluster: Cluster | None = None
         self._load = load
         self._webhook_port = webhook_port
+        self._debug_port = debug_port
         self._journal: Journal | None = None
         self._cluster_task: asyncio.Task[None] | None = None
         self._task: asyncio.Task[None] | None = None
@@ -75,14 +83,17 @@ class DevSession(Closing):
 
         A reload that follows a failure of the operator starts it again.
         """
-        began = time.monotonic()
+        began, first = time.monotonic(), self.reloads == 0
         try:
             operator = self._load()
             if operator.has_webhooks:
                 operator.options = with_local_webhooks(
                     operator, namespace=self.config.namespace, port=self._webhook_port
                 )
-            operator.options = replace(operator.options, leader_election=False)
+            manager = operator.options.manager
+            if self._debug_port and not manager.debug_bind_address:
+                manager = replace(manager, debug_bind_address=f"127.0.0.1:{self._debug_port}")
+            operator.options = replace(operator.options, leader_election=False, manager=manager)
             self._journal = operator.journal = self._journal or operator.journal
             if operator.has_setup:
                 # Setup functions may add indices, and a cache has each index once.
@@ -93,7 +104,7 @@ class DevSession(Closing):
             # What cannot be made is found here, before the old code stops.
             operator.prepare(self.config, cluster=cluster)
         except OpsdkError as error:
-            return Reload(seconds=time.monotonic() - began, error=str(error))
+            return Reload(seconds=time.monotonic() - began, error=str(error), first=first)
         await self._stop()
         self.failure = None
         self.operator = operator
@@ -103,7 +114,7 @@ class DevSession(Closing):
         for kind in cluster.cache.kinds():
             kind.pinned = True  # outlives the handlers of this version
         self.reloads += 1
-        return Reload(seconds=time.monotonic() - began, definitions=tuple(changed))
+        return Reload(seconds=time.monotonic() - began, definitions=tuple(changed), first=first)
 
     async def aclose(self) -> None:
         """Stop the operator and close the cluster. Idempotent."""

@@ -96,6 +96,7 @@ async def test_the_newest_code_runs(module: Path) -> None:
 
         first = await session.reload()
         assert (first.error, first.definitions) == (None, ("sites.dev.opsdk.dev",))
+        assert str(first).startswith("started in ")
         tree = {"apiVersion": "dev.opsdk.dev/v1", "kind": "Site", "metadata": {"name": "a", "namespace": "default"}}
         await client.create(Unstructured.from_tree({**tree, "spec": {}}))
         await eventually(lambda: text_is("a1"))
