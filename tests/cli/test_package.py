@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -107,12 +108,18 @@ def test_the_container_runs_the_package_without_root(packages: Path) -> None:
 
 
 def test_an_edited_file_is_kept(packages: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A second run overwrites what nobody edited, and stops at what somebody did."""
+    """A second run overwrites what nobody edited; one edited file keeps all as they are, until --force."""
     assert main(["package"]) == 0
     path = packages / "install.yaml"
     path.write_text(path.read_text() + "# mine\n")
+    before = (packages / "Containerfile").stat().st_mtime_ns
+    capsys.readouterr()
     assert main(["package"]) == 1
-    assert "install.yaml was edited" in capsys.readouterr().err
+    shown = capsys.readouterr()
+    assert "install.yaml was edited" in shown.err
+    assert shown.out == ""
+    assert (packages / "Containerfile").stat().st_mtime_ns == before
+    assert main(["package", "--force"]) == 0
 
 
 @pytest.mark.parametrize("field", ["name", "namespace", "image", "package"])
@@ -127,6 +134,9 @@ def test_the_check_shows_what_a_declaration_changed(packages: Path, capsys: pyte
     """It passes after the files were written, and afterwards names the file, and the line, that differs."""
     assert main(["generate", "manifests"]) == 0
     assert main(["generate", "manifests", "--check"]) == 0
+    capsys.readouterr()
+    assert main(["generate", "manifests", "--check", "--output", "json"]) == 0
+    assert json.loads(capsys.readouterr().out) == []
     role = Path("config/rbac.yaml")
     text = role.read_text()
     role.write_text(text.replace("- configmaps", "- secrets"))
@@ -135,6 +145,10 @@ def test_the_check_shows_what_a_declaration_changed(packages: Path, capsys: pyte
     shown = capsys.readouterr().err
     assert "config/rbac.yaml differs from what is declared" in shown
     assert "+  - configmaps" in shown
+    assert main(["generate", "manifests", "--check", "--output", "json"]) == 1
+    (difference,) = json.loads(capsys.readouterr().out)
+    assert difference["path"] == "config/rbac.yaml"
+    assert "+  - configmaps" in difference["diff"]
     role.unlink()
     assert main(["generate", "manifests", "--check"]) == 1
     assert "config/rbac.yaml cannot be read" in capsys.readouterr().err
