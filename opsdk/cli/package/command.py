@@ -118,6 +118,7 @@ def _parts() -> _Parts:
         image=project.image,
         package=project.package,
         webhooks=operator.has_webhooks,
+        settings=project.container,
     )
     names = RbacNames(name=workload.name, namespace=workload.namespace)
     return _Parts(

@@ -8,7 +8,8 @@ _TEXT = Template("""# Build: podman build -t $image .
 FROM docker.io/library/python:3.13-slim AS build
 WORKDIR /src
 COPY . .
-RUN python -m venv /venv && /venv/bin/pip install --no-cache-dir --compile .
+# A folder wheels in the project may have what no package index has.
+RUN mkdir -p wheels && python -m venv /venv && /venv/bin/pip install --no-cache-dir --compile --find-links wheels .
 
 FROM docker.io/library/python:3.13-slim
 COPY --from=build /venv /venv
