@@ -18,7 +18,9 @@ from documentation import DOCS, PAGES, ROOT, Command, anchors, blocks, commands,
 import opsdk
 from opsdk.cli.app import app
 
-PROGRAMS = {"opsdk", "kubectl", "pip", "python", "pytest", "cd", "export", "make", "podman", "kill", "cat", "mkdir"}
+PROGRAMS = frozenset(
+    ["opsdk", "kubectl", "pip", "python", "pytest", "cd", "cp", "export", "make", "podman", "kill", "cat", "mkdir"]
+)
 
 
 def nav_pages(entry: object) -> Iterator[str]:
