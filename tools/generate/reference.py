@@ -67,12 +67,17 @@ def _command(words: tuple[str, ...], command: _Command) -> Iterator[str]:
         text = " ".join(paragraph.split())
         yield from ((f"    {text}" if text.startswith("opsdk ") else text), "")
     rows = [
-        (", ".join(f"`{name}`" for name in _names(parameter)), _help(parameter), _default(parameter))
+        (", ".join(map(_code, _names(parameter))), _help(parameter), _default(parameter))
         for parameter in command.params
         if parameter.name not in {"help", "install_completion", "show_completion"}
     ]
     if rows:
         yield from _table(("argument or option", "meaning", "default"), rows)
+
+
+def _code(text: str) -> str:
+    """Return text as code. A vertical line in backticks keeps its backslash in a table."""
+    return f"`{text}`" if "|" not in text else f"<code>{text.replace('|', '&#124;')}</code>"
 
 
 def _names(parameter: _Parameter) -> Sequence[str]:

@@ -26,12 +26,11 @@ class DoctestExtension(griffe.Extension):
                 obj.docstring.value += fields_block(obj)
 
     def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
-        """Remove private fields from the signatures of dataclasses: their owner sets them, no caller does."""
+        """Remove private fields before griffe makes signatures of fields: their owner sets them, no caller does."""
         for cls in _classes(pkg):
-            init = cls.members.get("__init__")
-            if "dataclass" in cls.labels and isinstance(init, griffe.Function):
-                shown = [parameter for parameter in init.parameters if not parameter.name.startswith("_")]
-                init.parameters = griffe.Parameters(*shown)
+            for name in [name for name, member in cls.members.items() if member.is_attribute]:
+                if name.startswith("_") and not name.startswith("__") and name != "_":
+                    del cls.members[name]
 
 
 def _classes(parent: griffe.Object) -> Iterator[griffe.Class]:
