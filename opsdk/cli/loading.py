@@ -54,14 +54,18 @@ def import_module(name: str) -> ModuleType:
     except SyntaxError as error:
         raise UsageError(f"{name!r} cannot be loaded: {error.filename}:{error.lineno}: {error.msg}") from error
     except Exception as error:  # the module's own code may raise anything
-        place = _place(error.__traceback__)
+        place = place_of(error.__traceback__)
         if not place:
             raise UsageError(f"{name!r} cannot be loaded, write MODULE:NAME: {error}") from error
         raise UsageError(f"{name!r} cannot be loaded: {place}{type(error).__name__}: {error}") from error
 
 
-def _place(traceback: TracebackType | None) -> str:
-    """Return ``FILE:LINE: `` of the innermost frame outside of importlib and of this module; empty without one."""
+def place_of(traceback: TracebackType | None) -> str:
+    """Return ``FILE:LINE: `` of the innermost frame outside of importlib and of this module; empty without one.
+
+    >>> place_of(None)
+    ''
+    """
     place = ""
     while traceback is not None:
         file = traceback.tb_frame.f_code.co_filename
@@ -112,7 +116,7 @@ def load_operator(reference: str) -> Operator:
         except OpsdkError:
             raise
         except Exception as error:  # the user's own code may raise anything
-            place = _place(error.__traceback__)
+            place = place_of(error.__traceback__)
             raise UsageError(f"{reference!r} fails: {place}{type(error).__name__}: {error}") from error
     if not isinstance(target, Operator):
         raise UsageError(f"{reference!r} is no operator: name an Operator, or a function that returns one")
