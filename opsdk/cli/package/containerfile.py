@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from string import Template
 
-_TEXT = Template("""# Build: podman build -t $image .
+_TEXT = Template("""# Build: podman build -t $image -f dist/Containerfile .
 FROM docker.io/library/python:3.13-slim AS build
 WORKDIR /src
 COPY . .
