@@ -46,10 +46,7 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str
 def _command_page() -> Iterator[str]:
     yield from ("# The opsdk command", "", _NOTE, "")
     yield from ("`pip install 'opsdk[cli]'` installs it. `opsdk COMMAND --help` prints the same text.", "")
-    yield from (
-        "With `--output json` a command prints its result as one JSON document, and its errors to standard error.",
-        "",
-    )
+    yield from ("With `--output json`, a command that has the option prints its result as one JSON document.", "")
     root = typer.main.get_command(app)
     for words, command in _commands(root, ("opsdk",)):
         yield from _command(words, command)
