@@ -70,7 +70,7 @@ class Cache:
         self.scheme = scheme
         self.mapper = mapper
         self.options = options or CacheOptions()
-        for gvk, own in self.options.by_kind.items():
+        for gvk, own in self.options.by_gvk().items():
             if own.namespaces and scheme.recognizes(gvk) and not scheme.type_for(gvk).namespaced:
                 raise no_namespaces(gvk)
         self._source = source
@@ -210,7 +210,7 @@ class Cache:
         DELETED and those that enter it as ADDED. Raises `UsageError` for options that contradict the kind.
         """
         gvk = kind_of(kind).gvk
-        planned = replace(self.options, by_kind={**self.options.by_kind, gvk: options})
+        planned = replace(self.options, by_kind={**self.options.by_gvk(), gvk: options})
         for cached in [cached for cached in self._kinds.values() if cached.gvk == gvk]:
             before = scopes(self.options, cached.mapping, metadata_only=cached.metadata_only)
             after = scopes(planned, cached.mapping, metadata_only=cached.metadata_only)

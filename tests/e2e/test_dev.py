@@ -50,7 +50,7 @@ def test_from_an_empty_folder_to_a_reload(tmp_path: Path) -> None:
         command, cwd=project, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
     ) as process:  # fmt: skip
         try:
-            until(lambda: "reloaded in" in log.read_text(), log)
+            until(lambda: "started in" in log.read_text(), log)
             subprocess.run(["kubectl", "apply", "-f", "-"], input=WIDGET, env=environment, text=True, check=True)
             until(lambda: text() == "hi", log)
             empty = WIDGET.replace("name: a", "name: b").replace("hi", '""')
