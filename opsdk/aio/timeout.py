@@ -16,13 +16,14 @@ class ClockTimeoutError(TimeoutError):
 class ClockTimeout:
     """A timeout around a block. See `timeout`."""
 
-    __slots__ = ("_clock", "_scope", "_seconds", "_timer")
+    __slots__ = ("_clock", "_ends_at", "_scope", "_seconds", "_timer", "_timer_at")
 
     def __init__(self, clock: Clock, seconds: float | None) -> None:
         self._clock = clock
         self._seconds = seconds
         self._scope = asyncio.timeout(None)
         self._timer: Timer | None = None
+        self._ends_at = self._timer_at = 0.0
 
     # A class and no generator: requests and reconciles enter one each, and a generator takes twice as long.
     async def __aenter__(self) -> Self:
@@ -33,9 +34,7 @@ class ClockTimeout:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._cancel_timer()
         try:
             await self._scope.__aexit__(kind, error, trace)
         except TimeoutError as passed:
@@ -47,14 +46,34 @@ class ClockTimeout:
         return ClockTimeoutError("timed out" if self._seconds is None else f"{self._seconds:g} s have passed")
 
     def restart(self, seconds: float | None) -> None:
-        """Let the timeout pass `seconds` from now; None: never."""
+        """Let the timeout pass `seconds` from now; None: never.
+
+        A later end only moves a number, so a stream may call it for each event.
+        """
+        if seconds is None:
+            self._cancel_timer()
+            return
+        self._ends_at = self._clock.now() + seconds
+        if self._timer is None or self._ends_at < self._timer_at:
+            self._cancel_timer()
+            self._set_timer(seconds)
+
+    def _set_timer(self, seconds: float) -> None:
+        self._timer_at = self._ends_at
+        # asyncio handles the cancellation; only the moment comes from the clock.
+        self._timer = self._clock.call_later(seconds, self._on_timer)
+
+    def _cancel_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        # asyncio handles the cancellation; only the moment comes from the clock.
-        self._timer = None if seconds is None else self._clock.call_later(seconds, self._expire)
+            self._timer = None
 
-    def _expire(self) -> None:
-        self._scope.reschedule(0.0)
+    def _on_timer(self) -> None:
+        remaining = self._ends_at - self._clock.now()
+        if remaining > 0:
+            self._set_timer(remaining)
+        else:
+            self._scope.reschedule(0.0)
 
     def expired(self) -> bool:
         """Whether this timeout has passed."""

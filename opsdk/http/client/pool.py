@@ -17,8 +17,8 @@ from opsdk.http.client.request import CheckFor, Pairs, encode_request, unchecked
 
 # The value of net/http.DefaultTransport.
 IDLE_TIMEOUT = 90.0
-# Go keeps 25 (k8s.io/apimachinery/pkg/util/net/http.go) and needs one, because it speaks HTTP/2. Here each request under
-# way needs a connection: with 25, 64 workers opened a new one with TLS for every other request, at twice the CPU time.
+# Go keeps 25 (k8s.io/apimachinery/pkg/util/net/http.go) and needs one, because it speaks HTTP/2. Here each running
+# request needs a connection: with 25, 64 workers opened a new one with TLS for every other request, at twice the CPU.
 MAX_IDLE = 256
 
 
