@@ -168,6 +168,12 @@ class Cache:
             _start(cached_kind)
         return cached_kind
 
+    def existing(self, kind: Kind[AnyObject]) -> CachedKind | None:
+        """Return the informers of a kind if `informer_for` would return them at once; else None."""
+        if kind.representation not in self._decodable:
+            return None
+        return self._find(kind.gvk, metadata_only=kind.representation is PartialObjectMetadata)
+
     async def _build_decoder(self, form: type[AnyObject]) -> None:
         """Build the decoder before the first object arrives, in slices. Each cache does so, so that runs repeat."""
         if form not in self._decodable and issubclass(form, TypedObject):
