@@ -345,32 +345,29 @@ class _Parser:
             position += 2
         if self._tokens[position].is_("{"):
             self._next = position
-            return self._struct(type_name)
+            opening = self._advance()
+            entries: list[MapEntryNode] = []
+            more = not self._token.is_("}") and not self._accept(",")
+            while more:
+                optional = self._accept("?") is not None
+                field = self._token
+                if field.kind not in _FIELDS:
+                    expected = ("" if optional else "'}', ',', '?', ") + "IDENTIFIER, ESC_IDENTIFIER"
+                    self._syntax(f"mismatched input {_shown(self._token)} expecting {{{expected}}}")
+                    raise _StoppedError
+                self._advance()
+                colon = self._expect(":")
+                key = field.text.strip("`")
+                entries.append(MapEntryNode(key, self._within(",", "}"), optional, id=next(self._ids), at=colon.at))
+                more = self._another("}") and (self._token.kind in _FIELDS or self._token.is_("?"))
+            self._expect("}")
+            return StructNode(type_name, tuple(entries), id=next(self._ids), at=opening.at)
         if token.text in RESERVED:
             self._issue(token.at, f"reserved identifier: {token.text}")
         paren = self._accept("(")
         if paren is not None:
             return self._expand(paren.at, name, None, self._arguments())
         return Ident(name, id=next(self._ids), at=(leading or token).at)
-
-    def _struct(self, name: str) -> Expr:
-        opening = self._advance()
-        entries: list[MapEntryNode] = []
-        more = not self._token.is_("}") and not self._accept(",")
-        while more:
-            optional = self._accept("?") is not None
-            field = self._token
-            if field.kind not in _FIELDS:
-                expected = ("" if optional else "'}', ',', '?', ") + "IDENTIFIER, ESC_IDENTIFIER"
-                self._syntax(f"mismatched input {_shown(self._token)} expecting {{{expected}}}")
-                raise _StoppedError
-            self._advance()
-            colon = self._expect(":")
-            key = field.text.strip("`")
-            entries.append(MapEntryNode(key, self._within(",", "}"), optional, id=next(self._ids), at=colon.at))
-            more = self._another("}") and (self._token.kind in _FIELDS or self._token.is_("?"))
-        self._expect("}")
-        return StructNode(name, tuple(entries), id=next(self._ids), at=opening.at)
 
     # -------------------------------------------------------------- constants
     def _constant(self) -> Expr:
@@ -380,11 +377,19 @@ class _Parser:
         position = (minus or token).at
         match token.kind:
             case TokenKind.INT:
-                return self._int(self._advance(), sign, position)
+                token = self._advance()
+                value = _number(sign + token.text)
+                if value is None or not -(2**63) <= value < 2**63:
+                    self._issue(token.at, "invalid int literal")
+                return Literal(value, INT, id=next(self._ids), at=position)
             case TokenKind.FLOAT:
                 return Literal(float(sign + self._advance().text), DOUBLE, id=next(self._ids), at=position)
             case TokenKind.UINT:
-                return self._uint(self._advance())
+                token = self._advance()
+                value = _number(token.text[:-1])
+                if value is None or value >= 2**64:
+                    self._issue(token.at, "invalid uint literal")
+                return Literal(UInt(value or 0), UINT, id=next(self._ids), at=token.at)
             case TokenKind.STRING | TokenKind.BYTES:
                 return self._string(self._advance())
         word = self._accept("true", "false")
@@ -404,18 +409,6 @@ class _Parser:
         """What could stand here: an operand, or what ends the list that just began."""
         allowed = [one for one in _EXPECTED.split() if one not in _NOT_OPERANDS or one in self._instead]
         return ", ".join(one if one.isupper() else f"'{one}'" for one in allowed)
-
-    def _int(self, token: Token, sign: str, at: int) -> Expr:
-        value = _number(sign + token.text)
-        if value is None or not -(2**63) <= value < 2**63:
-            self._issue(token.at, "invalid int literal")
-        return Literal(value, INT, id=next(self._ids), at=at)
-
-    def _uint(self, token: Token) -> Expr:
-        value = _number(token.text[:-1])
-        if value is None or value >= 2**64:
-            self._issue(token.at, "invalid uint literal")
-        return Literal(UInt(value or 0), UINT, id=next(self._ids), at=token.at)
 
     def _string(self, token: Token) -> Expr:
         try:
