@@ -238,13 +238,24 @@ class Link:
             await asyncio.sleep(rng.uniform(0, _MAX_DELAY))
         if (fault := self._refusal(exchange)) is not None:
             exchange.fault = fault.value
-            await _refuse(fault, send)
+            headers = [(b"content-type", b"application/json")]
+            headers += [(b"retry-after", b"1")] if fault is Fault.THROTTLE else []
+            body = _status(fault)
+            headers.append((b"content-length", str(len(body)).encode()))
+            await send({"type": "http.response.start", "status": _ERRORS[fault][0], "headers": headers})
+            await send({"type": "http.response.body", "body": body, "more_body": False})
             return
         if exchange.is_watch:
             await self._watch(exchange, scope, receive, send, abort)
             return
         lost = exchange.is_write and self._hits(Fault.LOSE_ANSWERS)
-        await self.app(scope, _reads(exchange, receive), self._sends(exchange, _drop if lost else send))
+
+        async def read() -> Message:
+            message = await receive()
+            exchange.body += message.get("body", b"")
+            return message
+
+        await self.app(scope, read, self._sends(exchange, _drop if lost else send))
         if lost:
             exchange.fault = Fault.LOSE_ANSWERS.value
             abort()
@@ -324,26 +335,8 @@ def _status(fault: Fault) -> bytes:
     return json.dumps(status).encode()
 
 
-async def _refuse(fault: Fault, send: Send) -> None:
-    headers = [(b"content-type", b"application/json")]
-    headers += [(b"retry-after", b"1")] if fault is Fault.THROTTLE else []
-    body = _status(fault)
-    headers.append((b"content-length", str(len(body)).encode()))
-    await send({"type": "http.response.start", "status": _ERRORS[fault][0], "headers": headers})
-    await send({"type": "http.response.body", "body": body, "more_body": False})
-
-
 async def _drop(message: Message) -> None:
     """Receive a response for a client that will not get it."""
-
-
-def _reads(exchange: Exchange, receive: Receive) -> Receive:
-    async def read() -> Message:
-        message = await receive()
-        exchange.body += message.get("body", b"")
-        return message
-
-    return read
 
 
 def _abort_function(scope: Scope) -> Callable[[], None]:

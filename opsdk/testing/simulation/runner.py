@@ -224,19 +224,17 @@ class _Run:
         if fault in DELETIONS:
             if fault is Fault.DELETE_IN_GAP:
                 await replica.link.apply(Step(time=step.time, name=Fault.CUT_WATCHES.value))
-            await self._delete_child(seeded(step.seed))
+            rng = seeded(step.seed)
+            kind = rng.choice(list(self._simulation.children))
+            objects = [obj for obj in await self._client.list(kind) if obj.metadata.owner_references]
+            if objects:
+                victim = rng.choice(objects)
+                self._notes.append(f"delete {kind.__name__} {victim.metadata.namespace}/{victim.metadata.name}")
+                await self._client.delete(victim, missing_ok=True)
         elif fault in (Fault.CRASH, Fault.STOP):
             await replica.restart(step.seconds, crash=fault is Fault.CRASH)
         else:
             await replica.link.apply(step)
-
-    async def _delete_child(self, rng: random.Random) -> None:
-        kind = rng.choice(list(self._simulation.children))
-        objects = [obj for obj in await self._client.list(kind) if obj.metadata.owner_references]
-        if objects:
-            victim = rng.choice(objects)
-            self._notes.append(f"delete {kind.__name__} {victim.metadata.namespace}/{victim.metadata.name}")
-            await self._client.delete(victim, missing_ok=True)
 
     # -------------------------------------------------------------- the judgement
     async def _judge(self) -> list[str]:
