@@ -189,12 +189,6 @@ def replica_set(obj: JsonObject, now: float) -> list[JsonValue]:
 
 
 # ------------------------------------------------------------------ configuration
-def _namespace(obj: JsonObject, now: float) -> list[JsonValue]:
-    return [name_of(obj), status_of(obj).get("phase", ""), age(obj, now)]
-
-
-def _config_map(obj: JsonObject, now: float) -> list[JsonValue]:
-    return [name_of(obj), len(obj.get("data") or {}) + len(obj.get("binaryData") or {}), age(obj, now)]
 
 
 def _external(obj: JsonObject) -> str:
@@ -388,8 +382,12 @@ PRINTERS: Mapping[str, Printer] = {
     **kind_printers(
         {
             "/podtemplates": _pod_template,
-            "/namespaces": _namespace,
-            "/configmaps": _config_map,
+            "/namespaces": lambda obj, now: [name_of(obj), status_of(obj).get("phase", ""), age(obj, now)],
+            "/configmaps": lambda obj, now: [
+                name_of(obj),
+                len(obj.get("data") or {}) + len(obj.get("binaryData") or {}),
+                age(obj, now),
+            ],
             "/secrets": lambda obj, now: [name_of(obj), obj.get("type", ""), len(obj.get("data") or {}), age(obj, now)],
             "/serviceaccounts": lambda obj, now: [name_of(obj), len(obj.get("secrets") or []), age(obj, now)],
             "/replicationcontrollers": replica_set,
