@@ -255,8 +255,7 @@ class Decoders:
             # Looked up when it is used: types may contain themselves.
             return _LazyStruct(self, name), go_name(name)
         if short.startswith("JSONSchemaPropsOr"):
-            # Return the decoder of a union: a struct, or by `go_type` a boolean, a list of structs or a list of
-            # strings.
+            # A union: a struct, or by `go_type` a boolean, a list of structs or a list of strings.
             struct = _LazyStruct(self, name[: name.index("Or", name.rindex("."))])
             go_type = go_name(name)
             structs = _array(struct, "[]v1.JSONSchemaProps", lambda _, context: struct({}, context))

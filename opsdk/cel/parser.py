@@ -214,7 +214,13 @@ class _Parser:
                 last = self._advance()
                 times += 1
             if not _starts(self._token):
-                self._nothing_after(last)
+                if last.is_("-"):
+                    self._no_way_on(last)
+                else:
+                    self._syntax(f"extraneous input {_shown(self._token)} expecting {{{self._expected()}}}")
+                    self._advance()
+                    if not _starts(self._token):
+                        raise _StoppedError
             operand = self._member()
             return operand if times % 2 == 0 else self._call(token.at, f"{token.text}_", operand)
         expr = self._binary(level + 1)
@@ -224,15 +230,6 @@ class _Parser:
             self._check_length(length)
             expr = self._call(mark.at, _OPERATORS.get(mark.text, f"_{mark.text}_"), expr, self._binary(level + 1))
         return expr
-
-    def _nothing_after(self, sign: Token) -> None:
-        if sign.is_("-"):
-            self._no_way_on(sign)
-            return
-        self._syntax(f"extraneous input {_shown(self._token)} expecting {{{self._expected()}}}")
-        self._advance()
-        if not _starts(self._token):
-            raise _StoppedError
 
     def _no_way_on(self, begin: Token) -> None:
         """Complain of all the text since a token, this one included."""
@@ -253,22 +250,21 @@ class _Parser:
                 self._expect("]")
                 operand = self._call(mark.at, "_[?_]" if optional else "_[_]", operand, index)
             else:
-                operand = self._field(mark, operand, optional=optional)
+                name = self._token
+                if name.kind not in _FIELDS:
+                    self._no_name(mark, optional=optional)
+                else:
+                    self._advance()
+                    field = name.text.strip("`")
+                    if optional:
+                        operand = self._call(mark.at, "_?._", operand, self._literal(name.at, field))
+                    else:
+                        paren = None if name.kind is TokenKind.ESCAPED else self._accept("(")
+                        if paren is None:
+                            operand = Select(operand, field, id=next(self._ids), at=mark.at)
+                        else:
+                            operand = self._expand(paren.at, field, operand, self._arguments())
         return operand
-
-    def _field(self, dot: Token, operand: Expr, *, optional: bool) -> Expr:
-        name = self._token
-        if name.kind not in _FIELDS:
-            self._no_name(dot, optional=optional)
-            return operand
-        self._advance()
-        field = name.text.strip("`")
-        if optional:
-            return self._call(dot.at, "_?._", operand, self._literal(name.at, field))
-        paren = None if name.kind is TokenKind.ESCAPED else self._accept("(")
-        if paren is None:
-            return Select(operand, field, id=next(self._ids), at=dot.at)
-        return self._expand(paren.at, field, operand, self._arguments())
 
     def _no_name(self, dot: Token, *, optional: bool = False) -> None:
         """Complain that no name follows a dot; before ``in``, which goes on as an operator, that is all."""
@@ -313,27 +309,24 @@ class _Parser:
             self._expect("]")
             return ListOf(tuple(elements), frozenset(optional), id=next(self._ids), at=opening.at)
         if token.is_("{"):
-            return self._map()
+            opening = self._advance()
+            entries: list[MapEntryNode] = []
+            self._instead = "},?"
+            more = not self._token.is_("}") and not self._accept(",")
+            while more:
+                is_optional = self._accept("?") is not None
+                key = self._within(":")
+                colon = self._expect(":")
+                entries.append(MapEntryNode(key, self._within(",", "}"), is_optional, id=next(self._ids), at=colon.at))
+                more = self._another("}") and (_starts(self._token) or self._token.is_("?"))
+            self._expect("}")
+            return MapOf(tuple(entries), id=next(self._ids), at=opening.at)
         if token.kind is TokenKind.IDENTIFIER or (token.is_(".") and self._peek().kind is TokenKind.IDENTIFIER):
             return self._name()
         if token.is_("."):
             self._no_name(self._advance())
             return self._literal(token.at, "")
         return self._constant()
-
-    def _map(self) -> Expr:
-        opening = self._advance()
-        entries: list[MapEntryNode] = []
-        self._instead = "},?"
-        more = not self._token.is_("}") and not self._accept(",")
-        while more:
-            optional = self._accept("?") is not None
-            key = self._within(":")
-            colon = self._expect(":")
-            entries.append(MapEntryNode(key, self._within(",", "}"), optional, id=next(self._ids), at=colon.at))
-            more = self._another("}") and (_starts(self._token) or self._token.is_("?"))
-        self._expect("}")
-        return MapOf(tuple(entries), id=next(self._ids), at=opening.at)
 
     def _name(self) -> Expr:
         leading = self._accept(".")

@@ -134,7 +134,7 @@ async def _wait_ready(operator: Operator, work: asyncio.Task[None], seconds: flo
             pause = _FIRST_POLL
             while True:
                 await clock.sleep(pause)
-                # Return the failed readiness checks; empty if all pass.
+                # The failed readiness checks; empty if all pass.
                 readyz = operator.manager.readyz
                 response = await readyz.handle(HttpRequest("GET", readyz.path, Query(), {}, _no_body))
                 assert response is not None

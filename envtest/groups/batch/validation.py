@@ -32,7 +32,21 @@ _IMMUTABLE = "field is immutable"
 def validate_job(obj: JsonObject) -> Iterator[Cause]:
     """Validate a Job, with its selector."""
     spec = obj["spec"]
-    yield from _generated(obj)
+    job_spec = obj["spec"]
+    selector = job_spec.get("selector")
+    if not (job_spec.get("manualSelector") or selector is None):
+        expected = {UID: obj["metadata"]["uid"], NAME: obj["metadata"].get("name", "")}
+        expected |= {"controller-uid": expected[UID], "job-name": expected[NAME]}
+        labels = template_labels(job_spec)
+        for key, value in expected.items():
+            if labels.get(key) != value:
+                where = f"spec.template.metadata.labels[{key}]"
+                if key not in labels:
+                    yield api_errors.required(where, f"must be '{value}'")
+                else:
+                    yield api_errors.invalid_value(where, dict(sorted(labels.items())), f"must be '{value}'")
+        if is_valid(selector) and not selects(selector, expected):
+            yield api_errors.invalid_value("spec.selector", selector, "`selector` not auto-generated")
     yield from _whole_spec(spec)
     if spec.get("completionMode") == "Indexed" and (spec.get("completions") or 0) > 0:
         last = f"{obj['metadata'].get('name', '')}-{spec['completions'] - 1}"
@@ -52,25 +66,6 @@ def _whole_spec(spec: JsonObject) -> Iterator[Cause]:
     if is_valid(selector) and not selects(selector, labels):
         rendered = dict(sorted(labels.items())) or None
         yield api_errors.invalid_value("spec.template.metadata.labels", rendered, MISMATCH)
-
-
-def _generated(obj: JsonObject) -> Iterator[Cause]:
-    spec = obj["spec"]
-    selector = spec.get("selector")
-    if spec.get("manualSelector") or selector is None:
-        return
-    expected = {UID: obj["metadata"]["uid"], NAME: obj["metadata"].get("name", "")}
-    expected |= {"controller-uid": expected[UID], "job-name": expected[NAME]}
-    labels = template_labels(spec)
-    for key, value in expected.items():
-        if labels.get(key) != value:
-            where = f"spec.template.metadata.labels[{key}]"
-            if key not in labels:
-                yield api_errors.required(where, f"must be '{value}'")
-            else:
-                yield api_errors.invalid_value(where, dict(sorted(labels.items())), f"must be '{value}'")
-    if is_valid(selector) and not selects(selector, expected):
-        yield api_errors.invalid_value("spec.selector", selector, "`selector` not auto-generated")
 
 
 def validate_job_spec(spec: JsonObject, path: str) -> Iterator[Cause]:

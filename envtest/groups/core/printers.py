@@ -137,18 +137,14 @@ def _tally(pod: JsonObject, stays: frozenset[str]) -> _Tally:
     return tally
 
 
-def _gates(pod: JsonObject) -> str:
-    gates = spec_of(pod).get("readinessGates") or ()
-    status = status_of(pod)
-    true = sum(_condition(status, g.get("conditionType", "")).get("status") == "True" for g in gates)
-    return f"{true}/{len(gates)}" if gates else NOTHING
-
-
 def _pod(obj: JsonObject, now: float) -> list[JsonValue]:
     spec, status = spec_of(obj), status_of(obj)
     inits: Sequence[JsonObject] = spec.get("initContainers") or ()
     stays = frozenset(c["name"] for c in inits if c.get("restartPolicy") == "Always")
     tally = _tally(obj, stays)
+    gates = spec_of(obj).get("readinessGates") or ()
+    pod_status = status_of(obj)
+    true = sum(_condition(pod_status, g.get("conditionType", "")).get("status") == "True" for g in gates)
     return [
         name_of(obj),
         f"{tally.ready}/{len(spec.get('containers') or ()) + len(stays)}",
@@ -158,7 +154,7 @@ def _pod(obj: JsonObject, now: float) -> list[JsonValue]:
         next((a.get("ip") for a in status.get("podIPs") or ()), None) or NOTHING,
         spec.get("nodeName") or NOTHING,
         status.get("nominatedNodeName") or NOTHING,
-        _gates(obj),
+        f"{true}/{len(gates)}" if gates else NOTHING,
     ]
 
 

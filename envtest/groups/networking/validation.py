@@ -88,7 +88,7 @@ def _fault(text: str) -> str:
     """Return netip.ParseAddr's message for an invalid address."""
     mark = next((char for char in text if char in ".:%"), "")
     if mark == ".":
-        # Return netip.ParseAddr's message for an invalid IPv4 address.
+        # netip.ParseAddr's message for an invalid IPv4 address.
         dots = digits = value = 0
         for index, char in enumerate(text):
             if char.isascii() and char.isdigit():
