@@ -120,11 +120,11 @@ class RuleSet:
     def normalized(self) -> RuleSet:
         """Return the set without permissions that others of the set cover."""
         # No two permissions cover each other: `covers` is antisymmetric but for paths such as /a* and /a**.
-        kept: dict[Permission, None] = {}
+        widest: dict[Permission, None] = {}
         for permission in sorted(self.permissions, key=_generality):
-            if not any(own.covers(permission) for own in kept):
-                kept[permission] = None
-        return RuleSet(kept)
+            if not any(own.covers(permission) for own in widest):
+                widest[permission] = None
+        return RuleSet(widest)
 
     @property
     def namespaces(self) -> tuple[str, ...]:
