@@ -38,12 +38,11 @@ class ClockTimeout:
         try:
             await self._scope.__aexit__(kind, error, trace)
         except TimeoutError as passed:
-            raise self._error() from passed
+            error = passed
         if isinstance(error, TimeoutError) and self._scope.expired():
-            raise self._error() from error  # the block made a TimeoutError of the cancellation
-
-    def _error(self) -> ClockTimeoutError:
-        return ClockTimeoutError("timed out" if self._seconds is None else f"{self._seconds:g} s have passed")
+            # Also where the block made a TimeoutError of the cancellation.
+            text = "timed out" if self._seconds is None else f"{self._seconds:g} s have passed"
+            raise ClockTimeoutError(text) from error
 
     def restart(self, seconds: float | None) -> None:
         """Let the timeout pass `seconds` from now; None: never.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 
 import msgspec
 
@@ -26,7 +25,7 @@ class ReconcileEnd(msgspec.Struct, frozen=True):
 
     outcome: ReconcileOutcome
     detail: str = ""
-    notes: Mapping[str, bool] = field(default_factory=dict)
+    notes: Mapping[str, bool] = msgspec.field(default_factory=dict)
     error: BaseException | None = None
 
     def __str__(self) -> str:

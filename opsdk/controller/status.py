@@ -45,6 +45,7 @@ class StatusPatch(Generic[S]):
     def __init__(self, client: Client, obj: TypedObject | Unstructured) -> None:
         self._client = client
         self._object: Any = obj
+        self._is_tree = isinstance(obj, Unstructured)
         self._before: JsonObject | None = None
         self.status: S
 
@@ -71,10 +72,6 @@ class StatusPatch(Generic[S]):
         """Return the status as its class sees it."""
         status: JsonObject = to_builtins(self._object.get("status") if self._is_tree else self._object.status)
         return status
-
-    @property
-    def _is_tree(self) -> bool:
-        return isinstance(self._object, Unstructured)
 
     def _difference(self) -> JsonObject:
         """Return the merge patch of the status. Items of lists keep the fields that their class does not know."""

@@ -49,24 +49,25 @@ class QueueMonitor(TelemetryHook):
 
     def states(self) -> list[dict[str, object]]:
         """Return the state of each controller as JSON, ordered by name. Durations are in seconds."""
-        return [self._state(name, state) for name, state in sorted(self._controllers.items())]
-
-    def _state(self, name: str, state: _ControllerState) -> dict[str, object]:
-        now = self._now()
-        ready = state.queue.depth() if state.queue is not None else {}
-        started = state.queue.processing().values() if state.queue is not None else ()
-        return {
-            "controller": name,
-            "ready": sum(ready.values()),
-            "ready_by_priority": {str(priority): count for priority, count in sorted(ready.items())},
-            "in_progress_seconds": sorted((now - began for began in started), reverse=True),
-            "workers": {"active": len(started), "limit": state.limit},
-            "added": state.events["added"],
-            "retried": state.events["retried"],
-            "reconciles": {result: state.results[result] for result in sorted(state.results)},
-            "last_error": state.last_error,
-            "seconds_since_last_error": now - state.last_error_at if state.last_error else None,
-        }
+        now, states = self._now(), []
+        for name, state in sorted(self._controllers.items()):
+            ready = state.queue.depth() if state.queue is not None else {}
+            started = state.queue.processing().values() if state.queue is not None else ()
+            states.append(
+                {
+                    "controller": name,
+                    "ready": sum(ready.values()),
+                    "ready_by_priority": {str(priority): count for priority, count in sorted(ready.items())},
+                    "in_progress_seconds": sorted((now - began for began in started), reverse=True),
+                    "workers": {"active": len(started), "limit": state.limit},
+                    "added": state.events["added"],
+                    "retried": state.events["retried"],
+                    "reconciles": {result: state.results[result] for result in sorted(state.results)},
+                    "last_error": state.last_error,
+                    "seconds_since_last_error": now - state.last_error_at if state.last_error else None,
+                }
+            )
+        return states
 
     def __repr__(self) -> str:
         return f"<QueueMonitor of {len(self._controllers)} controllers>"
