@@ -10,8 +10,10 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec.structs import replace
 
 from opsdk.aio.backoff import Backoff, BackoffState
 from opsdk.aio.clock import Clock

@@ -64,9 +64,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+import msgspec
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestInfo:
+
+class RequestInfo(msgspec.Struct, frozen=True, kw_only=True):
     """The request that an error is about. It holds no query, headers or body, so it is safe to log.
 
     >>> str(RequestInfo(verb="update", group="apps", resource="deployments", namespace="default", name="web"))

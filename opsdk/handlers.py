@@ -8,8 +8,9 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Hashable, Iterable
-from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+
+import msgspec
 
 from opsdk.apimachinery.gvk import GroupKind, GroupVersion
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
@@ -26,8 +27,7 @@ log = SafeLogger(__name__)
 T = TypeVar("T", bound=AnyObject)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Enqueue:
+class Enqueue(msgspec.Struct, frozen=True, kw_only=True):
     """A request with options of the queue, for handlers that choose a priority or a delay (``AddOpts``).
 
     Attributes:

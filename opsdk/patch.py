@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
+from functools import lru_cache
 from typing import Protocol
 
 import msgspec
 
 from opsdk.apimachinery.codec import encode_tree
-from opsdk.apimachinery.object import AnyObject, gvk_of, to_tree
+from opsdk.apimachinery.gvk import GroupVersionKind
+from opsdk.apimachinery.object import AnyObject, gvk_of, shared_tree, to_tree, tree_as_read
 from opsdk.apimachinery.patch.merge_patch import create_merge_patch
 from opsdk.apimachinery.patch.strategic_merge_patch import create_strategic
 from opsdk.errors import UsageError
-from opsdk.structured_merge.schema import SchemaSet
+from opsdk.structured_merge.schema import Schema, SchemaSet
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 
@@ -82,39 +84,59 @@ class MergeFrom:
     Only changed fields are sent, so concurrent changes of other fields are kept. The base is copied.
 
     Args:
-        base: the object before the change.
+        base: the object before the change; None means as it was read, so that no copy of it is needed.
         optimistic_lock: also send the resource version; a concurrent change then raises `ConflictError`.
 
     Raises:
-        UsageError: `optimistic_lock` is set and `base` has no resource version.
+        UsageError: `optimistic_lock` is set and the base has no resource version; or `base` is None, and the patched
+            object was not read from a server.
+
+    Example:
+        >>> from opsdk.apimachinery.codec import decode
+        >>> from opsdk.apimachinery.kinds import kind_of
+        >>> from opsdk.api.core.v1 import ConfigMap
+        >>> config = decode(b'{"metadata": {"name": "a"}, "data": {"color": "red"}}', kind_of(ConfigMap))
+        >>> config.data["color"] = "blue"
+        >>> MergeFrom().data(config)
+        b'{"data":{"color":"blue"}}'
     """
 
     type = PatchType.MERGE
 
-    def __init__(self, base: AnyObject, *, optimistic_lock: bool = False) -> None:
-        self._before = to_tree(base)  # shares nothing with the base, which the caller changes next
+    def __init__(self, base: AnyObject | None = None, *, optimistic_lock: bool = False) -> None:
+        # It shares nothing with the base, which the caller changes next.
+        self._before = to_tree(base) if base is not None else None
         self._lock = optimistic_lock
-        if optimistic_lock and not base.metadata.resource_version:
-            raise UsageError(
-                "an optimistic lock needs a resource version: pass an object that was read from the server"
-            )
+        if self._before is not None:
+            self._version_of(self._before)
 
     def data(self, obj: AnyObject) -> bytes:
         """Return the merge patch from the base to `obj`."""
-        after = to_tree(obj)
+        before = self._before
+        if before is None:  # items of lists are sent without their kind
+            before = {"apiVersion": obj.api_version, "kind": obj.kind, **tree_as_read(obj)}
         # The server sets the resource version: a difference there is not a change by the caller.
-        version = self._before.get("metadata", {}).get("resourceVersion")
-        patch = self._difference(_without_version(self._before), _without_version(after))
+        patch = self._difference(obj, _without_version(before), _without_version(shared_tree(obj)))
         if self._lock:
-            patch.setdefault("metadata", {})["resourceVersion"] = version
+            patch["metadata"] = {**patch.get("metadata", {}), "resourceVersion": self._version_of(before)}
         return encode_tree(patch, obj)
 
-    def _difference(self, old: JsonObject, new: JsonObject) -> JsonObject:
+    def _version_of(self, before: JsonObject) -> str:
+        """Return the resource version to lock. Raises `UsageError`."""
+        version: str = before.get("metadata", {}).get("resourceVersion", "")
+        if self._lock and not version:
+            raise UsageError(
+                "an optimistic lock needs a resource version: pass an object that was read from the server"
+            )
+        return version
+
+    def _difference(self, obj: AnyObject, old: JsonObject, new: JsonObject) -> JsonObject:  # noqa: ARG002 - for strategic
         patch: JsonObject = create_merge_patch(old, new)
         return patch
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._before.get('kind')}{', optimistic lock' if self._lock else ''})"
+        base = self._before.get("kind") if self._before is not None else "as read"
+        return f"{type(self).__name__}({base}{', optimistic lock' if self._lock else ''})"
 
 
 class StrategicMergeFrom(MergeFrom):
@@ -125,18 +147,24 @@ class StrategicMergeFrom(MergeFrom):
 
     type = PatchType.STRATEGIC
 
-    def __init__(self, base: AnyObject, *, optimistic_lock: bool = False) -> None:
+    def __init__(self, base: AnyObject | None = None, *, optimistic_lock: bool = False) -> None:
         super().__init__(base, optimistic_lock=optimistic_lock)
-        from opsdk.api.generated_patches import KINDS, SCHEMAS  # noqa: PLC0415 - start-up time: large tables
+        if base is not None:
+            _schema_of(gvk_of(base))
 
-        gvk = gvk_of(base)
-        name = KINDS.get(f"{gvk.group}/{gvk.version}/{gvk.kind}")
-        if name is None:
-            raise UsageError(f"{gvk} has no strategic merge patch, only built-in kinds have: use MergeFrom")
-        self._schema = SchemaSet(SCHEMAS).of(name)
+    def _difference(self, obj: AnyObject, old: JsonObject, new: JsonObject) -> JsonObject:
+        return create_strategic(old, new, _schema_of(gvk_of(obj)))
 
-    def _difference(self, old: JsonObject, new: JsonObject) -> JsonObject:
-        return create_strategic(old, new, self._schema)
+
+@lru_cache(maxsize=256)
+def _schema_of(gvk: GroupVersionKind) -> Schema:
+    """Return the schema of a built-in kind. Raises `UsageError` for other kinds."""
+    from opsdk.api.generated_patches import KINDS, SCHEMAS  # noqa: PLC0415 - start-up time: large tables
+
+    name = KINDS.get(f"{gvk.group}/{gvk.version}/{gvk.kind}")
+    if name is None:
+        raise UsageError(f"{gvk} has no strategic merge patch, only built-in kinds have: use MergeFrom")
+    return SchemaSet(SCHEMAS).of(name)
 
 
 def _without_version(tree: JsonObject) -> JsonObject:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Any, Self
 
 import pytest
 from flowkit import created, deleted, updated, view
+from msgspec.structs import replace
 
 from opsdk.aio.clock import LOOP_CLOCK
 from opsdk.dispatcher import EventDispatcher

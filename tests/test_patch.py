@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opsdk.apimachinery.codec import decode
-from opsdk.apimachinery.kinds import kind_of, unstructured
+from opsdk.apimachinery.kinds import kind_of, metadata_only, unstructured
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.object import PartialObjectMetadata, Unstructured, deep_copy, to_tree
 from opsdk.apimachinery.patch.merge_patch import apply_merge_patch
@@ -134,3 +134,27 @@ def test_a_patch_leads_from_one_to_the_other(before: JsonObject, after: JsonObje
     base, wanted = Unstructured.from_tree(tree(spec=before)), Unstructured.from_tree(tree(spec=after))
     sent = patch_of(base, wanted)
     assert _without_nulls(apply_merge_patch(to_tree(base), sent)) == _without_nulls(to_tree(wanted))
+
+
+@given(st.dictionaries(keys, trees, max_size=4), st.dictionaries(keys, trees, max_size=4), st.booleans())
+def test_without_a_base_the_patch_begins_at_what_was_read(before: JsonObject, after: JsonObject, locked: bool) -> None:
+    """It equals the patch from a copy, in each representation, and a second call returns the same."""
+    stored = msgspec.json.encode(tree(spec={"image": "nginx", **before}, future=before))
+    for kind in (kind_of(Site), WIDGET, metadata_only(Site)):
+        obj = decode(stored, kind)
+        base = deep_copy(obj)
+        obj.metadata.labels["changed"] = "yes"
+        if isinstance(obj, Site):
+            obj.spec.image = "apache"
+        elif isinstance(obj, Unstructured):
+            obj["spec"].update(after)
+            obj["spec"].pop("a", None)
+        patch = MergeFrom(optimistic_lock=locked)
+        assert patch.data(obj) == MergeFrom(base, optimistic_lock=locked).data(obj) == patch.data(obj)
+
+
+@pytest.mark.parametrize("obj", [site(), Unstructured.from_tree(tree())])
+def test_an_object_that_was_not_read_needs_a_base(obj: Any) -> None:
+    """A tree that the caller made follows the changes, so the difference would be empty."""
+    with pytest.raises(UsageError, match=r"pass the object before the change, MergeFrom\(before\)"):
+        MergeFrom().data(obj)

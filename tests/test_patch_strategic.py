@@ -9,7 +9,9 @@ import envtest
 from opsdk import Cluster, LabelSelector, ObjectMeta
 from opsdk.api.apps.v1 import Deployment, DeploymentSpec
 from opsdk.api.core.v1 import Container, EnvVar, PodSpec, PodTemplateSpec
+from opsdk.apimachinery.codec import decode, encode
 from opsdk.apimachinery.gvk import GroupVersionKind
+from opsdk.apimachinery.kinds import kind_of
 from opsdk.apimachinery.object import Unstructured, deep_copy
 from opsdk.errors import ConflictError, UsageError
 from opsdk.patch import StrategicMergeFrom
@@ -39,6 +41,9 @@ def test_only_the_changed_item_is_sent() -> None:
     assert {"name": "side", "image": "side:2"} in spec["containers"]
     assert len(spec["containers"]) == 1
     assert StrategicMergeFrom(base).data(deep_copy(base)) == b"{}"
+    read = decode(encode(base), kind_of(Deployment))
+    containers_of(read)[1].image = "side:2"
+    assert msgspec.json.decode(StrategicMergeFrom().data(read)) == sent
 
 
 async def test_two_writers_change_two_containers() -> None:

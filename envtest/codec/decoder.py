@@ -255,40 +255,38 @@ class Decoders:
             # Looked up when it is used: types may contain themselves.
             return _LazyStruct(self, name), go_name(name)
         if short.startswith("JSONSchemaPropsOr"):
-            return _either(_LazyStruct(self, name[: name.index("Or", name.rindex("."))]), go_name(name)), go_name(name)
+            # A union: a struct, or by `go_type` a boolean, a list of structs or a list of strings.
+            struct = _LazyStruct(self, name[: name.index("Or", name.rindex("."))])
+            go_type = go_name(name)
+            structs = _array(struct, "[]v1.JSONSchemaProps", lambda _, context: struct({}, context))
+            texts = _array(_text("string"), "[]string", lambda *_: "")
+
+            def read(value: JsonValue, _: DecodeContext) -> JsonValue:
+                # What is inside is read for itself: nobody is told of what is unknown there.
+                inner = DecodeContext()
+                if isinstance(value, dict):
+                    decoded = struct(value, inner)
+                elif go_type.endswith("OrBool"):
+                    if not isinstance(value, bool):
+                        raise DecodeError("boolean or JSON schema expected")
+                    decoded = value
+                elif not isinstance(value, list):
+                    decoded = None
+                elif go_type.endswith("OrArray"):
+                    decoded = structs(value, inner)
+                else:
+                    decoded = texts(value, inner)
+                if inner.first_error is not None:
+                    raise inner.first_error
+                return decoded
+
+            return read, go_name(name)
         special = SPECIAL.get(short)
         return (special, go_name(name)) if special is not None else (_any, go_name(name))
 
 
 _EMPTY_STRUCTS = frozenset({"CustomResourceSubresourceStatus"})
 """Structs without any field."""
-
-
-def _either(struct: Decoder, go_type: str) -> Decoder:
-    """Return the decoder of a union: a struct, or by `go_type` a boolean, a list of structs or a list of strings."""
-    structs = _array(struct, "[]v1.JSONSchemaProps", lambda _, context: struct({}, context))
-    texts = _array(_text("string"), "[]string", lambda *_: "")
-
-    def read(value: JsonValue, _: DecodeContext) -> JsonValue:
-        # What is inside is read for itself: nobody is told of what is unknown there.
-        inner = DecodeContext()
-        if isinstance(value, dict):
-            decoded = struct(value, inner)
-        elif go_type.endswith("OrBool"):
-            if not isinstance(value, bool):
-                raise DecodeError("boolean or JSON schema expected")
-            decoded = value
-        elif not isinstance(value, list):
-            decoded = None
-        elif go_type.endswith("OrArray"):
-            decoded = structs(value, inner)
-        else:
-            decoded = texts(value, inner)
-        if inner.first_error is not None:
-            raise inner.first_error
-        return decoded
-
-    return read
 
 
 def go_name(name: str) -> str:

@@ -144,25 +144,22 @@ def _part(schema: Mapping[str, JsonValue], mark: str) -> Show:
     name = str(ref).removeprefix(_REF)
     optional = mark in (POINTER, NULL)
     if name:
-        return _of_type(name, zero=None if optional else _VALUES.get(name.rpartition(".")[2]), schema=schema)
+        # A struct without a pointer is printed even if it is empty.
+        zero = None if optional else _VALUES.get(name.rpartition(".")[2])
+        whole = "default" in schema and zero is None and (types().schema(name) or {}).get("properties")
+
+        def show(value: JsonValue) -> JsonValue:
+            if value is None:
+                return shown(name, {}) if whole else zero
+            return shown(name, value)
+
+        return show
     if schema.get("type") == "array":
         return partial(_each, _part(schema["items"], ""))
     if "additionalProperties" in schema:
         return _sorted
     zero = None if optional else _ZEROS.get(schema.get("type", ""))
     return lambda value: zero if value is None else value
-
-
-def _of_type(name: str, *, zero: JsonValue, schema: Mapping[str, JsonValue]) -> Show:
-    """A struct without a pointer is printed even if it is empty."""
-    whole = "default" in schema and zero is None and (types().schema(name) or {}).get("properties")
-
-    def show(value: JsonValue) -> JsonValue:
-        if value is None:
-            return shown(name, {}) if whole else zero
-        return shown(name, value)
-
-    return show
 
 
 def _each(part: Show, value: JsonValue) -> JsonValue:

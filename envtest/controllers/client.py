@@ -10,7 +10,7 @@ from opsdk.errors import ServiceUnavailableError, api_error_from_status
 from opsdk.http.asgi_types import Message
 from opsdk.http.server.request import HttpRequest, Query
 from opsdk.http.server.response import CutResponse, StreamResponse
-from opsdk.structured_merge.value import JsonObject, JsonValue
+from opsdk.structured_merge.value import JsonObject
 
 _JSON = "application/json"
 _MERGE = "application/merge-patch+json"
@@ -47,7 +47,19 @@ class InProcessClient:
                 media = _STRATEGIC if write.strategic else _MERGE
                 return await self.send("PATCH", resource.path(namespace, name, subresource), patch, media=media)
             case DeleteWrite():
-                return await self.send("DELETE", resource.path(namespace, name), _options(write))
+                options: JsonObject = {
+                    "kind": "DeleteOptions",
+                    "apiVersion": "v1",
+                    "propagationPolicy": write.propagation,
+                    "preconditions": {"uid": write.obj["metadata"]["uid"]},
+                }
+                return await self.send(
+                    "DELETE",
+                    resource.path(namespace, name),
+                    options
+                    if write.grace_period_seconds is None
+                    else {**options, "gracePeriodSeconds": write.grace_period_seconds},
+                )
 
     async def send(self, method: str, path: str, body: JsonObject | None = None, *, media: str = _JSON) -> JsonObject:
         """Send one request and return the object; `ApiError` if the server refuses it."""
@@ -64,30 +76,19 @@ class InProcessClient:
             raw = b"".join([piece async for piece in response.chunks])
         else:
             raw = response.body
-        answer = _decoded(raw, response.status)
+        # The object; refusals may be plain text.
+        try:
+            answer = msgspec.json.decode(raw)
+        except msgspec.DecodeError:
+            if response.status < 400:
+                raise
+            answer = {
+                "kind": "Status",
+                "status": "Failure",
+                "message": raw.decode(errors="replace").strip(),
+                "code": response.status,
+            }
         if response.status >= 400:
             raise api_error_from_status(answer, code=response.status)
         decoded: JsonObject = answer
         return decoded
-
-
-def _decoded(body: bytes, status: int) -> JsonValue:
-    """The object; refusals may be plain text."""
-    try:
-        return msgspec.json.decode(body)
-    except msgspec.DecodeError:
-        if status < 400:
-            raise
-        return {"kind": "Status", "status": "Failure", "message": body.decode(errors="replace").strip(), "code": status}
-
-
-def _options(write: DeleteWrite) -> JsonObject:
-    options: JsonObject = {
-        "kind": "DeleteOptions",
-        "apiVersion": "v1",
-        "propagationPolicy": write.propagation,
-        "preconditions": {"uid": write.obj["metadata"]["uid"]},
-    }
-    return (
-        options if write.grace_period_seconds is None else {**options, "gracePeriodSeconds": write.grace_period_seconds}
-    )

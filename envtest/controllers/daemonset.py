@@ -182,30 +182,26 @@ def _manage(view: DaemonSetView) -> list[Write | PendingEvent]:
     for node, node_pods in view.pods.items():
         live = [p for p in node_pods if not deleting(p)]
         if node in view.nodes or node in view.should_continue:
-            writes.extend(_tidy(view, node, live))
+            removals: list[Write | PendingEvent] = []
+            running: list[JsonObject] = []
+            for pod in live:
+                phase, meta = phase_of(pod), pod["metadata"]
+                where = f"daemon pod {meta['namespace']}/{meta['name']} on node {node}"
+                if phase == "Failed" and view.paused.get(node, 0.0) <= 0:
+                    text = f"Found failed {where}, will try to kill it"
+                    removals.extend(
+                        [PendingEvent(view.owner, "FailedDaemonPod", text, warning=True), remove_pod(pod, view.owner)]
+                    )
+                elif phase == "Succeeded":
+                    text = f"Found succeeded {where}, will try to delete it"
+                    removals.extend([PendingEvent(view.owner, "SucceededDaemonPod", text), remove_pod(pod, view.owner)])
+                elif phase != "Failed":
+                    running.append(pod)
+            surplus = running[1:] if not view.surge else _beyond_surge(view, running)
+            writes.extend([*removals, *(remove_pod(p, view.owner) for p in surplus)])
         else:
             writes.extend(remove_pod(p, view.owner) for p in live)
     return writes
-
-
-def _tidy(view: DaemonSetView, node: str, live: Sequence[JsonObject]) -> list[Write | PendingEvent]:
-    writes: list[Write | PendingEvent] = []
-    running: list[JsonObject] = []
-    for pod in live:
-        phase, meta = phase_of(pod), pod["metadata"]
-        where = f"daemon pod {meta['namespace']}/{meta['name']} on node {node}"
-        if phase == "Failed" and view.paused.get(node, 0.0) <= 0:
-            text = f"Found failed {where}, will try to kill it"
-            writes.extend(
-                [PendingEvent(view.owner, "FailedDaemonPod", text, warning=True), remove_pod(pod, view.owner)]
-            )
-        elif phase == "Succeeded":
-            text = f"Found succeeded {where}, will try to delete it"
-            writes.extend([PendingEvent(view.owner, "SucceededDaemonPod", text), remove_pod(pod, view.owner)])
-        elif phase != "Failed":
-            running.append(pod)
-    surplus = running[1:] if not view.surge else _beyond_surge(view, running)
-    return [*writes, *(remove_pod(p, view.owner) for p in surplus)]
 
 
 def _beyond_surge(view: DaemonSetView, running: Sequence[JsonObject]) -> list[JsonObject]:

@@ -149,7 +149,20 @@ def _resize(view: DeploymentView, sizes: dict[str, int], revision: int, *, all_s
     for item in view.sets:
         before, size = replicas_of(item), sizes.get(_name(item), replicas_of(item))
         resized = size != before or (all_sets and size > 0)
-        annotations = _annotations(view, item, revision, desired_changed=resized)
+        # A changed size updates the desired and maximum counts of an old replica set.
+        previous: JsonObject = item["metadata"].get("annotations") or {}
+        computed = rollout.annotations_for(view.deployment, revision)
+        if item is not view.new:
+            annotations = {
+                **previous,
+                **({k: computed[k] for k in (rollout.DESIRED, rollout.MAXIMUM)} if resized else {}),
+            }
+        else:
+            was = previous.get(rollout.REVISION)
+            if was and was != computed[rollout.REVISION]:
+                past = [*filter(None, previous.get(rollout.HISTORY, "").split(",")), was]
+                computed[rollout.HISTORY] = ",".join(past)
+            annotations = {**previous, **computed}
         spec = {**item["spec"], "replicas": size}
         if item is view.new:
             spec["minReadySeconds"] = view.deployment["spec"].get("minReadySeconds", 0)
@@ -160,22 +173,6 @@ def _resize(view: DeploymentView, sizes: dict[str, int], revision: int, *, all_s
         note = _scaled(view, _name(item), before, size) if size != before else None
         writes.append(UpdateWrite(REPLICA_SETS, changed, success_event=note))
     return writes
-
-
-def _annotations(view: DeploymentView, item: JsonObject, revision: int, *, desired_changed: bool) -> JsonObject:
-    """Annotations of a replica set; `desired_changed` updates the desired and maximum counts of an old set."""
-    before: JsonObject = item["metadata"].get("annotations") or {}
-    annotations = rollout.annotations_for(view.deployment, revision)
-    if item is not view.new:
-        return {
-            **before,
-            **({k: annotations[k] for k in (rollout.DESIRED, rollout.MAXIMUM)} if desired_changed else {}),
-        }
-    was = before.get(rollout.REVISION)
-    if was and was != annotations[rollout.REVISION]:
-        past = [*filter(None, before.get(rollout.HISTORY, "").split(",")), was]
-        annotations[rollout.HISTORY] = ",".join(past)
-    return {**before, **annotations}
 
 
 def _clean(view: DeploymentView, *, always: bool = False) -> list[Write]:
@@ -291,18 +288,6 @@ def _has_deadline(deployment: JsonObject) -> bool:
     return deployment["spec"].get("progressDeadlineSeconds") not in (None, _NEVER)
 
 
-def _failures(view: DeploymentView, conditions: list[JsonObject]) -> list[JsonObject]:
-    """Copy ``ReplicaFailure`` from a replica set to the deployment, first from the new one; else remove it."""
-    sets = [*([view.new] if view.new is not None else []), *view.old]
-    failure = next((c for s in sets if (c := condition_in(conditions_of(s), "ReplicaFailure")) is not None), None)
-    if failure is None:
-        return [c for c in conditions if c.get("type") != "ReplicaFailure"]
-    condition = _condition(
-        "ReplicaFailure", failure["status"], failure.get("reason", ""), failure.get("message", ""), stamp(view.now)
-    )
-    return _put(conditions, condition)
-
-
 def _moved(deployment: JsonObject, counts: JsonObject) -> bool:
     """Whether the counts progressed since the last status."""
 
@@ -334,7 +319,17 @@ def _status(view: DeploymentView, created: str | None, revision: int | None) -> 
     deployment = view.deployment
     counts = count(view)
     conditions = _put(conditions_of(deployment), _available(view, counts, stamp(view.now)))
-    conditions = _failures(view, _progress(view, counts, created, conditions))
+    # Copy ``ReplicaFailure`` from a replica set to the deployment, first from the new one; else remove it.
+    progressed = _progress(view, counts, created, conditions)
+    sets = [*([view.new] if view.new is not None else []), *view.old]
+    failure = next((c for s in sets if (c := condition_in(conditions_of(s), "ReplicaFailure")) is not None), None)
+    if failure is None:
+        conditions = [c for c in progressed if c.get("type") != "ReplicaFailure"]
+    else:
+        condition = _condition(
+            "ReplicaFailure", failure["status"], failure.get("reason", ""), failure.get("message", ""), stamp(view.now)
+        )
+        conditions = _put(progressed, condition)
     status_rest = {k: v for k, v in (deployment.get("status") or {}).items() if k == "collisionCount"}
     status = {**status_rest, **without_zeros(counts), "conditions": conditions}
     if "terminatingReplicas" in counts:

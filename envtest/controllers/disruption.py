@@ -165,7 +165,19 @@ class DisruptionController(SimulatedController):
         if budget is None:
             return None
         if key.startswith(PODS.prefix):
-            return await self._stale(budget)
+            # Reset ``DisruptionTarget`` of a pod that was not deleted in time.
+            remaining = seconds_of_disruption(budget, self.context.now())
+            if remaining is None or remaining > 0:
+                return remaining
+            condition = condition_in(conditions_of(budget), "DisruptionTarget") or {}
+            over = {"type": "DisruptionTarget", "status": "False", "lastTransitionTime": stamp(self.context.now())}
+            conditions = with_condition(
+                conditions_of(budget), {"lastProbeTime": condition.get("lastProbeTime"), **over}
+            )
+            await self.write(
+                [UpdateWrite(PODS, with_status(budget, {**budget["status"], "conditions": conditions}), "status")]
+            )
+            return None
         pods = [p for p in self.informers.in_namespace(PODS, budget["metadata"]["namespace"]) if covers_pod(budget, p)]
         now = self.context.now()
         again: float | None = None
@@ -182,17 +194,6 @@ class DisruptionController(SimulatedController):
         if status != (budget.get("status") or {}):
             await self.context.api.write(UpdateWrite(BUDGETS, with_status(budget, status), "status"))
         return again
-
-    async def _stale(self, pod: JsonObject) -> float | None:
-        """Reset ``DisruptionTarget`` of a pod that was not deleted in time."""
-        remaining = seconds_of_disruption(pod, self.context.now())
-        if remaining is None or remaining > 0:
-            return remaining
-        condition = condition_in(conditions_of(pod), "DisruptionTarget") or {}
-        over = {"type": "DisruptionTarget", "status": "False", "lastTransitionTime": stamp(self.context.now())}
-        conditions = with_condition(conditions_of(pod), {"lastProbeTime": condition.get("lastProbeTime"), **over})
-        await self.write([UpdateWrite(PODS, with_status(pod, {**pod["status"], "conditions": conditions}), "status")])
-        return None
 
     async def _scale(self, pods: Sequence[JsonObject]) -> dict[str, int]:
         """Return the number of replicas that each owner expects, by uid. Pods without an owner are not counted."""

@@ -183,14 +183,17 @@ def _subsets(service: JsonObject, pods: Sequence[JsonObject]) -> list[JsonObject
             continue  # none of the service's ports is on these pods
         subset: JsonObject = {"ports": ports}
         for field_name, ready in (("addresses", True), ("notReadyAddresses", False)):
-            if addresses := sorted((_address(p) for p in members if _ready(service, p) is ready), key=_ip):
+            if addresses := sorted(
+                (
+                    {"ip": p["status"]["podIP"], "nodeName": p["spec"].get("nodeName", ""), "targetRef": _target(p)}
+                    for p in members
+                    if _ready(service, p) is ready
+                ),
+                key=lambda address: str(address["ip"]),
+            ):
                 subset[field_name] = addresses
         subsets.append(subset)
     return subsets
-
-
-def _address(pod: JsonObject) -> JsonObject:
-    return {"ip": pod["status"]["podIP"], "nodeName": pod["spec"].get("nodeName", ""), "targetRef": _target(pod)}
 
 
 @dataclass(slots=True)
@@ -278,7 +281,3 @@ class EndpointsController(_ServiceController):
         pods = [] if service is None else self.backends(service)
         await self.write(plan_endpoints(service, pods, existing))
         return None
-
-
-def _ip(address: JsonObject) -> str:
-    return str(address["ip"])

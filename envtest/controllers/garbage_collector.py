@@ -147,8 +147,33 @@ class GarbageCollector(SimulatedController):
                 continue
             self._told.add(mark)
             with suppress(AlreadyExistsError):
+                now = stamp(self.context.now())
+                where = f"{ref['apiVersion']}/{ref['kind']}, namespace: , name: {ref['name']}, uid: {ref['uid']}"
                 await self.context.api.write(
-                    CreateWrite(EVENTS, _event_about(resource, obj, ref, stamp(self.context.now())))
+                    CreateWrite(
+                        EVENTS,
+                        {
+                            "kind": "Event",
+                            "apiVersion": "v1",
+                            "metadata": {
+                                "name": f"{obj['metadata']['name']}.{ref['uid'].replace('-', '')[:16]}",
+                                "namespace": "default",
+                            },
+                            "involvedObject": {
+                                "kind": resource.kind,
+                                "apiVersion": resource.api_version,
+                                "name": obj["metadata"]["name"],
+                                "uid": obj["metadata"]["uid"],
+                            },
+                            "type": "Warning",
+                            "reason": "OwnerRefInvalidNamespace",
+                            "message": f'ownerRef [{where}] does not exist in namespace ""',
+                            "source": {"component": "garbage-collector-controller"},
+                            "firstTimestamp": now,
+                            "lastTimestamp": now,
+                            "count": 1,
+                        },
+                    )
                 )
 
 
@@ -156,25 +181,3 @@ def _same(old: JsonObject, new: JsonObject) -> bool:
     """Whether owners, finalizers and the deletion timestamp are unchanged."""
     a, b = old["metadata"], new["metadata"]
     return all(a.get(k) == b.get(k) for k in ("ownerReferences", "finalizers", "deletionTimestamp"))
-
-
-def _event_about(resource: Resource, obj: JsonObject, ref: JsonObject, now: str) -> JsonObject:
-    where = f"{ref['apiVersion']}/{ref['kind']}, namespace: , name: {ref['name']}, uid: {ref['uid']}"
-    return {
-        "kind": "Event",
-        "apiVersion": "v1",
-        "metadata": {"name": f"{obj['metadata']['name']}.{ref['uid'].replace('-', '')[:16]}", "namespace": "default"},
-        "involvedObject": {
-            "kind": resource.kind,
-            "apiVersion": resource.api_version,
-            "name": obj["metadata"]["name"],
-            "uid": obj["metadata"]["uid"],
-        },
-        "type": "Warning",
-        "reason": "OwnerRefInvalidNamespace",
-        "message": f'ownerRef [{where}] does not exist in namespace ""',
-        "source": {"component": "garbage-collector-controller"},
-        "firstTimestamp": now,
-        "lastTimestamp": now,
-        "count": 1,
-    }

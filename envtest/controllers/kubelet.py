@@ -246,7 +246,11 @@ class KubeletController(SimulatedController):
         number = stage_for(pod, state, self.stages, self._used)
         stage = None if number is None else self.stages[number].for_pod(pod)
         if stage is None and state is State.CRASHED:
-            stage = self._restart(pod)
+            # Containers that ended are started again, as they were at first.
+            first_number = stage_for(pod, State.PENDING, self.stages, self._used)
+            first = None if first_number is None else self.stages[first_number].to
+            to = first if first in (State.RUNNING, State.READY) else State.RUNNING
+            stage = Stage(at=State.CRASHED, to=to, delay=restart_backoff(pod))
         wait = self._remaining(key, pod, state, stage.delay if stage else 0.0)
         if stage is not None and stage.to is not None and wait <= 0:
             if number is not None:
@@ -259,13 +263,6 @@ class KubeletController(SimulatedController):
         elif state is State.READY and needs_refresh(pod):
             await self._write_status(pod, self._to(pod, State.READY))
         return wait if stage is not None and 0 < wait < math.inf else None
-
-    def _restart(self, pod: JsonObject) -> Stage:
-        """Containers that ended are started again, as they were at first."""
-        number = stage_for(pod, State.PENDING, self.stages, self._used)
-        first = None if number is None else self.stages[number].to
-        to = first if first in (State.RUNNING, State.READY) else State.RUNNING
-        return Stage(at=State.CRASHED, to=to, delay=restart_backoff(pod))
 
     def _remaining(self, key: str, pod: JsonObject, state: State, delay: float) -> float:
         now, uid = self.context.clock.now(), pod["metadata"]["uid"]

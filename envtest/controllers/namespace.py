@@ -41,19 +41,6 @@ class RemainingContent:
 def conditions(namespace: JsonObject, remaining: RemainingContent, now: str) -> list[JsonObject]:
     """Return the deletion conditions of a terminating namespace."""
     existing = conditions_of(namespace)
-    for kind, holds, reason, message in _condition_values(remaining):
-        entry = {
-            "type": kind,
-            "status": str(holds),
-            "lastTransitionTime": now,
-            "reason": reason,
-            "message": message,
-        }
-        existing = with_condition(existing, entry)
-    return existing
-
-
-def _condition_values(remaining: RemainingContent) -> list[tuple[str, bool, str, str]]:
     content = (False, "ContentRemoved", "All content successfully removed")
     if remaining.objects:
         listed = ", ".join(f"{name} has {n} resource instances" for name, n in sorted(remaining.objects.items()))
@@ -64,7 +51,7 @@ def _condition_values(remaining: RemainingContent) -> list[tuple[str, bool, str,
         text = f"Some content in the namespace has finalizers remaining: {listed}"
         held = (True, "SomeFinalizersRemain", text)
     done = "All content successfully deleted, may be waiting on finalization"
-    return [
+    for kind, holds, reason, message in [
         ("NamespaceDeletionDiscoveryFailure", False, "ResourcesDiscovered", "All resources successfully discovered"),
         (
             "NamespaceDeletionGroupVersionParsingFailure",
@@ -75,7 +62,16 @@ def _condition_values(remaining: RemainingContent) -> list[tuple[str, bool, str,
         ("NamespaceDeletionContentFailure", False, "ContentDeleted", done),
         ("NamespaceContentRemaining", *content),
         ("NamespaceFinalizersRemaining", *held),
-    ]
+    ]:
+        entry = {
+            "type": kind,
+            "status": str(holds),
+            "lastTransitionTime": now,
+            "reason": reason,
+            "message": message,
+        }
+        existing = with_condition(existing, entry)
+    return existing
 
 
 def finalized(namespace: JsonObject) -> JsonObject:

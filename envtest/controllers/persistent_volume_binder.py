@@ -63,7 +63,14 @@ def plan_claim(claim: JsonObject, view: ClaimView) -> Writes:
     if not spec.get("volumeName"):
         return _bind(claim, view)
     if volume is None:
-        return _lose(claim) if phase_of(claim) == "Bound" else []
+        if phase_of(claim) == "Bound":
+            text = "Bound claim has lost its PersistentVolume. Data on the volume is lost!"
+            lost = {**(claim.get("status") or {}), "phase": "Lost"}
+            return [
+                UpdateWrite(CLAIMS, with_status(claim, lost), "status"),
+                PendingEvent(claim, "ClaimLost", text, warning=True),
+            ]
+        return []
     if not _takes(volume, claim):
         return []
     if phase_of(claim) == "Bound" and not _grows(claim, volume):
@@ -98,15 +105,6 @@ def resized(claim: JsonObject, volume: JsonObject | None) -> Writes:
     if capacity == _shape(volume)["capacity"]["storage"]:
         return []
     return [UpdateWrite(CLAIMS, with_status(claim, {**claim["status"], **_shape(volume)}), "status")]
-
-
-def _lose(claim: JsonObject) -> Writes:
-    text = "Bound claim has lost its PersistentVolume. Data on the volume is lost!"
-    lost = {**(claim.get("status") or {}), "phase": "Lost"}
-    return [
-        UpdateWrite(CLAIMS, with_status(claim, lost), "status"),
-        PendingEvent(claim, "ClaimLost", text, warning=True),
-    ]
 
 
 def _bind(claim: JsonObject, view: ClaimView) -> Writes:

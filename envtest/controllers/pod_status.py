@@ -139,16 +139,6 @@ def status_in(pod: JsonObject, move: PodTransition) -> JsonObject:
         status.setdefault("podIPs", [{"ip": status["podIP"]}])
     spec = pod["spec"]
     unready = [c["name"] for c in spec.get("containers") or ()] if move.to is not State.READY else []
-    status["conditions"] = _conditions(pod, move, unready)
-    status["containerStatuses"] = [_container(c, pod, move) for c in spec.get("containers") or ()]
-    if spec.get("initContainers"):
-        status["initContainerStatuses"] = [_init(c, pod, move) for c in spec["initContainers"]]
-    if spec.get("ephemeralContainers") and move.up:
-        status["ephemeralContainerStatuses"] = [_debugging(c, pod, move) for c in spec["ephemeralContainers"]]
-    return status
-
-
-def _conditions(pod: JsonObject, move: PodTransition, unready: list[str]) -> list[JsonObject]:
     conditions = conditions_of(pod)
     ended = {State.SUCCEEDED: "PodCompleted", State.FAILED: "PodFailed"}.get(move.to, "")
     text = f"containers with unready status: [{' '.join(unready)}]"
@@ -166,7 +156,13 @@ def _conditions(pod: JsonObject, move: PodTransition, unready: list[str]) -> lis
     ):
         entry = {"type": kind, "status": str(holds), "lastProbeTime": None, "lastTransitionTime": move.now, **reason}
         conditions = with_condition(conditions, entry)
-    return conditions
+    status["conditions"] = conditions
+    status["containerStatuses"] = [_container(c, pod, move) for c in spec.get("containers") or ()]
+    if spec.get("initContainers"):
+        status["initContainerStatuses"] = [_init(c, pod, move) for c in spec["initContainers"]]
+    if spec.get("ephemeralContainers") and move.up:
+        status["ephemeralContainerStatuses"] = [_debugging(c, pod, move) for c in spec["ephemeralContainers"]]
+    return status
 
 
 def _shut(pod: JsonObject) -> str:

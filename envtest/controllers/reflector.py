@@ -180,30 +180,6 @@ class SharedInformers:
         self._by_kind[resource.group, resource.kind] = resource
         return reflector
 
-    def _on_definition(self, event: StoreEvent) -> None:
-        """Process an event of a CustomResourceDefinition."""
-        spec = event.obj["spec"]
-        names = spec["names"]
-        served = [v["name"] for v in spec["versions"] if v.get("served")]
-        resource = Resource(
-            group=spec["group"],
-            version=served[0] if served else spec["versions"][0]["name"],
-            plural=names["plural"],
-            kind=names["kind"],
-            namespaced=spec["scope"] == "Namespaced",
-            prefix=f"{spec['group']}/{names['plural']}/",
-        )
-        reflector = self._reflectors.get(resource.prefix)
-        if event.new is None:
-            if reflector is not None:
-                reflector.stop()
-                del self._reflectors[resource.prefix]
-                self._by_kind.pop((resource.group, resource.kind), None)
-        elif reflector is None:
-            self._start_reflector(self._add(resource))
-        elif reflector.resource != resource:
-            reflector.resource = self._by_kind[resource.group, resource.kind] = resource
-
     @property
     def resources(self) -> list[Resource]:
         """All kinds, custom resources included."""
@@ -269,6 +245,27 @@ class SharedInformers:
         elif event.old is not None and (not before or controller_of(event.old) is None):
             self._orphans.get(namespace_prefix, {}).pop(event.key, None)
         if event.resource.prefix == DEFINITIONS:
-            self._on_definition(event)
+            # Process an event of a CustomResourceDefinition.
+            spec = event.obj["spec"]
+            names = spec["names"]
+            served = [v["name"] for v in spec["versions"] if v.get("served")]
+            resource = Resource(
+                group=spec["group"],
+                version=served[0] if served else spec["versions"][0]["name"],
+                plural=names["plural"],
+                kind=names["kind"],
+                namespaced=spec["scope"] == "Namespaced",
+                prefix=f"{spec['group']}/{names['plural']}/",
+            )
+            reflector = self._reflectors.get(resource.prefix)
+            if event.new is None:
+                if reflector is not None:
+                    reflector.stop()
+                    del self._reflectors[resource.prefix]
+                    self._by_kind.pop((resource.group, resource.kind), None)
+            elif reflector is None:
+                self._start_reflector(self._add(resource))
+            elif reflector.resource != resource:
+                reflector.resource = self._by_kind[resource.group, resource.kind] = resource
         for handler in (*self._handlers.get(event.resource.prefix, ()), *self._handlers_of_all):
             handler(event)

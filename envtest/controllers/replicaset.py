@@ -114,15 +114,15 @@ class ReplicaSetController(PlanningController):
         self, owner: JsonObject, pods: Sequence[JsonObject], orphans: Sequence[JsonObject], failed: str
     ) -> PodPlan:
         """See `PlanningController`."""
-        pods_by_node = self._pods_by_node(owner) if len(pods) > replicas_of(owner) else None
+        if len(pods) > replicas_of(owner):
+            # The number of active pods on each node, for this set and others of the same owner.
+            above = controller_of(owner)
+            sets = [owner] if above is None else self.informers.dependents(above["uid"], self.resource.prefix)
+            related = (p for s in sets for p in self.informers.dependents(s["metadata"]["uid"], PODS.prefix))
+            pods_by_node = Counter(str(p["spec"].get("nodeName") or "") for p in related if is_active(p))
+        else:
+            pods_by_node = None
         return plan(owner, pods, orphans, self.context.now(), failed=failed, pods_by_node=pods_by_node)
-
-    def _pods_by_node(self, owner: JsonObject) -> dict[str, int]:
-        """Return the number of active pods on each node, for this set and others of the same owner."""
-        above = controller_of(owner)
-        sets = [owner] if above is None else self.informers.dependents(above["uid"], self.resource.prefix)
-        pods = (p for s in sets for p in self.informers.dependents(s["metadata"]["uid"], PODS.prefix))
-        return Counter(str(p["spec"].get("nodeName") or "") for p in pods if is_active(p))
 
 
 class ReplicationControllerController(ReplicaSetController):

@@ -143,7 +143,12 @@ def _fill(view: StatefulSetView) -> list[Write | PendingEvent]:
     for ordinal in view.ordinals:
         pod = view.pods.get(ordinal)
         if pod is None:
-            if _stale(view, f"{view.owner['metadata']['name']}-{ordinal}"):
+            # Whether an earlier pod of this name owns a claim of the new pod: the claim will be deleted with it.
+            pod_name = f"{view.owner['metadata']['name']}-{ordinal}"
+            templates = view.owner["spec"].get("volumeClaimTemplates") or ()
+            claims = (view.claims.get(_claim_name(t, pod_name)) for t in templates)
+            owners = (r for c in claims if c is not None for r in c["metadata"].get("ownerReferences") or ())
+            if any(r.get("kind") == "Pod" and r.get("name") == pod_name for r in owners):
                 return writes
             writes.extend(_new(view, ordinal))
         elif phase_of(pod) in ("Succeeded", "Failed") and not deleting(pod):
@@ -241,14 +246,6 @@ def _new(view: StatefulSetView, ordinal: int) -> list[Write | PendingEvent]:
 
 def _claim_name(template: JsonObject, pod: str) -> str:
     return f"{template['metadata']['name']}-{pod}"
-
-
-def _stale(view: StatefulSetView, pod: str) -> bool:
-    """Whether an earlier pod of this name owns a claim of the new pod: the claim will be deleted with it."""
-    templates = view.owner["spec"].get("volumeClaimTemplates") or ()
-    claims = (view.claims.get(_claim_name(t, pod)) for t in templates)
-    owners = (r for c in claims if c is not None for r in c["metadata"].get("ownerReferences") or ())
-    return any(r.get("kind") == "Pod" and r.get("name") == pod for r in owners)
 
 
 def _missing_claims(view: StatefulSetView, pod: str) -> list[Write | PendingEvent]:

@@ -40,7 +40,14 @@ def _objects(lines: Sequence[str]) -> Iterator[tuple[str, JsonObject]]:
         rules = []
         match head:
             case "clusterrole":
-                yield "clusterroles", _cluster_role(words[0], dict(w.split("=") for w in words[1:]), rules)
+                marks = dict(w.split("=") for w in words[1:])
+                role = _object("ClusterRole", words[0], rules=None if "aggregates" in marks else rules)
+                if "to" in marks:
+                    role["metadata"]["labels"][f"{GROUP}/aggregate-to-{marks['to']}"] = "true"
+                if "aggregates" in marks:
+                    selector = {"matchLabels": {f"{GROUP}/aggregate-to-{marks['aggregates']}": "true"}}
+                    role["aggregationRule"] = {"clusterRoleSelectors": [selector]}
+                yield "clusterroles", role
             case "controller":
                 name = f"{CONTROLLER}{words[0]}"
                 yield "clusterroles", _object("ClusterRole", name, rules=rules)
@@ -80,16 +87,6 @@ def _owned(obj: JsonObject) -> JsonObject:
         "fieldsV1": dict(sorted(fields.items())),
     }
     return {**obj, "metadata": {**meta, "managedFields": [owner]}}
-
-
-def _cluster_role(name: str, marks: dict[str, str], rules: list[JsonObject]) -> JsonObject:
-    role = _object("ClusterRole", name, rules=None if "aggregates" in marks else rules)
-    if "to" in marks:
-        role["metadata"]["labels"][f"{GROUP}/aggregate-to-{marks['to']}"] = "true"
-    if "aggregates" in marks:
-        selector = {"matchLabels": {f"{GROUP}/aggregate-to-{marks['aggregates']}": "true"}}
-        role["aggregationRule"] = {"clusterRoleSelectors": [selector]}
-    return role
 
 
 def _rule(verbs: str, words: Sequence[str]) -> JsonObject:

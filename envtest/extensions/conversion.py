@@ -86,35 +86,35 @@ class Converter:
         foreign = [_without_resource_version(obj) for obj in objects if obj.get("apiVersion") != api_version]
         if not foreign:
             return objects
-        converted = iter(await self._convert_remotely(foreign, api_version))
-        return [
-            obj if obj.get("apiVersion") == api_version else _with_resource_version(next(converted), obj)
-            for obj in objects
-        ]
-
-    async def _convert_remotely(self, objects: Sequence[JsonObject], api_version: str) -> list[JsonObject]:
-        who = f"conversion webhook for {objects[0].get('apiVersion')}, Kind={objects[0].get('kind')}"
-        for obj in objects:
+        who = f"conversion webhook for {foreign[0].get('apiVersion')}, Kind={foreign[0].get('kind')}"
+        for obj in foreign:
             if obj.get("apiVersion") not in self._known:
                 text = f"request to convert CR from an invalid group/version: {obj.get('apiVersion')}"
                 raise api_errors.plain(text)
         try:
-            response = await self._call(objects, api_version)
+            response = await self._call(foreign, api_version)
         except (WebhookCallError, ConversionError, InvalidReviewError) as error:
             raise api_errors.plain(f"{who} failed: {error}") from None
         except ClientConfigError as error:
             raise api_errors.plain(str(error)) from None
-        if len(response) != len(objects):
-            raise api_errors.plain(f"{who} returned {len(response)} objects, expected {len(objects)}")
+        if len(response) != len(foreign):
+            raise api_errors.plain(f"{who} returned {len(response)} objects, expected {len(foreign)}")
+        converted = iter(
+            [
+                _accepted(who, index, *pair, api_version)
+                for index, pair in enumerate(zip(foreign, response, strict=True))
+            ]
+        )
         return [
-            _accepted(who, index, *pair, api_version) for index, pair in enumerate(zip(objects, response, strict=True))
+            obj if obj.get("apiVersion") == api_version else _with_resource_version(next(converted), obj)
+            for obj in objects
         ]
 
     async def _call(self, objects: Sequence[JsonObject], api_version: str) -> list[JsonValue]:
         version = next((v for v in self._webhook.get("conversionReviewVersions") or () if v in _KNOWN), "")
         if not version:
             raise ConversionError("no supported conversion review versions")
-        uid = str(loop_uuid4())
+        uid = loop_uuid4()
         request: JsonObject = {"uid": uid, "desiredAPIVersion": api_version, "objects": list(objects)}
         review = {"kind": "ConversionReview", "apiVersion": f"{GROUP}/{version}", "request": request}
         target = target_of(self._webhook.get("clientConfig") or {})

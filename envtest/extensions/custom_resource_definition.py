@@ -380,7 +380,13 @@ def _shown(versions: list[JsonObject]) -> list[JsonObject]:
 def _validate_names(names: JsonObject) -> Iterator[Cause]:
     field = "spec.names"
     for key in ("plural", "singular"):
-        yield from _label(names.get(key, ""), f"{field}.{key}")
+        label = names.get(key, "")
+        label_field = f"{field}.{key}"
+        if not label:
+            yield api_errors.required(label_field)
+        else:
+            for problem in validation.dns_1035_label(label):
+                yield api_errors.invalid_value(label_field, label, problem)
     for key in ("kind", "listKind"):
         name = names.get(key, "")
         key_path = f"{field}.{key}"
@@ -401,14 +407,6 @@ def _labels(names: JsonObject, key: str) -> Iterator[Cause]:
     for index, name in enumerate(names.get(key) or ()):
         for text in validation.dns_1035_label(name):
             yield api_errors.invalid_value(f"spec.names.{key}[{index}]", name, text)
-
-
-def _label(name: str, field: str) -> Iterator[Cause]:
-    if not name:
-        yield api_errors.required(field)
-    else:
-        for text in validation.dns_1035_label(name):
-            yield api_errors.invalid_value(field, name, text)
 
 
 def _validate_stored(obj: JsonObject) -> Iterator[Cause]:

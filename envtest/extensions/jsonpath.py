@@ -141,12 +141,12 @@ def _passes(element: JsonValue, step: re.Match[str]) -> bool:
     right = step["right"].strip()
     expected: JsonValue = next(iter(find(element, right)), None) if right.startswith("@") else _literal(right)
     # Numbers compare with numbers, strings with strings, and booleans for equality only.
-    op, left = step["op"], values[0]
-    if isinstance(left, bool) or isinstance(expected, bool):
-        fits = type(left) is type(expected) and op in ("==", "!=")
+    op, actual = step["op"], values[0]
+    if isinstance(actual, bool) or isinstance(expected, bool):
+        fits = type(actual) is type(expected) and op in ("==", "!=")
     else:
-        fits = all(isinstance(v, (int, float)) for v in (left, expected)) or type(left) is type(expected) is str
-    return fits and bool(_COMPARE[op](left, expected))
+        fits = all(isinstance(v, (int, float)) for v in (actual, expected)) or type(actual) is type(expected) is str
+    return fits and bool(_COMPARE[op](actual, expected))
 
 
 def _literal(text: str) -> JsonValue:

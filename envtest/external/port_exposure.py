@@ -34,11 +34,7 @@ async def expose(
         },
     }
     await ensure(plane, "/services", desired, namespace=namespace)
-    await _put_slice(plane, namespace, name, host, port)
-
-
-async def _put_slice(plane: ControlPlane, namespace: str, name: str, host: str, port: int) -> None:
-    """Write the slice to the storage directly, because validation refuses loopback addresses in EndpointSlices."""
+    # Write the slice to the storage directly, because validation refuses loopback addresses in EndpointSlices.
     context = Context(namespace=namespace, clock=plane.clock)
     store = plane.stores["discovery.k8s.io/endpointslices"]
     meta = {"name": name, "namespace": namespace, "labels": {SLICE_OF: name}}

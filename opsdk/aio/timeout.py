@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Self
 
 from opsdk.aio.clock import Clock, Timer
 
@@ -14,31 +14,75 @@ class ClockTimeoutError(TimeoutError):
 
 
 class ClockTimeout:
-    """A running timeout."""
+    """A timeout around a block. See `timeout`."""
 
-    def __init__(self, clock: Clock, scope: asyncio.Timeout) -> None:
+    __slots__ = ("_clock", "_ends_at", "_scope", "_seconds", "_timer", "_timer_at")
+
+    def __init__(self, clock: Clock, seconds: float | None) -> None:
         self._clock = clock
-        self._scope = scope
+        self._seconds = seconds
+        self._scope = asyncio.timeout(None)
         self._timer: Timer | None = None
+        self._ends_at = self._timer_at = 0.0
+
+    # A class and no generator: requests and reconciles enter one each, and a generator takes twice as long.
+    async def __aenter__(self) -> Self:
+        await self._scope.__aenter__()
+        self.restart(self._seconds)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._cancel_timer()
+        try:
+            await self._scope.__aexit__(kind, error, trace)
+        except TimeoutError as passed:
+            error = passed
+        if isinstance(error, TimeoutError) and self._scope.expired():
+            # Also where the block made a TimeoutError of the cancellation.
+            text = "timed out" if self._seconds is None else f"{self._seconds:g} s have passed"
+            raise ClockTimeoutError(text) from error
 
     def restart(self, seconds: float | None) -> None:
-        """Let the timeout pass `seconds` from now; None: never."""
+        """Let the timeout pass `seconds` from now; None: never.
+
+        A later end only moves a number, so a stream may call it for each event.
+        """
+        if seconds is None:
+            self._cancel_timer()
+            return
+        self._ends_at = self._clock.now() + seconds
+        if self._timer is None or self._ends_at < self._timer_at:
+            self._cancel_timer()
+            self._set_timer(seconds)
+
+    def _set_timer(self, seconds: float) -> None:
+        self._timer_at = self._ends_at
+        # asyncio handles the cancellation; only the moment comes from the clock.
+        self._timer = self._clock.call_later(seconds, self._on_timer)
+
+    def _cancel_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        # asyncio handles the cancellation; only the moment comes from the clock.
-        self._timer = None if seconds is None else self._clock.call_later(seconds, self._expire)
+            self._timer = None
 
-    def _expire(self) -> None:
-        self._scope.reschedule(0.0)
+    def _on_timer(self) -> None:
+        remaining = self._ends_at - self._clock.now()
+        if remaining > 0:
+            self._set_timer(remaining)
+        else:
+            self._scope.reschedule(0.0)
 
     def expired(self) -> bool:
         """Whether this timeout has passed."""
         return self._scope.expired()
 
 
-@asynccontextmanager
-async def timeout(clock: Clock, seconds: float | None) -> AsyncIterator[ClockTimeout]:
+def timeout(clock: Clock, seconds: float | None) -> ClockTimeout:
     """Cancel the block after `seconds` of `clock` and raise `ClockTimeoutError`; None sets no limit.
+
+    A ``TimeoutError`` that the block raises in time stays as it is.
 
     >>> async def main():
     ...     async with timeout(LOOP_CLOCK, 1.0) as running:
@@ -48,16 +92,4 @@ async def timeout(clock: Clock, seconds: float | None) -> AsyncIterator[ClockTim
     >>> asyncio.run(main())
     False
     """
-    scope = asyncio.timeout(None)
-    running = ClockTimeout(clock, scope)
-    try:
-        async with scope:
-            running.restart(seconds)
-            try:
-                yield running
-            finally:
-                running.restart(None)
-    except TimeoutError as error:
-        if not scope.expired():
-            raise
-        raise ClockTimeoutError(f"{seconds:g} s have passed" if seconds is not None else "timed out") from error
+    return ClockTimeout(clock, seconds)

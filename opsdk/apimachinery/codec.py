@@ -23,7 +23,7 @@ from opsdk.apimachinery.object import (
     convert,
     key_of,
     retain_unknown_fields,
-    to_tree,
+    shared_tree,
 )
 from opsdk.errors import DecodeError, EncodeError
 from opsdk.structured_merge.value import JsonObject
@@ -50,7 +50,7 @@ class _RawList(msgspec.Struct, rename="camel"):
 
 def encode(obj: AnyObject) -> bytes:
     """Return `obj` as JSON. Raises `EncodeError` if a value has no JSON form."""
-    return encode_tree(to_tree(obj), obj)
+    return encode_tree(shared_tree(obj), obj)
 
 
 def encode_tree(tree: Any, obj: AnyObject) -> bytes:
@@ -86,7 +86,9 @@ def decode(data: bytes, kind: Kind[T], *, bounds: bool = False) -> T:
 
 def _decode(data: bytes, form: type[T], *, bounds: bool = False) -> T:
     if issubclass(form, Unstructured):
-        return form.from_tree(msgspec.json.decode(data, type=JsonObject))
+        unstructured = form.from_tree(msgspec.json.decode(data, type=JsonObject))
+        retain_unknown_fields(unstructured, data)
+        return unstructured
     try:
         obj = msgspec.json.decode(data, type=form, dec_hook=decode_hook)
     except msgspec.ValidationError:

@@ -5,6 +5,7 @@ Upstream: k8s.io/apimachinery/pkg/runtime/schema/group_version.go (v1.36)
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple, Self
 
 from opsdk.errors import UsageError
@@ -67,11 +68,11 @@ class GroupVersionKind(NamedTuple):
     version: str
     kind: str
 
-    @classmethod
-    def parse(cls, api_version: str, kind: str) -> Self:
+    @staticmethod
+    @lru_cache(maxsize=1024)  # a process handles few kinds, and reads the kind of every object
+    def parse(api_version: str, kind: str) -> GroupVersionKind:
         """Return the kind for the ``apiVersion`` and ``kind`` of an object. Raises `UsageError`."""
-        group, version = GroupVersion.parse(api_version)
-        return cls(group, version, kind)
+        return GroupVersionKind(*GroupVersion.parse(api_version), kind)
 
     @property
     def api_version(self) -> str:

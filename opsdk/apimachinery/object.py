@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import msgspec
 
+from opsdk.apimachinery.duration import Duration
 from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
 from opsdk.apimachinery.meta import ListMeta, ObjectMeta
 from opsdk.apimachinery.model import HIDDEN, Model, decode_hook, to_builtins
+from opsdk.apimachinery.quantity import Quantity
+from opsdk.apimachinery.time import MicroTime
 from opsdk.apimachinery.unbounded import convert_unbounded
 from opsdk.apimachinery.unknown_fields import merge_unknown_fields
 from opsdk.errors import EncodeError, UsageError
@@ -237,9 +241,22 @@ def retain_unknown_fields(obj: AnyObject, tree: JsonObject | bytes) -> None:
 def origin_of(obj: AnyObject) -> JsonObject | None:
     """Return the tree that `obj` was decoded from, or None for an object created in Python."""
     origin: JsonObject | bytes | None = obj.__dict__.get(_ORIGIN)
-    if isinstance(origin, bytes):
-        origin = msgspec.json.decode(origin, type=JsonObject)
-        obj.__dict__[_ORIGIN] = origin
+    return msgspec.json.decode(origin, type=JsonObject) if isinstance(origin, bytes) else origin
+
+
+def tree_as_read(obj: AnyObject) -> JsonObject:
+    """Return `obj` as it was when it was decoded, whatever was changed since.
+
+    Raises:
+        UsageError: the object was created in Python, so that its earlier state is unknown.
+    """
+    origin = origin_of(obj)
+    # An unstructured object that was made from a tree shares it, so the tree follows its changes.
+    if origin is None or (isinstance(obj, Unstructured) and not isinstance(obj.__dict__[_ORIGIN], bytes)):
+        raise UsageError(
+            f"{obj.kind} {key_of(obj)} was not read from a server, so its changes are unknown: "
+            "pass the object before the change, MergeFrom(before)"
+        )
     return origin
 
 
@@ -263,16 +280,22 @@ def to_tree(obj: AnyObject) -> JsonObject:
 
     The tree shares nothing with `obj`. Raises `EncodeError`.
     """
+    if isinstance(obj, Unstructured) or _ORIGIN in obj.__dict__:
+        tree: JsonObject = _deep_copy(shared_tree(obj))
+        return tree
+    return _known_tree(obj)
+
+
+def shared_tree(obj: AnyObject) -> JsonObject:
+    """As `to_tree`, without a copy: the tree shares parts with `obj` and with its origin. Do not change it."""
     tree = _known_tree(obj)
     origin = origin_of(obj)
-    if isinstance(obj, Unstructured):
-        tree = copy.deepcopy(tree)
-        if origin is not None:
-            metadata = origin.get("metadata") or {}
-            before = to_builtins(msgspec.convert(without_nulls(metadata), ObjectMeta))
-            tree["metadata"] = merge_unknown_fields(metadata, before, tree["metadata"])
-        return tree
     if origin is None:
+        return tree
+    if isinstance(obj, Unstructured):
+        metadata = origin.get("metadata") or {}
+        before = to_builtins(msgspec.convert(without_nulls(metadata), ObjectMeta))
+        tree["metadata"] = merge_unknown_fields(metadata, before, tree["metadata"])
         return tree
     # What the class alone reads from the origin: the rest of the origin is unknown to the class.
     known_fields = _known_tree(convert(origin, type(obj)))
@@ -320,11 +343,31 @@ def deep_copy(obj: C) -> C:
     >>> site.metadata.labels
     {'tier': 'web'}
     """
-    clone = copy.deepcopy(obj)
+    clone: C = _deep_copy(obj)
     attributes: dict[str, Any] = getattr(obj, "__dict__", {})  # parts have none
     if (origin := attributes.get(_ORIGIN)) is not None:
         clone.__dict__[_ORIGIN] = origin  # shared: opsdk never changes an origin
     return clone
+
+
+def _deep_copy(value: Any) -> Any:
+    """Return a deep copy of a tree of structs and JSON values, several times faster than `copy.deepcopy`."""
+    if isinstance(value, msgspec.Struct) and not value.__struct_config__.frozen:
+        clone = value.__copy__()  # type: ignore[attr-defined] # its stubs miss it; `copy.copy` takes twice as long
+        for name in value.__struct_fields__:
+            part = getattr(value, name)
+            if type(part) not in _IMMUTABLE:
+                setattr(clone, name, _deep_copy(part))
+        return clone
+    if type(value) is dict:
+        return {key: part if type(part) in _IMMUTABLE else _deep_copy(part) for key, part in value.items()}
+    if type(value) is list:
+        return [part if type(part) in _IMMUTABLE else _deep_copy(part) for part in value]
+    return value if type(value) in _IMMUTABLE else copy.deepcopy(value)
+
+
+# What most attributes hold; the check here saves most of the calls.
+_IMMUTABLE = frozenset({str, int, float, bool, bytes, type(None), datetime, Quantity, MicroTime, Duration})
 
 
 def assign(target: T, source: T) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from opsdk.apimachinery.crd_markers import INT_OR_STRING, LIST_TYPE, PRESERVE
@@ -28,8 +29,29 @@ def is_pydantic(cls: type) -> bool:
 
 
 def encode_pydantic(model: Any) -> JsonObject:
-    """Return a model as JSON. A field that equals its default is not sent."""
+    """Return a model as JSON. A field that equals its default is not sent, and sets are sorted."""
     tree: JsonObject = model.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    cls: Any = type(model)
+    if _has_sets(cls):
+        _sort_sets(model.model_dump(by_alias=True, exclude_defaults=True), tree)
+    return tree
+
+
+@lru_cache(maxsize=1024)
+def _has_sets(cls: Any) -> bool:
+    schema = repr(cls.__pydantic_core_schema__)
+    return "'type': 'set'" in schema or "'type': 'frozenset'" in schema
+
+
+def _sort_sets(dumped: Any, tree: JsonValue) -> JsonValue:
+    """Sort in `tree` what is a set in `dumped`, and return it. Equal sets may iterate in different orders."""
+    if isinstance(dumped, set | frozenset) and isinstance(tree, list):
+        return sorted(tree, key=repr)
+    if isinstance(dumped, dict) and isinstance(tree, dict) and len(dumped) == len(tree):
+        for part, name in zip(dumped.values(), tree, strict=True):
+            tree[name] = _sort_sets(part, tree[name])
+    elif isinstance(dumped, list | tuple) and isinstance(tree, list):
+        tree[:] = map(_sort_sets, dumped, tree)
     return tree
 
 

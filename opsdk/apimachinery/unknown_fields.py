@@ -7,6 +7,8 @@ list items. List items are paired by their identifying field, else by position.
 
 from __future__ import annotations
 
+import msgspec
+
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 # Fields that identify an item of a Kubernetes list, the most specific first.
@@ -14,26 +16,38 @@ _NAMES = ("name", "key", "type", "uid", "id", "ip", "containerPort", "port", "mo
 
 
 def merge_unknown_fields(origin: JsonValue, before: JsonValue, after: JsonValue) -> JsonValue:
-    """Return the tree to send. It shares only parts of `after` with the arguments."""
+    """Return the tree to send. It shares its unchanged parts with the arguments: do not change it."""
+    if _is_unchanged(before, after):
+        return origin
+    if origin == before:  # the class knows all of it
+        return after
     if isinstance(origin, dict) and isinstance(before, dict) and isinstance(after, dict):
         merged: JsonObject = {}
         for key, value in origin.items():
             if key in after:
                 merged[key] = merge_unknown_fields(value, before[key], after[key]) if key in before else after[key]
             elif key not in before:
-                merged[key] = _copy(value)  # unknown to the type
+                merged[key] = value  # unknown to the type
         return merged | {key: value for key, value in after.items() if key not in origin}
     if isinstance(origin, list) and isinstance(before, list) and isinstance(after, list):
         if len(origin) != len(before):  # impossible for a class that only drops unknown fields
             return after
-        if before == after:
-            return _copy(origin)
         pairs = _pair(before, after)
         return [
             after[new] if old is None else merge_unknown_fields(origin[old], before[old], after[new])
             for new, old in ((new, pairs.get(new)) for new in range(len(after)))
         ]
-    return after if after != before else _copy(origin)
+    return after
+
+
+def _is_unchanged(before: JsonValue, after: JsonValue) -> bool:
+    """Whether two values are the same JSON; ``1`` and ``True`` are not."""
+    if before != after:
+        return False
+    if isinstance(after, dict | list):
+        # Encoding is the fastest comparison of all types inside. Another order of keys costs only a closer look.
+        return msgspec.json.encode(before) == msgspec.json.encode(after)
+    return type(before) is type(after)
 
 
 def _pair(before: list[JsonValue], after: list[JsonValue]) -> dict[int, int]:
@@ -58,11 +72,3 @@ def _identifies_all(items: list[JsonValue], name: str) -> bool:
     """Whether every item is an object with a unique scalar value under `name`."""
     values = [item.get(name) if isinstance(item, dict) else None for item in items]
     return all(isinstance(v, str | int) for v in values) and len(set(values)) == len(values)
-
-
-def _copy(tree: JsonValue) -> JsonValue:
-    if isinstance(tree, dict):
-        return {k: _copy(v) for k, v in tree.items()}
-    if isinstance(tree, list):
-        return [_copy(v) for v in tree]
-    return tree

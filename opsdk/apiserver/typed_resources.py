@@ -101,7 +101,18 @@ class KindModel:
 
     def decode(self, body: JsonObject, *, memory: bool = False) -> DecodedBody:
         """See `Model`."""
-        meta, strange = _metadata(body.get("metadata"))
+        metadata = body.get("metadata")
+        if metadata is None:
+            metadata = {}
+        if not isinstance(metadata, dict):
+            raise DecodeError("json: cannot unmarshal metadata into Go struct field of type v1.ObjectMeta")
+        present = {key: value for key, value in metadata.items() if value is not None}
+        try:
+            msgspec.convert(present, ObjectMeta)
+        except msgspec.ValidationError as error:
+            raise DecodeError(f"metadata: {error}") from None
+        meta = {key: value for key, value in present.items() if key in _META_FIELDS}
+        strange = sorted(f"metadata.{key}" for key in present.keys() - meta.keys())
         pruned, unknown = self.schema.prune({**body, "metadata": meta})
         return DecodedBody(pruned, [f'unknown field "{path}"' for path in (*strange, *unknown)])
 
@@ -121,20 +132,6 @@ class KindModel:
     def from_storage(self, obj: JsonObject) -> JsonObject:
         """See `Model`."""
         return obj
-
-
-def _metadata(found: JsonValue) -> tuple[JsonObject, list[str]]:
-    """Return the known metadata fields, and the paths of unknown ones."""
-    metadata = {} if found is None else found
-    if not isinstance(metadata, dict):
-        raise DecodeError("json: cannot unmarshal metadata into Go struct field of type v1.ObjectMeta")
-    meta = {key: value for key, value in metadata.items() if value is not None}
-    try:
-        msgspec.convert(meta, ObjectMeta)
-    except msgspec.ValidationError as error:
-        raise DecodeError(f"metadata: {error}") from None
-    known_fields = {key: value for key, value in meta.items() if key in _META_FIELDS}
-    return known_fields, sorted(f"metadata.{key}" for key in meta.keys() - known_fields.keys())
 
 
 class KindStrategy(SchemaStrategy):

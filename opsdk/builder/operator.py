@@ -220,8 +220,8 @@ class Operator:
         ...     ctx.logger.info("%s has %d keys", config_map.metadata.name, len(config_map.data))
         """
         if unknown := options.keys() - _ReconcilerOptions.__annotations__.keys():
-            known = ", ".join(_ReconcilerOptions.__annotations__)
-            raise UsageError(f"reconciler() does not take {', '.join(sorted(unknown))}: it takes {known}")
+            accepted = ", ".join(_ReconcilerOptions.__annotations__)
+            raise UsageError(f"reconciler() does not take {', '.join(sorted(unknown))}: it takes {accepted}")
         declared_kind = kind_of(kind) if kind is not None else None
         if declared_kind is not None:
             self._kinds.append(declared_kind)
@@ -537,10 +537,7 @@ class Operator:
         Raises:
             UsageError: versions are converted, and nothing says how the API server reaches the webhook server.
         """
-        certificates = self.options.webhook.certificates
-        if client_config is None and certificates is not None and self._webhooks:
-            client_config = certificates.client_config()
-        return operator_definitions(self.custom_kinds(), self._webhooks, client_config)
+        return operator_definitions(self.custom_kinds(), self._webhooks, self._client_config(client_config))
 
     def webhook_configurations(self, client_config: WebhookClientConfig | None = None) -> list[JsonObject]:
         """Return the configurations of the declared admission webhooks; empty without any.
@@ -551,15 +548,20 @@ class Operator:
         Raises:
             UsageError: as `definitions`.
         """
-        certificates = self.options.webhook.certificates
         if not self._webhooks:
             return []
+        client_config = self._client_config(client_config)
         if client_config is None:
-            if certificates is None:
-                text = "set WebhookServerOptions.certificates, or pass client_config"
-                raise UsageError(f"the API server must call this operator: {text}")
-            client_config = certificates.client_config()
+            text = "set WebhookServerOptions.certificates, or pass client_config"
+            raise UsageError(f"the API server must call this operator: {text}")
         return operator_configurations(self._webhooks, client_config, name=self._configurations_name)
+
+    def _client_config(self, client_config: WebhookClientConfig | None) -> WebhookClientConfig | None:
+        """Return `client_config`, or what the options say for an operator with webhooks."""
+        certificates = self.options.webhook.certificates
+        if client_config is None and certificates is not None and self._webhooks:
+            return certificates.client_config()
+        return client_config
 
     @property
     def _configurations_name(self) -> str:

@@ -70,7 +70,7 @@ class Cache:
         self.scheme = scheme
         self.mapper = mapper
         self.options = options or CacheOptions()
-        for gvk, own in self.options.by_kind.items():
+        for gvk, own in self.options.by_gvk().items():
             if own.namespaces and scheme.recognizes(gvk) and not scheme.type_for(gvk).namespaced:
                 raise no_namespaces(gvk)
         self._source = source
@@ -168,6 +168,12 @@ class Cache:
             _start(cached_kind)
         return cached_kind
 
+    def existing(self, kind: Kind[AnyObject]) -> CachedKind | None:
+        """Return the informers of a kind if `informer_for` would return them at once; else None."""
+        if kind.representation not in self._decodable:
+            return None
+        return self._find(kind.gvk, metadata_only=kind.representation is PartialObjectMetadata)
+
     async def _build_decoder(self, form: type[AnyObject]) -> None:
         """Build the decoder before the first object arrives, in slices. Each cache does so, so that runs repeat."""
         if form not in self._decodable and issubclass(form, TypedObject):
@@ -210,7 +216,7 @@ class Cache:
         DELETED and those that enter it as ADDED. Raises `UsageError` for options that contradict the kind.
         """
         gvk = kind_of(kind).gvk
-        planned = replace(self.options, by_kind={**self.options.by_kind, gvk: options})
+        planned = replace(self.options, by_kind={**self.options.by_gvk(), gvk: options})
         for cached in [cached for cached in self._kinds.values() if cached.gvk == gvk]:
             before = scopes(self.options, cached.mapping, metadata_only=cached.metadata_only)
             after = scopes(planned, cached.mapping, metadata_only=cached.metadata_only)

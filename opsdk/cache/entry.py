@@ -11,10 +11,11 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from opsdk.apimachinery.codec import decode_partial
 from opsdk.apimachinery.gvk import ObjectKey
@@ -60,8 +61,7 @@ class Problem:
 _NO_LABELS: Mapping[str, str] = {}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class StoreEntry:
+class StoreEntry(msgspec.Struct, frozen=True, eq=False, gc=False):
     """One stored object.
 
     Attributes:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from opsdk.apimachinery.gvk import GroupVersionKind
+from opsdk.apimachinery.kinds import kind_of
 from opsdk.apimachinery.rest_mapper import RestMapping
 from opsdk.apimachinery.selectors import FieldRequirement, FieldSelector, Selector
 from opsdk.cache.entry import Transform
@@ -63,6 +64,12 @@ class ByObject:
     resync: float | None = None
 
 
+ByKind = (
+    Mapping[GroupVersionKind, ByObject] | Mapping[type[Any], ByObject] | Mapping[GroupVersionKind | type[Any], ByObject]
+)
+"""Options by kind. A mapping is invariant in its keys, so each form is named, and classes are `Any`."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheOptions:
     """Options of a `Cache`. Times are in seconds.
@@ -72,7 +79,7 @@ class CacheOptions:
         label_selector: for kinds without their own.
         field_selector: for kinds without their own.
         transform: for kinds without their own.
-        by_kind: options of single kinds.
+        by_kind: options of single kinds, by class or GroupVersionKind.
         resync: time between resyncs, with 10 % jitter. The default is controller-runtime's ten hours; a resync guards
             against handler bugs, not against missed events.
         reader_fail_on_missing_informer: raise `NotCachedError` on reads of kinds without an informer, instead of
@@ -87,13 +94,23 @@ class CacheOptions:
     label_selector: Selector = Selector()
     field_selector: FieldSelector = FieldSelector()
     transform: Transform | None = None
-    by_kind: Mapping[GroupVersionKind, ByObject] = field(default_factory=dict)
+    by_kind: ByKind = field(default_factory=dict)
     resync: float = 36_000.0
     reader_fail_on_missing_informer: bool = False
     page_size: int = 500
     watch_list: bool = True
     sync_timeout: float = 60.0
     stale_after: float = 60.0
+
+    def by_gvk(self) -> dict[GroupVersionKind, ByObject]:
+        """Return `by_kind` by GroupVersionKind. Raises `UsageError` for a class without one.
+
+        >>> from opsdk.api.core.v1 import Pod
+        >>> list(CacheOptions(by_kind={Pod: ByObject(namespaces=["shop"])}).by_gvk())
+        [GroupVersionKind(group='', version='v1', kind='Pod')]
+        """
+        items = self.by_kind.items()
+        return {kind if isinstance(kind, GroupVersionKind) else kind_of(kind).gvk: options for kind, options in items}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +136,7 @@ def no_namespaces(gvk: GroupVersionKind) -> UsageError:
 
 def scopes(options: CacheOptions, mapping: RestMapping, *, metadata_only: bool = False) -> dict[str, CacheScope]:
     """Return the scopes of a kind's informers by namespace. Raises `UsageError` for contradictory options."""
-    own = options.by_kind.get(mapping.gvk, ByObject())
+    own = options.by_gvk().get(mapping.gvk, ByObject())
     if own.namespaces and not mapping.namespaced:
         raise no_namespaces(mapping.gvk)
     namespaces = _with_options(options.namespaces if own.namespaces is None else own.namespaces)

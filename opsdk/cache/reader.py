@@ -63,7 +63,7 @@ class CachedReader:
 
     async def _synced(self, operation: Get | List) -> CachedKind:
         self.cache.check_running()
-        cached = await self.cache.informer_for(operation.kind, implicitly=True)
+        cached = self.cache.existing(operation.kind) or await self.cache.informer_for(operation.kind, implicitly=True)
         if not cached.has_synced:
             await cached.wait_synced(self.cache.options.sync_timeout, fail_fast=True)
         if (limit := operation.options.max_staleness) is not None:
@@ -75,7 +75,7 @@ class CachedReader:
     async def _get(self, operation: Get) -> AnyObject:
         cached = await self._synced(operation)
         namespace = operation.key.namespace if cached.mapping.namespaced else ""
-        key = operation.key._replace(namespace=namespace)
+        key = operation.key if operation.key.namespace == namespace else ObjectKey(namespace, operation.key.name)
         own_writes = operation.options.read_own_writes
         for informer in cached.select(namespace):
             own = informer.store.own

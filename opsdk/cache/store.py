@@ -6,8 +6,9 @@ Upstream: k8s.io/client-go/tools/cache/thread_safe_store.go, delta_fifo.go (v1.3
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import Enum
+
+import msgspec
 
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.meta import ObjectMeta
@@ -25,8 +26,7 @@ class DeltaType(Enum):
     DELETED = "deleted"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delta:
+class Delta(msgspec.Struct, frozen=True, kw_only=True):
     """One difference between the store before and after.
 
     Attributes:

@@ -107,7 +107,18 @@ class _Checker:
             case StructNode():
                 return self._struct(expr)
             case Comprehension():
-                return self._comprehension(expr)
+                over = self.check(expr.range)
+                accumulator = self.check(expr.init)
+                first, second = self._variables(types.substitute(self.bindings, over), expr)
+                self._locals.append({expr.accumulator: accumulator})
+                names = {expr.variable: first} if expr.second is None else {expr.variable: first, expr.second: second}
+                self._locals.append(names)
+                self._expect(expr.condition, types.BOOL)
+                self._expect(expr.step, accumulator)
+                self._locals.pop()
+                result = self.check(expr.result)
+                self._locals.pop()
+                return result
 
     def _issue(self, at: int, message: str) -> Type:
         self.issues.append(Issue(at, message))
@@ -187,7 +198,12 @@ class _Checker:
     # -------------------------------------------------------------- calls
     def _call(self, node: CallNode) -> Type:
         if node.function == "_?._":
-            return self._optional_select(node)
+            operand, field = node.args
+            type_ = self.check(operand)
+            self.check(field)
+            assert isinstance(field, Literal)
+            self.found.overloads[node.id] = ("_?._", ())
+            return self._field(type_, field.value, node.at, optional=True)
         arguments = [self.check(arg) for arg in node.args]
         if node.function in ("_&&_", "_||_"):
             for arg, argument_type in zip(node.args, arguments, strict=True):
@@ -211,14 +227,6 @@ class _Checker:
         if overloads is None:
             return self._undeclared(node.at, node.function)
         return self._resolve(node, node.function, overloads, [target, *arguments], method=True)
-
-    def _optional_select(self, node: CallNode) -> Type:
-        operand, name = node.args
-        type_ = self.check(operand)
-        self.check(name)
-        assert isinstance(name, Literal)
-        self.found.overloads[node.id] = ("_?._", ())
-        return self._field(type_, name.value, node.at, optional=True)
 
     def _resolve(
         self, node: CallNode, name: str, overloads: Sequence[Overload], arguments: list[Type], *, method: bool
@@ -304,19 +312,6 @@ class _Checker:
         return type_
 
     # -------------------------------------------------------------- folds
-    def _comprehension(self, node: Comprehension) -> Type:
-        over = self.check(node.range)
-        accumulator = self.check(node.init)
-        first, second = self._variables(types.substitute(self.bindings, over), node)
-        self._locals.append({node.accumulator: accumulator})
-        names = {node.variable: first} if node.second is None else {node.variable: first, node.second: second}
-        self._locals.append(names)
-        self._expect(node.condition, types.BOOL)
-        self._expect(node.step, accumulator)
-        self._locals.pop()
-        result = self.check(node.result)
-        self._locals.pop()
-        return result
 
     def _variables(self, over: Type, node: Comprehension) -> tuple[Type, Type]:
         """What the variables of a fold are; of one variable, only the first counts."""

@@ -214,7 +214,13 @@ class _Parser:
                 last = self._advance()
                 times += 1
             if not _starts(self._token):
-                self._nothing_after(last)
+                if last.is_("-"):
+                    self._no_way_on(last)
+                else:
+                    self._syntax(f"extraneous input {_shown(self._token)} expecting {{{self._expected()}}}")
+                    self._advance()
+                    if not _starts(self._token):
+                        raise _StoppedError
             operand = self._member()
             return operand if times % 2 == 0 else self._call(token.at, f"{token.text}_", operand)
         expr = self._binary(level + 1)
@@ -224,15 +230,6 @@ class _Parser:
             self._check_length(length)
             expr = self._call(mark.at, _OPERATORS.get(mark.text, f"_{mark.text}_"), expr, self._binary(level + 1))
         return expr
-
-    def _nothing_after(self, sign: Token) -> None:
-        if sign.is_("-"):
-            self._no_way_on(sign)
-            return
-        self._syntax(f"extraneous input {_shown(self._token)} expecting {{{self._expected()}}}")
-        self._advance()
-        if not _starts(self._token):
-            raise _StoppedError
 
     def _no_way_on(self, begin: Token) -> None:
         """Complain of all the text since a token, this one included."""
@@ -253,22 +250,21 @@ class _Parser:
                 self._expect("]")
                 operand = self._call(mark.at, "_[?_]" if optional else "_[_]", operand, index)
             else:
-                operand = self._field(mark, operand, optional=optional)
+                name = self._token
+                if name.kind not in _FIELDS:
+                    self._no_name(mark, optional=optional)
+                else:
+                    self._advance()
+                    field = name.text.strip("`")
+                    if optional:
+                        operand = self._call(mark.at, "_?._", operand, self._literal(name.at, field))
+                    else:
+                        paren = None if name.kind is TokenKind.ESCAPED else self._accept("(")
+                        if paren is None:
+                            operand = Select(operand, field, id=next(self._ids), at=mark.at)
+                        else:
+                            operand = self._expand(paren.at, field, operand, self._arguments())
         return operand
-
-    def _field(self, dot: Token, operand: Expr, *, optional: bool) -> Expr:
-        name = self._token
-        if name.kind not in _FIELDS:
-            self._no_name(dot, optional=optional)
-            return operand
-        self._advance()
-        field = name.text.strip("`")
-        if optional:
-            return self._call(dot.at, "_?._", operand, self._literal(name.at, field))
-        paren = None if name.kind is TokenKind.ESCAPED else self._accept("(")
-        if paren is None:
-            return Select(operand, field, id=next(self._ids), at=dot.at)
-        return self._expand(paren.at, field, operand, self._arguments())
 
     def _no_name(self, dot: Token, *, optional: bool = False) -> None:
         """Complain that no name follows a dot; before ``in``, which goes on as an operator, that is all."""
@@ -313,27 +309,24 @@ class _Parser:
             self._expect("]")
             return ListOf(tuple(elements), frozenset(optional), id=next(self._ids), at=opening.at)
         if token.is_("{"):
-            return self._map()
+            opening = self._advance()
+            entries: list[MapEntryNode] = []
+            self._instead = "},?"
+            more = not self._token.is_("}") and not self._accept(",")
+            while more:
+                is_optional = self._accept("?") is not None
+                key = self._within(":")
+                colon = self._expect(":")
+                entries.append(MapEntryNode(key, self._within(",", "}"), is_optional, id=next(self._ids), at=colon.at))
+                more = self._another("}") and (_starts(self._token) or self._token.is_("?"))
+            self._expect("}")
+            return MapOf(tuple(entries), id=next(self._ids), at=opening.at)
         if token.kind is TokenKind.IDENTIFIER or (token.is_(".") and self._peek().kind is TokenKind.IDENTIFIER):
             return self._name()
         if token.is_("."):
             self._no_name(self._advance())
             return self._literal(token.at, "")
         return self._constant()
-
-    def _map(self) -> Expr:
-        opening = self._advance()
-        entries: list[MapEntryNode] = []
-        self._instead = "},?"
-        more = not self._token.is_("}") and not self._accept(",")
-        while more:
-            optional = self._accept("?") is not None
-            key = self._within(":")
-            colon = self._expect(":")
-            entries.append(MapEntryNode(key, self._within(",", "}"), optional, id=next(self._ids), at=colon.at))
-            more = self._another("}") and (_starts(self._token) or self._token.is_("?"))
-        self._expect("}")
-        return MapOf(tuple(entries), id=next(self._ids), at=opening.at)
 
     def _name(self) -> Expr:
         leading = self._accept(".")
@@ -345,32 +338,29 @@ class _Parser:
             position += 2
         if self._tokens[position].is_("{"):
             self._next = position
-            return self._struct(type_name)
+            opening = self._advance()
+            entries: list[MapEntryNode] = []
+            more = not self._token.is_("}") and not self._accept(",")
+            while more:
+                optional = self._accept("?") is not None
+                field = self._token
+                if field.kind not in _FIELDS:
+                    expected = ("" if optional else "'}', ',', '?', ") + "IDENTIFIER, ESC_IDENTIFIER"
+                    self._syntax(f"mismatched input {_shown(self._token)} expecting {{{expected}}}")
+                    raise _StoppedError
+                self._advance()
+                colon = self._expect(":")
+                key = field.text.strip("`")
+                entries.append(MapEntryNode(key, self._within(",", "}"), optional, id=next(self._ids), at=colon.at))
+                more = self._another("}") and (self._token.kind in _FIELDS or self._token.is_("?"))
+            self._expect("}")
+            return StructNode(type_name, tuple(entries), id=next(self._ids), at=opening.at)
         if token.text in RESERVED:
             self._issue(token.at, f"reserved identifier: {token.text}")
         paren = self._accept("(")
         if paren is not None:
             return self._expand(paren.at, name, None, self._arguments())
         return Ident(name, id=next(self._ids), at=(leading or token).at)
-
-    def _struct(self, name: str) -> Expr:
-        opening = self._advance()
-        entries: list[MapEntryNode] = []
-        more = not self._token.is_("}") and not self._accept(",")
-        while more:
-            optional = self._accept("?") is not None
-            field = self._token
-            if field.kind not in _FIELDS:
-                expected = ("" if optional else "'}', ',', '?', ") + "IDENTIFIER, ESC_IDENTIFIER"
-                self._syntax(f"mismatched input {_shown(self._token)} expecting {{{expected}}}")
-                raise _StoppedError
-            self._advance()
-            colon = self._expect(":")
-            key = field.text.strip("`")
-            entries.append(MapEntryNode(key, self._within(",", "}"), optional, id=next(self._ids), at=colon.at))
-            more = self._another("}") and (self._token.kind in _FIELDS or self._token.is_("?"))
-        self._expect("}")
-        return StructNode(name, tuple(entries), id=next(self._ids), at=opening.at)
 
     # -------------------------------------------------------------- constants
     def _constant(self) -> Expr:
@@ -380,11 +370,19 @@ class _Parser:
         position = (minus or token).at
         match token.kind:
             case TokenKind.INT:
-                return self._int(self._advance(), sign, position)
+                token = self._advance()
+                value = _number(sign + token.text)
+                if value is None or not -(2**63) <= value < 2**63:
+                    self._issue(token.at, "invalid int literal")
+                return Literal(value, INT, id=next(self._ids), at=position)
             case TokenKind.FLOAT:
                 return Literal(float(sign + self._advance().text), DOUBLE, id=next(self._ids), at=position)
             case TokenKind.UINT:
-                return self._uint(self._advance())
+                token = self._advance()
+                value = _number(token.text[:-1])
+                if value is None or value >= 2**64:
+                    self._issue(token.at, "invalid uint literal")
+                return Literal(UInt(value or 0), UINT, id=next(self._ids), at=token.at)
             case TokenKind.STRING | TokenKind.BYTES:
                 return self._string(self._advance())
         word = self._accept("true", "false")
@@ -404,18 +402,6 @@ class _Parser:
         """What could stand here: an operand, or what ends the list that just began."""
         allowed = [one for one in _EXPECTED.split() if one not in _NOT_OPERANDS or one in self._instead]
         return ", ".join(one if one.isupper() else f"'{one}'" for one in allowed)
-
-    def _int(self, token: Token, sign: str, at: int) -> Expr:
-        value = _number(sign + token.text)
-        if value is None or not -(2**63) <= value < 2**63:
-            self._issue(token.at, "invalid int literal")
-        return Literal(value, INT, id=next(self._ids), at=at)
-
-    def _uint(self, token: Token) -> Expr:
-        value = _number(token.text[:-1])
-        if value is None or value >= 2**64:
-            self._issue(token.at, "invalid uint literal")
-        return Literal(UInt(value or 0), UINT, id=next(self._ids), at=token.at)
 
     def _string(self, token: Token) -> Expr:
         try:

@@ -291,23 +291,17 @@ def index(container: Value, key: Value) -> Value:
 def find_index(container: Value, key: Value) -> Optional:
     """An element by its index or a value by its key, if it is there; what has neither has none."""
     if isinstance(container, Listed):
-        position = _as_index(key)
+        if isinstance(key, bool) or not isinstance(key, int | float):
+            raise CelEvaluationError(f"unsupported index type '{type_of(key).runtime_name}' in list")
+        if isinstance(key, float) and not key.is_integer():
+            raise CelEvaluationError(f"unsupported index value {show(key)} in list")
+        position = int(key)
         return Optional.of(container[position]) if 0 <= position < len(container) else Optional.none()
     if isinstance(container, Mapped):
         return find_key(container, key)
     if isinstance(container, CelObject) and isinstance(key, str):
         return container.find(key)
     return Optional.none()
-
-
-def _as_index(key: Value) -> int:
-    if isinstance(key, bool) or not isinstance(key, int | float):
-        raise CelEvaluationError(f"unsupported index type '{type_of(key).runtime_name}' in list")
-    if isinstance(key, float):
-        if not key.is_integer():
-            raise CelEvaluationError(f"unsupported index value {show(key)} in list")
-        return int(key)
-    return int(key)
 
 
 def find_field(operand: Value, name: str) -> Optional:

@@ -18,7 +18,7 @@ from opsdk.apimachinery.codec import decode_tree
 from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of, kind_of_object, metadata_only
 from opsdk.apimachinery.meta import OwnerReference
-from opsdk.apimachinery.model import to_builtins
+from opsdk.apimachinery.model import encode_hook, to_builtins
 from opsdk.apimachinery.object import (
     AnyObject,
     KubeObject,
@@ -28,7 +28,7 @@ from opsdk.apimachinery.object import (
     gvk_of,
     key_of,
     origin_of,
-    retain_unknown_fields,
+    shared_tree,
     to_tree,
 )
 from opsdk.children.comparison import ApplyComparison, ApplyDifference, DifferenceKind, compare
@@ -80,6 +80,7 @@ class _Declared:
 
     gvk: GroupVersionKind
     key: ObjectKey
+    source: bytes
     tree: JsonObject
     digest: bytes
     resolved: ResolvedType | None
@@ -122,6 +123,7 @@ class _Settled:
     Attributes:
         uid: of the live object.
         resource_version: at which the live object needed no write.
+        source: see `_source_of`.
         digest: of the desired object.
         residue: the differences that were left after the last apply.
         owned: the fields of the last apply.
@@ -129,9 +131,15 @@ class _Settled:
 
     uid: str
     resource_version: str
+    source: bytes
     digest: bytes
     residue: _Residue
     owned: FieldSet
+
+    def is_at(self, live: KubeObject) -> bool:
+        """Whether the live object has not changed since."""
+        meta = live.metadata
+        return (self.uid, self.resource_version) == (meta.uid, meta.resource_version)
 
 
 class Applier:
@@ -201,17 +209,24 @@ class Applier:
             UsageError: `desired` has no name, a status, or a field that its type does not allow. Nothing is sent.
             ApiError: the server rejected the apply.
         """
-        declared = self._declare(desired, owner)
-        kind = kind_of_object(desired)
-        live = await self._client.get_or_none(kind, declared.key)
+        kind, gvk, key = kind_of_object(desired), gvk_of(desired), key_of(desired)
+        source = _source_of(desired, owner)
+        settled = self._settled.get((gvk, key))
+        live: T | None = None
+        if settled is not None and source and settled.source == source:
+            live = await self._client.get_or_none(kind, key)
+            if live is not None and settled.is_at(live):
+                return live
+        declared = self._declare(desired, owner, source)
+        if live is None:
+            live = await self._client.get_or_none(kind, key)
         if live is None:
             return await self._write(declared, kind, self._created(declared), owner=owner, force=force)
         _check_live(live, owner)
-        if self._is_settled(declared, live):
+        settled = self._settled.get((gvk, key))  # another task may have applied it meanwhile
+        if settled is not None and settled.digest == declared.digest and settled.is_at(live):
             return live
-        tree = _live_tree(live)
-        comparison, owned, schema = self._compare(tree, declared)
-        settled = self._settled.get((declared.gvk, declared.key))
+        comparison, owned, schema = self._compare(_live_tree(live), declared)
         if self._needs_nothing(declared, live, comparison, settled):
             self._remember(declared, live, settled.residue if settled and comparison.differences else _NOTHING, owned)
             return live
@@ -226,34 +241,26 @@ class Applier:
             explanation = explanation.without_drift()
         return await self._write(declared, kind, explanation, owner=owner, force=force)
 
-    def _declare(self, desired: T, owner: KubeObject | None) -> _Declared:
+    def _declare(self, desired: T, owner: KubeObject | None, source: bytes) -> _Declared:
         if isinstance(desired, PartialObjectMetadata):
             raise UsageError("metadata alone cannot be applied: pass a typed or an unstructured object")
         gvk, key = gvk_of(desired), key_of(desired)
-        tree = _desired_tree(desired)
+        tree = shared_tree(desired)
         if owner is not None:
             # On a copy: the caller's object stays as it is.
             child = PartialObjectMetadata(
                 desired.api_version, desired.kind, msgspec.convert(tree["metadata"], type(desired.metadata))
             )
             set_controller_reference(owner, child)
-            tree["metadata"]["ownerReferences"] = to_builtins(child.metadata.owner_references)
+            references = to_builtins(child.metadata.owner_references)
+            tree = {**tree, "metadata": {**tree["metadata"], "ownerReferences": references}}
         digest = hashlib.blake2b(msgspec.json.encode(tree, order="deterministic"), digest_size=16).digest()
         resolved = self._types.resolve(gvk, type(desired))
         if digest not in self._to_own:
             check_desired(tree, gvk, key, resolved)
             if resolved is not None:
                 self._to_own[digest] = _fields_to_own(tree, resolved.field_type, resolved.ignored)
-        return _Declared(gvk, key, tree, digest, resolved)
-
-    def _is_settled(self, declared: _Declared, live: KubeObject) -> bool:
-        settled = self._settled.get((declared.gvk, declared.key))
-        meta = live.metadata
-        return (
-            settled is not None
-            and settled.digest == declared.digest
-            and (settled.uid, settled.resource_version) == (meta.uid, meta.resource_version)
-        )
+        return _Declared(gvk, key, source, tree, digest, resolved)
 
     def _compare(self, live: JsonObject, declared: _Declared) -> tuple[ApplyComparison, FieldSet, Schema]:
         resolved, tree = declared.resolved, declared.tree
@@ -307,7 +314,7 @@ class Applier:
     def _remember(self, declared: _Declared, live: KubeObject, residue: _Residue, owned: FieldSet) -> None:
         meta = live.metadata
         self._settled[declared.gvk, declared.key] = _Settled(
-            meta.uid, meta.resource_version, declared.digest, residue, owned
+            meta.uid, meta.resource_version, declared.source, declared.digest, residue, owned
         )
 
     def _report(self, explanation: Explanation) -> None:
@@ -416,15 +423,19 @@ class Applier:
 
 
 # ------------------------------------------------------------------ helpers
-def _desired_tree(desired: TypedObject | Unstructured) -> JsonObject:
-    """Return the desired object as a tree that shares the content of an unstructured object: a copy takes longer."""
-    if not isinstance(desired, Unstructured):
-        return to_tree(desired)
-    head = Unstructured(desired.api_version, desired.kind, desired.metadata)
-    origin = origin_of(desired)
-    if origin is not None:
-        retain_unknown_fields(head, {"metadata": origin.get("metadata")})
-    return {**to_tree(head), **desired.content}
+def _source_of(desired: AnyObject, owner: KubeObject | None) -> bytes:
+    """Return a digest of what the caller passes: equal ones mean the same desired object. b"" if it is not known.
+
+    Only a repeated call needs it, which is nearly every call: it skips the preparation of the desired object.
+    """
+    if origin_of(desired) is not None:
+        return b""  # fields that the class does not know are outside the encoding
+    identity = (owner.api_version, owner.kind, *key_of(owner), owner.metadata.uid) if owner is not None else ()
+    try:
+        encoded = msgspec.json.encode((desired, identity), enc_hook=encode_hook)
+    except (TypeError, ValueError, OverflowError, RecursionError, NotImplementedError):
+        return b""  # `shared_tree` raises it, with the name of the object
+    return hashlib.blake2b(encoded, digest_size=16).digest()
 
 
 def _live_tree(live: AnyObject) -> JsonObject:

@@ -20,7 +20,6 @@ from opsdk.rest.load import load_config
 from opsdk.rest.request import RestRequest
 from opsdk.rest.transport import Transport
 
-EPILOG = "More options follow after --; python -m envtest serve --help lists them."
 _START_SECONDS = 60.0
 _STOP_SECONDS = 10.0
 _POLL_SECONDS = 0.1

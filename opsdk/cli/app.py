@@ -2,34 +2,115 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import typer
 
-from opsdk.cli import apiserver, run, why
-from opsdk.cli.dev import command as dev
-from opsdk.cli.doctor import command as doctor
-from opsdk.cli.generate import command as generate
-from opsdk.cli.package import command as package
-from opsdk.cli.scaffold import commands as scaffold
+from opsdk.cli.lazy import LazyCommand, LazyGroup
+
+_GENERATE = "opsdk.cli.generate.command"
+_PACKAGE = "opsdk.cli.package.command"
+_ALL = "Write all that is generated: the same as manifests."
+
+
+class _OpsdkGroup(LazyGroup):
+    lazy_commands: ClassVar = {
+        "init": LazyCommand(
+            target="opsdk.cli.scaffold.commands:init",
+            summary="Start a project with an operator that reconciles nothing yet.",
+        ),
+        "run": LazyCommand(
+            target="opsdk.cli.run:run",
+            summary="Run an operator until SIGTERM.",
+            epilog="Flags of the operator follow after --; each has an environment variable too: "
+            "opsdk run greeter.py -- --help",
+        ),
+        "dev": LazyCommand(
+            target="opsdk.cli.dev.command:dev",
+            summary="Run an operator, and reload it when a file changes.",
+            epilog="In another shell: export KUBECONFIG=.opsdk/kubeconfig, then kubectl.",
+        ),
+        "doctor": LazyCommand(
+            target="opsdk.cli.doctor.command:doctor",
+            summary="Say what is wrong in a cluster for an operator.",
+        ),
+        "cleanup": LazyCommand(
+            target="opsdk.cli.doctor.command:cleanup",
+            summary="Remove what an operator that is gone leaves in a cluster.",
+        ),
+        "package": LazyCommand(
+            target=f"{_PACKAGE}:package",
+            summary="Package the operator: image, YAML, kustomize, Helm, OLM.",
+        ),
+        "apiserver": LazyCommand(
+            target="opsdk.cli.apiserver:apiserver",
+            summary="Serve a Kubernetes API on this machine, until SIGTERM.",
+            epilog="More options follow after --; python -m envtest serve --help lists them.",
+        ),
+        "why": LazyCommand(
+            target="opsdk.cli.why:why",
+            summary="Print why an object was reconciled.",
+            epilog="The operator serves its debug pages with --debug-bind-address=127.0.0.1:6060. In a cluster: "
+            "kubectl port-forward pod/NAME 6060",
+        ),
+    }
+
+
+class _CreateGroup(LazyGroup):
+    lazy_commands: ClassVar = {
+        "api": LazyCommand(
+            target="opsdk.cli.scaffold.commands:create_api",
+            summary="Add a kind with a reconciler and a test.",
+        ),
+        "webhook": LazyCommand(
+            target="opsdk.cli.scaffold.commands:create_webhook",
+            summary="Add a defaulting and a validating webhook for a kind.",
+        ),
+    }
+
+
+class _GenerateGroup(LazyGroup):
+    lazy_commands: ClassVar = {
+        "crd": LazyCommand(target=f"{_GENERATE}:crd", summary="Make CustomResourceDefinitions from classes."),
+        "rbac": LazyCommand(
+            target=f"{_GENERATE}:rbac",
+            summary="Print the roles and the bindings of an operator.",
+        ),
+        "models": LazyCommand(
+            target=f"{_GENERATE}:models",
+            summary="Make typed classes from CRDs, OpenAPI or a live server.",
+        ),
+        "manifests": LazyCommand(
+            target=f"{_PACKAGE}:manifests",
+            summary="Write definitions, roles, Deployment and Services.",
+        ),
+        "webhooks": LazyCommand(
+            target=f"{_PACKAGE}:webhooks",
+            summary="Print the webhook configurations of the operator.",
+        ),
+        "all": LazyCommand(target=f"{_PACKAGE}:manifests", summary=_ALL, help=f"{_ALL}\n\nopsdk generate all"),
+    }
+
 
 app = typer.Typer(
+    cls=_OpsdkGroup,
     help="Tools for operators written with opsdk.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
+    # Rich's import would double the time of opsdk --help; the help of a command has it.
+    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("init")(scaffold.init)
-app.add_typer(scaffold.create_app, name="create")
-app.add_typer(generate.app, name="generate")
-app.command("run", epilog=run.EPILOG)(run.run)
-app.command("dev", epilog=dev.EPILOG)(dev.dev)
-app.command("doctor")(doctor.doctor)
-app.command("cleanup")(doctor.cleanup)
-app.command("package")(package.package)
-generate.app.command("manifests")(package.manifests)
-generate.app.command("all", help="Write all that is generated: the same as manifests.\n\nopsdk generate all")(
-    package.manifests
+app.add_typer(
+    typer.Typer(cls=_CreateGroup, help="Add parts to a project.", no_args_is_help=True, rich_markup_mode=None),
+    name="create",
 )
-generate.app.command("webhooks")(package.webhooks)
-app.command("apiserver", epilog=apiserver.EPILOG)(apiserver.apiserver)
-app.command("why", epilog=why.EPILOG)(why.why)
+app.add_typer(
+    typer.Typer(
+        cls=_GenerateGroup,
+        help="Make CRDs, classes, roles and manifests.",
+        no_args_is_help=True,
+        rich_markup_mode=None,
+    ),
+    name="generate",
+)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import importlib
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, TracebackType
 from typing import Any
 
 from opsdk.builder.operator import Operator
 from opsdk.cli.project import find_project
-from opsdk.errors import UsageError
+from opsdk.errors import OpsdkError, UsageError
 
 
 def load(reference: str, what: str) -> Any:
@@ -53,14 +53,43 @@ def import_module(name: str) -> ModuleType:
         return importlib.import_module(name)
     except SyntaxError as error:
         raise UsageError(f"{name!r} cannot be loaded: {error.filename}:{error.lineno}: {error.msg}") from error
-    except (ModuleNotFoundError, ValueError) as error:
-        raise UsageError(f"{name!r} cannot be loaded, write MODULE:NAME: {error}") from error
     except Exception as error:  # the module's own code may raise anything
-        frame = error.__traceback__
-        while frame is not None and frame.tb_next is not None:
-            frame = frame.tb_next
-        place = f"{frame.tb_frame.f_code.co_filename}:{frame.tb_lineno}: " if frame is not None else ""
+        place = place_of(error.__traceback__)
+        if not place:
+            raise UsageError(f"{name!r} cannot be loaded, write MODULE:NAME: {error}") from error
         raise UsageError(f"{name!r} cannot be loaded: {place}{type(error).__name__}: {error}") from error
+
+
+def place_of(traceback: TracebackType | None) -> str:
+    """Return ``FILE:LINE: `` of the innermost frame outside of importlib and of this module; empty without one.
+
+    >>> place_of(None)
+    ''
+    """
+    place = ""
+    while traceback is not None:
+        file = traceback.tb_frame.f_code.co_filename
+        if file not in (__file__, importlib.__file__) and not file.startswith("<frozen importlib"):
+            place = f"{file}:{traceback.tb_lineno}: "
+        traceback = traceback.tb_next
+    return place
+
+
+def operator_reference(reference: str) -> str:
+    """Return the reference, or that of the project around the current folder if it is empty.
+
+    Raises:
+        UsageError: it is empty, and there is no project that names its operator.
+    """
+    if reference:
+        return reference
+    project = find_project(Path.cwd())
+    if project is None or not project.operator:
+        raise UsageError(
+            'name the operator: MODULE:NAME or FILE.py, or write operator = "MODULE:NAME" under [tool.opsdk] in '
+            "pyproject.toml"
+        )
+    return project.operator
 
 
 def load_operator(reference: str) -> Operator:
@@ -73,28 +102,22 @@ def load_operator(reference: str) -> Operator:
     Raises:
         UsageError: nothing is named and there is no project, the module does not import, or has not one operator.
     """
-    if not reference:
-        project = find_project(Path.cwd())
-        if project is None or not project.operator:
-            raise UsageError(
-                'name the operator: MODULE:NAME or FILE.py, or write operator = "MODULE:NAME" under [tool.opsdk] in '
-                "pyproject.toml"
-            )
-        reference = project.operator
-    module_name, _, name = reference.partition(":")
-    if name:
-        module = import_module(module_name)
-        target = getattr(module, name, None)
-        if target is None:
-            raise UsageError(f"{reference!r} cannot be loaded: {module_name} has no {name}")
+    reference = operator_reference(reference)
+    if ":" in reference:
+        target = load(reference, "NAME")
     else:
-        module = import_module(module_name)
-        operators = {key: value for key, value in vars(module).items() if isinstance(value, Operator)}
+        operators = {k: v for k, v in vars(import_module(reference)).items() if isinstance(v, Operator)}
         if len(set(map(id, operators.values()))) != 1:
             raise UsageError(f"{reference} has {len(operators)} operators: write {reference}:NAME")
         target = next(iter(operators.values()))
-    if callable(target):
-        target = target()
+    if callable(target) and not isinstance(target, type):
+        try:
+            target = target()
+        except OpsdkError:
+            raise
+        except Exception as error:  # the user's own code may raise anything
+            place = place_of(error.__traceback__)
+            raise UsageError(f"{reference!r} fails: {place}{type(error).__name__}: {error}") from error
     if not isinstance(target, Operator):
         raise UsageError(f"{reference!r} is no operator: name an Operator, or a function that returns one")
     return target

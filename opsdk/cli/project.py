@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
+from opsdk.cli.package.settings import ContainerSettings, container_settings
 from opsdk.errors import UsageError
+
+_TEXTS = ("operator", "namespace", "image")
+_CONTAINER = ("env", "resources", "replicas")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +24,7 @@ class Project:
         namespace: where the operator runs in a cluster.
         image: of its container.
         version: of the distribution; empty without one.
+        container: variables, resources and number of replicas of its container.
     """
 
     folder: Path
@@ -28,6 +33,7 @@ class Project:
     namespace: str = ""
     image: str = ""
     version: str = ""
+    container: ContainerSettings = ContainerSettings()
 
     @property
     def package(self) -> str:
@@ -52,13 +58,20 @@ def find_project(start: Path) -> Project | None:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: {error}") from error
     table = document.get("tool", {}).get("opsdk", {})
-    known = [field.name for field in fields(Project) if field.name not in ("folder", "name", "version")]
-    for key, value in table.items():
-        if key not in known or not isinstance(value, str):
-            raise UsageError(f"{path}: [tool.opsdk] {key} = {value!r}: write text for {', '.join(known)}")
+    texts = {key: value for key, value in table.items() if key not in _CONTAINER}
+    for key, value in texts.items():
+        if key not in _TEXTS or not isinstance(value, str):
+            raise UsageError(
+                f"{path}: [tool.opsdk] {key} = {value!r}: write text for {', '.join(_TEXTS)}; "
+                f"the other keys are {', '.join(_CONTAINER)}"
+            )
+    try:
+        container = container_settings(table)
+    except UsageError as error:
+        raise UsageError(f"{path}: [tool.opsdk] {error}") from error
     metadata = document.get("project", {})
     name, version = metadata.get("name", folder.name), metadata.get("version", "")
-    return Project(folder=folder, name=name, version=version, **table)
+    return Project(folder=folder, name=name, version=version, container=container, **texts)
 
 
 def current_project() -> Project:

@@ -8,8 +8,6 @@ import typer
 
 from opsdk.cli.loading import load_operator
 
-EPILOG = "Flags of the operator follow after --; each has an environment variable too: opsdk run greeter.py -- --help"
-
 
 def run(
     operator: Annotated[

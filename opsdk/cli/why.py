@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from opsdk.cli.output import OutputFormat
+from opsdk.cli.output import Output, OutputFormat, print_result
 from opsdk.controller.journal import Journal, ReconcileRecord
 from opsdk.controller.journal_format import record_from_json, record_to_json
 from opsdk.errors import ConnectError, DecodeError, NotFoundError, UsageError
@@ -20,16 +20,13 @@ _DEFAULT_URL = "http://127.0.0.1:6060"
 # Seconds for the response of the debug page.
 _TIMEOUT = 15.0
 
-EPILOG = """The operator serves its debug pages with --debug-bind-address=127.0.0.1:6060. In a cluster: \
-kubectl port-forward pod/NAME 6060"""
-
 
 def why(
     key: Annotated[str, typer.Argument(metavar="[NAMESPACE/NAME]", help="or NAME without a namespace")] = "",
     *,
     controller: Annotated[str, typer.Option(help="only reconciles of this controller")] = "",
     last: Annotated[int, typer.Option(metavar="N", min=0, help="number of reconciles; 0 for all")] = 5,
-    output: Annotated[OutputFormat, typer.Option(help="text or json")] = OutputFormat.TEXT,
+    output: Output = OutputFormat.TEXT,
     url: Annotated[str, typer.Option(envvar="OPSDK_DEBUG_URL", help="of the operator's debug pages")] = _DEFAULT_URL,
     export_test: Annotated[
         Path | None, typer.Option(metavar="FILE", help="write a test that replays the last of these reconciles")
@@ -69,11 +66,7 @@ def why(
         print(f"wrote {export_test}: run it with pytest -p opsdk.testing.plugin")
         return
     records = records[-last:]
-    if output is OutputFormat.JSON:
-        json.dump([record_to_json(record) for record in records], sys.stdout, indent=2)
-        print()
-    else:
-        print("\n".join(map(str, records)))
+    print_result(output, [record_to_json(record) for record in records], map(str, records))
 
 
 def _fetch(url: str) -> list[ReconcileRecord]:

@@ -5,8 +5,9 @@ Decorators, interceptors, fakes and the cache work on operations. Only `opsdk.cl
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
 from opsdk.apimachinery.kinds import Kind
@@ -15,8 +16,7 @@ from opsdk.client.options import DeleteOptions, GetOptions, ListOptions, WatchOp
 from opsdk.patch import Patch
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Get:
+class Get(msgspec.Struct, frozen=True, kw_only=True):
     """Read one object or one of its subresources."""
 
     kind: Kind[Any]
@@ -25,24 +25,21 @@ class Get:
     options: GetOptions = GetOptions()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class List:
+class List(msgspec.Struct, frozen=True, kw_only=True):
     """Read many objects."""
 
     kind: Kind[Any]
     options: ListOptions = ListOptions()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Watch:
+class Watch(msgspec.Struct, frozen=True, kw_only=True):
     """Watch changes."""
 
     kind: Kind[Any]
     options: WatchOptions = WatchOptions()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Create:
+class Create(msgspec.Struct, frozen=True, kw_only=True):
     """Create an object, or post `body` to a subresource of `obj`."""
 
     obj: AnyObject
@@ -51,8 +48,7 @@ class Create:
     options: WriteOptions = WriteOptions()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Update:
+class Update(msgspec.Struct, frozen=True, kw_only=True):
     """Replace an object or one of its subresources."""
 
     obj: AnyObject
@@ -61,8 +57,7 @@ class Update:
     options: WriteOptions = WriteOptions()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PatchObject:
+class PatchObject(msgspec.Struct, frozen=True, kw_only=True):
     """Patch an object or one of its subresources."""
 
     obj: AnyObject
@@ -72,8 +67,7 @@ class PatchObject:
     options: WriteOptions = WriteOptions()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Apply:
+class Apply(msgspec.Struct, frozen=True, kw_only=True):
     """Server-side apply of an object or one of its subresources."""
 
     obj: AnyObject
@@ -82,8 +76,7 @@ class Apply:
     options: WriteOptions = WriteOptions()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delete:
+class Delete(msgspec.Struct, frozen=True, kw_only=True):
     """Delete one object."""
 
     gvk: GroupVersionKind
@@ -91,8 +84,7 @@ class Delete:
     options: DeleteOptions = DeleteOptions()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteAllOf:
+class DeleteAllOf(msgspec.Struct, frozen=True, kw_only=True):
     """Delete the objects that `select` matches."""
 
     gvk: GroupVersionKind

@@ -5,8 +5,9 @@ Upstream: sigs.k8s.io/controller-runtime/pkg/client/options.go
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypedDict
+
+import msgspec
 
 from opsdk.apimachinery.selectors import FieldSelector, Selector
 from opsdk.apimachinery.status import PropagationPolicy
@@ -15,8 +16,7 @@ FieldValidation = Literal["Ignore", "Warn", "Strict"]
 ResourceVersionMatch = Literal["Exact", "NotOlderThan"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GetOptions:
+class GetOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Options to read one object.
 
     Attributes:
@@ -33,8 +33,7 @@ class GetOptions:
     max_staleness: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListOptions:
+class ListOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Options to read many objects.
 
     Attributes:
@@ -63,8 +62,7 @@ class ListOptions:
     max_staleness: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WatchOptions:
+class WatchOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Options to watch changes.
 
     Attributes:
@@ -86,8 +84,7 @@ class WatchOptions:
     initial_events: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WriteOptions:
+class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Options of every write.
 
     Attributes:
@@ -103,8 +100,7 @@ class WriteOptions:
     force: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteOptions:
+class DeleteOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Options to delete.
 
     Attributes:

@@ -10,7 +10,7 @@ import msgspec
 from opsdk.apimachinery.codec import encode, encode_tree
 from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.model import to_builtins
-from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata, key_of, to_tree
+from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata, key_of, shared_tree
 from opsdk.apimachinery.rest_mapper import RestMapping
 from opsdk.apimachinery.selectors import FieldSelector, Selector
 from opsdk.apimachinery.status import DeleteOptions as DeleteBody
@@ -36,6 +36,9 @@ from opsdk.structured_merge.value import JsonObject
 JSON = "application/json"
 _METADATA = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{JSON}"
 _METADATA_LIST = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,{JSON}"
+
+# An apply leaves them out; the server rejects one with managedFields.
+_SET_BY_SERVER = frozenset({"managedFields", "creationTimestamp", "generation", "selfLink"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,16 +197,14 @@ def _apply(operation: Apply, mapping: RestMapping) -> RestRequest:
     target = RequestTarget(mapping, namespace, name, operation.subresource)
     _require_name(target)
     body = operation.body if operation.body is not None else operation.obj
-    tree = to_tree(body)
-    # Remove fields that only the server sets; it rejects an apply with managedFields.
-    for field in ("managedFields", "creationTimestamp", "generation", "selfLink"):
-        tree["metadata"].pop(field, None)
+    tree = shared_tree(body)
+    metadata = {name: value for name, value in tree["metadata"].items() if name not in _SET_BY_SERVER}
     return target.request(
         "patch",
         "PATCH",
         query=_write_query(operation.options),
         headers=_write_headers(body, PatchType.APPLY.value),
-        body=encode_tree(tree, body),
+        body=encode_tree({**tree, "metadata": metadata}, body),
     )
 
 

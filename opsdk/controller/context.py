@@ -195,4 +195,5 @@ class Context:
 
 def request_key(request: Hashable) -> tuple[str, str]:
     """Return namespace and name of a request; a request of another type has only a name."""
-    return getattr(request, "namespace", ""), getattr(request, "name", str(request))
+    name = getattr(request, "name", None)
+    return getattr(request, "namespace", ""), str(request) if name is None else name

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any
 
-from opsdk.aio.clock import LOOP_CLOCK, Clock
+from opsdk.aio.clock import LOOP_CLOCK, Clock, Timer
 from opsdk.aio.randomness import loop_uuid4
 from opsdk.aio.tasks import TaskOwner
 from opsdk.aio.timeout import ClockTimeout, ClockTimeoutError, timeout
@@ -32,7 +32,7 @@ from opsdk.queue.work_queue import QueueHooks, ShutDownError, WorkQueue
 from opsdk.sources import EventSource
 from opsdk.telemetry.activity import record_activity
 from opsdk.telemetry.cause import ReconcileCause
-from opsdk.telemetry.context import log_context
+from opsdk.telemetry.context import LogContext, log_context
 from opsdk.telemetry.failures import FunctionFailure
 from opsdk.telemetry.reconcile_log import log_failure, log_result, log_started
 from opsdk.telemetry.records import Hooks, Queued, Reconciled, ReconcileStarted, TelemetryHook, Workers
@@ -96,6 +96,7 @@ class Controller:
             raise UsageError("a controller needs a name")
         self.name = name
         self.kind = kind
+        self._kind_name = str(kind.gvk) if kind is not None else ""
         self.options = options or ControllerOptions()
         self.state = ControllerState.NEW
         adapter = ReconcilerAdapter(reconciler, kind, Finalizers(finalizers))
@@ -117,7 +118,8 @@ class Controller:
         self._sources = SourceGroup(
             name, sources, queue=self.queue, options=self.options, tasks=self._tasks, clock=clock
         )
-        self._active = 0
+        self._slow_timer: Timer | None = None
+        self._reported_slow: set[tuple[Any, float]] = set()
         self._ready = asyncio.Event()
         self._start_called = asyncio.Event()
 
@@ -183,6 +185,9 @@ class Controller:
 
     async def _end(self) -> None:
         self.state = ControllerState.STOPPED
+        if self._slow_timer is not None:
+            self._slow_timer.cancel()
+            self._slow_timer = None
         self.queue.shut_down()
         await self._sources.close()
 
@@ -200,7 +205,7 @@ class Controller:
         limit = self.options.max_concurrent_reconciles
         self.state = ControllerState.RUNNING
         log.info("controller %s starts its workers, max_concurrent_reconciles=%d", self.name, limit)
-        self._record_workers()
+        self._hook.record(Workers(controller=self.name, limit=limit, queue=self.queue.core))
         workers = [self._tasks.start(self._worker(), name=f"worker {number}") for number in range(limit)]
         self._ready.set()
         try:
@@ -246,15 +251,11 @@ class Controller:
                 queue_item = await self.queue.get()
             except ShutDownError:
                 return
-            self._active += 1
-            self._record_workers()
             if (task := asyncio.current_task()) is not None:
                 task.set_name(f"{self.name}/reconcile {queue_item.item}")  # the watchdog names the task that blocks
             try:
                 await self._reconcile(queue_item, recorded=self.journal is not None and self.journal.size > 0)
             finally:
-                self._active -= 1
-                self._record_workers()
                 self.queue.done(queue_item.item)
 
     async def reconcile_once(self, request: Any, *, causes: tuple[ReconcileCause, ...] = ()) -> ReconcileRecord:
@@ -271,7 +272,7 @@ class Controller:
         token = RECONCILE_ID.set(ctx.reconcile_id)
         try:
             with (
-                log_context(**_log_fields(started)),
+                LogContext(started.log_fields),
                 self._hook.reconcile(started),
                 record_activity(enabled=recorded) as activity,
             ):
@@ -279,7 +280,7 @@ class Controller:
                 end = await self._attempt(queue_item, ctx)
                 seconds = self._clock.now() - began
                 if end.error is None:
-                    log_result(str(end), seconds)
+                    log_result(end, seconds)
                 self._hook.record(
                     Reconciled(controller=self.name, result=end.outcome, seconds=seconds, error=end.error, **end.notes)
                 )
@@ -287,7 +288,7 @@ class Controller:
             RECONCILE_ID.reset(token)
         record = ReconcileRecord(
             controller=self.name,
-            kind=str(self.kind.gvk) if self.kind is not None else "",
+            kind=self._kind_name,
             namespace=started.namespace,
             name=started.name,
             reconcile_id=ctx.reconcile_id,
@@ -324,7 +325,7 @@ class Controller:
         return Context(
             request=queue_item.item,
             controller=self.name,
-            reconcile_id=str(loop_uuid4()),
+            reconcile_id=loop_uuid4(),
             causes=queue_item.causes,
             attempt=self.queue.rate_limiter.num_requeues(queue_item.item),
             deadline=self._clock.now() + limit if limit else None,
@@ -335,10 +336,14 @@ class Controller:
     async def _attempt(self, queue_item: QueueItem[Any], ctx: Context) -> ReconcileEnd:
         item = queue_item.item
         scope: ClockTimeout | None = None
-        slow = self._clock.call_later(_SLOW_RECONCILE, lambda: self._on_slow(item))
+        if self._slow_timer is None:
+            self._slow_timer = self._clock.call_later(_SLOW_RECONCILE, self._report_slow)
         try:
-            async with timeout(self._clock, self.options.reconciliation_timeout or None) as scope:
+            if not self.options.reconciliation_timeout:
                 result = await self.reconciler.reconcile(item, ctx)
+            else:
+                async with timeout(self._clock, self.options.reconciliation_timeout) as scope:
+                    result = await self.reconciler.reconcile(item, ctx)
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
@@ -352,21 +357,30 @@ class Controller:
                 notes = {"terminal": True, "timed_out": (scope is not None and scope.expired())}
                 return ReconcileEnd(Outcome.ERROR, detail=f"not retried: {error}", notes=notes, error=error)
             return self._on_failure(queue_item, error, timed_out=(scope is not None and scope.expired()))
-        finally:
-            slow.cancel()
-        return self._on_result(queue_item, result, timed_out=scope.expired())
+        return self._on_result(queue_item, result, timed_out=scope is not None and scope.expired())
 
-    def _on_slow(self, item: Any) -> None:
-        seconds = self._clock.now() - self.queue.core.processing().get(item, self._clock.now())
-        log.warning(
-            "controller %s: the reconcile of %s runs for %.0f s; until it ends, its worker takes nothing else "
-            "(max_concurrent_reconciles=%d, reconciliation_timeout=%g)",
-            self.name,
-            item,
-            seconds,
-            self.options.max_concurrent_reconciles,
-            self.options.reconciliation_timeout,
-        )
+    def _report_slow(self) -> None:
+        """Log reconciles that run for long, once each. One timer for all of them: most reconciles end long before."""
+        self._slow_timer = None
+        now, processing = self._clock.now(), self.queue.core.processing()
+        self._reported_slow &= processing.items()
+        for item, started in processing.items() - self._reported_slow:
+            seconds = now - started
+            if seconds < _SLOW_RECONCILE:
+                continue
+            self._reported_slow.add((item, started))
+            log.warning(
+                "controller %s: the reconcile of %s runs for %.0f s; until it ends, its worker takes nothing else "
+                "(max_concurrent_reconciles=%d, reconciliation_timeout=%g)",
+                self.name,
+                item,
+                seconds,
+                self.options.max_concurrent_reconciles,
+                self.options.reconciliation_timeout,
+            )
+        if waiting := processing.items() - self._reported_slow:
+            next_at = min(started for _, started in waiting) + _SLOW_RECONCILE
+            self._slow_timer = self._clock.call_later(next_at - now, self._report_slow)
 
     def _on_failure(self, queue_item: QueueItem[Any], error: BaseException, **notes: bool) -> ReconcileEnd:
         cause = ReconcileCause("retry", detail=shortened(error))
@@ -391,32 +405,12 @@ class Controller:
         return ReconcileEnd(Outcome.SUCCESS, notes=notes)
 
     # -------------------------------------------------------------- telemetry
-    def _record_workers(self) -> None:
-        self._hook.record(
-            Workers(controller=self.name, active=self._active, limit=self.options.max_concurrent_reconciles)
-        )
-
     def record_queue(self, event: str, seconds: float = 0.0) -> None:
         """Record an event of the work queue."""
-        depth = tuple(self.queue.core.depth().items())
-        in_progress = tuple(self.queue.core.processing().values())
-        self._hook.record(
-            Queued(controller=self.name, event=event, seconds=seconds, depth=depth, in_progress=in_progress)
-        )
+        self._hook.record(Queued(controller=self.name, event=event, seconds=seconds, queue=self.queue.core))
 
     def __repr__(self) -> str:
-        return f"<Controller {self.name} {self.state.value}: {self._active} busy, {self.queue!r}>"
-
-
-def _log_fields(started: ReconcileStarted) -> dict[str, str]:
-    fields = {
-        "controllerGroup": started.group,
-        "controllerKind": started.kind,
-        "namespace": started.namespace,
-        "name": started.name,
-        "reconcileID": started.reconcile_id,
-    }
-    return {field: value for field, value in fields.items() if value}
+        return f"<Controller {self.name} {self.state.value}: {len(self.queue.core.processing())} busy, {self.queue!r}>"
 
 
 class _Hooks(QueueHooks):

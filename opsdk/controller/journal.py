@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from datetime import datetime
+
+import msgspec
 
 from opsdk.errors import UsageError
 from opsdk.telemetry.activity import ObjectRead, RequestSent
 from opsdk.telemetry.cause import ReconcileCause
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReconcileRecord:
+class ReconcileRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One reconcile.
 
     Attributes:
@@ -116,7 +116,8 @@ class Journal:
             oldest = self._records[position]
             self._bytes -= _bytes(oldest)
             self._whole -= 1
-            self._records[position] = replace(oldest, reads=tuple(read._replace(data=None) for read in oldest.reads))
+            reads = tuple(read._replace(data=None) for read in oldest.reads)
+            self._records[position] = msgspec.structs.replace(oldest, reads=reads)
 
     def find(
         self, *, controller: str = "", namespace: str | None = None, name: str = "", reconcile_id: str = ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
@@ -26,13 +25,13 @@ def record_to_json(record: ReconcileRecord, *, objects: bool = False) -> JsonObj
         objects: include the objects that were read. Values of Secrets are replaced; managedFields stay.
     """
     tree: JsonObject = {}
-    for field in fields(record):
-        value = getattr(record, field.name)
+    for name in record.__struct_fields__:
+        value = getattr(record, name)
         if isinstance(value, datetime):
             value = value.isoformat()
         elif isinstance(value, tuple):
             value = [_item(part, objects=objects) for part in value]
-        tree[field.name] = value
+        tree[name] = value
     return tree
 
 

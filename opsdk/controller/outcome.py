@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from opsdk.errors import TerminalError
 from opsdk.telemetry.records import ReconcileOutcome
@@ -12,8 +13,7 @@ from opsdk.telemetry.records import ReconcileOutcome
 _MAX_ERROR = 200
 
 
-@dataclass(frozen=True, slots=True)
-class ReconcileEnd:
+class ReconcileEnd(msgspec.Struct, frozen=True):
     """How a reconcile ended.
 
     Attributes:
@@ -25,7 +25,7 @@ class ReconcileEnd:
 
     outcome: ReconcileOutcome
     detail: str = ""
-    notes: Mapping[str, bool] = field(default_factory=dict)
+    notes: Mapping[str, bool] = msgspec.field(default_factory=dict)
     error: BaseException | None = None
 
     def __str__(self) -> str:

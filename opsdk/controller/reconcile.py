@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any, Protocol, TypeVar
 
 from opsdk.apimachinery.kinds import Kind
-from opsdk.apimachinery.object import AnyObject, deep_copy
+from opsdk.apimachinery.object import AnyObject
 from opsdk.controller.context import Context
 from opsdk.controller.declaration import ReconcilerDeclaration, ReconcilerForm, inspect_reconciler
 from opsdk.controller.finalizers import Finalizers
@@ -147,12 +147,11 @@ class ReconcilerAdapter:
 
         Returns the object, None if it is gone, and the soonest result of the finalizers that are not done.
         """
-        base = deep_copy(obj)
         finalized = await self.finalizers.finalize(obj, ctx)
         if finalized.updated:
             try:
                 # With a lock: the patch replaces the list, and must not remove what another controller added.
-                await ctx.client.patch(obj, MergeFrom(base, optimistic_lock=True))
+                await ctx.client.patch(obj, MergeFrom(optimistic_lock=True))
             except NotFoundError:
                 obj = None
         finalized.raise_errors()

@@ -5,18 +5,22 @@ Upstream: sigs.k8s.io/cluster-api/util/patch has a helper with this purpose; con
 
 from __future__ import annotations
 
+from functools import lru_cache
+from types import NoneType
 from typing import Any, Generic, Self, TypeVar
 
 import msgspec
 
 from opsdk.apimachinery.meta import Condition
 from opsdk.apimachinery.model import to_builtins
-from opsdk.apimachinery.object import TypedObject, Unstructured, deep_copy, key_of, to_tree
+from opsdk.apimachinery.object import TypedObject, Unstructured, convert, origin_of
 from opsdk.apimachinery.patch.merge_patch import create_merge_patch
+from opsdk.apimachinery.unknown_fields import merge_unknown_fields
 from opsdk.client.client import Client
 from opsdk.errors import UsageError
 from opsdk.patch import merge_patch
 from opsdk.recipes.conditions import get_condition, set_condition
+from opsdk.structured_merge.equality import strict_equal
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
 S = TypeVar("S")
@@ -41,44 +45,57 @@ class StatusPatch(Generic[S]):
     def __init__(self, client: Client, obj: TypedObject | Unstructured) -> None:
         self._client = client
         self._object: Any = obj
-        self._base: TypedObject | Unstructured | None = None
+        self._is_tree = isinstance(obj, Unstructured)
+        self._before: JsonObject | None = None
         self.status: S
 
     async def __aenter__(self) -> Self:
-        if self._base is not None:
+        if self._before is not None:
             raise UsageError("a StatusPatch is used once: call ctx.status(obj) again")
-        self._base = deep_copy(self._object)
         if isinstance(self._object, Unstructured):
-            self._object.content.setdefault("status", {})
-            self.status = self._object.content["status"]
+            self.status = self._object.content.setdefault("status", {})
         else:
             if self._object.status is None:
-                self._object.status = _new_status(self._object)
+                self._object.status = _new_status(type(self._object))
             self.status = self._object.status
+        self._before = self._known_status()
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: object, traceback: object) -> None:
         if kind is not None:
             return
-        assert self._base is not None
         self._observe_generation()
-        before = to_tree(self._base).get("status") or {}
-        after = to_tree(self._object).get("status") or {}
-        difference: JsonObject = create_merge_patch(before, after)
-        if difference:
+        if difference := self._difference():
             await self._write(difference)
 
+    def _known_status(self) -> JsonObject:
+        """Return the status as its class sees it."""
+        status: JsonObject = to_builtins(self._object.get("status") if self._is_tree else self._object.status)
+        return status
+
+    def _difference(self) -> JsonObject:
+        """Return the merge patch of the status. Items of lists keep the fields that their class does not know."""
+        before, after = self._before, self._known_status()
+        if strict_equal(before, after):
+            return {}
+        origin = None if self._is_tree else origin_of(self._object)
+        if origin is not None:
+            stored = origin.get("status") or {}
+            known = to_builtins(convert(origin, type(self._object)).status) or {}
+            before, after = (merge_unknown_fields(stored, known, status) for status in (before, after))
+        difference: JsonObject = create_merge_patch(before, after)
+        return difference
+
     async def _write(self, difference: JsonObject) -> None:
-        assert self._base is not None
         patch: JsonObject = {"status": difference}
-        if _has_list(difference) and self._base.metadata.resource_version:
+        if _has_list(difference) and self._object.metadata.resource_version:
             patch["metadata"] = {"resourceVersion": self._object.metadata.resource_version}
-        written = deep_copy(self._base)
-        await self._client.status().patch(written, merge_patch(patch))
-        if isinstance(written, Unstructured):
+        # A shallow copy takes the response: other fields of the object keep what the reconciler has changed.
+        written = await self._client.status().patch(self._object.__copy__(), merge_patch(patch))
+        if self._is_tree:
             self._object.content["status"] = written.content.get("status")
         else:
-            self._object.status = written.status  # type: ignore[attr-defined]
+            self._object.status = written.status
         self._object.metadata.resource_version = written.metadata.resource_version
 
     def set_condition(
@@ -147,21 +164,26 @@ class StatusPatch(Generic[S]):
             self.status.observed_generation = generation
 
 
-def _new_status(obj: Any) -> Any:
+def _new_status(cls: type[TypedObject]) -> Any:
     """Return an empty status for an object that has none."""
-    for field in msgspec.structs.fields(type(obj)):
-        if field.name != "status":
-            continue
-        for part in getattr(field.type, "__args__", (field.type,)):
-            if isinstance(part, type) and issubclass(part, msgspec.Struct):
-                try:
-                    return part()
-                except TypeError as error:
-                    raise UsageError(
-                        f"{part.__name__} has required fields, and {key_of(obj)} has no status yet: "
-                        f"give each field of {part.__name__} a default"
-                    ) from error
-    raise UsageError(f"{type(obj).__name__} has no status")
+    form = _status_class(cls)
+    if form is None:
+        raise UsageError(f"{cls.__name__} has no status")
+    try:
+        return form()
+    except TypeError as error:
+        raise UsageError(
+            f"{form.__name__} has required fields, and this {cls.__name__} has no status yet: "
+            f"give each field of {form.__name__} a default"
+        ) from error
+
+
+@lru_cache(maxsize=1024)
+def _status_class(cls: type[TypedObject]) -> type | None:
+    """Return the class of the status; None if there is none."""
+    hints = {field.name: field.type for field in msgspec.structs.fields(cls)}
+    parts = getattr(hints.get("status"), "__args__", (hints.get("status"),))
+    return next((part for part in parts if isinstance(part, type) and part is not NoneType), None)
 
 
 def _has_list(value: JsonValue) -> bool:

@@ -6,10 +6,11 @@ Upstream: sigs.k8s.io/controller-runtime/pkg/event/event.go
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from typing import Any, Generic, TypeVar
+
+import msgspec
 
 from opsdk.apimachinery.codec import decode, encode_tree
 from opsdk.apimachinery.gvk import ObjectKey
@@ -94,8 +95,7 @@ class ObjectView(Generic[T]):
         return f"<ObjectView of {self.kind.name} {self.key} at {self.resource_version}>"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event(Generic[T]):
+class Event(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     """A change of an object.
 
     Attributes:

@@ -19,10 +19,11 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
 from enum import Enum
 from itertools import count
 from typing import Generic, TypeVar
+
+import msgspec
 
 from opsdk.telemetry.cause import ReconcileCause, ReconcileCauses
 
@@ -43,8 +44,7 @@ class QueueState(Enum):
     """Accepts and returns no items."""
 
 
-@dataclass(slots=True)
-class _Entry:
+class _Entry(msgspec.Struct):
     """A queued item: delayed, ready, or waiting for the end of its own processing."""
 
     priority: int
@@ -56,8 +56,7 @@ class _Entry:
     causes: ReconcileCauses | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class QueueItem(Generic[K]):
+class QueueItem(msgspec.Struct, Generic[K], frozen=True):
     """An item that a worker processes.
 
     Attributes:

@@ -80,9 +80,10 @@ class WorkQueue(Generic[K]):
     # -------------------------------------------------------------- adding
     def add(self, item: K, *, after: float = 0.0, priority: int = 0, cause: ReconcileCause | None = None) -> None:
         """Queue `item` for `after` seconds from now (see `QueueCore.add`). Does nothing after shutdown."""
-        if self.core.add(item, now=self._clock.now(), after=after, priority=priority, cause=cause) and self._hooks:
+        now = self._clock.now()
+        if self.core.add(item, now=now, after=after, priority=priority, cause=cause) and self._hooks:
             self._hooks.added()
-        self._wake()
+        self._wake(now)
 
     def add_rate_limited(self, item: K, *, priority: int = 0, cause: ReconcileCause | None = None) -> float:
         """Queue `item` after the rate limiter's delay. Returns the delay in seconds."""
@@ -116,12 +117,12 @@ class WorkQueue(Generic[K]):
                 raise ShutDownError(self.name)
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._getters.append(waiter)
-            self._wake()
+            self._wake(self._clock.now())
             try:
                 await waiter
             except asyncio.CancelledError:
                 if waiter.done() and not waiter.cancelled():
-                    self._wake()  # pass the wake-up to another worker
+                    self._wake(self._clock.now())  # pass the wake-up to another worker
                 raise
             finally:
                 if waiter in self._getters:
@@ -129,10 +130,11 @@ class WorkQueue(Generic[K]):
 
     def done(self, item: K) -> None:
         """The worker has finished `item`."""
-        worked = self.core.done(item, now=self._clock.now())
+        now = self._clock.now()
+        worked = self.core.done(item, now=now)
         if self._hooks:
             self._hooks.finished(worked)
-        self._wake()
+        self._wake(now)
         if self.core.ended:
             self._wake_all()
         self._notify_idle()
@@ -143,9 +145,8 @@ class WorkQueue(Generic[K]):
             if not waiter.done():
                 waiter.set_result(None)
 
-    def _wake(self) -> None:
+    def _wake(self, now: float) -> None:
         """Wake one waiting worker for each ready item, and set the timer for the next delayed item."""
-        now = self._clock.now()
         ready = len(self.core) if self.core.has_ready(now) else 0
         while ready and self._getters:
             waiter = self._getters.popleft()
@@ -164,7 +165,7 @@ class WorkQueue(Generic[K]):
 
     def _on_timer(self) -> None:
         self._timer = self._timer_at = None
-        self._wake()
+        self._wake(self._clock.now())
 
     # -------------------------------------------------------------- ending
     def shut_down(self, *, drain: bool = False) -> None:

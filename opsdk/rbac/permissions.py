@@ -120,11 +120,11 @@ class RuleSet:
     def normalized(self) -> RuleSet:
         """Return the set without permissions that others of the set cover."""
         # No two permissions cover each other: `covers` is antisymmetric but for paths such as /a* and /a**.
-        kept: dict[Permission, None] = {}
+        widest: dict[Permission, None] = {}
         for permission in sorted(self.permissions, key=_generality):
-            if not any(own.covers(permission) for own in kept):
-                kept[permission] = None
-        return RuleSet(kept)
+            if not any(own.covers(permission) for own in widest):
+                widest[permission] = None
+        return RuleSet(widest)
 
     @property
     def namespaces(self) -> tuple[str, ...]:
@@ -137,7 +137,13 @@ class RuleSet:
         Rules of one group with equal verbs share their resources, then groups with equal resources share a rule.
         """
         normalized = self.normalized().permissions
-        return _path_rules(normalized) * (namespace == ALL_NAMESPACES) + _resource_rules(
+        verbs = _joined((p.path, p.verb) for p in normalized if not p.resource)
+        paths = _joined((verb, path) for path, verb in verbs.items())
+        rules = [
+            PolicyRule(non_resource_urls=list(path), verbs=list(sorted_verbs(verb))) for verb, path in paths.items()
+        ]
+        path_rules = sorted(rules, key=lambda rule: (rule.non_resource_urls, rule.verbs))
+        return path_rules * (namespace == ALL_NAMESPACES) + _resource_rules(
             p for p in normalized if p.namespace == namespace and p.resource
         )
 
@@ -214,10 +220,3 @@ def _resource_rules(permissions: Iterable[Permission]) -> list[PolicyRule]:
         for (resource, verb, name), group in groups.items()
     ]
     return sorted(rules, key=lambda rule: (rule.api_groups, rule.resources, rule.resource_names, rule.verbs))
-
-
-def _path_rules(permissions: Iterable[Permission]) -> list[PolicyRule]:
-    verbs = _joined((p.path, p.verb) for p in permissions if not p.resource)
-    paths = _joined((verb, path) for path, verb in verbs.items())
-    rules = [PolicyRule(non_resource_urls=list(path), verbs=list(sorted_verbs(verb))) for verb, path in paths.items()]
-    return sorted(rules, key=lambda rule: (rule.non_resource_urls, rule.verbs))

@@ -10,7 +10,7 @@ from functools import cache
 from typing import NamedTuple
 
 from opsdk.apimachinery.gvk import GroupVersionKind
-from opsdk.apimachinery.kinds import Kind, KindLike, kind_of, metadata_only
+from opsdk.apimachinery.kinds import KindLike, kind_of, metadata_only
 from opsdk.apimachinery.object import AnyObject, Object
 from opsdk.children.kinds import built_in_kind, built_in_kinds
 from opsdk.errors import UsageError
@@ -61,26 +61,25 @@ def resource_of(resource: ResourceLike, subresource: str = "") -> RuleResource:
     """
     if isinstance(resource, GroupVersionKind):
         resource = metadata_only(resource)
-    info = _parsed(resource) if isinstance(resource, str) else _resource_of_kind(kind_of(resource))
+    if isinstance(resource, str):
+        head, slash, written_subresource = resource.partition("/")
+        plural, _, group = head.partition(".")
+        if not plural or bool(slash) is not bool(written_subresource) or plural != plural.lower() or " " in resource:
+            raise UsageError(
+                f"{resource!r} is not a resource: write it as kubectl does, such as deployments.apps/scale"
+            )
+        gvk = _built_in_resources().get((group, plural))
+        info = RuleResource(group, plural + slash + written_subresource, _is_namespaced(group, plural, gvk), gvk)
+    else:
+        kind = kind_of(resource)
+        gvk, representation = kind.gvk, kind.representation
+        if issubclass(representation, Object):
+            plural = representation.plural or f"{gvk.kind.lower()}s"
+            info = RuleResource(gvk.group, plural, representation.namespaced, gvk)
+        else:
+            plural = guess_plural(gvk.kind)
+            info = RuleResource(gvk.group, plural, _is_namespaced(gvk.group, plural, gvk), gvk)
     return info._replace(resource=f"{info.resource}/{subresource}") if subresource else info
-
-
-def _parsed(text: str) -> RuleResource:
-    head, slash, subresource = text.partition("/")
-    plural, _, group = head.partition(".")
-    if not plural or bool(slash) is not bool(subresource) or plural != plural.lower() or " " in text:
-        raise UsageError(f"{text!r} is not a resource: write it as kubectl does, such as deployments.apps/scale")
-    gvk = _built_in_resources().get((group, plural))
-    return RuleResource(group, plural + slash + subresource, _is_namespaced(group, plural, gvk), gvk)
-
-
-def _resource_of_kind(kind: Kind[AnyObject]) -> RuleResource:
-    gvk, representation = kind.gvk, kind.representation
-    if issubclass(representation, Object):
-        plural = representation.plural or f"{gvk.kind.lower()}s"
-        return RuleResource(gvk.group, plural, representation.namespaced, gvk)
-    plural = guess_plural(gvk.kind)
-    return RuleResource(gvk.group, plural, _is_namespaced(gvk.group, plural, gvk), gvk)
 
 
 def _is_namespaced(group: str, plural: str, gvk: GroupVersionKind | None) -> bool:

@@ -403,12 +403,12 @@ class _Migration:
 
     # -------------------------------------------------------------- reports
     def rejected(self) -> StorageMigrationError:
-        named = [f"{key}: {error.message}" for key, error in list(self._failures.items())[:_NAMED]]
-        more = len(self._failures) - len(named)
+        failures = [f"{key}: {error.message}" for key, error in list(self._failures.items())[:_NAMED]]
+        more = len(self._failures) - len(failures)
         text = (
             f"{self._name}: the server rejects {len(self._failures)} objects, correct or delete them and migrate again"
         )
-        return StorageMigrationError("\n  ".join([f"{text}:", *named, *([f"and {more} more"] if more else [])]))
+        return StorageMigrationError("\n  ".join([f"{text}:", *failures, *([f"and {more} more"] if more else [])]))
 
     def progress(self, *, remaining: int | None = None, finished: bool = False) -> MigrationProgress:
         return MigrationProgress(

@@ -45,5 +45,8 @@ def load_config(*, kubeconfig: str | Path | None = None, context: str | None = N
     if in_pod is not None and not home.exists():
         raise in_pod
     if not home.exists():
-        raise ConfigError(f"no cluster configuration: no kubeconfig argument, no $KUBECONFIG, not in a pod, no {home}")
+        raise ConfigError(
+            f"no cluster configuration: no kubeconfig argument, no $KUBECONFIG, not in a pod, no {home}: "
+            "set $KUBECONFIG to the path of a kubeconfig"
+        )
     return config_from_files([home], context=context)

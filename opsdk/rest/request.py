@@ -5,18 +5,21 @@ Upstream: k8s.io/client-go/rest/request.go (v1.36)
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from urllib.parse import quote, urlencode
+
+import msgspec
 
 from opsdk.errors import RequestInfo, UsageError
 
 # RFC 3986 allows these in a path segment, besides letters, digits and "-._~".
 _SEGMENT_SAFE = "!$&'()*+,;=:@"
+# A path of such names needs no escapes: nearly every one.
+_PLAIN = re.compile(r"(?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+")
 
 
-@dataclass(frozen=True, slots=True)
-class RestRequest:
+class RestRequest(msgspec.Struct, frozen=True):
     """One HTTP request, with its Kubernetes meaning for messages and telemetry.
 
     Attributes:
@@ -38,8 +41,8 @@ class RestRequest:
     method: str
     path: str
     query: Sequence[tuple[str, str]] = ()
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    body: bytes = field(default=b"", repr=False)
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
+    body: bytes = b""
     verb: str = ""
     group: str = ""
     resource: str = ""
@@ -48,6 +51,9 @@ class RestRequest:
     name: str = ""
     version: str = ""
     body_name: str = ""
+
+    def __repr__(self) -> str:
+        return f"<RestRequest {self.method} {self.target}>"  # headers and body may hold secrets
 
     @property
     def target(self) -> str:
@@ -105,6 +111,9 @@ def resource_path(  # noqa: PLR0917 - the order of the path itself
         segments.append(name)
     if subresource:
         segments += subresource.split("/")
+    path = "/" + "/".join(segments)
+    if _PLAIN.fullmatch(path) and path.count("/") == len(segments):
+        return path
     for segment in segments:
         if segment in {".", ".."}:  # would change the path
             raise UsageError(f"{segment!r} is not allowed as a path segment")

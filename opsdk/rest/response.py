@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
@@ -20,13 +20,15 @@ from opsdk.rest.request import RestRequest
 _MAX_QUOTED = 2048
 
 
-@dataclass(frozen=True, slots=True)
-class RestResponse:
+class RestResponse(msgspec.Struct, frozen=True):
     """A complete response. Header names are lower case; repeated headers are joined with ``, ``."""
 
     status: int
-    headers: Mapping[str, str] = field(default_factory=dict)
-    body: bytes = field(default=b"", repr=False)
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
+    body: bytes = b""
+
+    def __repr__(self) -> str:
+        return f"RestResponse({self.status}, {len(self.body)} bytes)"  # the body may hold secrets
 
     @property
     def content_type(self) -> str:

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractContextManager, asynccontextmanager
+from functools import lru_cache, partial
 from itertools import count
 from typing import TypeVar
 
@@ -33,33 +32,10 @@ from opsdk.rest.request import RestRequest
 from opsdk.rest.response import RestResponse, raise_for_status
 from opsdk.rest.retry import retry_delay
 from opsdk.rest.tls import TlsContexts
-from opsdk.telemetry.records import Hooks, Requested, RequestStarted, TelemetryHook
-from opsdk.telemetry.request_log import log_request
+from opsdk.telemetry.records import NO_HEADERS, Hooks, Requested, RequestStarted, TelemetryHook
+from opsdk.telemetry.request_log import log_request, logs_requests
 
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestAttempt:
-    """One attempt of a request has ended (for a stream: its head arrived).
-
-    Attributes:
-        request: the request.
-        host: name and port of the server.
-        status: the HTTP status, 0 without a response.
-        seconds: duration without client-side throttling.
-        throttled: seconds of client-side throttling before the attempt.
-        number: 0 for the first attempt, 1 for the first retry.
-        error: why no response arrived, or None.
-    """
-
-    request: RestRequest
-    host: str
-    status: int
-    seconds: float
-    throttled: float = 0.0
-    number: int = 0
-    error: BaseException | None = None
 
 
 class Stream:
@@ -129,8 +105,7 @@ class Transport(Closing):
     Args:
         config: address and credentials.
         clock: source of time.
-        observe: called after each attempt, retries and cancelled ones included; it must not block.
-        hook: receives a `Requested` record for each attempt, and may add headers to it.
+        hook: receives a `Requested` record for each attempt, retries and cancelled ones included; may add headers.
     """
 
     def __init__(
@@ -138,11 +113,9 @@ class Transport(Closing):
         config: Config,
         *,
         clock: Clock = LOOP_CLOCK,
-        observe: Callable[[RequestAttempt], None] | None = None,
         hook: TelemetryHook | None = None,
     ) -> None:
         self.config = config
-        self._observe = observe
         self._hook = Hooks([hook] if hook is not None else [])  # logs exceptions of the hook
         self.endpoint = config.endpoint
         self._clock = clock
@@ -150,10 +123,12 @@ class Transport(Closing):
         self._bucket = TokenBucket(config.qps, config.burst) if config.qps is not None else None
         self._tls: TlsContexts | None = None
         self._prefix = self.endpoint.base_path
-        self._headers = [("Host", self.endpoint.authority), ("User-Agent", config.user_agent)]
-        if not config.disable_compression and config.app is None:
-            self._headers.append(("Accept-Encoding", "gzip"))
-        self._headers += config.impersonate.headers()
+        self._headers: tuple[tuple[str, str], ...] = (
+            ("Host", self.endpoint.authority),
+            ("User-Agent", config.user_agent),
+            *(() if config.disable_compression or config.app is not None else (("Accept-Encoding", "gzip"),)),
+            *config.impersonate.headers(),
+        )
         self._backend = self._make_backend()
 
     def _make_backend(self) -> ConnectionBackend:
@@ -170,7 +145,7 @@ class Transport(Closing):
             self._tls = tls
         if dialer.absolute_targets:
             self._prefix = str(self.endpoint)
-            self._headers += dialer.extra_headers
+            self._headers += tuple(dialer.extra_headers)
         return ConnectionPool(dialer.dial, clock=self._clock, check_for=_check_for)
 
     # -- calls
@@ -271,8 +246,7 @@ class Transport(Closing):
         started = self._clock.now()
         outcome: RestResponse | ResponseStream | TransportError | None = None
         error: BaseException | None = None
-        host = self.endpoint.authority
-        with self._hook.request(RequestStarted(request=request.info, method=request.method, host=host)) as headers:
+        with self._block(request) as headers:
             try:
                 outcome = await self._respond(request, headers, whole=whole)
             except TransportError as caught:
@@ -282,21 +256,18 @@ class Transport(Closing):
                 error = caught
                 raise
             finally:
-                if outcome is not None or error is not None:
-                    status = 0 if outcome is None or isinstance(outcome, TransportError) else outcome.status
-                    seconds = self._clock.now() - started
-                    attempt = RequestAttempt(
-                        request=request,
-                        host=host,
-                        status=status,
-                        seconds=seconds,
-                        throttled=throttled,
-                        number=number,
-                        error=error,
-                    )
-                    self._report(attempt, len(outcome.body) if isinstance(outcome, RestResponse) else None)
+                if (outcome is not None or error is not None) and (self._hook.hooks or logs_requests()):
+                    self._report(request, outcome, error, number=number, throttled=throttled, started=started)
         assert outcome is not None
         return outcome
+
+    def _block(self, request: RestRequest) -> AbstractContextManager[Mapping[str, str]]:
+        """Return the block of the hooks that follow the request; it yields headers."""
+        if not self._hook.follows_requests:
+            return NO_HEADERS
+        return self._hook.request(
+            RequestStarted(request=request.info, method=request.method, host=self.endpoint.authority)
+        )
 
     async def _respond(
         self, request: RestRequest, headers: Mapping[str, str], *, whole: bool
@@ -318,39 +289,43 @@ class Transport(Closing):
         finally:
             await exchange.aclose()
 
-    def _report(self, attempt: RequestAttempt, received_bytes: int | None) -> None:
-        """Pass the attempt to log, hook and observer."""
-        request, info = attempt.request, attempt.request.info
+    def _report(
+        self,
+        request: RestRequest,
+        outcome: RestResponse | ResponseStream | TransportError | None,
+        error: BaseException | None,
+        *,
+        number: int,
+        throttled: float,
+        started: float,
+    ) -> None:
+        """Pass the attempt to log and hooks."""
         record = Requested(
             method=request.method,
-            host=attempt.host,
-            status=attempt.status,
-            seconds=attempt.seconds,
-            request=info,
-            throttled=None if self._bucket is None or request.verb == "watch" else attempt.throttled,
-            attempt=attempt.number,
+            host=self.endpoint.authority,
+            status=0 if outcome is None or isinstance(outcome, TransportError) else outcome.status,
+            seconds=self._clock.now() - started,
+            request=request.info,
+            throttled=None if self._bucket is None or request.verb == "watch" else throttled,
+            attempt=number,
             sent_bytes=len(request.body),
-            received_bytes=received_bytes,
-            error=attempt.error,
+            received_bytes=len(outcome.body) if isinstance(outcome, RestResponse) else None,
+            error=error,
         )
         log_request(record)
         self._hook.record(record)
-        if self._observe is not None:
-            self._observe(attempt)
 
     async def exchange(self, request: RestRequest, headers: Mapping[str, str] | None = None) -> ResponseStream:
         """Make one exchange with credentials, but without retry, timeout or throttling. The caller closes it.
 
         For adapters; other callers use `send` or `stream`. `headers` are added to those of the request.
         """
-        own_headers = {**(headers or {}), **request.headers}
-        by_name = {name.lower(): (name, value) for name, value in own_headers.items()}
         credentials = await self._credentials.headers()
         if self._tls is not None:
             self._tls.use(self._credentials.client_cert)
             self._tls.refresh()
-        pairs = [pair for pair in (*self._headers, *credentials.items()) if pair[0].lower() not in by_name]
-        pairs += by_name.values()
+        own_headers = {**headers, **request.headers} if headers else request.headers
+        pairs = _merged(self._headers, tuple(credentials.items()), tuple(own_headers.items()))
         return await self._backend.exchange(request.method, self._prefix + request.target, pairs, request.body)
 
     async def _throttle(self, request: RestRequest) -> float:
@@ -374,6 +349,17 @@ class Transport(Closing):
 
     def __repr__(self) -> str:
         return f"<Transport to {self.endpoint}: {self._backend!r}>"
+
+
+# A client sends the same few sets of headers again and again.
+@lru_cache(maxsize=64)
+def _merged(
+    common: tuple[tuple[str, str], ...], credentials: tuple[tuple[str, str], ...], own: tuple[tuple[str, str], ...]
+) -> tuple[tuple[str, str], ...]:
+    """Return the headers of a request. Its own ones replace others of the same name."""
+    by_name = {name.lower(): (name, value) for name, value in own}
+    others = (pair for pair in (*common, *credentials) if pair[0].lower() not in by_name)
+    return (*others, *by_name.values())
 
 
 E = TypeVar("E", bound=OpsdkError)

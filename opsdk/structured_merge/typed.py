@@ -299,7 +299,19 @@ def _compare_as(topology: Topology, old: JsonValue, new: JsonValue, schema: Sche
     differences: _Differences = []
     if topology in _KEYED:
         items, others = _as_list(old), _as_list(new)
-        _compare_lists(items, others, schema, differences)
+        old_groups, new_groups = _grouped(items, schema), _grouped(others, schema)
+        for element in old_groups | new_groups:
+            old_items, theirs = old_groups.get(element, ()), new_groups.get(element, ())
+            if len(old_items) <= 1 and len(theirs) <= 1:
+                one, other = (*old_items, ABSENT)[0], (*theirs, ABSENT)[0]
+                if one is not other:
+                    _compare_at(one, other, schema.item(), differences, element)
+            elif not old_items:
+                differences.append((element, _Change.ADDED, _SAME))
+            elif not theirs:
+                differences.append((element, _Change.REMOVED, _SAME))
+            elif not deep_equal(old_items, theirs):
+                differences.append((element, _Change.MODIFIED, _SAME))
         return not items and not others, _comparison_of(differences)
     before, after = _as_dict(old), _as_dict(new)
     _compare_maps(before, after, schema, differences)
@@ -342,24 +354,6 @@ def _as_list(value: JsonValue) -> list[JsonValue]:
 
 def _as_dict(value: JsonValue) -> JsonObject:
     return value if isinstance(value, dict) else {}
-
-
-def _compare_lists(
-    old: Sequence[JsonValue], new: Sequence[JsonValue], schema: Schema, differences: _Differences
-) -> None:
-    before, after = _grouped(old, schema), _grouped(new, schema)
-    for element in before | after:
-        old_items, theirs = before.get(element, ()), after.get(element, ())
-        if len(old_items) <= 1 and len(theirs) <= 1:
-            one, other = (*old_items, ABSENT)[0], (*theirs, ABSENT)[0]
-            if one is not other:
-                _compare_at(one, other, schema.item(), differences, element)
-        elif not old_items:
-            differences.append((element, _Change.ADDED, _SAME))
-        elif not theirs:
-            differences.append((element, _Change.REMOVED, _SAME))
-        elif not deep_equal(old_items, theirs):
-            differences.append((element, _Change.MODIFIED, _SAME))
 
 
 def _grouped(items: Sequence[JsonValue], schema: Schema) -> dict[str, list[JsonValue]]:

@@ -10,57 +10,53 @@ Every record gets the fields, whatever handlers and formats the program uses (se
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar, Token
 from typing import Any, Literal, TextIO
 
 from opsdk.errors import UsageError
 from opsdk.telemetry.formats import JsonFormatter, TextFormatter, render_fields
 
-_FIELDS: ContextVar[Mapping[str, str]] = ContextVar("opsdk_log_fields")
+_Source = Mapping[str, str] | Callable[[], Mapping[str, str]]
+# The fields of a block, and those of the blocks around it.
+_FIELDS: ContextVar[tuple[_Source, Any] | None] = ContextVar("opsdk_log_fields", default=None)
 
 
 def current() -> Mapping[str, str]:
     """Return the fields of the running task."""
-    return _FIELDS.get({})
+    sources = []
+    level = _FIELDS.get()
+    while level is not None:
+        source, level = level
+        sources.append(source() if callable(source) else source)
+    return {name: value for source in reversed(sources) for name, value in source.items()}
 
 
-@contextmanager
-def log_context(**fields: str) -> Iterator[None]:
-    """Add fields to every log line inside the block, including lines of tasks that the block starts."""
-    token = _FIELDS.set({**current(), **fields})
-    try:
-        yield
-    finally:
-        _FIELDS.reset(token)
+class LogContext:
+    """A block whose log lines carry fields. See `log_context`.
 
-
-def reconcile_fields(
-    *,
-    controller: str,
-    group: str = "",
-    kind: str = "",
-    namespace: str = "",
-    name: str = "",
-    reconcile_id: str = "",
-    cause: str = "",
-) -> dict[str, str]:
-    """Return the fields of a reconcile under controller-runtime's keys, without the empty ones.
-
-    >>> reconcile_fields(controller="website", kind="Website", name="site")
-    {'controller': 'website', 'controllerKind': 'Website', 'name': 'site'}
+    Args:
+        fields: the fields, or a function that returns them. It is called when a line is logged, so a block without log
+            lines costs nothing.
     """
-    fields = {
-        "controller": controller,
-        "controllerGroup": group,
-        "controllerKind": kind,
-        "namespace": namespace,
-        "name": name,
-        "reconcileID": reconcile_id,
-        "cause": cause,
-    }
-    return {key: value for key, value in fields.items() if value}
+
+    __slots__ = ("_fields", "_token")
+
+    def __init__(self, fields: _Source) -> None:
+        self._fields = fields
+        self._token: Token[tuple[_Source, Any] | None] | None = None
+
+    def __enter__(self) -> None:
+        self._token = _FIELDS.set((self._fields, _FIELDS.get()))
+
+    def __exit__(self, *_: object) -> None:
+        assert self._token is not None
+        _FIELDS.reset(self._token)
+
+
+def log_context(**fields: str) -> LogContext:
+    """Add fields to every log line inside the block, including lines of tasks that the block starts."""
+    return LogContext(fields)
 
 
 def add_context_to_records() -> None:

@@ -57,12 +57,7 @@ class OpenTelemetryHook(TelemetryHook):
     def reconcile(self, started: ReconcileStarted) -> Iterator[None]:
         """Open the span of a reconcile; it is the current span of the reconciler."""
         attributes: dict[str, AttributeValue] = {
-            "controller": started.controller,
-            "controllerGroup": started.group,
-            "controllerKind": started.kind,
-            "namespace": started.namespace,
-            "name": started.name,
-            "reconcileID": started.reconcile_id,
+            **started.log_fields(),
             "causes": tuple(map(str, started.causes)),
         }
         with self._span(f"reconcile {started.controller}", trace.SpanKind.INTERNAL, attributes) as span:

@@ -28,6 +28,7 @@ from opsdk.telemetry.records import (
     Leadership,
     LoopStalled,
     Queued,
+    QueueView,
     Reconciled,
     ReconcileOutcome,
     Record,
@@ -38,6 +39,7 @@ from opsdk.telemetry.records import (
     WebhookServed,
     Workers,
 )
+from opsdk.telemetry.series import Counters, Histograms
 
 _RECONCILE_BUCKETS = (
     0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9,
@@ -78,8 +80,7 @@ class PrometheusHook(TelemetryHook):
         self.registry = registry
         self._now = now
         self._priorities: set[int] = set()
-        self._controllers: set[str] = set()
-        self._in_progress: dict[str, tuple[float, ...]] = {}
+        self._queues: dict[str, QueueView] = {}
         self._create_reconcile_metrics()
         self._create_queue_metrics()
         self._create_request_metrics()
@@ -100,18 +101,18 @@ class PrometheusHook(TelemetryHook):
 
     def _create_reconcile_metrics(self) -> None:
         name, labels, r = "controller_runtime", ["controller"], self.registry
-        self._total = Counter(f"{name}_reconcile", "Reconciles by result.", [*labels, "result"], registry=r)
-        self._errors = Counter(f"{name}_reconcile_errors", "Reconciles that failed.", labels, registry=r)
-        self._terminal = Counter(
+        self._total = Counters(f"{name}_reconcile", "Reconciles by result.", [*labels, "result"], registry=r)
+        self._errors = Counters(f"{name}_reconcile_errors", "Reconciles that failed.", labels, registry=r)
+        self._terminal = Counters(
             f"{name}_terminal_reconcile_errors", "Reconciles that failed for good.", labels, registry=r
         )
-        self._panics = Counter(
+        self._panics = Counters(
             f"{name}_reconcile_panics", "Reconciles that raised what no reconciler should.", labels, registry=r
         )
-        self._timeouts = Counter(
+        self._timeouts = Counters(
             f"{name}_reconcile_timeouts", "Reconciles ended by their time limit.", labels, registry=r
         )
-        self._seconds = Histogram(
+        self._seconds = Histograms(
             f"{name}_reconcile_time_seconds",
             "How long a reconcile took.",
             labels,
@@ -124,24 +125,26 @@ class PrometheusHook(TelemetryHook):
     def _create_request_metrics(self) -> None:
         # client-go's label `verb` is the HTTP method, as `method` is.
         name, labels, r = "rest_client", ["verb", "host"], self.registry
-        self._requests = Counter(f"{name}_requests", "Requests to API servers.", ["code", "method", "host"], registry=r)
-        self._request_seconds = Histogram(
+        self._requests = Counters(
+            f"{name}_requests", "Requests to API servers.", ["code", "method", "host"], registry=r
+        )
+        self._request_seconds = Histograms(
             f"{name}_request_duration_seconds", "How long a request took.", labels, registry=r, buckets=_REQUEST_BUCKETS
         )
-        self._throttled = Histogram(
+        self._throttled = Histograms(
             f"{name}_rate_limiter_duration_seconds",
             "How long a request waited for the client-side limit.",
             labels,
             registry=r,
             buckets=_REQUEST_BUCKETS,
         )
-        self._sent = Histogram(
+        self._sent = Histograms(
             f"{name}_request_size_bytes", "Bytes of a request's body.", labels, registry=r, buckets=_SIZE_BUCKETS
         )
-        self._received = Histogram(
+        self._received = Histograms(
             f"{name}_response_size_bytes", "Bytes of a response's body.", labels, registry=r, buckets=_SIZE_BUCKETS
         )
-        self._retried = Counter(f"{name}_request_retries", "Retries of requests.", ["code", *labels], registry=r)
+        self._retried = Counters(f"{name}_request_retries", "Retries of requests.", ["code", *labels], registry=r)
 
     def _create_webhook_metrics(self) -> None:
         name, labels, r = "controller_runtime", ["webhook"], self.registry
@@ -173,12 +176,12 @@ class PrometheusHook(TelemetryHook):
     def _create_queue_metrics(self) -> None:
         labels, r = ["name", "controller"], self.registry
         self._depth = Gauge("workqueue_depth", "Ready items.", [*labels, "priority"], registry=r)
-        self._adds = Counter("workqueue_adds", "Items queued.", labels, registry=r)
-        self._retries = Counter("workqueue_retries", "Items queued again after a failure.", labels, registry=r)
-        self._waited = Histogram(
+        self._adds = Counters("workqueue_adds", "Items queued.", labels, registry=r)
+        self._retries = Counters("workqueue_retries", "Items queued again after a failure.", labels, registry=r)
+        self._waited = Histograms(
             "workqueue_queue_duration_seconds", "How long items were ready.", labels, registry=r, buckets=_QUEUE_BUCKETS
         )
-        self._worked = Histogram(
+        self._worked = Histograms(
             "workqueue_work_duration_seconds", "How long items took.", labels, registry=r, buckets=_QUEUE_BUCKETS
         )
         self._unfinished = Gauge(
@@ -194,14 +197,14 @@ class PrometheusHook(TelemetryHook):
     def record(self, record: Record) -> None:
         """Update the metrics of one record."""
         match record:
-            case Reconciled():
-                self._record_reconcile(record)
-            case Workers():
-                self._record_workers(record)
-            case Requested():
-                self._record_request(record)
             case Queued():
                 self._record_queue(record)
+            case Workers():
+                self._record_workers(record)
+            case Reconciled():
+                self._record_reconcile(record)
+            case Requested():
+                self._record_request(record)
             case LoopStalled():
                 self._stalls.inc(record.seconds)
                 self._longest_stall = max(self._longest_stall, record.seconds)
@@ -233,56 +236,51 @@ class PrometheusHook(TelemetryHook):
 
     def _record_request(self, record: Requested) -> None:
         code = str(record.status) if record.status else "<error>"
-        labels = (record.method, record.host)
-        self._requests.labels(code, *labels).inc()
-        self._request_seconds.labels(*labels).observe(record.seconds)
-        self._sent.labels(*labels).observe(record.sent_bytes)
+        method, host = record.method, record.host
+        self._requests.inc(code, method, host)
+        self._request_seconds.observe(record.seconds, method, host)
+        self._sent.observe(record.sent_bytes, method, host)
         if record.received_bytes is not None:
-            self._received.labels(*labels).observe(record.received_bytes)
+            self._received.observe(record.received_bytes, method, host)
         if record.throttled is not None:
-            self._throttled.labels(*labels).observe(record.throttled)
+            self._throttled.observe(record.throttled, method, host)
         if record.attempt:
-            self._retried.labels(code, *labels).inc()
+            self._retried.inc(code, method, host)
 
     def _record_workers(self, record: Workers) -> None:
         name = record.controller
-        if name not in self._controllers:
-            # Create every series at zero, so that alerts on its rate work.
-            self._controllers.add(name)
-            for result in ReconcileOutcome:
-                self._total.labels(name, result.value)
-            for metric in (self._seconds, self._errors, self._terminal, self._panics, self._timeouts):
-                metric.labels(name)
-        self._active.labels(name).set(record.active)
+        # Create every series at zero, so that alerts on its rate work.
+        for result in ReconcileOutcome:
+            self._total.inc(name, result.value, by=0)
+        for metric in (self._errors, self._terminal, self._panics, self._timeouts):
+            metric.inc(name, by=0)
+        self._seconds.create(name)
         self._limit.labels(name).set(record.limit)
+        self._queues[name] = record.queue
 
     def _record_reconcile(self, record: Reconciled) -> None:
         name = record.controller
-        self._total.labels(name, record.result.value).inc()
-        self._seconds.labels(name).observe(record.seconds)
-        self._errors.labels(name).inc(record.result is ReconcileOutcome.ERROR)
-        self._terminal.labels(name).inc(record.terminal)
-        self._panics.labels(name).inc(record.panicked)
-        self._timeouts.labels(name).inc(record.timed_out)
+        self._total.inc(name, record.result.value)
+        self._seconds.observe(record.seconds, name)
+        if record.result is ReconcileOutcome.ERROR:
+            self._errors.inc(name)
+            self._terminal.inc(name, by=record.terminal)
+            self._panics.inc(name, by=record.panicked)
+        if record.timed_out:
+            self._timeouts.inc(name)
 
     def _record_queue(self, record: Queued) -> None:
-        labels = (record.controller, record.controller)
+        name = record.controller
+        self._queues[name] = record.queue
         match record.event:
             case "added":
-                self._adds.labels(*labels).inc()
+                self._adds.inc(name, name)
             case "retried":
-                self._retries.labels(*labels).inc()
+                self._retries.inc(name, name)
             case "taken":
-                self._waited.labels(*labels).observe(record.seconds)
+                self._waited.observe(record.seconds, name, name)
             case "finished":
-                self._worked.labels(*labels).observe(record.seconds)
-        self._in_progress[record.controller] = record.in_progress
-        depth = dict.fromkeys((self._label(p) for p in self._priorities), 0)
-        for priority, count in record.depth:
-            label = self._label(priority)
-            depth[label] = depth.get(label, 0) + count
-        for label, count in depth.items():
-            self._depth.labels(*labels, label).set(count)
+                self._worked.observe(record.seconds, name, name)
 
     def _label(self, priority: int) -> str:
         if priority in self._priorities:
@@ -294,11 +292,23 @@ class PrometheusHook(TelemetryHook):
 
     def expose(self) -> bytes:
         """Return all metrics in the Prometheus text format."""
-        now = self._now()
-        for name, since in self._in_progress.items():
-            self._unfinished.labels(name, name).set(sum(now - began for began in since))
-            self._longest.labels(name, name).set(max((now - began for began in since), default=0))
+        for name, queue in self._queues.items():
+            self._read_queue(name, queue)
         return generate_latest(_WithoutCreated(self.registry))
+
+    def _read_queue(self, name: str, queue: QueueView) -> None:
+        """Set the gauges of a queue. Only a scrape shows them, so only a scrape reads them."""
+        now = self._now()
+        seconds = [now - began for began in queue.processing().values()]
+        self._active.labels(name).set(len(seconds))
+        self._unfinished.labels(name, name).set(sum(seconds))
+        self._longest.labels(name, name).set(max(seconds, default=0))
+        depth = {self._label(priority): 0 for priority in (0, *self._priorities)}
+        for priority, count in queue.depth().items():
+            label = self._label(priority)
+            depth[label] = depth.get(label, 0) + count
+        for label, count in depth.items():
+            self._depth.labels(name, name, label).set(count)
 
 
 class BuildInfoCollector(Collector):

@@ -7,23 +7,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from opsdk.telemetry.describe import describe
-from opsdk.telemetry.records import Queued, Reconciled, Record, TelemetryHook, Workers
+from opsdk.telemetry.records import Queued, QueueView, Reconciled, Record, TelemetryHook, Workers
 
 
 @dataclass(slots=True)
 class _ControllerState:
-    ready: dict[int, int] = field(default_factory=dict)
-    in_progress: tuple[float, ...] = ()
+    queue: QueueView | None = None
     events: Counter[str] = field(default_factory=Counter)
     results: Counter[str] = field(default_factory=Counter)
-    active: int = 0
     limit: int = 0
     last_error: str = ""
     last_error_at: float = 0.0
 
 
 class QueueMonitor(TelemetryHook):
-    """Keeps the last `Queued` and `Workers` records, and counts of reconciles, for each controller.
+    """Keeps the queues of `Queued` and `Workers` records, and counts of reconciles, for each controller.
 
     Args:
         now: the clock of the work queues, in seconds.
@@ -41,10 +39,9 @@ class QueueMonitor(TelemetryHook):
         match record:
             case Queued():
                 state.events[record.event] += 1
-                state.ready = dict(record.depth)
-                state.in_progress = record.in_progress
+                state.queue = record.queue
             case Workers():
-                state.active, state.limit = record.active, record.limit
+                state.limit, state.queue = record.limit, record.queue
             case Reconciled():
                 state.results[record.result.value] += 1
                 if record.error is not None:
@@ -52,22 +49,25 @@ class QueueMonitor(TelemetryHook):
 
     def states(self) -> list[dict[str, object]]:
         """Return the state of each controller as JSON, ordered by name. Durations are in seconds."""
-        now = self._now()
-        return [
-            {
-                "controller": name,
-                "ready": sum(state.ready.values()),
-                "ready_by_priority": {str(priority): count for priority, count in sorted(state.ready.items())},
-                "in_progress_seconds": sorted((now - began for began in state.in_progress), reverse=True),
-                "workers": {"active": state.active, "limit": state.limit},
-                "added": state.events["added"],
-                "retried": state.events["retried"],
-                "reconciles": {result: state.results[result] for result in sorted(state.results)},
-                "last_error": state.last_error,
-                "seconds_since_last_error": now - state.last_error_at if state.last_error else None,
-            }
-            for name, state in sorted(self._controllers.items())
-        ]
+        now, states = self._now(), []
+        for name, state in sorted(self._controllers.items()):
+            ready = state.queue.depth() if state.queue is not None else {}
+            started = state.queue.processing().values() if state.queue is not None else ()
+            states.append(
+                {
+                    "controller": name,
+                    "ready": sum(ready.values()),
+                    "ready_by_priority": {str(priority): count for priority, count in sorted(ready.items())},
+                    "in_progress_seconds": sorted((now - began for began in started), reverse=True),
+                    "workers": {"active": len(started), "limit": state.limit},
+                    "added": state.events["added"],
+                    "retried": state.events["retried"],
+                    "reconciles": {result: state.results[result] for result in sorted(state.results)},
+                    "last_error": state.last_error,
+                    "seconds_since_last_error": now - state.last_error_at if state.last_error else None,
+                }
+            )
+        return states
 
     def __repr__(self) -> str:
         return f"<QueueMonitor of {len(self._controllers)} controllers>"

@@ -18,9 +18,10 @@ def log_started(causes: Sequence[object] = ()) -> None:
         log.debug("reconcile starts: %s", ", ".join(map(str, causes)) or "no cause recorded")
 
 
-def log_result(result: str, seconds: float) -> None:
+def log_result(result: object, seconds: float) -> None:
     """Log at DEBUG how a reconcile without an error ended, such as ``requeue after 30 s``."""
-    log.debug("reconcile ended in %.3g s: %s", seconds, result, extra={"seconds": round(seconds, 6)})
+    if log.isEnabledFor(logging.DEBUG):
+        log.debug("reconcile ended in %.3g s: %s", seconds, result, extra={"seconds": round(seconds, 6)})
 
 
 def log_failure(error: BaseException, *, wait: float | None) -> None:

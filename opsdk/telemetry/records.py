@@ -12,9 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from enum import Enum
 from types import TracebackType
+from typing import Any, Protocol
+
+import msgspec
 
 from opsdk.errors import RequestInfo
 from opsdk.telemetry.cause import ReconcileCause
@@ -32,8 +34,7 @@ class ReconcileOutcome(Enum):
     ERROR = "error"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReconcileStarted:
+class ReconcileStarted(msgspec.Struct, frozen=True, kw_only=True):
     """A reconcile begins.
 
     Attributes:
@@ -54,9 +55,24 @@ class ReconcileStarted:
     reconcile_id: str = ""
     causes: tuple[ReconcileCause, ...] = ()
 
+    def log_fields(self) -> dict[str, str]:
+        """Return the fields of log lines under controller-runtime's keys, without the empty ones.
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reconciled:
+        >>> ReconcileStarted(controller="website", kind="Website", name="site").log_fields()
+        {'controller': 'website', 'controllerKind': 'Website', 'name': 'site'}
+        """
+        fields = {
+            "controller": self.controller,
+            "controllerGroup": self.group,
+            "controllerKind": self.kind,
+            "namespace": self.namespace,
+            "name": self.name,
+            "reconcileID": self.reconcile_id,
+        }
+        return {key: value for key, value in fields.items() if value}
+
+
+class Reconciled(msgspec.Struct, frozen=True, kw_only=True):
     """A reconcile has ended.
 
     Attributes:
@@ -76,42 +92,53 @@ class Reconciled:
     error: BaseException | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Workers:
-    """Number of busy workers of a controller, and its limit."""
+class QueueView(Protocol):
+    """The present state of a work queue. Read it when it is shown: a copy for each event would be most of the work."""
 
-    controller: str
-    active: int
-    limit: int
+    def depth(self) -> Mapping[int, int]:
+        """Return the number of ready items by priority."""
+        ...
+
+    def processing(self) -> Mapping[Any, float]:
+        """Return the start times of the items that workers process, by the queue's clock."""
+        ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Queued:
+class Queued(msgspec.Struct, frozen=True, kw_only=True):
     """A work queue has changed.
 
     Attributes:
         event: ``added``, ``retried``, ``taken`` (ready for `seconds`) or ``finished`` (processed for `seconds`).
-        depth: number of ready items by priority.
-        in_progress: start times of the items that workers process, by the queue's clock.
+        queue: the queue. Its state is the present one, not that of the event.
     """
 
     controller: str
     event: str
+    queue: QueueView
     seconds: float = 0.0
-    depth: tuple[tuple[int, int], ...] = ()
-    in_progress: tuple[float, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Leadership:
+class Workers(msgspec.Struct, frozen=True, kw_only=True):
+    """The workers of a controller start.
+
+    Attributes:
+        limit: their number.
+        queue: the queue that they work on; `QueueView.processing` has an item for each busy worker.
+    """
+
+    controller: str
+    limit: int
+    queue: QueueView
+
+
+class Leadership(msgspec.Struct, frozen=True, kw_only=True):
     """This replica won or lost an election."""
 
     name: str
     leading: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestStarted:
+class RequestStarted(msgspec.Struct, frozen=True, kw_only=True):
     """An attempt of a request to an API server begins.
 
     Attributes:
@@ -125,8 +152,7 @@ class RequestStarted:
     host: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Requested:
+class Requested(msgspec.Struct, frozen=True, kw_only=True):
     """An attempt of a request to an API server has ended; for a stream: its head has arrived.
 
     Attributes:
@@ -154,15 +180,13 @@ class Requested:
     error: BaseException | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RenewedSlowly:
+class RenewedSlowly(msgspec.Struct, frozen=True, kw_only=True):
     """A renewal of a lease had to read the lease first: another client had changed it."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoopStalled:
+class LoopStalled(msgspec.Struct, frozen=True, kw_only=True):
     """The event loop was blocked for a while, see `opsdk.aio.watchdog`.
 
     Attributes:
@@ -174,8 +198,7 @@ class LoopStalled:
     where: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WebhookLoad:
+class WebhookLoad(msgspec.Struct, frozen=True, kw_only=True):
     """A webhook is registered, or a request of it begins or ends.
 
     Attributes:
@@ -187,8 +210,7 @@ class WebhookLoad:
     in_flight: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WebhookServed:
+class WebhookServed(msgspec.Struct, frozen=True, kw_only=True):
     """A webhook has answered a request.
 
     Attributes:
@@ -204,8 +226,7 @@ class WebhookServed:
     panicked: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CertificateRead:
+class CertificateRead(msgspec.Struct, frozen=True, kw_only=True):
     """The files of a serving certificate were read.
 
     Attributes:
@@ -229,7 +250,8 @@ Record = (
 )
 
 _NO_BLOCK: AbstractContextManager[None] = nullcontext()
-_NO_HEADERS: AbstractContextManager[Mapping[str, str]] = nullcontext({})
+NO_HEADERS: AbstractContextManager[Mapping[str, str]] = nullcontext({})
+"""The block of a request that no hook follows."""
 
 
 class TelemetryHook:
@@ -244,17 +266,25 @@ class TelemetryHook:
 
     def request(self, started: RequestStarted) -> AbstractContextManager[Mapping[str, str]]:  # noqa: ARG002
         """Return a block that lasts as long as the attempt. It yields headers to send, such as ``traceparent``."""
-        return _NO_HEADERS
+        return NO_HEADERS
 
 
 class Hooks(TelemetryHook):
     """Combines several hooks. An exception of one hook is logged; the other hooks still get the record."""
 
     def __init__(self, hooks: Sequence[TelemetryHook]) -> None:
-        self.hooks = tuple(hooks)
+        # Without nesting: each level would cost a call for each record.
+        self.hooks: tuple[TelemetryHook, ...] = tuple(
+            inner for hook in hooks for inner in (hook.hooks if isinstance(hook, Hooks) else (hook,))
+        )
         # Most hooks only count: blocks that do nothing are not entered.
         self._reconcile = [hook.reconcile for hook in self.hooks if _overrides(hook, "reconcile")]
         self._request = [hook.request for hook in self.hooks if _overrides(hook, "request")]
+
+    @property
+    def follows_requests(self) -> bool:
+        """Whether a hook has a block for requests: without one, `RequestStarted` is not needed."""
+        return bool(self._request)
 
     def record(self, record: Record) -> None:
         """Pass the record to each hook."""
@@ -270,12 +300,10 @@ class Hooks(TelemetryHook):
 
     def request(self, started: RequestStarted) -> AbstractContextManager[Mapping[str, str]]:
         """Enter the block of each hook, and yield the headers of all."""
-        return _Blocks(self._request, started) if self._request else _NO_HEADERS
+        return _Blocks(self._request, started) if self._request else NO_HEADERS
 
 
 def _overrides(hook: TelemetryHook, method: str) -> bool:
-    if isinstance(hook, Hooks):
-        return any(_overrides(inner, method) for inner in hook.hooks)
     return getattr(type(hook), method) is not getattr(TelemetryHook, method)
 
 

@@ -11,9 +11,14 @@ from opsdk.telemetry.safe_logger import SafeLogger
 log = SafeLogger("opsdk.requests")
 
 
+def logs_requests() -> bool:
+    """Whether `log_request` writes lines."""
+    return log.isEnabledFor(logging.DEBUG)
+
+
 def log_request(record: Requested) -> None:
     """Log verb, resource, key, status and seconds. Query, headers and body are never logged."""
-    if record.request is None or not log.isEnabledFor(logging.DEBUG):
+    if record.request is None or not logs_requests():
         return
     outcome = str(record.status)
     if record.error is not None:

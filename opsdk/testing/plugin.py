@@ -61,7 +61,12 @@ class TestLoop:
         finally:
             if not result.done():
                 result.cancel()
-                self._end_host()
+                # Cancel what runs in the task; the next call gets a new one.
+                host, self._host = self._host, None
+                if host is not None:
+                    host.cancel()
+                    with suppress(asyncio.CancelledError, AssertionError):
+                        self._runner.get_loop().run_until_complete(host)
 
     def enter(self, request: pytest.FixtureRequest, context: AbstractAsyncContextManager[T]) -> T:
         """Enter an async context manager, and leave it when the fixture that asks for it ends."""
@@ -83,14 +88,6 @@ class TestLoop:
                 if result.cancelled():
                     return
                 result.set_result(value)
-
-    def _end_host(self) -> None:
-        """Cancel what runs in the task; the next call gets a new one."""
-        host, self._host = self._host, None
-        if host is not None:
-            host.cancel()
-            with suppress(asyncio.CancelledError, AssertionError):
-                self._runner.get_loop().run_until_complete(host)
 
     def close(self) -> None:
         """End the loop. Raises `LeakedTaskError` for tasks that are left."""

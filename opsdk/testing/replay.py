@@ -96,17 +96,16 @@ def differences(recorded: ReconcileRecord, replayed: ReconcileRecord) -> list[st
     lines = []
     if recorded.result != replayed.result:
         lines.append(f"result: {recorded.result} ({recorded.detail}) -> {replayed.result} ({replayed.detail})")
-    before, after = ([_line(request) for request in record.requests] for record in (recorded, replayed))
+    before, after = (
+        [f"{request.verb} {request.gvk} {request.key} {request.subresource}".rstrip() for request in record.requests]
+        for record in (recorded, replayed)
+    )
     if before != after:
         lines += [f"not sent: {line}" for line in before if line not in after]
         lines += [f"sent in addition: {line}" for line in after if line not in before]
         if len(lines) == (recorded.result != replayed.result):
             lines.append(f"order: {before} -> {after}")
     return lines
-
-
-def _line(request: Any) -> str:
-    return f"{request.verb} {request.gvk} {request.key} {request.subresource}".rstrip()
 
 
 async def replay(record: ReconcileRecord, operator: Operator, config: Config) -> ReconcileRecord:

@@ -134,20 +134,16 @@ async def _wait_ready(operator: Operator, work: asyncio.Task[None], seconds: flo
             pause = _FIRST_POLL
             while True:
                 await clock.sleep(pause)
-                reason = await _unready(operator)
+                # The failed readiness checks; empty if all pass.
+                readyz = operator.manager.readyz
+                response = await readyz.handle(HttpRequest("GET", readyz.path, Query(), {}, _no_body))
+                assert response is not None
+                reason = "" if response.status == 200 else response.body.decode()
                 if not reason:
                     return
                 pause = min(2 * pause, _LAST_POLL)
     except ClockTimeoutError as error:
         raise OperatorTimeoutError(f"{operator!r} is not ready after {seconds:g} s: {reason}") from error
-
-
-async def _unready(operator: Operator) -> str:
-    """Return the failed readiness checks; empty if all pass."""
-    readyz = operator.manager.readyz
-    response = await readyz.handle(HttpRequest("GET", readyz.path, Query(), {}, _no_body))
-    assert response is not None
-    return "" if response.status == 200 else response.body.decode()
 
 
 async def _no_body() -> Message:

@@ -254,8 +254,8 @@ def response_for(error: AdmissionDeniedError | ApiError) -> AdmissionResponse:
             causes=error.causes,
             warnings=error.warnings,
         )
-    known = {name: getattr(error.details, name) for name in ("name", "group", "kind", "uid")}
-    details: JsonObject = {name: value for name, value in known.items() if value}
+    fields = {name: getattr(error.details, name) for name in ("name", "group", "kind", "uid")}
+    details: JsonObject = {name: value for name, value in fields.items() if value}
     if error.details.retry_after_seconds:
         details["retryAfterSeconds"] = error.details.retry_after_seconds
     return AdmissionResponse(
@@ -274,8 +274,8 @@ def invalid_field(path: str, value: JsonValue, detail: str) -> Cause:
     >>> invalid_field("spec.size", -1, "must be positive").message
     'Invalid value: -1: must be positive'
     """
-    shown = msgspec.json.encode(value).decode()
-    return Cause("FieldValueInvalid", f"Invalid value: {shown}: {detail}", path)
+    text = msgspec.json.encode(value).decode()
+    return Cause("FieldValueInvalid", f"Invalid value: {text}: {detail}", path)
 
 
 def encode_review(response: AdmissionResponse, *, uid: str = "", api_version: str = "") -> bytes:

@@ -142,14 +142,14 @@ def _with_metadata(original: JsonObject, converted: JsonObject) -> JsonObject:
     metadata = dict(original.get("metadata") or {})
     changed: JsonObject = converted.get("metadata") or {}
     if changed:
-        known: JsonObject = to_tree(convert({"metadata": metadata}, PartialObjectMetadata)).get("metadata") or {}
+        decoded: JsonObject = to_tree(convert({"metadata": metadata}, PartialObjectMetadata)).get("metadata") or {}
         for name in ("labels", "annotations"):
             metadata.pop(name, None)
             if changed.get(name):
                 metadata[name] = changed[name]
         for name, value in changed.items():
-            if name not in ("labels", "annotations") and value != known.get(name):
-                raise ConversionError(f"a conversion must not change metadata.{name}: {known.get(name)} != {value}")
+            if name not in ("labels", "annotations") and value != decoded.get(name):
+                raise ConversionError(f"a conversion must not change metadata.{name}: {decoded.get(name)} != {value}")
     return {**converted, "metadata": metadata}
 
 

@@ -74,19 +74,30 @@ class AdmissionWebhook:
             review = admission.decode_review(body, request.header("content-type"))
         except ApiError as error:
             return _json(admission.encode_review(response_for(error)))
-        with log_context(webhook=request.path, **_log_fields(review.request)):
-            response, panicked = await self._decide(review.request)
+        # The fields of a request stand under controller-runtime's keys, without the empty ones.
+        admitted = review.request
+        resource = ".".join(part for part in (admitted.resource.resource, admitted.resource.group) if part)
+        fields = {
+            "operation": admitted.operation,
+            "resource": f"{resource}/{admitted.subresource}" if admitted.subresource else resource,
+            "namespace": admitted.namespace,
+            "name": admitted.name,
+            "user": admitted.user_info.username,
+            "requestID": admitted.uid,
+        }
+        with log_context(webhook=request.path, **{key: value for key, value in fields.items() if value}):
+            outcome = await contained(
+                self._checked(review.request), name=self._name, seconds=self._timeout, clock=self._clock
+            )
+            if outcome.value is not None:
+                response, panicked = outcome.value, False
+            elif outcome.panicked:
+                response, panicked = errored(500, outcome.failure, reason="InternalError"), True
+            else:
+                response, panicked = errored(504, outcome.failure, reason="Timeout"), False
         if panicked:
             request.state[PANICKED] = "admission"
         return _json(admission.encode_review(response, uid=review.request.uid, api_version=review.api_version))
-
-    async def _decide(self, request: AdmissionRequest) -> tuple[AdmissionResponse, bool]:
-        outcome = await contained(self._checked(request), name=self._name, seconds=self._timeout, clock=self._clock)
-        if outcome.value is not None:
-            return outcome.value, False
-        if outcome.panicked:
-            return errored(500, outcome.failure, reason="InternalError"), True
-        return errored(504, outcome.failure, reason="Timeout"), False
 
     async def _checked(self, request: AdmissionRequest) -> AdmissionResponse:
         response: object = await self._handle(request)
@@ -98,20 +109,6 @@ class AdmissionWebhook:
 
     def __repr__(self) -> str:
         return f"<AdmissionWebhook of {self._name}>"
-
-
-def _log_fields(request: AdmissionRequest) -> dict[str, str]:
-    """Return the fields of a request under controller-runtime's keys, without the empty ones."""
-    resource = ".".join(part for part in (request.resource.resource, request.resource.group) if part)
-    fields = {
-        "operation": request.operation,
-        "resource": f"{resource}/{request.subresource}" if request.subresource else resource,
-        "namespace": request.namespace,
-        "name": request.name,
-        "user": request.user_info.username,
-        "requestID": request.uid,
-    }
-    return {key: value for key, value in fields.items() if value}
 
 
 class ConversionWebhook:

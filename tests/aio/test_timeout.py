@@ -3,9 +3,12 @@
 import asyncio
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from opsdk.aio.timeout import timeout
 from opsdk.testing.clock import ManualClock, settle
+from opsdk.testing.loop import VirtualLoop
 
 
 async def test_a_timeout_follows_its_clock_and_not_the_loop() -> None:
@@ -42,3 +45,43 @@ async def test_a_cancellation_wins_over_a_timeout_that_has_not_passed() -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.none() | st.integers(1, 30)), max_size=12))
+def test_the_last_restart_decides(steps: list[tuple[int, int | None]]) -> None:
+    """Whatever came before, the block ends when the last restart says, and never after a restart without a time."""
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        ended, ends_at = runner.run(_ends_of(steps))
+    assert ended == ([] if ends_at is None else [pytest.approx(ends_at, abs=1.0)])
+
+
+async def _ends_of(steps: list[tuple[int, int | None]]) -> tuple[list[float], float | None]:
+    """Play the restarts. Returns when the block ended, and when the last restart let it end."""
+    clock = ManualClock()
+    ended: list[float] = []
+    began = clock.now()
+    running = timeout(clock, 20)
+
+    async def block() -> None:
+        try:
+            async with running:
+                await asyncio.get_running_loop().create_future()
+        except TimeoutError:
+            ended.append(clock.now() - began)
+
+    task = asyncio.ensure_future(block())
+    await settle()
+    ends_at: float | None = 20.0
+    for wait, seconds in steps:
+        before = clock.now() - began
+        if ends_at is not None and before + wait >= ends_at:
+            break
+        await clock.advance(wait)
+        running.restart(seconds)
+        ends_at = None if seconds is None else before + wait + seconds
+    for _ in range(120):
+        await clock.advance(1)
+        await settle()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    return ended, ends_at

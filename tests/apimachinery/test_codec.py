@@ -125,7 +125,7 @@ def test_no_bytes_raise_anything_but_decode_errors(data: bytes) -> None:
         except DecodeError:
             pass
         else:
-            pytest.fail(f"{data!r} is a pod?")
+            assert isinstance(msgspec.json.decode(data), dict)
 
 
 def test_what_has_no_wire_form() -> None:

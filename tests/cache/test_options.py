@@ -7,6 +7,7 @@ from flowkit import CLUSTER_THING, THING, mapping
 
 from opsdk.api.core.v1 import Node, Pod
 from opsdk.apimachinery.kinds import kind_of
+from opsdk.apimachinery.object import Unstructured
 from opsdk.apimachinery.selectors import FieldSelector, Selector
 from opsdk.cache.cache import strip_managed_fields
 from opsdk.cache.options import ALL_NAMESPACES, ByObject, CacheOptions, CacheScope, NamespaceOptions, scopes
@@ -61,6 +62,16 @@ def test_cluster_scoped_kinds_have_no_namespaces() -> None:
     assert list(scopes(CacheOptions(namespaces=["x", "y"]), zones)) == [ALL_NAMESPACES]
     with pytest.raises(UsageError, match="is cluster-scoped"):
         scopes(CacheOptions(by_kind={CLUSTER_THING.gvk: ByObject(namespaces=["x"])}), zones)
+
+
+def test_options_of_a_kind_are_named_by_its_class_or_its_gvk() -> None:
+    """Both forms, mixed too, mean the same kind; a class without a kind is refused."""
+    options = ByObject(namespaces=["x"])
+    expected = {kind_of(Pod).gvk: options, THING.gvk: options}
+    assert CacheOptions(by_kind={Pod: options, THING.gvk: options}).by_gvk() == expected
+    assert list(scopes(CacheOptions(by_kind={Pod: options}), mapping(kind_of(Pod).gvk))) == ["x"]
+    with pytest.raises(UsageError, match="Unstructured has no kind"):
+        CacheOptions(by_kind={Unstructured: options}).by_gvk()
 
 
 @pytest.mark.behaviour(37)

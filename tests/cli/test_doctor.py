@@ -15,7 +15,7 @@ from opsdk.api.core.v1 import ConfigMap
 from opsdk.apimachinery.crd import crd_for
 from opsdk.apimachinery.kinds import unstructured
 from opsdk.apimachinery.time import MicroTime
-from opsdk.cli.doctor.examine import clean, examine, leftovers
+from opsdk.cli.doctor.examine import Removal, clean, examine
 from opsdk.cli.doctor.findings import Finding, Level, worst
 from opsdk.rbac.rules import applies
 from opsdk.testing.definitions import install_definitions
@@ -135,22 +135,24 @@ async def test_cleanup_removes_finalizers_and_webhooks(k8s_env: Environment, k8s
     )
     (tree,) = operator.webhook_configurations(SERVICE)
     await k8s_client.create(Unstructured.from_tree(tree))
-    planned = [action for _, action in await leftovers(operator, k8s_env.config)]
-    assert planned == ["remove finalizer opsdk.dev/leave", "delete"]
-    done = await clean(operator, k8s_env.config, definitions=False)
-    assert done == [
-        "Site default/a: remove finalizer opsdk.dev/leave",
-        "ValidatingWebhookConfiguration doctor-validating: delete",
+    planned = await clean(operator, k8s_env.config, definitions=False, dry_run=True)
+    assert planned == [
+        Removal(subject="Site default/a", action="remove finalizer opsdk.dev/leave"),
+        Removal(subject="ValidatingWebhookConfiguration doctor-validating", action="delete"),
     ]
+    assert (await k8s_client.get(Site, "default/a")).metadata.finalizers == finalizers
+    assert await clean(operator, k8s_env.config, definitions=False, dry_run=False) == planned
     assert (await k8s_client.get(Site, "default/a")).metadata.finalizers == ["example.com/other"]
-    assert await clean(operator, k8s_env.config, definitions=True) == [f"CustomResourceDefinition {DEFINITION}: delete"]
+    last = [Removal(subject=f"CustomResourceDefinition {DEFINITION}", action="delete")]
+    assert await clean(operator, k8s_env.config, definitions=True, dry_run=True) == last
+    assert await clean(operator, k8s_env.config, definitions=True, dry_run=False) == last
 
 
 async def test_nothing_to_clean(k8s_env: Environment) -> None:
     """A cluster that never saw the operator."""
     operator = make_operator(webhooks=False)
-    assert await leftovers(operator, k8s_env.config) == []
-    assert await clean(operator, k8s_env.config, definitions=True) == []
+    assert await clean(operator, k8s_env.config, definitions=True, dry_run=True) == []
+    assert await clean(operator, k8s_env.config, definitions=True, dry_run=False) == []
 
 
 @pytest.mark.parametrize("level", list(Level))

@@ -111,7 +111,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     document = tmp_path / "certs.json"
     document.write_text(json.dumps({"components": {"schemas": SCHEMAS}}))
     out = tmp_path / "made_apis"
-    arguments = ["generate", "models", "--openapi", str(document), "--output", str(out), "--package", "made_apis"]
+    arguments = ["generate", "models", "--openapi", str(document), "--folder", str(out), "--package", "made_apis"]
     assert main(arguments) == 0
     (out / "__init__.py").write_text("")
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -191,7 +191,7 @@ def test_the_same_input_gives_the_same_files() -> None:
 
 def test_mistakes_are_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """No input, a file that is no document, a document without new kinds: one line, status 1."""
-    out = ["--output", str(tmp_path), "--package", "x"]
+    out = ["--folder", str(tmp_path), "--package", "x"]
     bad = tmp_path / "bad.json"
     bad.write_text("[]")
     old = tmp_path / "old.json"

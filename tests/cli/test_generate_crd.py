@@ -111,16 +111,16 @@ def test_the_command_prints_and_writes(tmp_path: Path, capsys: pytest.CaptureFix
     assert list(yaml.safe_load_all(printed)) == [crd_for(FullBeta, Full)]
     assert printed.startswith("apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata:\n")
     for _ in range(2):
-        assert main(["generate", "crd", *classes, "--output", str(tmp_path)]) == 0
+        assert main(["generate", "crd", *classes, "--folder", str(tmp_path)]) == 0
     (file,) = tmp_path.iterdir()
     assert file.name == "shapes.opsdk.dev_fulls.yaml"
     assert file.read_text().partition("\n")[2] == printed
     file.write_text(file.read_text() + "# mine\n")
-    assert main(["generate", "crd", *classes, "--output", str(tmp_path)]) == 1
+    assert main(["generate", "crd", *classes, "--folder", str(tmp_path)]) == 1
     assert "was edited or comes from another tool" in capsys.readouterr().err
-    assert main(["generate", "crd", *classes, "--output", str(tmp_path), "--force"]) == 0
+    assert main(["generate", "crd", *classes, "--folder", str(tmp_path), "--force"]) == 0
     out = tmp_path / "apis"
-    assert main(["generate", "models", "--crd", str(file), "--output", str(out)]) == 0
+    assert main(["generate", "models", "--crd", str(file), "--folder", str(out)]) == 0
     assert sorted(path.name for path in (out / "shapes_opsdk_dev").iterdir()) == ["__init__.py", "v1.py", "v1beta1.py"]
 
 
@@ -151,10 +151,10 @@ def test_mistakes_are_explained(tmp_path: Path, capsys: pytest.CaptureFixture[st
         (["crd", "crd_shapes:Nothing"], "cannot be loaded, write MODULE:"),
         (["crd", "crd_shapes"], "cannot be loaded, write MODULE:"),
         (["crd", "crd_shapes:Strings"], "is not a kind"),
-        (["models", "--crd", str(file), "--output", "x"], "has no CustomResourceDefinitions"),
-        (["models", "--crd", str(tmp_path / "y"), "--output", "x"], "has no CustomResourceDefinitions"),
-        (["models", "--crd", str(file), "--cluster", "--output", "x"], "name the documents"),
-        (["models", "--openapi", str(file), "--output", "x"], "no OpenAPI v3 document"),
+        (["models", "--crd", str(file), "--folder", "x"], "has no CustomResourceDefinitions"),
+        (["models", "--crd", str(tmp_path / "y"), "--folder", "x"], "has no CustomResourceDefinitions"),
+        (["models", "--crd", str(file), "--cluster", "--folder", "x"], "name the documents"),
+        (["models", "--openapi", str(file), "--folder", "x"], "no OpenAPI v3 document"),
     ):
         assert main(["generate", *arguments]) == 1
         error = capsys.readouterr().err
@@ -203,5 +203,5 @@ def test_openapi_documents_give_the_same_classes(tmp_path: Path) -> None:
     document = {"components": {"schemas": {"dev.opsdk.shapes.v1.Strings": {**schema, GVK: [gvk]}}}}
     file = tmp_path / "shapes.json"
     file.write_text(json.dumps(document))
-    assert main(["generate", "models", "--openapi", str(file), "--output", str(tmp_path / "apis")]) == 0
+    assert main(["generate", "models", "--openapi", str(file), "--folder", str(tmp_path / "apis")]) == 0
     assert "pattern='^[a-z]+$'" in (tmp_path / "apis" / "shapes_opsdk_dev" / "v1.py").read_text()

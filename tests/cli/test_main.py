@@ -10,7 +10,7 @@ import pytest
 
 from opsdk.cli.__main__ import main
 from opsdk.cli.generate.files import write_generated
-from opsdk.cli.loading import load
+from opsdk.cli.loading import load, load_operator
 from opsdk.errors import UsageError
 
 GROUPS = ["", "generate", "create"]
@@ -56,7 +56,8 @@ def test_without_the_extra_a_sentence_says_what_to_install() -> None:
     ("text", "message"),
     [
         ("x = (\n", r"loaded: .*broken\.py:1: '\(' was never closed"),
-        ("import nothing_like_this\n", r"write MODULE:NAME: No module named 'nothing_like_this'"),
+        ("\nimport nothing_like_this\n", r"broken\.py:2: ModuleNotFoundError: No module named 'nothing_like_this'"),
+        ("import json\njson.loads('[')\n", r"loaded: .*: JSONDecodeError"),
         ("\nx = 1 / 0\n", r"loaded: .*broken\.py:2: ZeroDivisionError: division by zero"),
         ("y = 1\n", r"write MODULE:NAME: module 'broken' has no attribute 'x'"),
     ],
@@ -70,6 +71,33 @@ def test_a_module_that_does_not_import(
     monkeypatch.delitem(sys.modules, "broken", raising=False)
     with pytest.raises(UsageError, match=message):
         load("broken:x", "NAME")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("def x():\n    return 1 / 0\n", r"^'broken:x' fails: .*broken\.py:2: ZeroDivisionError: division by zero$"),
+        ("class x: ...\n", r"^'broken:x' is no operator: name an Operator"),
+        ("x = 1\n", r"^'broken:x' is no operator: name an Operator"),
+    ],
+)
+def test_what_is_no_operator(text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line; the error of a function has its place."""
+    (tmp_path / "broken.py").write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "broken", raising=False)
+    with pytest.raises(UsageError, match=message):
+        load_operator("broken:x")
+
+
+@pytest.mark.parametrize("words", ["run", "dev", "doctor", "cleanup"])
+def test_outside_of_a_project_the_operator_is_named(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command ends at once, and starts no server."""
+    monkeypatch.chdir(tmp_path)
+    assert main([words]) == 1
+    assert "name the operator: MODULE:NAME or FILE.py" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("reference", ["", "pathlib", "pathlib:", ":Path"])

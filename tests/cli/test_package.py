@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +22,30 @@ from opsdk.errors import NoMatchError, UsageError
 from opsdk.structured_merge.value import JsonObject
 from opsdk.testing.eventually import eventually
 
+SETTINGS = """
+[tool.opsdk.env]
+REGION = "eu: 'west'"
+TOKEN = {secretKeyRef = {name = "api", key = "token"}}
+
+[tool.opsdk.resources]
+requests = {cpu = "20m", memory = "64Mi"}
+limits = {memory = "128Mi"}
+"""
+
+
+def rendered_as_helm_does(text: str, values: JsonObject) -> str:
+    """Fill in the forms that the chart has; a change of its templates needs one of this function."""
+
+    def to_yaml(value: object) -> str:
+        return "\n" + textwrap.indent(yaml.safe_dump(value).rstrip(), " " * 10)
+
+    text = re.sub(r"\s*{{- toYaml \. \| nindent 10 }}", lambda _: to_yaml(values["env"]), text)
+    text = re.sub(r"\s*{{- toYaml .Values.resources \| nindent 10 }}", lambda _: to_yaml(values["resources"]), text)
+    text = text.replace("{{ .Release.Namespace }}", "packaged-system")
+    text = text.replace("{{ .Values.replicas }}", str(values["replicas"]))
+    text = text.replace("{{ .Values.image | quote }}", f'"{values["image"]}"')
+    return re.sub(r"^ *{{- (with|if|end).*}}\n", "", text, flags=re.MULTILINE)
+
 
 @pytest.fixture
 def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
@@ -28,6 +55,8 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path / "packaged")
     monkeypatch.syspath_prepend(str(tmp_path / "packaged"))
     assert main(["create", "api", "--group", "demo.example.com", "--kind", "Widget"]) == 0
+    with Path("pyproject.toml").open("a") as pyproject:
+        pyproject.write(SETTINGS)
     assert main(["package"]) == 0
     yield tmp_path / "packaged/dist"
     for name in [name for name in sys.modules if name.partition(".")[0] == "packaged"]:
@@ -52,16 +81,19 @@ def test_every_form_has_the_same_objects(packages: Path) -> None:
     values = documents(packages / "chart/values.yaml")[0]
     rendered: list[JsonObject] = []
     for path in sorted((packages / "chart/templates").iterdir()):
-        text = path.read_text().replace("{{ .Release.Namespace }}", "packaged-system")
-        text = text.replace("{{ .Values.replicas }}", str(values["replicas"]))
-        text = text.replace("{{ .Values.image | quote }}", f'"{values["image"]}"')
-        lines = [line for line in text.splitlines() if not line.startswith("{{-")]
         if path.name != "service_monitor.yaml":
-            rendered += yaml.safe_load_all("\n".join(lines))
+            rendered += yaml.safe_load_all(rendered_as_helm_does(path.read_text(), values))
     rendered += documents(*(packages / "chart/crds").iterdir())
     key = str
     assert sorted(rendered, key=key) == sorted((o for o in folder if o["kind"] != "Namespace"), key=key)
     assert "{{" not in str(rendered)
+    (deployment,) = [obj for obj in rendered if obj["kind"] == "Deployment"]
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert container["env"] == [
+        {"name": "REGION", "value": "eu: 'west'"},
+        {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "api", "key": "token"}}},
+    ]
+    assert container["resources"] == {"requests": {"cpu": "20m", "memory": "64Mi"}, "limits": {"memory": "128Mi"}}
 
 
 def test_the_bundle_has_the_permissions_and_the_deployment(packages: Path) -> None:
@@ -107,12 +139,18 @@ def test_the_container_runs_the_package_without_root(packages: Path) -> None:
 
 
 def test_an_edited_file_is_kept(packages: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A second run overwrites what nobody edited, and stops at what somebody did."""
+    """A second run overwrites what nobody edited; one edited file keeps all as they are, until --force."""
     assert main(["package"]) == 0
     path = packages / "install.yaml"
     path.write_text(path.read_text() + "# mine\n")
+    before = (packages / "Containerfile").stat().st_mtime_ns
+    capsys.readouterr()
     assert main(["package"]) == 1
-    assert "install.yaml was edited" in capsys.readouterr().err
+    shown = capsys.readouterr()
+    assert "install.yaml was edited" in shown.err
+    assert shown.out == ""
+    assert (packages / "Containerfile").stat().st_mtime_ns == before
+    assert main(["package", "--force"]) == 0
 
 
 @pytest.mark.parametrize("field", ["name", "namespace", "image", "package"])
@@ -127,6 +165,9 @@ def test_the_check_shows_what_a_declaration_changed(packages: Path, capsys: pyte
     """It passes after the files were written, and afterwards names the file, and the line, that differs."""
     assert main(["generate", "manifests"]) == 0
     assert main(["generate", "manifests", "--check"]) == 0
+    capsys.readouterr()
+    assert main(["generate", "manifests", "--check", "--output", "json"]) == 0
+    assert json.loads(capsys.readouterr().out) == []
     role = Path("config/rbac.yaml")
     text = role.read_text()
     role.write_text(text.replace("- configmaps", "- secrets"))
@@ -135,6 +176,10 @@ def test_the_check_shows_what_a_declaration_changed(packages: Path, capsys: pyte
     shown = capsys.readouterr().err
     assert "config/rbac.yaml differs from what is declared" in shown
     assert "+  - configmaps" in shown
+    assert main(["generate", "manifests", "--check", "--output", "json"]) == 1
+    (difference,) = json.loads(capsys.readouterr().out)
+    assert difference["path"] == "config/rbac.yaml"
+    assert "+  - configmaps" in difference["diff"]
     role.unlink()
     assert main(["generate", "manifests", "--check"]) == 1
     assert "config/rbac.yaml cannot be read" in capsys.readouterr().err

@@ -38,6 +38,7 @@ from opsdk.api.events.v1 import Event
 from opsdk.children.applier import Drift
 from opsdk.controller.journal import ReconcileRecord
 from opsdk.controller.options import ControllerOptions
+from opsdk.patch import merge_patch
 
 environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
 
@@ -550,3 +551,44 @@ async def test_status_patches_leave_fields_of_other_versions_alone() -> None:
         await client.create(site(namespace="default"))
         await asyncio.sleep(1)
         assert (await client.get(Site, "default/a")).status == SiteStatus(ready=5)
+
+
+class GradedCondition(Condition):
+    """A condition of a newer version."""
+
+    severity: str = ""
+
+
+class GradedStatus(Model):
+    """A newer version of a box's status."""
+
+    size: int = 0
+    observed_generation: int = 0
+    conditions: list[GradedCondition] = field(default_factory=list)
+
+
+class GradedBox(Object[BoxSpec, GradedStatus]):
+    """A newer version of a box."""
+
+    gvk = Box.gvk
+    plural = "boxes"
+
+
+async def test_status_patches_leave_fields_of_list_items_alone() -> None:
+    """A merge patch replaces the list, so its items keep what their class does not know."""
+    condition = {"type": "Ready", "status": "False", "reason": "New", "message": "", "severity": "low"}
+    condition["lastTransitionTime"] = "2026-01-01T00:00:00Z"
+    operator = Operator("boxes")
+
+    @operator.reconciler(Box)
+    async def reconcile(obj: Box, ctx: Context) -> None:
+        if obj.status is not None:
+            async with ctx.status(obj) as patch:
+                patch.set_condition("Ready", True, "Done")
+
+    async with running(operator, GradedBox) as client:
+        stored = await client.create(box())
+        await client.status().patch(stored, merge_patch({"status": {"conditions": [condition]}}))
+        await asyncio.sleep(1)
+        (written,) = (await client.get(unstructured(Box.gvk.api_version, "Box"), "default/a"))["status"]["conditions"]
+        assert (written["status"], written["severity"]) == ("True", "low")

@@ -13,6 +13,7 @@ import opsdk
 ROOT = Path(__file__).resolve().parents[2]
 MODULES = {
     "opsdk",
+    "opsdk.aio.fence",
     "opsdk.apimachinery.crd",
     "opsdk.apiserver",
     "opsdk.children.applier",

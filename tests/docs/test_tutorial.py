@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from documentation import DOCS, Command, blocks, commands
 
+from opsdk.testing.webhooks import free_port
+
 PAGES = sorted((DOCS / "tutorial").glob("*.md"))
 PATIENCE = 60.0
 """Seconds in which the output of kubectl becomes what the page shows; `opsdk dev` reloads in between."""
@@ -32,7 +34,9 @@ class Terminal:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        self.environment = {**os.environ, "PATH": path}
+        self.debug_port = free_port()
+        debug_url = f"http://127.0.0.1:{self.debug_port}"
+        self.environment = {**os.environ, "PATH": path, "OPSDK_DEBUG_URL": debug_url}
         self.dev: subprocess.Popen[bytes] | None = None
 
     def run(self, command: Command) -> None:
@@ -68,7 +72,7 @@ class Terminal:
     def _start_dev(self) -> None:
         with (self.folder / "dev.log").open("wb") as log:
             self.dev = subprocess.Popen(
-                [sys.executable, "-m", "opsdk.cli", "dev", "--plain"],
+                [sys.executable, "-m", "opsdk.cli", "dev", "--plain", "--debug-port", str(self.debug_port)],
                 cwd=self.folder, env=self.environment, stdout=log, stderr=subprocess.STDOUT,
             )  # fmt: skip
 

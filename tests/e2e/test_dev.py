@@ -7,26 +7,16 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from processes import until
 
 from opsdk.testing.webhooks import free_port
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.realtime]
 OPSDK = [sys.executable, "-m", "opsdk.cli"]
 WIDGET = "apiVersion: demo.example.com/v1\nkind: Widget\nmetadata: {name: a}\nspec: {text: hi}\n"
-_PATIENCE = 60.0
-
-
-def until(check: Callable[[], bool], log: Path) -> None:
-    """Wait for a state of real processes."""
-    deadline = time.monotonic() + _PATIENCE
-    while not check():
-        assert time.monotonic() < deadline, log.read_text()
-        time.sleep(0.05)
 
 
 def test_from_an_empty_folder_to_a_reload(tmp_path: Path) -> None:
@@ -50,7 +40,7 @@ def test_from_an_empty_folder_to_a_reload(tmp_path: Path) -> None:
         command, cwd=project, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
     ) as process:  # fmt: skip
         try:
-            until(lambda: "reloaded in" in log.read_text(), log)
+            until(lambda: "started in" in log.read_text(), log)
             subprocess.run(["kubectl", "apply", "-f", "-"], input=WIDGET, env=environment, text=True, check=True)
             until(lambda: text() == "hi", log)
             empty = WIDGET.replace("name: a", "name: b").replace("hi", '""')

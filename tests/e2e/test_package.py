@@ -7,14 +7,13 @@ import shutil
 import ssl
 import subprocess
 import sys
-import time
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 import yaml
+from processes import until
 
 from opsdk.cli.apiserver import serving
 from opsdk.testing.webhooks import free_port
@@ -31,15 +30,6 @@ in_cluster.in_cluster_config.__kwdefaults__["root"] = Path(sys.argv.pop(1))
 sys.argv[0] = "demo"
 runpy.run_module("demo", run_name="__main__")
 """
-_PATIENCE = 60.0
-
-
-def until(check: Callable[[], object], log: Path) -> None:
-    """Wait for a state of real processes."""
-    deadline = time.monotonic() + _PATIENCE
-    while not check():
-        assert time.monotonic() < deadline, log.read_text()
-        time.sleep(0.1)
 
 
 def test_it_runs_as_its_service_account(tmp_path: Path) -> None:

@@ -22,11 +22,12 @@ def test_the_shell_block_works_as_it_stands(tmp_path: Path) -> None:
         pytest.skip("needs kubectl on PATH")
     text = (ROOT / "README.md").read_text().partition("## Run it for real")[2].partition("Your own begins")[0]
     lines = [line.removeprefix("    ") for line in text.splitlines() if line.startswith("    ")]
-    assert lines[0].startswith("pip install '.[cli,envtest]'")
+    assert lines[0] == "python3 -m venv .venv && . .venv/bin/activate"
+    assert lines[1].startswith("pip install '.[cli,envtest]'")
     shutil.copytree(
         ROOT / "samples/greeter", tmp_path / "samples/greeter", ignore=shutil.ignore_patterns("__pycache__")
     )
-    script = "\n".join(["set -m", *lines[1:], "wait"])
+    script = "\n".join(["set -m", *lines[2:], "wait"])
     script = script.replace("6060", str(free_port())).replace("kubeconfig >", f"kubeconfig --port {free_port()} >")
     debug = script.partition("debug-bind-address=")[2].partition(" ")[0]
     environment = {

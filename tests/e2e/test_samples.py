@@ -32,7 +32,7 @@ def test_the_manifests_are_generated(sample: str, tmp_path: Path, monkeypatch: p
     assert main(["generate", "manifests", "--check"]) == 0
     first = []
     for _ in range(2):
-        assert main(["generate", "manifests", "--output", str(tmp_path)]) == 0
+        assert main(["generate", "manifests", "--folder", str(tmp_path)]) == 0
         first.append({path: path.read_bytes() for path in tmp_path.rglob("*.yaml")})
     assert first[0] == first[1]
     installed = {path.relative_to("config") for path in Path("config").rglob("*.yaml")}
@@ -96,7 +96,7 @@ def test_the_commands_of_the_readme(sample: str, tmp_path: Path) -> None:
         )
         try:
             deadline = time.monotonic() + 60
-            while "reloaded in" not in log.read_text():
+            while "started in" not in log.read_text():
                 assert first.poll() is None, log.read_text()
                 assert time.monotonic() < deadline, log.read_text()
                 time.sleep(0.1)

@@ -27,8 +27,9 @@ from opsdk.errors import (
 from opsdk.http.client import errors
 from opsdk.rest.config import Config, Impersonate
 from opsdk.rest.request import RestRequest
-from opsdk.rest.transport import RequestAttempt, Transport
+from opsdk.rest.transport import Transport
 from opsdk.structured_merge.value import JsonObject
+from opsdk.telemetry.records import Record, Requested, TelemetryHook
 
 GET = RestRequest("GET", "/a", verb="get", resource="things", name="a")
 POST = RestRequest("POST", "/a", body=b'{"x":1}', verb="create", resource="things")
@@ -323,10 +324,16 @@ async def test_qps_limits_all_but_watches() -> None:
 
 async def test_each_try_is_observed() -> None:
     """Whoever counts requests hears of every try, also of those without an answer, and of the throttle."""
-    seen: list[RequestAttempt] = []
+    seen: list[Requested] = []
+
+    class Seen(TelemetryHook):
+        def record(self, record: Record) -> None:
+            assert isinstance(record, Requested)
+            seen.append(record)
+
     async with Server(in_turn(answer(429, Retry_After="1"), None, answer(201))) as server:
         config = Config(host=server.host, qps=0.5, burst=1)
-        async with Transport(config, observe=seen.append) as transport:
+        async with Transport(config, hook=Seen()) as transport:
             assert (await transport.send(GET)).status == 201
     assert [record.status for record in seen] == [429, 0, 201]
     assert [record.throttled for record in seen] == pytest.approx([0, 1, 1], abs=0.1)
@@ -515,7 +522,7 @@ async def test_closing_ends_what_is_underway() -> None:
 
 
 async def test_idle_connections_are_bounded_in_number_and_age() -> None:
-    """At most 25 idle connections stay, for at most 90 seconds."""
+    """Those of 64 workers stay, at most 256 in all, and for at most 90 seconds: the next request closes older ones."""
     gate = asyncio.Event()
 
     async def gated(seen: Seen, writer: asyncio.StreamWriter) -> None:
@@ -523,14 +530,19 @@ async def test_idle_connections_are_bounded_in_number_and_age() -> None:
         writer.write(answer())
 
     async with Server(gated) as server, Transport(Config(host=server.host)) as transport:
-        tasks = [asyncio.create_task(transport.send(GET)) for _ in range(30)]
-        await server.has_seen(30)
-        gate.set()
-        await asyncio.gather(*tasks)
-        assert "25 idle" in repr(transport)
+        for requests, opened, kept in ((64, 64, 64), (64, 64, 64), (260, 260, 256)):
+            gate.clear()
+            before = len(server.seen)
+            tasks = [asyncio.create_task(transport.send(GET)) for _ in range(requests)]
+            await server.has_seen(before + requests)
+            gate.set()
+            await asyncio.gather(*tasks)
+            assert server.accepted == opened
+            assert f"{kept} idle" in repr(transport)
         await asyncio.sleep(100)
         await transport.send(GET)
-        assert server.accepted == 31
+        assert server.accepted == 261
+        assert "1 idle" in repr(transport)
 
 
 async def test_a_connection_closed_while_idle_is_not_used() -> None:

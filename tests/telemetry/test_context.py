@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import pytest
 
 from opsdk.errors import UsageError
-from opsdk.telemetry import context
-from opsdk.telemetry.context import add_context_to_records, current, log_context, reconcile_fields, setup_logging
+from opsdk.telemetry.context import LogContext, add_context_to_records, current, log_context, setup_logging
+from opsdk.telemetry.records import ReconcileStarted
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +57,7 @@ async def test_fields_nest_and_follow_tasks() -> None:
 def test_another_log_setup_shows_controller_and_key() -> None:
     """Messages of opsdk end with the fields under handlers and formats of the program."""
     stream = _own_setup()
-    with log_context(**reconcile_fields(controller="website", namespace="default", name="site")):
+    with log_context(controller="website", namespace="default", name="site"):
         logging.getLogger("opsdk.reconcile").error("failed: %s", "100 % sure")
         logging.getLogger("opsdk.cache").info("100 % done")
         logging.getLogger("opsdk.cache").info("%s", {"a": 1})
@@ -152,11 +152,24 @@ def test_a_wrong_setup_says_what_to_write() -> None:
 
 def test_fields_of_a_reconcile_have_the_names_of_controller_runtime() -> None:
     """Empty fields are left out."""
-    fields = reconcile_fields(
-        controller="c", group="g", kind="K", namespace="ns", name="n", reconcile_id="id", cause="why"
-    )
-    assert list(fields) == [
-        "controller", "controllerGroup", "controllerKind", "namespace", "name", "reconcileID", "cause",
+    started = ReconcileStarted(controller="c", group="g", kind="K", namespace="ns", name="n", reconcile_id="id")
+    assert list(started.log_fields()) == [
+        "controller", "controllerGroup", "controllerKind", "namespace", "name", "reconcileID",
     ]  # fmt: skip
-    assert reconcile_fields(controller="c", name="n") == {"controller": "c", "name": "n"}
-    assert context.current() == {}
+    assert ReconcileStarted(controller="c", name="n").log_fields() == {"controller": "c", "name": "n"}
+
+
+def test_fields_are_made_for_lines_only() -> None:
+    """A block without a log line never calls its function; inner fields come last and win."""
+    calls = []
+
+    def fields() -> dict[str, str]:
+        calls.append(1)
+        return {"name": "outer", "controller": "c"}
+
+    with LogContext(fields):
+        assert not calls
+        with log_context(name="inner"):
+            assert dict(current()) == {"name": "inner", "controller": "c"}
+    assert calls == [1]
+    assert current() == {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -61,6 +62,25 @@ NAMES = {
 }
 
 
+@dataclass
+class FakeQueue:
+    """A queue in a fixed state."""
+
+    ready: dict[int, int] = field(default_factory=dict)
+    started: dict[str, float] = field(default_factory=dict)
+
+    def depth(self) -> dict[int, int]:
+        """Return the ready items."""
+        return self.ready
+
+    def processing(self) -> dict[str, float]:
+        """Return the start times."""
+        return self.started
+
+
+QUEUE = FakeQueue({0: 2, -100: 5}, {"a": 90.0, "b": 95.0})
+
+
 def shown(hook: PrometheusHook) -> dict[str, float]:
     """Each line of the page: ``name{labels}`` and its value."""
     lines = [line for line in hook.expose().decode().splitlines() if not line.startswith("#")]
@@ -69,11 +89,9 @@ def shown(hook: PrometheusHook) -> dict[str, float]:
 
 def full(hook: PrometheusHook) -> None:
     """One record of each kind."""
-    hook.record(Workers(controller="c", active=1, limit=3))
+    hook.record(Workers(controller="c", limit=3, queue=QUEUE))
     for event in ("added", "taken", "finished", "retried"):
-        hook.record(
-            Queued(controller="c", event=event, seconds=1.5, depth=((0, 2), (-100, 5)), in_progress=(90.0, 95.0))
-        )
+        hook.record(Queued(controller="c", event=event, seconds=1.5, queue=QUEUE))
     hook.record(
         Reconciled(
             controller="c", result=ReconcileOutcome.ERROR, seconds=2, terminal=True, panicked=True, timed_out=True
@@ -128,6 +146,8 @@ def test_values() -> None:
     assert page['controller_runtime_reconcile_total{controller="c",result="requeue_after"}'] == 0
     assert page['workqueue_depth{controller="c",name="c",priority="-100"}'] == 5
     assert page['workqueue_unfinished_work_seconds{controller="c",name="c"}'] == 15
+    assert page['controller_runtime_active_workers{controller="c"}'] == 2
+    assert page['controller_runtime_max_concurrent_reconciles{controller="c"}'] == 3
     assert page['workqueue_longest_running_processor_seconds{controller="c",name="c"}'] == 10
     assert page['leader_election_master_status{name="lease"}'] == 1
     assert page['rest_client_requests_total{code="<error>",host="h:6443",method="GET"}'] == 1
@@ -146,7 +166,7 @@ def test_values() -> None:
     assert page["certwatcher_read_certificate_errors_total"] == 1
     assert page["opsdk_event_loop_stall_seconds_total"] == 5
     assert page["opsdk_event_loop_longest_stall_seconds"] == 3
-    hook.record(Queued(controller="c", event="finished"))
+    hook.record(Queued(controller="c", event="finished", queue=FakeQueue()))
     hook.record(Leadership(name="lease", leading=False))
     page = shown(hook)
     assert page['workqueue_depth{controller="c",name="c",priority="0"}'] == 0
@@ -158,8 +178,8 @@ def test_values() -> None:
 def test_every_series_of_a_controller_is_there_from_the_start() -> None:
     """When the workers start every result is at zero, whatever the queue told before: rates need a first point."""
     hook = PrometheusHook(CollectorRegistry())
-    hook.record(Queued(controller="c", event="added"))
-    hook.record(Workers(controller="c", active=0, limit=1))
+    hook.record(Queued(controller="c", event="added", queue=FakeQueue()))
+    hook.record(Workers(controller="c", limit=1, queue=FakeQueue()))
     page = shown(hook)
     for result in ReconcileOutcome:
         assert page[f'controller_runtime_reconcile_total{{controller="c",result="{result.value}"}}'] == 0
@@ -171,7 +191,7 @@ def test_every_series_of_a_controller_is_there_from_the_start() -> None:
 def test_priorities_do_not_grow_without_bound() -> None:
     """After 25 different priorities the rest share one label value."""
     hook = PrometheusHook(CollectorRegistry())
-    hook.record(Queued(controller="c", event="added", depth=tuple((n, 1) for n in range(40))))
+    hook.record(Queued(controller="c", event="added", queue=FakeQueue(dict.fromkeys(range(40), 1))))
     values = {line: v for line, v in shown(hook).items() if line.startswith("workqueue_depth")}
     assert len(values) == 26
     assert sum(values.values()) == 40

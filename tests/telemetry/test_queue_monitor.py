@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from opsdk.errors import ConflictError
+from opsdk.queue.core import QueueCore
 from opsdk.telemetry.queue_monitor import QueueMonitor
 from opsdk.telemetry.records import Leadership, Queued, Reconciled, ReconcileOutcome, Workers
 
@@ -12,10 +13,14 @@ def test_each_controller_has_its_last_state() -> None:
     now = 100.0
     monitor = QueueMonitor(lambda: now)
     assert monitor.states() == []
+    queue: QueueCore[str] = QueueCore()
+    for item in ("x", "y"):
+        queue.add(item, now=80.0)
     monitor.record(Leadership(name="l", leading=True))
-    monitor.record(Workers(controller="b", active=1, limit=2))
-    monitor.record(Queued(controller="a", event="added", depth=((0, 2), (-100, 3)), in_progress=(90.0, 70.0)))
-    monitor.record(Queued(controller="a", event="retried", depth=((0, 1),), in_progress=(90.0,)))
+    monitor.record(Workers(controller="b", limit=2, queue=queue))
+    monitor.record(Queued(controller="a", event="added", queue=queue))
+    monitor.record(Queued(controller="a", event="retried", queue=queue))
+    queue.take(now=90.0)
     monitor.record(Reconciled(controller="a", result=ReconcileOutcome.SUCCESS, seconds=1))
     monitor.record(Reconciled(controller="a", result=ReconcileOutcome.ERROR, seconds=1, error=ConflictError("changed")))
     now = 103.0
@@ -25,7 +30,7 @@ def test_each_controller_has_its_last_state() -> None:
         "ready": 1,
         "ready_by_priority": {"0": 1},
         "in_progress_seconds": [13.0],
-        "workers": {"active": 0, "limit": 0},
+        "workers": {"active": 1, "limit": 0},
         "added": 1,
         "retried": 1,
         "reconciles": {"error": 1, "success": 1},

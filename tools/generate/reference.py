@@ -46,6 +46,7 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str
 def _command_page() -> Iterator[str]:
     yield from ("# The opsdk command", "", _NOTE, "")
     yield from ("`pip install 'opsdk[cli]'` installs it. `opsdk COMMAND --help` prints the same text.", "")
+    yield from ("With `--output json`, a command that has the option prints its result as one JSON document.", "")
     root = typer.main.get_command(app)
     for words, command in _commands(root, ("opsdk",)):
         yield from _command(words, command)
@@ -57,8 +58,8 @@ def _commands(command: _Command, words: tuple[str, ...]) -> Iterator[tuple[tuple
     if children is None:
         yield words, command
         return
-    for name, child in children.items():
-        yield from _commands(child, (*words, name))
+    for name in children:
+        yield from _commands(command.load(name), (*words, name))
 
 
 def _command(words: tuple[str, ...], command: _Command) -> Iterator[str]:
@@ -67,12 +68,17 @@ def _command(words: tuple[str, ...], command: _Command) -> Iterator[str]:
         text = " ".join(paragraph.split())
         yield from ((f"    {text}" if text.startswith("opsdk ") else text), "")
     rows = [
-        (", ".join(f"`{name}`" for name in _names(parameter)), _help(parameter), _default(parameter))
+        (", ".join(map(_code, _names(parameter))), _help(parameter), _default(parameter))
         for parameter in command.params
         if parameter.name not in {"help", "install_completion", "show_completion"}
     ]
     if rows:
         yield from _table(("argument or option", "meaning", "default"), rows)
+
+
+def _code(text: str) -> str:
+    """Return text as code. A vertical line in backticks keeps its backslash in a table."""
+    return f"`{text}`" if "|" not in text else f"<code>{text.replace('|', '&#124;')}</code>"
 
 
 def _names(parameter: _Parameter) -> Sequence[str]:

@@ -6,6 +6,7 @@ A doctest would become a nested quotation, and the ``::`` before a literal block
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import griffe
@@ -23,6 +24,21 @@ class DoctestExtension(griffe.Extension):
             obj.docstring.value = to_markdown(obj.docstring.value)
             if isinstance(obj, griffe.Class):
                 obj.docstring.value += fields_block(obj)
+
+    def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
+        """Remove private fields before griffe makes signatures of fields: their owner sets them, no caller does."""
+        for cls in _classes(pkg):
+            for name in [name for name, member in cls.members.items() if member.is_attribute]:
+                if name.startswith("_") and not name.startswith("__") and name != "_":
+                    del cls.members[name]
+
+
+def _classes(parent: griffe.Object) -> Iterator[griffe.Class]:
+    for member in parent.members.values():
+        if isinstance(member, griffe.Class):
+            yield member
+        if isinstance(member, griffe.Module | griffe.Class):
+            yield from _classes(member)
 
 
 def fields_block(cls: griffe.Class) -> str:

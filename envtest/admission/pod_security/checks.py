@@ -134,10 +134,6 @@ def _too_capable(pod: Pod, allowed: frozenset[str]) -> str:
     )
 
 
-def _namespaces(pod: Pod) -> str:
-    return ", ".join(f"{key}=true" for key in ("hostNetwork", "hostPID", "hostIPC") if pod.spec.get(key))
-
-
 def _host_paths(pod: Pod) -> str:
     volumes = [v["name"] for v in pod.spec.get("volumes") or () if v.get("hostPath") is not None]
     return _many("volume", volumes) if volumes else ""
@@ -285,7 +281,10 @@ class Check:
 CHECKS: Final[Sequence[Check]] = (
     Check(reason="forbidden AppArmor profile", find=_apparmor),
     Check(reason="non-default capabilities", find=lambda pod: _too_capable(pod, _CAPABILITIES)),
-    Check(reason="host namespaces", find=_namespaces),
+    Check(
+        reason="host namespaces",
+        find=lambda pod: ", ".join(f"{key}=true" for key in ("hostNetwork", "hostPID", "hostIPC") if pod.spec.get(key)),
+    ),
     Check(reason="hostPath volumes", find=_host_paths),
     Check(reason="hostPort", find=_host_ports),
     Check(reason="probe or lifecycle host", find=_probes, since=34),

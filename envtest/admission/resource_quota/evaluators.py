@@ -266,7 +266,12 @@ class ClaimEvaluator(Evaluator):
     def usage(self, obj: JsonObject, now: datetime) -> Amounts:
         """See `Evaluator`."""
         usage: Amounts = {"count/persistentvolumeclaims": _ONE, "persistentvolumeclaims": _ONE}
-        name, size = class_of(obj), _size(obj)
+        # The larger one of the requested and the allocated storage, in whole bytes.
+        requests: JsonValue = ((obj.get("spec") or {}).get("resources") or {}).get("requests") or {}
+        allocated: JsonValue = (obj.get("status") or {}).get("allocatedResources") or {}
+        sizes = [Quantity(part["storage"]) for part in (requests, allocated) if "storage" in part]
+        largest = max(sizes, default=None)
+        name, size = class_of(obj), largest if largest is None or largest.whole else Quantity(int(largest))
         if size is not None:
             usage["requests.storage"] = size
         if name:
@@ -274,15 +279,6 @@ class ClaimEvaluator(Evaluator):
             if size is not None:
                 usage[f"{name}{_BY_CLASS[0]}"] = size
         return usage
-
-
-def _size(claim: JsonObject) -> Quantity | None:
-    """Return the larger one of the requested and the allocated storage, in whole bytes."""
-    requests: JsonValue = ((claim.get("spec") or {}).get("resources") or {}).get("requests") or {}
-    allocated: JsonValue = (claim.get("status") or {}).get("allocatedResources") or {}
-    sizes = [Quantity(part["storage"]) for part in (requests, allocated) if "storage" in part]
-    size = max(sizes, default=None)
-    return size if size is None or size.whole else Quantity(int(size))
 
 
 class Registry:

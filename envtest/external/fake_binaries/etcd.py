@@ -39,7 +39,16 @@ async def serve(flags: Flags, stack: AsyncExitStack) -> str:
 
     urls = flags.listed("listen-client-urls", ["http://localhost:2379"])
     for url in urls:
-        await stack.enter_async_context(WebServer(asgi(answer), _options(url, flags)))
+        parts = urlsplit(url)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise ConfigError(f"--listen-client-urls: {url!r} is no URL with http or https and a host")
+        tls = None
+        if parts.scheme == "https":
+            tls = Tls(cert_file=Path(flags.text("cert-file")), key_file=Path(flags.text("key-file")))
+        host = "127.0.0.1" if parts.hostname == "localhost" else parts.hostname
+        await stack.enter_async_context(
+            WebServer(asgi(answer), ServeOptions(host=host, port=parts.port or 2379, tls=tls))
+        )
     return f"etcd, stood in for: keeps nothing but {directory}, serves {' '.join(urls)}"
 
 
@@ -50,17 +59,6 @@ def _directory(flags: Flags) -> Path:
     except OSError as error:
         raise ConfigError(f"--data-dir: {error}") from error
     return directory
-
-
-def _options(url: str, flags: Flags) -> ServeOptions:
-    parts = urlsplit(url)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise ConfigError(f"--listen-client-urls: {url!r} is no URL with http or https and a host")
-    tls = None
-    if parts.scheme == "https":
-        tls = Tls(cert_file=Path(flags.text("cert-file")), key_file=Path(flags.text("key-file")))
-    host = "127.0.0.1" if parts.hostname == "localhost" else parts.hostname
-    return ServeOptions(host=host, port=parts.port or 2379, tls=tls)
 
 
 PROGRAM = FakeProgram(name="etcd", version=f"etcd Version: {_VERSION['etcdserver']}", switches=_SWITCHES, serve=serve)

@@ -377,7 +377,16 @@ def validate_policy(obj: JsonObject, old: JsonObject | None = None, *, mutating:
     if old is None or any(spec.get(key) != old.get(key) for key in ("paramKind", "matchConditions")):
         yield from validate_match_conditions(spec.get("matchConditions") or (), "spec.matchConditions", params=params)
     for index, variable in enumerate(spec.get("variables") or ()):
-        yield from _variable(compiler, variable, f"spec.variables[{index}]")
+        field = f"spec.variables[{index}]"
+        variable_name, expression = variable.get("name") or "", variable.get("expression") or ""
+        if not variable_name.strip():
+            yield api_errors.required(f"{field}.name", "name is not specified")
+        elif not _IDENTIFIER.fullmatch(variable_name) or variable_name in RESERVED:
+            yield api_errors.invalid_value(f"{field}.name", variable_name, "must be a valid CEL identifier")
+        if not expression.strip():
+            yield api_errors.required(f"{field}.expression", "expression is not specified")
+        else:
+            yield from _fault(compiler.variable(variable_name, expression), f"{field}.expression")
     name = obj["metadata"].get("name") or ""
     if not mutating:
         yield from _validations(compiler, name, spec)
@@ -408,18 +417,6 @@ def validate_policy_status(status: JsonObject) -> Iterator[Cause]:
 def _fault(compiled: _Compiled, field: str, value: str = "") -> Iterator[Cause]:
     if compiled.fault:
         yield api_errors.invalid_value(field, value or compiled.text, compiled.fault)
-
-
-def _variable(compiler: _Compiler, variable: JsonObject, field: str) -> Iterator[Cause]:
-    name, expression = variable.get("name") or "", variable.get("expression") or ""
-    if not name.strip():
-        yield api_errors.required(f"{field}.name", "name is not specified")
-    elif not _IDENTIFIER.fullmatch(name) or name in RESERVED:
-        yield api_errors.invalid_value(f"{field}.name", name, "must be a valid CEL identifier")
-    if not expression.strip():
-        yield api_errors.required(f"{field}.expression", "expression is not specified")
-    else:
-        yield from _fault(compiler.variable(name, expression), f"{field}.expression")
 
 
 # ------------------------------------------------------------------ validating

@@ -32,7 +32,21 @@ _IMMUTABLE = "field is immutable"
 def validate_job(obj: JsonObject) -> Iterator[Cause]:
     """Validate a Job, with its selector."""
     spec = obj["spec"]
-    yield from _generated(obj)
+    job_spec = obj["spec"]
+    selector = job_spec.get("selector")
+    if not (job_spec.get("manualSelector") or selector is None):
+        expected = {UID: obj["metadata"]["uid"], NAME: obj["metadata"].get("name", "")}
+        expected |= {"controller-uid": expected[UID], "job-name": expected[NAME]}
+        labels = template_labels(job_spec)
+        for key, value in expected.items():
+            if labels.get(key) != value:
+                where = f"spec.template.metadata.labels[{key}]"
+                if key not in labels:
+                    yield api_errors.required(where, f"must be '{value}'")
+                else:
+                    yield api_errors.invalid_value(where, dict(sorted(labels.items())), f"must be '{value}'")
+        if is_valid(selector) and not selects(selector, expected):
+            yield api_errors.invalid_value("spec.selector", selector, "`selector` not auto-generated")
     yield from _whole_spec(spec)
     if spec.get("completionMode") == "Indexed" and (spec.get("completions") or 0) > 0:
         last = f"{obj['metadata'].get('name', '')}-{spec['completions'] - 1}"
@@ -52,25 +66,6 @@ def _whole_spec(spec: JsonObject) -> Iterator[Cause]:
     if is_valid(selector) and not selects(selector, labels):
         rendered = dict(sorted(labels.items())) or None
         yield api_errors.invalid_value("spec.template.metadata.labels", rendered, MISMATCH)
-
-
-def _generated(obj: JsonObject) -> Iterator[Cause]:
-    spec = obj["spec"]
-    selector = spec.get("selector")
-    if spec.get("manualSelector") or selector is None:
-        return
-    expected = {UID: obj["metadata"]["uid"], NAME: obj["metadata"].get("name", "")}
-    expected |= {"controller-uid": expected[UID], "job-name": expected[NAME]}
-    labels = template_labels(spec)
-    for key, value in expected.items():
-        if labels.get(key) != value:
-            where = f"spec.template.metadata.labels[{key}]"
-            if key not in labels:
-                yield api_errors.required(where, f"must be '{value}'")
-            else:
-                yield api_errors.invalid_value(where, dict(sorted(labels.items())), f"must be '{value}'")
-    if is_valid(selector) and not selects(selector, expected):
-        yield api_errors.invalid_value("spec.selector", selector, "`selector` not auto-generated")
 
 
 def validate_job_spec(spec: JsonObject, path: str) -> Iterator[Cause]:
@@ -266,18 +261,6 @@ def _succeeds(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
 _CONCURRENCY = ("Allow", "Forbid", "Replace")
 
 
-def _time_zone(name: str, path: str) -> Iterator[Cause]:
-    if name.lower() == "local":
-        text = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
-        yield api_errors.invalid_value(path, name, text)
-    if name == "Local":
-        return  # Go's time.LoadLocation knows this name
-    try:
-        ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        yield api_errors.invalid_value(path, name, f"unknown time zone {name}")
-
-
 def validate_cron_job(obj: JsonObject, old: JsonObject | None = None) -> Iterator[Cause]:
     """Validate a CronJob; an update may keep a time zone in its schedule."""
     spec, name = obj["spec"], obj["metadata"].get("name", "")
@@ -290,7 +273,15 @@ def validate_cron_job(obj: JsonObject, old: JsonObject | None = None) -> Iterato
         if not time_zone:
             yield api_errors.invalid_value(path, time_zone, "timeZone must be nil or non-empty string")
         else:
-            yield from _time_zone(time_zone, path)
+            if time_zone.lower() == "local":
+                text = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
+                yield api_errors.invalid_value(path, time_zone, text)
+            # Go's time.LoadLocation knows this name
+            if time_zone != "Local":
+                try:
+                    ZoneInfo(time_zone)
+                except (ZoneInfoNotFoundError, ValueError, OSError):
+                    yield api_errors.invalid_value(path, time_zone, f"unknown time zone {time_zone}")
     yield from validation.one_of(spec.get("concurrencyPolicy"), _CONCURRENCY, "spec.concurrencyPolicy")
     yield from _job_template((spec.get("jobTemplate") or {}).get("spec") or {}, "spec.jobTemplate.spec")
     for key in ("successfulJobsHistoryLimit", "failedJobsHistoryLimit"):

@@ -9,16 +9,14 @@ from collections.abc import Mapping
 
 from envtest.groups.common.printing import age, kind_printers, name_of, spec_of
 from opsdk.apiserver.resources import Printer
-from opsdk.structured_merge.value import JsonObject, JsonValue
-
-
-def _lease(obj: JsonObject, now: float) -> list[JsonValue]:
-    return [name_of(obj), spec_of(obj).get("holderIdentity", ""), age(obj, now)]
-
 
 PRINTERS: Mapping[str, Printer] = kind_printers(
     {
-        "coordination.k8s.io/leases": _lease,
+        "coordination.k8s.io/leases": lambda obj, now: [
+            name_of(obj),
+            spec_of(obj).get("holderIdentity", ""),
+            age(obj, now),
+        ],
     }
 )
 """By ``group/resource``."""

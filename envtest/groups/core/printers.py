@@ -76,17 +76,6 @@ def _ended(ended: JsonObject) -> str:
     return f"Signal:{ended['signal']}" if ended.get("signal") else f"ExitCode:{ended.get('exitCode', 0)}"
 
 
-def _init_reason(container: JsonObject, index: int, total: int) -> str:
-    """Return the reason that an unfinished init container gives to the pod."""
-    state = container.get("state") or {}
-    if state.get("terminated") is not None:
-        return f"Init:{_ended(state['terminated'])}"
-    waiting = (state.get("waiting") or {}).get("reason")
-    if waiting and waiting != "PodInitializing":
-        return f"Init:{waiting}"
-    return f"Init:{index}/{total}"
-
-
 def _initialize(pod: JsonObject, tally: _Tally, sidecars: _Tally, stays: frozenset[str]) -> bool:
     """Go through the init containers; whether one of them still holds the pod up."""
     total = len(spec_of(pod).get("initContainers") or ())
@@ -101,7 +90,16 @@ def _initialize(pod: JsonObject, tally: _Tally, sidecars: _Tally, stays: frozens
         if stays_up and container.get("started"):
             tally.ready += bool(container.get("ready"))
             continue
-        tally.reason = _init_reason(container, index, total)
+        # The reason that an unfinished init container gives to the pod.
+        state = container.get("state") or {}
+        if state.get("terminated") is not None:
+            tally.reason = f"Init:{_ended(state['terminated'])}"
+        else:
+            waiting = (state.get("waiting") or {}).get("reason")
+            if waiting and waiting != "PodInitializing":
+                tally.reason = f"Init:{waiting}"
+            else:
+                tally.reason = f"Init:{index}/{total}"
         return True
     return False
 
@@ -139,18 +137,14 @@ def _tally(pod: JsonObject, stays: frozenset[str]) -> _Tally:
     return tally
 
 
-def _gates(pod: JsonObject) -> str:
-    gates = spec_of(pod).get("readinessGates") or ()
-    status = status_of(pod)
-    true = sum(_condition(status, g.get("conditionType", "")).get("status") == "True" for g in gates)
-    return f"{true}/{len(gates)}" if gates else NOTHING
-
-
 def _pod(obj: JsonObject, now: float) -> list[JsonValue]:
     spec, status = spec_of(obj), status_of(obj)
     inits: Sequence[JsonObject] = spec.get("initContainers") or ()
     stays = frozenset(c["name"] for c in inits if c.get("restartPolicy") == "Always")
     tally = _tally(obj, stays)
+    gates = spec_of(obj).get("readinessGates") or ()
+    pod_status = status_of(obj)
+    true = sum(_condition(pod_status, g.get("conditionType", "")).get("status") == "True" for g in gates)
     return [
         name_of(obj),
         f"{tally.ready}/{len(spec.get('containers') or ()) + len(stays)}",
@@ -160,7 +154,7 @@ def _pod(obj: JsonObject, now: float) -> list[JsonValue]:
         next((a.get("ip") for a in status.get("podIPs") or ()), None) or NOTHING,
         spec.get("nodeName") or NOTHING,
         status.get("nominatedNodeName") or NOTHING,
-        _gates(obj),
+        f"{true}/{len(gates)}" if gates else NOTHING,
     ]
 
 
@@ -189,12 +183,6 @@ def replica_set(obj: JsonObject, now: float) -> list[JsonValue]:
 
 
 # ------------------------------------------------------------------ configuration
-def _namespace(obj: JsonObject, now: float) -> list[JsonValue]:
-    return [name_of(obj), status_of(obj).get("phase", ""), age(obj, now)]
-
-
-def _config_map(obj: JsonObject, now: float) -> list[JsonValue]:
-    return [name_of(obj), len(obj.get("data") or {}) + len(obj.get("binaryData") or {}), age(obj, now)]
 
 
 def _external(obj: JsonObject) -> str:
@@ -388,8 +376,12 @@ PRINTERS: Mapping[str, Printer] = {
     **kind_printers(
         {
             "/podtemplates": _pod_template,
-            "/namespaces": _namespace,
-            "/configmaps": _config_map,
+            "/namespaces": lambda obj, now: [name_of(obj), status_of(obj).get("phase", ""), age(obj, now)],
+            "/configmaps": lambda obj, now: [
+                name_of(obj),
+                len(obj.get("data") or {}) + len(obj.get("binaryData") or {}),
+                age(obj, now),
+            ],
             "/secrets": lambda obj, now: [name_of(obj), obj.get("type", ""), len(obj.get("data") or {}), age(obj, now)],
             "/serviceaccounts": lambda obj, now: [name_of(obj), len(obj.get("secrets") or []), age(obj, now)],
             "/replicationcontrollers": replica_set,

@@ -78,7 +78,7 @@ def pod_warnings(template: JsonObject, path: str = "") -> Iterator[str]:
         field = f"{root}.terminationGracePeriodSeconds"
         yield f"{field}: must be >= 0; negative values are invalid and will be treated as 1"
     affinity = spec.get("affinity") or {}
-    at = f"{root}.affinity"
+    affinity_path = f"{root}.affinity"
     for kind in ("podAffinity", "podAntiAffinity"):
         terms = affinity.get(kind) or {}
         for word, inner in (("required", ""), ("preferred", ".podAffinityTerm")):
@@ -86,7 +86,7 @@ def pod_warnings(template: JsonObject, path: str = "") -> Iterator[str]:
             for index, term in enumerate(terms.get(key) or ()):
                 inner_term = (term.get("podAffinityTerm") or {}) if inner else term
                 if inner_term.get("labelSelector") is None:
-                    yield f"{at}.{kind}.{key}[{index}]{inner}.labelSelector: {_NULL_SELECTOR}"
+                    yield f"{affinity_path}.{kind}.{key}[{index}]{inner}.labelSelector: {_NULL_SELECTOR}"
     for index, server in enumerate((spec.get("dnsConfig") or {}).get("nameservers") or ()):
         yield from address_warnings(server, f"{root}.dnsConfig.nameservers[{index}]")
     for index, alias in enumerate(spec.get("hostAliases") or ()):
@@ -184,13 +184,14 @@ def _profile_warnings(spec: JsonObject, notes: Mapping[str, str], prefix: str, *
             for kind in ("limits", "requests"):
                 yield from fraction_warnings(resources.get(kind) or {}, f"{container_path}.resources.{kind}", (which,))
         variables = container.get("env") or ()
-        at = f"{container_path}.env"
+        env_path = f"{container_path}.env"
         names: set[str] = set()
         for index, variable in enumerate(variables):
             name, value = variable.get("name", ""), variable.get("value") or ""
             before = f"$({name})"
             if name in names and (variable.get("valueFrom") is not None or value == before or before not in value):
-                yield f'{at}[{index}]: hides previous definition of "{name}", which may be dropped when using apply'
+                text = f'hides previous definition of "{name}", which may be dropped when using apply'
+                yield f"{env_path}[{index}]: {text}"
             names.add(name)
 
 

@@ -91,7 +91,16 @@ def _hints(hints: Sequence[JsonObject], rule: Callable[[str], Sequence[str]], pa
 def _address(address: str, kind: str, field: str, index: int) -> Iterator[Cause]:
     path = f"{field}[{index}]"
     if kind == "FQDN":
-        yield from _domain(address, path)
+        if not address:
+            yield api_errors.required(path)
+        else:
+            name = address.removesuffix(".")
+            problems = dns_subdomain(name)
+            yield from validation.each(problems, name, path)
+            if not problems and "." not in name:
+                yield api_errors.invalid_value(
+                    path, name, "should be a domain with at least two segments separated by dots"
+                )
     elif kind in _KINDS:
         parsed, wrong = read_address(address), list(ip_address(address, path))
         yield from wrong
@@ -101,17 +110,6 @@ def _address(address: str, kind: str, field: str, index: int) -> Iterator[Cause]
             yield api_errors.invalid_value(field, address, f"must be an {kind} address")
         if not wrong:
             yield from special_address(address, path)
-
-
-def _domain(name: str, path: str) -> Iterator[Cause]:
-    if not name:
-        yield api_errors.required(path)
-        return
-    name = name.removesuffix(".")
-    wrong = dns_subdomain(name)
-    yield from validation.each(wrong, name, path)
-    if not wrong and "." not in name:
-        yield api_errors.invalid_value(path, name, "should be a domain with at least two segments separated by dots")
 
 
 def validate_slice_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:

@@ -53,14 +53,6 @@ def _ingress_class(obj: JsonObject, now: float) -> list[JsonValue]:
     return [name_of(obj) + " (default)" * noted, spec.get("controller", ""), text, age(obj, now)]
 
 
-def _network_policy(obj: JsonObject, now: float) -> list[JsonValue]:
-    return [name_of(obj), label_selector(spec_of(obj).get("podSelector")), age(obj, now)]
-
-
-def _range(obj: JsonObject, now: float) -> list[JsonValue]:
-    return [name_of(obj), ",".join(spec_of(obj).get("cidrs") or ()), age(obj, now)]
-
-
 def _address(obj: JsonObject, now: float) -> list[JsonValue]:
     ref = spec_of(obj).get("parentRef")
     text = NOTHING
@@ -75,8 +67,16 @@ PRINTERS: Mapping[str, Printer] = kind_printers(
     {
         "networking.k8s.io/ingresses": _ingress,
         "networking.k8s.io/ingressclasses": _ingress_class,
-        "networking.k8s.io/networkpolicies": _network_policy,
-        "networking.k8s.io/servicecidrs": _range,
+        "networking.k8s.io/networkpolicies": lambda obj, now: [
+            name_of(obj),
+            label_selector(spec_of(obj).get("podSelector")),
+            age(obj, now),
+        ],
+        "networking.k8s.io/servicecidrs": lambda obj, now: [
+            name_of(obj),
+            ",".join(spec_of(obj).get("cidrs") or ()),
+            age(obj, now),
+        ],
         "networking.k8s.io/ipaddresses": _address,
     }
 )

@@ -88,29 +88,25 @@ def _fault(text: str) -> str:
     """Return netip.ParseAddr's message for an invalid address."""
     mark = next((char for char in text if char in ".:%"), "")
     if mark == ".":
-        return _fault_of_four(text)
+        # netip.ParseAddr's message for an invalid IPv4 address.
+        dots = digits = value = 0
+        for index, char in enumerate(text):
+            if char.isascii() and char.isdigit():
+                if digits == 1 and value == 0:
+                    return "IPv4 field has octet with leading zero"
+                value, digits = value * 10 + int(char), digits + 1
+                if value > 255:
+                    return "IPv4 field has value >255"
+            elif char != ".":
+                return f"unexpected character (at {api_errors.quoted(text[index:])})"
+            elif not digits or index == len(text) - 1:
+                return f"IPv4 field must have at least one digit (at {api_errors.quoted(text[index:])})"
+            elif dots == 3:
+                return "IPv4 address too long"
+            else:
+                dots, digits, value = dots + 1, 0, 0
+        return "IPv4 address too short" if dots < 3 else "unable to parse IP"
     return "missing IPv6 address" if mark == "%" else "unable to parse IP"
-
-
-def _fault_of_four(text: str) -> str:
-    """Return netip.ParseAddr's message for an invalid IPv4 address."""
-    dots = digits = value = 0
-    for index, char in enumerate(text):
-        if char.isascii() and char.isdigit():
-            if digits == 1 and value == 0:
-                return "IPv4 field has octet with leading zero"
-            value, digits = value * 10 + int(char), digits + 1
-            if value > 255:
-                return "IPv4 field has value >255"
-        elif char != ".":
-            return f"unexpected character (at {api_errors.quoted(text[index:])})"
-        elif not digits or index == len(text) - 1:
-            return f"IPv4 field must have at least one digit (at {api_errors.quoted(text[index:])})"
-        elif dots == 3:
-            return "IPv4 address too long"
-        else:
-            dots, digits, value = dots + 1, 0, 0
-    return "IPv4 address too short" if dots < 3 else "unable to parse IP"
 
 
 def validate_address(obj: JsonObject) -> Iterator[Cause]:

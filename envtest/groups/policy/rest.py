@@ -138,7 +138,23 @@ class EvictionStore:
         if (pod.get("status") or {}).get("phase") not in ("Pending", "Succeeded", "Failed"):
             await check_budgets(context, self._budgets, pod, self._record)
         if not context.dry_run and not pod["metadata"].get("deletionTimestamp"):
-            await self._add_disruption_target(context, name)
+            # Add the condition DisruptionTarget to the pod.
+            store = GenericStore(self._pods.storage, self._pods.info, UnvalidatedStrategy(), prefix=self._pods.prefix)
+
+            async def mark(current: JsonObject | None) -> JsonObject:
+                if current is None:
+                    raise api_errors.not_found(self._pods.info, name)
+                pod: JsonObject = copy_tree(current)
+                condition = {
+                    "type": "DisruptionTarget",
+                    "status": "True",
+                    "reason": "EvictionByEvictionAPI",
+                    "message": "Eviction API: evicting",
+                }
+                put_pod_condition(pod, context, condition)
+                return pod
+
+            await store.update(context, name, mark)
         preconditions = options.get("preconditions") or {}
         delete_options = DeleteRequestOptions(
             grace=options.get("gracePeriodSeconds"),
@@ -149,22 +165,3 @@ class EvictionStore:
         )
         await self._pods.delete(context, name, delete_options)
         return dict(SUCCESS)
-
-    async def _add_disruption_target(self, context: Context, name: str) -> None:
-        """Add the condition DisruptionTarget to the pod."""
-        store = GenericStore(self._pods.storage, self._pods.info, UnvalidatedStrategy(), prefix=self._pods.prefix)
-
-        async def mark(current: JsonObject | None) -> JsonObject:
-            if current is None:
-                raise api_errors.not_found(self._pods.info, name)
-            pod: JsonObject = copy_tree(current)
-            condition = {
-                "type": "DisruptionTarget",
-                "status": "True",
-                "reason": "EvictionByEvictionAPI",
-                "message": "Eviction API: evicting",
-            }
-            put_pod_condition(pod, context, condition)
-            return pod
-
-        await store.update(context, name, mark)

@@ -56,10 +56,6 @@ def _driver(obj: JsonObject, now: float) -> list[JsonValue]:
     ]
 
 
-def _driver_node(obj: JsonObject, now: float) -> list[JsonValue]:
-    return [name_of(obj), len(spec_of(obj).get("drivers") or ()), age(obj, now)]
-
-
 def _capacity(obj: JsonObject, now: float) -> list[JsonValue]:  # noqa: ARG001 - the shape of Cells
     return [name_of(obj), obj.get("storageClassName", ""), obj.get("capacity", UNSET)]
 
@@ -70,7 +66,11 @@ PRINTERS: Mapping[str, Printer] = kind_printers(
         "storage.k8s.io/volumeattributesclasses": _attributes_class,
         "storage.k8s.io/volumeattachments": _attachment,
         "storage.k8s.io/csidrivers": _driver,
-        "storage.k8s.io/csinodes": _driver_node,
+        "storage.k8s.io/csinodes": lambda obj, now: [
+            name_of(obj),
+            len(spec_of(obj).get("drivers") or ()),
+            age(obj, now),
+        ],
         "storage.k8s.io/csistoragecapacities": _capacity,
     }
 )

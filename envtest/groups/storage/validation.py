@@ -56,7 +56,22 @@ def validate_class(obj: JsonObject) -> Iterator[Cause]:
     previous: list[Mapping[str, set[str]]] = [{}] * len(terms)
     for index, term in enumerate(terms):
         expressions_path = f"allowedTopologies[{index}].matchLabelExpressions"
-        yield from _topology(term, expressions_path)
+        keys: set[str] = set()
+        for position, expression in enumerate(term.get("matchLabelExpressions") or ()):
+            item_path, key, values = (
+                f"{expressions_path}[{position}]",
+                expression.get("key", ""),
+                expression.get("values") or [],
+            )
+            if not values:
+                yield api_errors.required(f"{item_path}.values")
+            for number, value in enumerate(values):
+                if value in values[:number]:
+                    yield api_errors.duplicate(f"{item_path}.values[{number}]", value)
+            yield from validation.each(qualified_name(key), key, f"{item_path}.key")
+            if key in keys:
+                yield api_errors.duplicate(f"{item_path}.key", key)
+            keys.add(key)
         requirements = {e.get("key", ""): set(e.get("values") or ()) for e in term.get("matchLabelExpressions") or ()}
         yield from (api_errors.duplicate(expressions_path, "") for other in previous if other == requirements)
         previous.append(requirements)
@@ -70,21 +85,6 @@ def _parameters(parameters: Mapping[str, str]) -> Iterator[Cause]:
         yield api_errors.invalid_value("parameters", "", "field can not be empty.")
     if sum(len(key.encode()) + len(value.encode()) for key, value in parameters.items()) > _MOST_BYTES:
         yield api_errors.too_long("parameters", _MOST_BYTES)
-
-
-def _topology(term: JsonObject, path: str) -> Iterator[Cause]:
-    keys: set[str] = set()
-    for index, expression in enumerate(term.get("matchLabelExpressions") or ()):
-        item_path, key, values = f"{path}[{index}]", expression.get("key", ""), expression.get("values") or []
-        if not values:
-            yield api_errors.required(f"{item_path}.values")
-        for number, value in enumerate(values):
-            if value in values[:number]:
-                yield api_errors.duplicate(f"{item_path}.values[{number}]", value)
-        yield from validation.each(qualified_name(key), key, f"{item_path}.key")
-        if key in keys:
-            yield api_errors.duplicate(f"{item_path}.key", key)
-        keys.add(key)
 
 
 def validate_class_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:

@@ -110,7 +110,19 @@ class Aggregator(Closing):
         if not key.startswith(self._watched):
             return
         if key.startswith(self._store.prefix):
-            self._take_service(key.removeprefix(self._store.prefix), change)
+            name = key.removeprefix(self._store.prefix)
+            service = change.value if change.kind is ChangeType.PUT else None
+            self._ranks.put(name, service)
+            new, old = None if service is None else remote_of(service), self._remotes.get(name)
+            if new is None:
+                if old is not None:
+                    self._remove(old)
+            else:
+                if old is not None and (old.group, old.version) != (new.group, new.version):
+                    self._remove(old)
+                self._remotes[name] = self._by_version[new.group, new.version] = new
+                if old is None or replace(old, available=new.available) != new:
+                    self._keeper.touch(name)
         elif self._remotes:
             value = change.value or change.previous or {}
             meta = value.get("metadata") or {}
@@ -118,20 +130,6 @@ class Aggregator(Closing):
             for remote in list(self._remotes.values()):
                 if remote.namespace == meta.get("namespace") and remote.service in names:
                     self._keeper.touch(remote.name)
-
-    def _take_service(self, name: str, change: StorageChange) -> None:
-        value = change.value if change.kind is ChangeType.PUT else None
-        self._ranks.put(name, value)
-        new, old = None if value is None else remote_of(value), self._remotes.get(name)
-        if new is None:
-            if old is not None:
-                self._remove(old)
-            return
-        if old is not None and (old.group, old.version) != (new.group, new.version):
-            self._remove(old)
-        self._remotes[name] = self._by_version[new.group, new.version] = new
-        if old is None or replace(old, available=new.available) != new:
-            self._keeper.touch(name)
 
     def _remove(self, old: RemoteService) -> None:
         del self._remotes[old.name]

@@ -91,7 +91,7 @@ async def recover(call: Call, handler: Handler) -> HttpResponse:
 
 async def headers(call: Call, handler: Handler) -> HttpResponse:
     """``Audit-Id``, ``Cache-Control`` and warnings."""
-    call.audit_id = call.http.header("audit-id") or str(loop_uuid4())
+    call.audit_id = call.http.header("audit-id") or loop_uuid4()
     response = await handler(call)
     response.headers += [("audit-id", call.audit_id), *call.headers]
     if not any(name == "cache-control" for name, _ in response.headers):

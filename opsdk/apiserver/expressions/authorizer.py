@@ -5,14 +5,14 @@ Upstream: k8s.io/apiserver/pkg/cel/library/authz.go (v1.36).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar, Final
 
 from opsdk.apimachinery import validation
 from opsdk.apiserver.auth.authorization import AuthorizerAttributes, Decision
 from opsdk.apiserver.auth.user import User
-from opsdk.cel.declarations import CallEstimate, Library, Operand, Overload, Range, Sizes, exactly, method
+from opsdk.cel.declarations import CallEstimate, Library, Overload, Range, exactly, method
 from opsdk.cel.library.costs import estimate_unit, unit
 from opsdk.cel.types import BOOL, STRING, Type, Value, opaque
 from opsdk.cel.values import Opaque
@@ -120,14 +120,6 @@ def _check(question: _Question, verb: str) -> DecisionValue:
     return DecisionValue(question.ask(replace(question.attributes, verb=verb, version="*")))
 
 
-def _check_cost(_: Sequence[Value], __: Value) -> int:
-    return CHECK_COST
-
-
-def _estimate_check(_: Sizes, __: Sequence[Operand]) -> CallEstimate:
-    return CallEstimate(exactly(CHECK_COST))
-
-
 _PER_REQUIREMENT: Final = 50
 """A requirement of a selector is a list and an object; the shortest takes two characters."""
 
@@ -136,17 +128,12 @@ def _selector_range(size: Range) -> Range:
     return exactly(10) + size.scaled(0.1) + size.scaled(0.5).scaled(_PER_REQUIREMENT)
 
 
-def _selector_cost(args: Sequence[Value], _: Value) -> int:
-    return _selector_range(exactly(len(args[1]))).most
-
-
-def _estimate_selector(sizes: Sizes, operands: Sequence[Operand]) -> CallEstimate:
-    return CallEstimate(_selector_range(sizes.size(operands[1])))
-
-
 _UNIT: Final = {"cost": unit, "estimate": estimate_unit}
-_ASK: Final = {"cost": _check_cost, "estimate": _estimate_check}
-_SELECT: Final = {"cost": _selector_cost, "estimate": _estimate_selector}
+_ASK: Final = {"cost": lambda _, __: CHECK_COST, "estimate": lambda _, __: CallEstimate(exactly(CHECK_COST))}
+_SELECT: Final = {
+    "cost": lambda args, _: _selector_range(exactly(len(args[1]))).most,
+    "estimate": lambda sizes, operands: CallEstimate(_selector_range(sizes.size(operands[1]))),
+}
 
 
 def _refining(name: str, attribute: str, **costs: Any) -> list[Overload]:

@@ -36,12 +36,6 @@ def finished(obj: JsonObject, strategy: Strategy) -> bool:
     )
 
 
-def _finalizers(current: list[str], propagation: str) -> list[str]:
-    other_finalizers = [f for f in current if f not in _FINALIZER_OF.values()] if propagation else list(current)
-    finalizer = _FINALIZER_OF.get(propagation)
-    return [*other_finalizers, finalizer] if finalizer else other_finalizers
-
-
 def mark(
     context: Context, strategy: Strategy, current: JsonObject, options: DeleteRequestOptions
 ) -> JsonObject | Remove:
@@ -50,7 +44,11 @@ def mark(
     obj: JsonObject = copy_tree(current)
     meta = obj["metadata"]
     propagation = strategy.propagation(context, current, options.propagation)
-    finalizers = _finalizers(meta.get("finalizers") or [], propagation)
+    finalizers = list(meta.get("finalizers") or [])
+    if propagation:
+        finalizers = [f for f in finalizers if f not in _FINALIZER_OF.values()]
+    if finalizer := _FINALIZER_OF.get(propagation):
+        finalizers.append(finalizer)
     if not meta.get("deletionTimestamp"):
         finalizers.extend(f for f in strategy.finalizers_on_delete(obj) if f not in finalizers)
     if finalizers:

@@ -356,8 +356,19 @@ class GenericStore:
     async def _step_update(
         self, context: Context, name: str, obj: JsonObject, current: JsonObject, validate: Validate
     ) -> JsonObject | Remove:
-        self._check_version(name, obj, current)
-        meta, old_meta = obj["metadata"], current["metadata"]
+        meta, old_meta = obj.setdefault("metadata", {}), current["metadata"]
+        version = meta.get("resourceVersion", "")
+        if version in ("", "0"):
+            if not self.strategy.allow_unconditional_update:
+                text = "Invalid value: 0: must be specified for an update"
+                cause = Cause(reason="FieldValueInvalid", message=text, field="metadata.resourceVersion")
+                # The generic part of the server speaks of the resource where others speak of the kind.
+                raise api_errors.invalid(self.info.resource, self.info.group, name, [cause])
+            meta["resourceVersion"] = old_meta["resourceVersion"]
+        elif not version.isdigit():
+            raise api_errors.plain(f'strconv.ParseUint: parsing "{version}": invalid syntax')
+        elif version != old_meta["resourceVersion"]:
+            raise api_errors.modified(self.info, name)
         metadata.restore(meta, old_meta)
         self.strategy.prepare_for_update(context, obj, current)
         for warning in metadata.duplicate_owners(obj["metadata"], admitted=True):
@@ -397,21 +408,6 @@ class GenericStore:
             if expected is not None and expected != actual:
                 reason = f"Precondition failed: {word} in precondition: {expected}, {word} in object meta: {actual}"
                 raise api_errors.conflict(self.info, name, reason)
-
-    def _check_version(self, name: str, obj: JsonObject, current: JsonObject) -> None:
-        meta, old_meta = obj.setdefault("metadata", {}), current["metadata"]
-        version = meta.get("resourceVersion", "")
-        if version in ("", "0"):
-            if not self.strategy.allow_unconditional_update:
-                text = "Invalid value: 0: must be specified for an update"
-                cause = Cause(reason="FieldValueInvalid", message=text, field="metadata.resourceVersion")
-                # The generic part of the server speaks of the resource where others speak of the kind.
-                raise api_errors.invalid(self.info.resource, self.info.group, name, [cause])
-            meta["resourceVersion"] = old_meta["resourceVersion"]
-        elif not version.isdigit():
-            raise api_errors.plain(f'strconv.ParseUint: parsing "{version}": invalid syntax')
-        elif version != old_meta["resourceVersion"]:
-            raise api_errors.modified(self.info, name)
 
     # -------------------------------------------------------------- deleting
     async def delete(

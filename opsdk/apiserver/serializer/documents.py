@@ -82,7 +82,16 @@ class _Pairs(list[tuple[str, JsonValue]]):
 
 def parse_json(raw: bytes) -> ParsedDocument:
     """JSON, telling of keys that occur twice."""
-    _check_depth(raw)
+    if raw.count(b"{") + raw.count(b"[") > MAX_DEPTH:
+        depth = 0
+        for mark in re.finditer(rb'"(?:[^"\\]|\\.)*"?|[{\[]|[}\]]', raw, re.DOTALL):
+            first = mark.group()[:1]
+            if first in b"{[":
+                depth += 1
+                if depth > MAX_DEPTH:
+                    raise SyntaxProblemError("exceeded max depth")
+            elif first in b"}]":
+                depth -= 1
     repeated = False
 
     def pairs(items: list[tuple[str, JsonValue]]) -> JsonObject:
@@ -102,20 +111,6 @@ def parse_json(raw: bytes) -> ParsedDocument:
     if b"\\u" in raw:
         tree = _without_surrogates(tree)
     return ParsedDocument(tree, complaints)
-
-
-def _check_depth(raw: bytes) -> None:
-    if raw.count(b"{") + raw.count(b"[") <= MAX_DEPTH:
-        return
-    depth = 0
-    for mark in re.finditer(rb'"(?:[^"\\]|\\.)*"?|[{\[]|[}\]]', raw, re.DOTALL):
-        first = mark.group()[:1]
-        if first in b"{[":
-            depth += 1
-            if depth > MAX_DEPTH:
-                raise SyntaxProblemError("exceeded max depth")
-        elif first in b"}]":
-            depth -= 1
 
 
 def _no_constant(name: str) -> JsonValue:

@@ -138,24 +138,21 @@ class _Scanner:
                 return
             if byte == ord("\\"):
                 self._at += 1
-                self._escape()
+                escape = self._byte()
+                if escape != ord("u"):
+                    if escape not in b'"\\/bfnrt':
+                        raise self._syntax_error("in string escape code")
+                    self._at += 1
+                else:
+                    self._at += 1
+                    for _ in range(4):
+                        if self._byte() not in b"0123456789abcdefABCDEF":
+                            raise self._syntax_error("in \\u hexadecimal character escape")
+                        self._at += 1
             elif byte < 0x20:
                 raise self._syntax_error("in string literal")
             else:
                 self._at += 1
-
-    def _escape(self) -> None:
-        byte = self._byte()
-        if byte != ord("u"):
-            if byte not in b'"\\/bfnrt':
-                raise self._syntax_error("in string escape code")
-            self._at += 1
-            return
-        self._at += 1
-        for _ in range(4):
-            if self._byte() not in b"0123456789abcdefABCDEF":
-                raise self._syntax_error("in \\u hexadecimal character escape")
-            self._at += 1
 
     def _literal(self, word: bytes) -> None:
         for expected in word:

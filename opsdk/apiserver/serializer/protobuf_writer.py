@@ -129,22 +129,20 @@ class ProtobufWriter:
 
     def _field(self, number: int, known: ProtobufField) -> Encode:
         if known.map:
-            return self._map(number, known.type.partition(",")[2])
+            kind = known.type.partition(",")[2]
+            one = self._one(2, kind)
+            # What is null in a map is there all the same, and empty.
+            empty = varint(2 << 3) + varint(0) if kind in VARINTS else chunk(2, b"")
+
+            def write(value: Mapping[str, JsonValue]) -> bytes:
+                parts = ((key, value[key]) for key in sorted(value))
+                return b"".join(chunk(number, _text(1, k) + (empty if v is None else one(v))) for k, v in parts)
+
+            return write
         one = self._one(number, known.type)
         if known.repeated:
             return lambda value: b"".join(map(one, value))
         return one
-
-    def _map(self, number: int, kind: str) -> Encode:
-        one = self._one(2, kind)
-        # What is null in a map is there all the same, and empty.
-        empty = varint(2 << 3) + varint(0) if kind in VARINTS else chunk(2, b"")
-
-        def write(value: Mapping[str, JsonValue]) -> bytes:
-            parts = ((key, value[key]) for key in sorted(value))
-            return b"".join(chunk(number, _text(1, k) + (empty if v is None else one(v))) for k, v in parts)
-
-        return write
 
     def _one(self, number: int, kind: str) -> Encode:
         tag = varint(number << 3)

@@ -99,7 +99,10 @@ def _metadata_mismatch(meta: JsonValue) -> str:
 def check_values(obj: JsonObject, path: str = "") -> Iterator[Cause]:
     """Report invalid values in apiVersion, kind and metadata of the embedded object at `path`; types are right."""
     prefix = f"{path}." if path else ""
-    for key, rule in (("apiVersion", _version), ("kind", _kind)):
+    for key, rule in (
+        ("apiVersion", lambda text: f"unexpected GroupVersion string: {text}" if text.count("/") > 1 else ""),
+        ("kind", _kind),
+    ):
         if isinstance(obj.get(key), str):
             text = rule(obj[key]) if obj[key] else "must not be empty"
             if text:
@@ -107,10 +110,6 @@ def check_values(obj: JsonObject, path: str = "") -> Iterator[Cause]:
     meta = obj.get("metadata")
     if isinstance(meta, dict):
         yield from (replace(cause, field=f"{prefix}{cause.field}") for cause in metadata.validate_embedded(meta))
-
-
-def _version(text: str) -> str:
-    return f"unexpected GroupVersion string: {text}" if text.count("/") > 1 else ""
 
 
 def _kind(text: str) -> str:

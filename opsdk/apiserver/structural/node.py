@@ -67,7 +67,12 @@ class SchemaNode:
     def __init__(self, schema: Mapping[str, JsonValue], *, mixed: bool = False) -> None:
         """Compile a schema and all below it; with `mixed`, integers or strings may be anything."""
         self.schema = schema
-        self.types = _types(schema, mixed=mixed)
+        self.types: tuple[str, ...]
+        if schema.get("x-kubernetes-int-or-string"):
+            self.types = () if mixed else ("integer", "string")
+        else:
+            kind = schema.get("type")
+            self.types = (kind,) if kind else ()
         form: str = schema.get("format") or ""
         self.format = form if is_known(form, self.types[0] if len(self.types) == 1 else "") else ""
         self.nullable = bool(schema.get("nullable"))
@@ -107,10 +112,3 @@ class SchemaNode:
     def limit(self, keyword: str) -> JsonValue:
         """The value of a keyword such as ``maxLength``, or None."""
         return self.schema.get(keyword)
-
-
-def _types(schema: Mapping[str, JsonValue], *, mixed: bool) -> tuple[str, ...]:
-    if schema.get("x-kubernetes-int-or-string"):
-        return () if mixed else ("integer", "string")
-    kind = schema.get("type")
-    return (kind,) if kind else ()

@@ -22,23 +22,23 @@ Errors = Iterator[FieldError]
 def check_rule_texts(schema: Schema, path: FieldPath) -> Errors:
     """Yield the errors in one schema's rules that need no compilation."""
     for index, rule in enumerate(schema.get(RULES) or ()):
-        at = path.child(RULES).index(index)
+        rule_path = path.child(RULES).index(index)
         text, message = (rule.get("rule") or "").strip(), rule.get("message") or ""
         if not text:
-            yield required(at.child("rule"), "rule is not specified")
+            yield required(rule_path.child("rule"), "rule is not specified")
         elif message and not message.strip():
-            yield invalid(at.child("message"), message, "must be non-empty if specified")
+            yield invalid(rule_path.child("message"), message, "must be non-empty if specified")
         elif _breaks(message.strip()):
-            yield invalid(at.child("message"), message, "must not contain line breaks")
+            yield invalid(rule_path.child("message"), message, "must not contain line breaks")
         elif _breaks(text) and not message:
-            yield required(at.child("message"), "message must be specified if rule contains line breaks")
+            yield required(rule_path.child("message"), "message must be specified if rule contains line breaks")
         expression = rule.get("messageExpression") or ""
         if expression and not expression.strip():
-            yield required(at.child("messageExpression"), "messageExpression must be non-empty if specified")
+            yield required(rule_path.child("messageExpression"), "messageExpression must be non-empty if specified")
         reason = rule.get("reason")
         if reason is not None and reason not in REASONS:
-            yield not_supported(at.child("reason"), reason, sorted(REASONS))
-        yield from _check_field_path(rule.get("fieldPath") or "", schema, at.child("fieldPath"))
+            yield not_supported(rule_path.child("reason"), reason, sorted(REASONS))
+        yield from _check_field_path(rule.get("fieldPath") or "", schema, rule_path.child("fieldPath"))
 
 
 def _breaks(text: str) -> bool:

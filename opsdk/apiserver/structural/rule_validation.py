@@ -111,10 +111,6 @@ def _check(schema: Schema, context: _CelContext, total: _Total) -> Errors:
         correlated = schema.get("x-kubernetes-list-type") == "map"
         child_path = context.path.child("items")
         yield from _check(items, context.child(child_path, schema, limit="maxItems", correlatable=correlated), total)
-    yield from _check_level(schema, context, total)
-
-
-def _check_level(schema: Schema, context: _CelContext, total: _Total) -> Errors:
     written: Sequence[Mapping[str, JsonValue]] = schema.get(RULES) or ()
     if not written or (context.has_schema_errors and any(check_vocabulary(schema, context.path))):
         return

@@ -252,7 +252,11 @@ class _Evaluation:
         if outcome.error is not None:
             self._failed(outcome)
         elif outcome.value is not True:
-            self._broken(variables)
+            path = str(self.rule.error_path(self.path)) or NO_PATH
+            detail = self._message(variables, path) or self.rule.message
+            value_shown = OMITTED if isinstance(self.value, dict | list) else self.value
+            reason = self.rule.reason
+            self._note(FieldError(reason, path, value_shown, "" if reason is FieldErrorType.DUPLICATE else detail))
 
     def _stop(self, message: str) -> None:
         self._add(invalid(self._field, self._kind, message))
@@ -274,13 +278,6 @@ class _Evaluation:
             self._add(invalid(self._field, self._kind, f"{text} evaluating rule: {label}"))
 
     # -------------------------------------------------------------- what to say
-    def _broken(self, variables: JsonObject) -> None:
-        path = str(self.rule.error_path(self.path)) or NO_PATH
-        detail = self._message(variables, path) or self.rule.message
-        value_shown = OMITTED if isinstance(self.value, dict | list) else self.value
-        reason = self.rule.reason
-        self._note(FieldError(reason, path, value_shown, "" if reason is FieldErrorType.DUPLICATE else detail))
-
     def _note(self, error: FieldError) -> None:
         """An error, or a warning if it is no news."""
         if not self.rule.uses_old and self.before.unchanged():

@@ -121,7 +121,10 @@ def _invariants(schema: Schema, path: FieldPath, level: _Level) -> Errors:
         yield forbidden(path.child("additionalProperties"), "must not be used at the root")
     if isinstance(additional, Mapping):
         yield from _invariants(additional, path.child("additionalProperties"), _Level.FIELD)
-    yield from _exclusive_extensions(schema, path)
+    if schema.get(INT_OR_STRING):
+        for other in (PRESERVE, EMBEDDED):
+            if schema.get(other):
+                yield invalid(path.child(other), value=True, detail=f"must be false if {INT_OR_STRING} is true")
     yield from _logic(schema, path)
     yield from _type_invariants(schema, path, level, kind)
     if level is _Level.ROOT or schema.get(EMBEDDED):
@@ -152,13 +155,6 @@ def _type_invariants(schema: Schema, path: FieldPath, level: _Level, kind: str) 
         yield required(type_path, f"must not be empty {level.value}")
     if level is _Level.ROOT and kind and kind != "object":
         yield invalid(type_path, kind, "must be object at the root")
-
-
-def _exclusive_extensions(schema: Schema, path: FieldPath) -> Errors:
-    if schema.get(INT_OR_STRING):
-        for other in (PRESERVE, EMBEDDED):
-            if schema.get(other):
-                yield invalid(path.child(other), value=True, detail=f"must be false if {INT_OR_STRING} is true")
 
 
 def _meta_invariants(schema: Schema, path: FieldPath, level: _Level) -> Errors:

@@ -81,7 +81,21 @@ class WebhookClient(Closing):
             raise WebhookCallError(f'Post "{error.url}": {error}') from None
         if not 200 <= answer.status <= 206:
             raise WebhookCallError(refusal(answer.status, answer.header("content-type"), answer.body))
-        return _object(answer)
+        kind = answer.header("content-type")
+        if not answer.body:
+            raise WebhookCallError(f"0-length response with status code: {answer.status} and content type: {kind}")
+        if fault := media_fault(kind):
+            raise WebhookCallError(f"Internal error occurred: {fault}")
+        decoded = _parsed(answer.body)
+        if decoded is None:
+            return {}
+        if not isinstance(decoded, dict):
+            raise WebhookCallError(not_an_object(decoded))
+        for key, value in decoded.items():
+            if key in ("kind", "apiVersion") and value is not None and not isinstance(value, str):
+                reason = f"json: cannot unmarshal {go_type(value)} into Go struct field .{key} of type string"
+                raise WebhookCallError(unreadable(reason))
+        return decoded
 
     async def _send_with_retries(self, hop: Redirect, target: ClientConfigTarget, payload: bytes) -> _Response:
         """Follow redirects, and retry as often as the server asks for it."""
@@ -136,24 +150,6 @@ async def _read(exchange: ResponseStream) -> bytes:
         return b"".join(pieces)
     finally:
         await exchange.aclose()
-
-
-def _object(response: _Response) -> JsonObject:
-    kind = response.header("content-type")
-    if not response.body:
-        raise WebhookCallError(f"0-length response with status code: {response.status} and content type: {kind}")
-    if fault := media_fault(kind):
-        raise WebhookCallError(f"Internal error occurred: {fault}")
-    tree = _parsed(response.body)
-    if tree is None:
-        return {}
-    if not isinstance(tree, dict):
-        raise WebhookCallError(not_an_object(tree))
-    for key, value in tree.items():
-        if key in ("kind", "apiVersion") and value is not None and not isinstance(value, str):
-            reason = f"json: cannot unmarshal {go_type(value)} into Go struct field .{key} of type string"
-            raise WebhookCallError(unreadable(reason))
-    return tree
 
 
 def _parsed(raw: bytes) -> JsonValue:

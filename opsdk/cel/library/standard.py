@@ -275,16 +275,11 @@ def _matches(text: str, pattern: str) -> bool:
         raise CelEvaluationError(str(error)) from error
 
 
-def _matching_cost(args: Sequence[Value], _: Value) -> int:
-    return regex_cost(len(args[0]), len(args[1]))
-
-
-def _estimate_matching(sizes: Sizes, operands: Sequence[Operand]) -> CallEstimate:
-    return CallEstimate(estimate_regex(sizes, operands))
-
-
 _TWO_STRINGS: Final = (STRING, STRING)
-_MATCHING: Final = {"cost": _matching_cost, "estimate": _estimate_matching}
+_MATCHING: Final = {
+    "cost": lambda args, _: regex_cost(len(args[0]), len(args[1])),
+    "estimate": lambda sizes, operands: CallEstimate(estimate_regex(sizes, operands)),
+}
 # The cost that is counted goes by the text that is searched, the one that is estimated by what is searched for.
 _ENDS: Final = {"cost": walk(0), "estimate": estimate_walk(1)}
 _STRINGS: Final[dict[str, list[Overload]]] = {

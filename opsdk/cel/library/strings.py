@@ -25,7 +25,7 @@ from opsdk.cel.declarations import (
 from opsdk.cel.library.costs import estimate_elements, estimate_walk, literal_int, walk, walk_elements
 from opsdk.cel.library.formatting import format_string
 from opsdk.cel.mismatch import mismatch
-from opsdk.cel.types import DYN, INT, STRING, Value, list_of
+from opsdk.cel.types import DYN, INT, STRING, list_of
 from opsdk.errors import CelBudgetError, CelEvaluationError
 
 _TEXTS: Final = list_of(STRING)
@@ -159,10 +159,6 @@ def _estimate_join(sizes: Sizes, operands: Sequence[Operand]) -> CallEstimate:
     return CallEstimate(total.scaled(TRAVERSAL), total)
 
 
-def _joining_cost(_: Sequence[Value], result: Value) -> int:
-    return scaled(len(result), 2 * TRAVERSAL)
-
-
 def _estimate_format(sizes: Sizes, operands: Sequence[Operand]) -> CallEstimate:
     return CallEstimate(sizes.size(operands[0]).scaled(TRAVERSAL))
 
@@ -176,7 +172,7 @@ _READ: Final = {"cost": walk(0), "estimate": estimate_walk(keeps_size=True)}
 _SEARCH: Final = {"cost": walk_elements, "estimate": estimate_elements}
 _REPLACE: Final = {"cost": walk(0, times=2), "estimate": _estimate_replace}
 _SPLIT: Final = {"cost": walk(0, times=2), "estimate": _estimate_split}
-_JOIN: Final = {"cost": _joining_cost, "estimate": _estimate_join}
+_JOIN: Final = {"cost": lambda _, result: scaled(len(result), 2 * TRAVERSAL), "estimate": _estimate_join}
 _FORMAT: Final = {"cost": walk(0), "estimate": _estimate_format}
 _THREE: Final = (STRING, STRING, STRING)
 

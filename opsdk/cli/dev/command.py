@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import socket
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -21,13 +23,12 @@ from opsdk.cli.apiserver import serving
 from opsdk.cli.dev.console import render, view_of
 from opsdk.cli.dev.reload import imported_again
 from opsdk.cli.dev.session import DevSession, Reload
-from opsdk.cli.loading import load_operator
+from opsdk.cli.loading import load_operator, operator_reference
 from opsdk.cli.project import find_project
 from opsdk.errors import UsageError
 from opsdk.rest.load import load_config
 from opsdk.telemetry.context import setup_logging
 
-EPILOG = "In another shell: export KUBECONFIG=.opsdk/kubeconfig, then kubectl."
 _REFRESH_SECONDS = 0.5
 # An editor writes several files at once: changes within this many milliseconds are one reload.
 _DEBOUNCE_MS = 50
@@ -45,6 +46,9 @@ def dev(
         str, typer.Option(help="simulated controllers of the server: none, cluster, or names with commas between")
     ] = "cluster",
     webhook_port: Annotated[int, typer.Option(min=1, max=65535, help="of webhooks on this machine")] = 9443,
+    debug_port: Annotated[
+        int, typer.Option(min=0, max=65535, help="of the debug pages, which opsdk why reads; 0 for none")
+    ] = 6060,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error")] = "info",
     plain: Annotated[bool, typer.Option("--plain", help="log lines only, no console")] = False,
     once: Annotated[bool, typer.Option("--once", help="end when the operator runs: for scripts")] = False,
@@ -58,6 +62,7 @@ def dev(
     level = logging.getLevelName(log_level.upper())
     if not isinstance(level, int):
         raise UsageError(f"the log level {log_level!r} is unknown: use debug, info, warning or error")
+    reference = operator_reference(operator)
     project = find_project(Path.cwd())
     folder = project.folder if project is not None else Path.cwd()
     console = Console()
@@ -69,8 +74,15 @@ def dev(
         setup_logging(level)
     logging.getLogger("watchfiles").setLevel(logging.WARNING)
     sys.path.insert(0, str(folder))
+    debug_port, note = _available_port(debug_port)
     with _server(folder, cluster=cluster, controllers=controllers) as (kubeconfig, title):
-        program = _Program(operator, folder, kubeconfig, console, title=title, live=live, webhook_port=webhook_port)
+        session = DevSession(
+            load_config(kubeconfig=kubeconfig),
+            partial(_load, reference, folder),
+            webhook_port=webhook_port,
+            debug_port=debug_port,
+        )
+        program = _Program(session, folder, console, title=f"{title}{note}", live=live)
         with contextlib.suppress(KeyboardInterrupt):
             asyncio.run(program.run(once=once))
 
@@ -87,34 +99,39 @@ def _server(folder: Path, *, cluster: bool, controllers: str) -> Iterator[tuple[
         yield kubeconfig, f"opsdk dev on {url}: export KUBECONFIG={kubeconfig}"
 
 
+def _available_port(port: int) -> tuple[int, str]:
+    """Return the port of the debug pages, or a free one if it is taken, and what to say about that."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            probe.bind(("127.0.0.1", 0))
+            other: int = probe.getsockname()[1]
+            return other, f"\nport {port} is taken: opsdk why --url http://127.0.0.1:{other}"
+    return port, ""
+
+
+def _load(reference: str, folder: Path) -> Operator:
+    with imported_again(folder):
+        return load_operator(reference)
+
+
 class _Program:
     """The loop of the command."""
 
-    def __init__(
-        self,
-        reference: str,
-        folder: Path,
-        kubeconfig: Path | None,
-        console: Console,
-        *,
-        title: str,
-        live: bool,
-        webhook_port: int,
-    ) -> None:
-        self._reference = reference
+    def __init__(self, session: DevSession, folder: Path, console: Console, *, title: str, live: bool) -> None:
+        self._session = session
         self._folder = folder
-        self._kubeconfig = kubeconfig
         self._console = console
         self._title = title
         self._live = live
-        self._webhook_port = webhook_port
         self._last: Reload | None = None
 
     async def run(self, *, once: bool) -> None:
         """Run until cancelled."""
-        async with self._session() as session:
-            if not self._live:
-                self._console.print(self._title, highlight=False, soft_wrap=True)
+        async with self._session as session:
+            self._print(self._title)
             self._show(await session.reload())
             if once:
                 if self._last is not None and self._last.error is not None:
@@ -125,14 +142,6 @@ class _Program:
                 if self._live:
                     group.create_task(self._draw(session), name="opsdk dev/console")
 
-    def _session(self) -> DevSession:
-        config = load_config(kubeconfig=self._kubeconfig)
-        return DevSession(config, self._load, webhook_port=self._webhook_port)
-
-    def _load(self) -> Operator:
-        with imported_again(self._folder):
-            return load_operator(self._reference)
-
     async def _watch(self, session: DevSession) -> None:
         async for changes in awatch(
             self._folder, watch_filter=PythonFilter(), debounce=_DEBOUNCE_MS, step=_DEBOUNCE_MS
@@ -142,9 +151,11 @@ class _Program:
 
     def _show(self, reload: Reload, reason: str = "") -> None:
         self._last = reload
+        self._print(f"{reload} ({reason})" if reason else str(reload))
+
+    def _print(self, text: str) -> None:
         if not self._live:
-            text = f"{reload} ({reason})" if reason else str(reload)
-            self._console.print(text, highlight=False, soft_wrap=True)
+            self._console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     async def _draw(self, session: DevSession) -> None:
         with Live(console=self._console, auto_refresh=False) as live:

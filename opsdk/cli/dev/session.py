@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 
 from opsdk.aio.closing import Closing
 from opsdk.builder.operator import Operator
+from opsdk.cli.loading import place_of
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.journal import Journal
-from opsdk.errors import OpsdkError
+from opsdk.errors import OpsdkError, UsageError
 from opsdk.rest.config import Config
 from opsdk.testing.definitions import install_definitions
 from opsdk.testing.webhooks import install_configurations, with_local_webhooks
@@ -30,18 +31,34 @@ class Reload:
     Attributes:
         seconds: from the call until the controllers of the new code run.
         definitions: names of the CustomResourceDefinitions that changed.
-        error: why the old code goes on, or None.
+        error: why the new code does not run, or None.
+        first: no code of this session ran before.
     """
 
     seconds: float
     definitions: tuple[str, ...] = ()
     error: str | None = None
+    first: bool = False
 
     def __str__(self) -> str:
         if self.error is not None:
-            return f"the old code goes on: {self.error}"
+            state = "nothing runs yet, change a file to try again" if self.first else "the old code goes on"
+            return f"{state}: {self.error}"
         definitions = f", applied {', '.join(self.definitions)}" if self.definitions else ""
-        return f"reloaded in {self.seconds:.2f} s{definitions}"
+        return f"{'started' if self.first else 'reloaded'} in {self.seconds:.2f} s{definitions}"
+
+
+@dataclass(frozen=True, slots=True)
+class _RunningCluster:
+    """A cluster and the task of its informers."""
+
+    cluster: Cluster
+    task: asyncio.Task[None]
+
+    async def aclose(self) -> None:
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+        await self.cluster.aclose()
 
 
 class DevSession(Closing):
@@ -51,6 +68,8 @@ class DevSession(Closing):
         config: address and credentials.
         load: imports and returns a new operator; called for each reload.
         webhook_port: where webhooks are served on this machine.
+        debug_port: where the debug pages are served on this machine, unless the operator has an address for them; 0
+            for none.
 
     Attributes:
         operator: the operator that runs, or None before the first one and after a failure.
@@ -58,76 +77,95 @@ class DevSession(Closing):
         reloads: number of successful reloads, the first start included.
     """
 
-    def __init__(self, config: Config, load: Callable[[], Operator], *, webhook_port: int = 9443) -> None:
+    def __init__(
+        self, config: Config, load: Callable[[], Operator], *, webhook_port: int = 9443, debug_port: int = 0
+    ) -> None:
         self.config = config
         self.operator: Operator | None = None
         self.failure: BaseException | None = None
         self.reloads = 0
-        self.cluster: Cluster | None = None
         self._load = load
         self._webhook_port = webhook_port
+        self._debug_port = debug_port
         self._journal: Journal | None = None
-        self._cluster_task: asyncio.Task[None] | None = None
+        self._running: _RunningCluster | None = None
         self._task: asyncio.Task[None] | None = None
+
+    @property
+    def cluster(self) -> Cluster | None:
+        """The cluster that the operator runs on, or None before the first operator."""
+        return self._running.cluster if self._running is not None else None
 
     async def reload(self) -> Reload:
         """Load the operator and run it instead of the one that runs. The old one goes on if the new one cannot be made.
 
         A reload that follows a failure of the operator starts it again.
         """
-        began = time.monotonic()
+        began, first = time.monotonic(), self.reloads == 0
         try:
             operator = self._load()
             if operator.has_webhooks:
                 operator.options = with_local_webhooks(
                     operator, namespace=self.config.namespace, port=self._webhook_port
                 )
-            operator.options = replace(operator.options, leader_election=False)
+            manager = operator.options.manager
+            if self._debug_port and not manager.debug_bind_address:
+                manager = replace(manager, debug_bind_address=f"127.0.0.1:{self._debug_port}")
+            operator.options = replace(operator.options, leader_election=False, manager=manager)
             self._journal = operator.journal = self._journal or operator.journal
-            if operator.has_setup:
-                # Setup functions may add indices, and a cache has each index once.
-                await self._close_cluster()
-            cluster = await self._ensure_cluster(operator)
-            changed = await install_definitions(cluster.uncached, operator.definitions())
-            await install_configurations(cluster.uncached, operator)
-            # What cannot be made is found here, before the old code stops.
-            operator.prepare(self.config, cluster=cluster)
+            # Setup functions may add indices and handlers, which a cache keeps; so they get a new one.
+            running = await self._open(operator) if self._running is None or operator.has_setup else self._running
+            changed = await self._prepare(operator, running)
         except OpsdkError as error:
-            return Reload(seconds=time.monotonic() - began, error=str(error))
+            return Reload(seconds=time.monotonic() - began, error=str(error), first=first)
         await self._stop()
+        if self._running is not None and self._running is not running:
+            await self._running.aclose()
+        self._running = running
         self.failure = None
         self.operator = operator
         self._task = asyncio.create_task(operator.start_prepared(), name="opsdk dev/operator")
         self._task.add_done_callback(self._on_end)
         await self._wait_started(operator)
-        for kind in cluster.cache.kinds():
+        for kind in running.cluster.cache.kinds():
             kind.pinned = True  # outlives the handlers of this version
         self.reloads += 1
-        return Reload(seconds=time.monotonic() - began, definitions=tuple(changed))
+        return Reload(seconds=time.monotonic() - began, definitions=tuple(changed), first=first)
 
     async def aclose(self) -> None:
         """Stop the operator and close the cluster. Idempotent."""
-        await self._close_cluster()
-
-    async def _close_cluster(self) -> None:
-        """Stop the operator and close its cluster; the next reload opens another one."""
         await self._stop()
-        task, self._cluster_task = self._cluster_task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-        cluster, self.cluster = self.cluster, None
-        if cluster is not None:
-            await cluster.aclose()
+        running, self._running = self._running, None
+        if running is not None:
+            await running.aclose()
 
-    async def _ensure_cluster(self, operator: Operator) -> Cluster:
-        """Return the cluster of the first operator; its options and its scheme hold until the session ends."""
-        if self.cluster is None:
-            options = replace(operator.options.cluster, name=operator.name, field_owner=operator.name)
-            self.cluster = Cluster(self.config, options, scheme=operator.scheme)
-            self._cluster_task = asyncio.create_task(self.cluster.start(), name="opsdk dev/cluster")
-            await self.cluster.wait_ready()
-        return self.cluster
+    async def _prepare(self, operator: Operator, running: _RunningCluster) -> list[str]:
+        """Install the definitions, and make the operator before the old code stops. Closes a new cluster on failure.
+
+        Returns the names of the definitions that changed. Raises `OpsdkError` for whatever a setup function raises.
+        """
+        try:
+            changed = await install_definitions(running.cluster.uncached, operator.definitions())
+            await install_configurations(running.cluster.uncached, operator)
+            try:
+                operator.prepare(self.config, cluster=running.cluster)
+            except OpsdkError:
+                raise
+            except Exception as error:  # a setup function may raise anything
+                raise UsageError(f"{place_of(error.__traceback__)}{type(error).__name__}: {error}") from error
+        except BaseException:
+            if running is not self._running:
+                await running.aclose()
+            raise
+        return list(changed)
+
+    async def _open(self, operator: Operator) -> _RunningCluster:
+        """Return a cluster with the options and the scheme of an operator; they hold for all code that runs on it."""
+        options = replace(operator.options.cluster, name=operator.name, field_owner=operator.name)
+        cluster = Cluster(self.config, options, scheme=operator.scheme)
+        task = asyncio.create_task(cluster.start(), name="opsdk dev/cluster")
+        await cluster.wait_ready()
+        return _RunningCluster(cluster, task)
 
     async def _wait_started(self, operator: Operator) -> None:
         """Return when all controllers run, or the operator has ended."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -13,10 +12,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from opsdk.cli.doctor.examine import clean, examine, leftovers
+from opsdk.cli.doctor.examine import clean, examine
 from opsdk.cli.doctor.findings import Finding, Level, worst
 from opsdk.cli.loading import load_operator
-from opsdk.cli.output import OutputFormat
+from opsdk.cli.output import Output, OutputFormat, print_json, print_result
 from opsdk.cli.project import find_project
 from opsdk.rest.load import load_config
 
@@ -29,7 +28,7 @@ def doctor(
     *,
     namespace: Annotated[str, typer.Option(help="of the operator; default: that of pyproject.toml, or default")] = "",
     context: Annotated[str, typer.Option(help="of the kubeconfig")] = "",
-    output: Annotated[OutputFormat, typer.Option(help="text or json")] = OutputFormat.TEXT,
+    output: Output = OutputFormat.TEXT,
 ) -> None:
     """Say what is wrong in a cluster: rights, definitions, webhooks, finalizers, leader election.
 
@@ -43,7 +42,7 @@ def doctor(
     config = load_config(context=context or None)
     findings = asyncio.run(examine(target, config, namespace=namespace or _namespace()))
     if output is OutputFormat.JSON:
-        print(json.dumps([asdict(finding) for finding in findings], indent=2))
+        print_json([asdict(finding) for finding in findings])
     else:
         _print(findings)
     raise typer.Exit(int(worst(findings) is Level.ERROR))
@@ -57,6 +56,7 @@ def cleanup(
         bool, typer.Option("--definitions", help="also the definitions, and with them all objects of these kinds")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="do it; without it, only print what would be done")] = False,
+    output: Output = OutputFormat.TEXT,
 ) -> None:
     """Remove what an operator that is gone leaves behind: its finalizers, its webhook configurations.
 
@@ -68,15 +68,11 @@ def cleanup(
     """
     target = load_operator(operator)
     config = load_config(context=context or None)
-    if yes:
-        for line in asyncio.run(clean(target, config, definitions=definitions)):
-            print(line)
-        return
-    for obj, action in asyncio.run(leftovers(target, config)):
-        print(f"{obj.kind} {obj.metadata.namespace}/{obj.metadata.name}: would {action}".replace(" /", " "))
-    for definition in target.definitions() if definitions and not target.has_webhooks else ():
-        print(f"CustomResourceDefinition {definition['metadata']['name']}: would delete, if it exists")
-    print("nothing was changed: pass --yes, after the operator has stopped")
+    removals = asyncio.run(clean(target, config, definitions=definitions, dry_run=not yes))
+    lines = [f"{removal.subject}: {'' if yes else 'would '}{removal.action}" for removal in removals]
+    if not yes:
+        lines.append("nothing was changed: pass --yes, after the operator has stopped")
+    print_result(output, [{**asdict(removal), "done": yes} for removal in removals], lines)
 
 
 def _namespace() -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from dataclasses import dataclass
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.api.coordination.v1 import Lease
@@ -11,7 +11,15 @@ from opsdk.api.discovery.v1 import EndpointSlice
 from opsdk.apimachinery.kinds import unstructured
 from opsdk.apimachinery.object import to_tree
 from opsdk.builder.operator import Operator
-from opsdk.cli.doctor.findings import Finding, Level, of_configuration, of_definition, of_deletions, of_lease
+from opsdk.cli.doctor.findings import (
+    Finding,
+    Level,
+    of_configuration,
+    of_definition,
+    of_deletions,
+    of_lease,
+    subject_of,
+)
 from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
 from opsdk.errors import ApiError, NoMatchError, OpsdkError
@@ -120,68 +128,70 @@ async def _lease(operator: Operator, client: Client, namespace: str, clock: Cloc
     return [of_lease(f"{where}/{name}", lease, clock.wall())]
 
 
-async def leftovers(operator: Operator, config: Config) -> list[tuple[Any, str]]:
-    """Return what the operator leaves in a cluster: objects, and what would be done to each.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removal:
+    """One thing that an operator leaves in a cluster.
+
+    Attributes:
+        subject: the object.
+        action: ``delete``, or ``remove finalizer`` with its names.
+    """
+
+    subject: str
+    action: str
+
+
+async def clean(operator: Operator, config: Config, *, definitions: bool, dry_run: bool) -> list[Removal]:
+    """Remove what the operator leaves in a cluster, and return it.
 
     Finalizers come first, then webhook configurations: without the operator both block the work of others.
-
-    Raises:
-        OpsdkError: the server cannot be reached, or refuses a read.
-    """
-    left: list[tuple[Any, str]] = []
-    async with Cluster(config) as cluster:
-        client = cluster.uncached
-        finalizers = operator.finalizer_names()
-        for gvk in dict.fromkeys(cls.gvk for cls in operator.custom_kinds()):
-            try:
-                objects = await client.list(unstructured(gvk.api_version, gvk.kind))
-            except NoMatchError:
-                continue
-            own = [(obj, [name for name in obj.metadata.finalizers if name in finalizers]) for obj in objects]
-            left += [(obj, f"remove finalizer {', '.join(names)}") for obj, names in own if names]
-        for tree in operator.webhook_configurations(_ANY):
-            live = await client.get_or_none(unstructured(tree["apiVersion"], tree["kind"]), tree["metadata"]["name"])
-            left += [(live, "delete")] if live is not None else []
-    return left
-
-
-async def clean(operator: Operator, config: Config, *, definitions: bool) -> list[str]:
-    """Remove what `leftovers` names, and return a line for each object.
 
     Args:
         operator: whose traces are removed; it must not run any more.
         config: of the cluster.
         definitions: delete the CustomResourceDefinitions too, and with them every object of these kinds.
+        dry_run: write nothing.
 
     Raises:
-        OpsdkError: the server refuses a write.
+        OpsdkError: the server cannot be reached, or refuses a request.
     """
-    lines: list[str] = []
-    own = operator.finalizer_names()
-    remaining = await leftovers(operator, config)
     async with Cluster(config) as cluster:
         client = cluster.uncached
-        for obj, action in remaining:
-            subject = f"{obj.kind} {obj.metadata.namespace}/{obj.metadata.name}".replace(" /", " ")
-            if action == "delete":
-                await client.delete(obj, missing_ok=True)
-            else:
-                obj.metadata.finalizers = [name for name in obj.metadata.finalizers if name not in own]
-                await client.update(obj)
-            lines.append(f"{subject}: {action}")
+        removals = await _remove_finalizers(operator, client, dry_run=dry_run)
+        for tree in operator.webhook_configurations(_ANY):
+            removals += await _delete(client, tree, dry_run=dry_run)
         for tree in operator.definitions(_ANY) if definitions else ():
-            lines += await _delete_definition(client, tree)
-    return lines
+            try:
+                removals += await _delete(client, tree, dry_run=dry_run)
+            except OpsdkError as error:
+                error.add_note("finalizers and webhooks are removed already")
+                raise
+    return removals
 
 
-async def _delete_definition(client: Client, tree: JsonObject) -> list[str]:
-    kind = unstructured("apiextensions.k8s.io/v1", "CustomResourceDefinition")
-    live = await client.get_or_none(kind, tree["metadata"]["name"])
+async def _remove_finalizers(operator: Operator, client: Client, *, dry_run: bool) -> list[Removal]:
+    removals: list[Removal] = []
+    finalizers = operator.finalizer_names()
+    for gvk in dict.fromkeys(cls.gvk for cls in operator.custom_kinds()):
+        try:
+            objects = await client.list(unstructured(gvk.api_version, gvk.kind))
+        except NoMatchError:
+            continue  # without its definition a kind has no objects
+        for obj in objects:
+            names = [name for name in obj.metadata.finalizers if name in finalizers]
+            if not names:
+                continue
+            if not dry_run:
+                obj.metadata.finalizers = [name for name in obj.metadata.finalizers if name not in finalizers]
+                await client.update(obj)
+            removals.append(Removal(subject=subject_of(obj), action=f"remove finalizer {', '.join(names)}"))
+    return removals
+
+
+async def _delete(client: Client, tree: JsonObject, *, dry_run: bool) -> list[Removal]:
+    live = await client.get_or_none(unstructured(tree["apiVersion"], tree["kind"]), tree["metadata"]["name"])
     if live is None:
         return []
-    try:
+    if not dry_run:
         await client.delete(live, missing_ok=True)
-    except OpsdkError as error:
-        error.add_note("finalizers and webhooks are removed already")
-        raise
-    return [f"CustomResourceDefinition {live.metadata.name}: delete"]
+    return [Removal(subject=subject_of(live), action="delete")]

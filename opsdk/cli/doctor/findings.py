@@ -42,6 +42,20 @@ class Finding:
     advice: str = ""
 
 
+def subject_of(obj: Unstructured) -> str:
+    """Return the text of an object.
+
+    >>> subject_of(Unstructured.from_tree({"kind": "Node", "apiVersion": "v1", "metadata": {"name": "a"}}))
+    'Node a'
+    >>> subject_of(
+    ...     Unstructured.from_tree({"kind": "Pod", "apiVersion": "v1", "metadata": {"namespace": "b", "name": "a"}})
+    ... )
+    'Pod b/a'
+    """
+    namespace = f"{obj.metadata.namespace}/" if obj.metadata.namespace else ""
+    return f"{obj.kind} {namespace}{obj.metadata.name}"
+
+
 def of_definition(expected: JsonObject, live: JsonObject | None) -> Iterator[Finding]:
     """Compare a definition of the operator with that of the cluster."""
     name = expected["metadata"]["name"]
@@ -138,9 +152,9 @@ def of_deletions(objects: Iterable[Unstructured], now: datetime) -> Iterator[Fin
         yield Finding(
             check="finalizer",
             level=Level.ERROR,
-            subject=f"{obj.kind} {obj.metadata.namespace}/{obj.metadata.name}".replace(" /", " "),
+            subject=subject_of(obj),
             message=f"is being deleted for {seconds / 60:.0f} minutes and waits for {finalizers}",
-            advice=f"look for errors with opsdk why {obj.metadata.namespace}/{obj.metadata.name}",
+            advice=f"look for errors with opsdk why {subject_of(obj).partition(' ')[2]}",
         )
 
 

@@ -13,45 +13,40 @@ import yaml
 
 from opsdk.builder.operator import Operator
 from opsdk.cli.generate import rbac as generator
-from opsdk.cli.generate.files import check_file, write_generated
+from opsdk.cli.generate.files import check_files, write_all
 from opsdk.cli.generate.models import model_files
 from opsdk.cli.generate.openapi import inline_definitions
 from opsdk.cli.generate.types import TypeGenerator
+from opsdk.cli.output import Output, OutputFormat, print_result
 from opsdk.errors import UsageError
 from opsdk.rbac.manifests import RbacNames
 from opsdk.structured_merge.value import JsonObject
 
-app = typer.Typer(
-    help="Make CRDs from classes, classes from CRDs, and roles from operators.",
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-)
 
-
-@app.command()
 def crd(
     classes: Annotated[list[str], typer.Argument(metavar="MODULE:CLASS...", help="all versions of each kind")],
     *,
-    output: Annotated[
+    folder: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="write one file for each CRD; default: print YAML")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="overwrite files that were edited")] = False,
+    output: Output = OutputFormat.TEXT,
 ) -> None:
     """Make CustomResourceDefinitions from classes.
 
-    opsdk generate crd website.api:Website --output config/crd
+    opsdk generate crd website.api:Website --folder config/crd
     """
     from opsdk.cli.generate import definitions  # noqa: PLC0415 - brings the checks of the API server
 
     crds = definitions.definitions_of([definitions.load_class(name) for name in classes])
-    if output is None:
-        print("---\n".join(definitions.to_yaml(definition) for definition in crds), end="")
+    if folder is None:
+        text = "---\n".join(definitions.to_yaml(definition) for definition in crds)
+        print_result(output, list(crds), [text.rstrip("\n")])
         return
-    for definition in crds:
-        print(definitions.write_definition(definition, output, force=force))
+    files = {definitions.file_name(definition): definitions.to_yaml(definition) for definition in crds}
+    write_all(folder, files, command="opsdk generate crd", output=output, force=force)
 
 
-@app.command()
 def rbac(
     operator: Annotated[
         str, typer.Argument(metavar="MODULE:OPERATOR", help="an Operator, a function that returns one, or rules")
@@ -69,6 +64,7 @@ def rbac(
     check: Annotated[
         Path | None, typer.Option(metavar="FILE", help="print nothing; end with 1 if the file differs")
     ] = None,
+    output: Annotated[OutputFormat, typer.Option(help="of --check: text, or json for programs")] = OutputFormat.TEXT,
 ) -> None:
     """Print the service account, the roles and the bindings of an operator.
 
@@ -83,15 +79,14 @@ def rbac(
     )
     text = generator.rbac_yaml(target, names, flag or ())
     if check is not None:
-        check_file(text, check)
+        check_files({check: text}, output)
     else:
         print(text, end="")
 
 
-@app.command()
 def models(
     *,
-    output: Annotated[Path, typer.Option(metavar="FOLDER", help="the folder of the package to write into")],
+    folder: Annotated[Path, typer.Option(metavar="FOLDER", help="the folder of the package to write into")],
     crd: Annotated[list[Path] | None, typer.Option(metavar="FILE", help="CRDs in YAML or JSON")] = None,
     openapi: Annotated[list[Path] | None, typer.Option(metavar="FILE", help="OpenAPI v3 JSON")] = None,
     cluster: Annotated[
@@ -100,10 +95,11 @@ def models(
     group: Annotated[list[str] | None, typer.Option(help="with --cluster: only these groups")] = None,
     package: Annotated[str, typer.Option(help="that package's dotted name; default: the folder's name")] = "",
     force: Annotated[bool, typer.Option("--force", help="overwrite files that were edited")] = False,
+    output: Output = OutputFormat.TEXT,
 ) -> None:
     """Make typed classes from CRDs, from OpenAPI v3 documents or from a live server.
 
-    opsdk generate models --crd certificates.yaml --output website/certmanager
+    opsdk generate models --crd certificates.yaml --folder website/certmanager
     """
     if sum((bool(crd), bool(openapi), cluster)) != 1:
         raise UsageError("name the documents: --crd FILE or --openapi FILE (may be repeated), or --cluster")
@@ -121,12 +117,11 @@ def models(
         definitions, schemas = inline_definitions(schemas)
     if schemas:
         # Modules of several groups import each other by the name of their package.
-        files = TypeGenerator(schemas, package=package or output.name, source=source).files()
+        files = TypeGenerator(schemas, package=package or folder.name, source=source).files()
     files |= model_files(definitions, source=source)
     if not files:
         raise UsageError(f"{source} has no kinds that opsdk does not have already")
-    for path, text in files.items():
-        print(write_generated(output / path, text, command="opsdk generate models", force=force))
+    write_all(folder, files, command="opsdk generate models", output=output, force=force)
 
 
 def read_definitions(path: Path) -> Sequence[JsonObject]:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import yaml
 
 from opsdk.apimachinery.object import TypedObject
 from opsdk.apiserver.structural.schema_validation import check_structural
 from opsdk.builder.manifests import operator_definitions
-from opsdk.cli.generate.files import write_generated
 from opsdk.cli.loading import load
 from opsdk.errors import UsageError
 from opsdk.structured_merge.paths import FieldPath
@@ -68,8 +66,7 @@ def to_yaml(definition: JsonObject) -> str:
     return text
 
 
-def write_definition(definition: JsonObject, folder: Path, *, force: bool = False) -> Path:
-    """Write ``GROUP_PLURAL.yaml`` into `folder`, and return its path. See `write_generated`."""
+def file_name(definition: JsonObject) -> str:
+    """Return the name of a definition's file: ``GROUP_PLURAL.yaml``."""
     spec = definition["spec"]
-    path = folder / f"{spec['group']}_{spec['names']['plural']}.yaml"
-    return write_generated(path, to_yaml(definition), command="opsdk generate crd", force=force)
+    return f"{spec['group']}_{spec['names']['plural']}.yaml"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -12,9 +11,10 @@ import typer
 from opsdk.api.rbac.v1 import PolicyRule
 from opsdk.apimachinery.model import to_builtins
 from opsdk.builder.operator import Operator
-from opsdk.cli.generate.files import check_file, with_hash, write_generated
+from opsdk.cli.generate.files import check_files, with_hash, write_all
 from opsdk.cli.generate.rbac import rules_of
 from opsdk.cli.loading import load_operator
+from opsdk.cli.output import Output, OutputFormat
 from opsdk.cli.package.bundle import bundle_files
 from opsdk.cli.package.containerfile import containerfile
 from opsdk.cli.package.deployment import FLAGS, Workload, webhook_flags
@@ -44,9 +44,10 @@ class _Parts:
 
 def manifests(
     *,
-    output: Annotated[Path, typer.Option(metavar="FOLDER", help="a folder for kubectl apply -k")] = Path("config"),
+    folder: Annotated[Path, typer.Option(metavar="FOLDER", help="a folder for kubectl apply -k")] = Path("config"),
     force: Annotated[bool, typer.Option("--force", help="overwrite files that were edited")] = False,
     check: Annotated[bool, typer.Option("--check", help="write nothing; end with 1 if a file differs")] = False,
+    output: Output = OutputFormat.TEXT,
 ) -> None:
     """Write definitions, roles, Deployment and Services of the project's operator.
 
@@ -56,10 +57,9 @@ def manifests(
     files = config_files(parts.workload, parts.definitions, parts.rbac, parts.configurations)
     command = "opsdk generate manifests"
     if check:
-        for path, text in files.items():
-            check_file(with_hash(text, command=command), output / path)
+        check_files({folder / path: with_hash(text, command=command) for path, text in files.items()}, output)
     else:
-        _write(output, files, command=command, force=force)
+        write_all(folder, files, command=command, output=output, force=force)
 
 
 def webhooks() -> None:
@@ -72,8 +72,9 @@ def webhooks() -> None:
 
 def package(
     *,
-    output: Annotated[Path, typer.Option(metavar="FOLDER", help="where the packages go")] = Path("dist"),
+    folder: Annotated[Path, typer.Option(metavar="FOLDER", help="where the packages go")] = Path("dist"),
     force: Annotated[bool, typer.Option("--force", help="overwrite files that were edited")] = False,
+    output: Output = OutputFormat.TEXT,
 ) -> None:
     """Package the project's operator: Containerfile, one YAML file, kustomize folder, Helm chart and OLM bundle.
 
@@ -99,7 +100,7 @@ def package(
         },
         **{f"bundle/{path}": text for path, text in bundle_files(workload, definitions, rules, version).items()},
     }
-    _write(output, files, command="opsdk package", force=force)
+    write_all(folder, files, command="opsdk package", output=output, force=force)
 
 
 def _parts() -> _Parts:
@@ -117,6 +118,7 @@ def _parts() -> _Parts:
         image=project.image,
         package=project.package,
         webhooks=operator.has_webhooks,
+        settings=project.container,
     )
     names = RbacNames(name=workload.name, namespace=workload.namespace)
     return _Parts(
@@ -133,8 +135,3 @@ def _parts() -> _Parts:
 def _tree(rule: PolicyRule) -> JsonObject:
     tree: JsonObject = to_builtins(rule)
     return tree
-
-
-def _write(folder: Path, files: Mapping[str, str], *, command: str, force: bool) -> None:
-    for path, text in files.items():
-        print(write_generated(folder / path, text, command=command, force=force))

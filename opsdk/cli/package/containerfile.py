@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from string import Template
 
-_TEXT = Template("""# Build: podman build -t $image .
+_TEXT = Template("""# Build: podman build -t $image -f dist/Containerfile .
 FROM docker.io/library/python:3.13-slim AS build
 WORKDIR /src
 COPY . .
-RUN python -m venv /venv && /venv/bin/pip install --no-cache-dir --compile .
+# A folder wheels in the project may have what no package index has.
+RUN mkdir -p wheels && python -m venv /venv && /venv/bin/pip install --no-cache-dir --compile --find-links wheels .
 
 FROM docker.io/library/python:3.13-slim
 COPY --from=build /venv /venv

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from opsdk.cli.package.settings import ContainerSettings
 from opsdk.errors import UsageError
 from opsdk.structured_merge.value import JsonObject
 
@@ -35,7 +36,7 @@ class Workload:
         namespace: where it runs.
         image: of its container.
         package: the Python package, which ``python -m`` runs.
-        replicas: one leads, the others stand by.
+        settings: variables, resources and replicas.
         webhooks: whether it serves webhooks.
         grace_period_seconds: between SIGTERM and SIGKILL; longer than the operator's shutdown timeout.
     """
@@ -44,7 +45,7 @@ class Workload:
     namespace: str
     image: str
     package: str
-    replicas: int = 2
+    settings: ContainerSettings = ContainerSettings()
     webhooks: bool = False
     grace_period_seconds: int = 40
 
@@ -77,7 +78,7 @@ def deployment(workload: Workload) -> JsonObject:
         "ports": ports,
         "livenessProbe": {"httpGet": {"path": "/healthz", "port": "health"}, "periodSeconds": 20},
         "readinessProbe": {"httpGet": {"path": "/readyz", "port": "health"}, "periodSeconds": 5},
-        "resources": {"requests": {"cpu": "10m", "memory": "96Mi"}, "limits": {"memory": "256Mi"}},
+        "resources": workload.settings.resources,
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,
@@ -85,6 +86,8 @@ def deployment(workload: Workload) -> JsonObject:
         },
         "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108 - a path in the container
     }
+    if workload.settings.env:
+        container["env"] = list(workload.settings.env)
     spec: JsonObject = {
         "serviceAccountName": workload.name,
         "terminationGracePeriodSeconds": workload.grace_period_seconds,
@@ -97,7 +100,7 @@ def deployment(workload: Workload) -> JsonObject:
         "kind": "Deployment",
         "metadata": _metadata(workload, workload.name),
         "spec": {
-            "replicas": workload.replicas,
+            "replicas": workload.settings.replicas,
             "selector": {"matchLabels": workload.labels},
             "template": {"metadata": {"labels": workload.labels}, "spec": spec},
         },

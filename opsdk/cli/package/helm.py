@@ -6,14 +6,25 @@ Upstream: helm.sh/docs/topics/charts (chart format v2)
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from opsdk.cli.package import deployment as parts
 from opsdk.cli.package.deployment import Workload
+from opsdk.cli.package.settings import ContainerSettings
 from opsdk.cli.package.tree import to_yaml
 from opsdk.structured_merge.value import JsonObject
 
 # Stand in the objects for what a value fills in.
 _REPLICAS, _IMAGE = 424242, "@image@"
+_ENV: JsonObject = {"name": "@env@", "value": ""}
+_RESOURCES: JsonObject = {"@resources@": {}}
+_TEMPLATES = {
+    str(_REPLICAS): "{{ .Values.replicas }}",
+    f"'{_IMAGE}'": "{{ .Values.image | quote }}",
+    "        env:\n        - name: '@env@'\n          value: ''\n": "        {{- with .Values.env }}\n"
+    "        env:\n          {{- toYaml . | nindent 10 }}\n        {{- end }}\n",
+    "          '@resources@': {}\n": "          {{- toYaml .Values.resources | nindent 10 }}\n",
+}
 
 
 def chart_files(
@@ -24,20 +35,15 @@ def chart_files(
     version: str,
 ) -> Mapping[str, str]:
     """Return path -> text of each file of the chart. Definitions are in ``crds/``, which Helm installs first."""
-    plain = Workload(
-        name=workload.name,
-        namespace=workload.namespace,
+    plain = replace(
+        workload,
         image=_IMAGE,
-        package=workload.package,
-        replicas=_REPLICAS,
-        webhooks=workload.webhooks,
-        grace_period_seconds=workload.grace_period_seconds,
+        settings=ContainerSettings(env=(_ENV,), resources=_RESOURCES, replicas=_REPLICAS),
     )
     services = [parts.metrics_service(plain), *([parts.webhook_service(plain)] if plain.webhooks else [])]
     operator = to_yaml([parts.deployment(plain), *services])
-    operator = operator.replace(str(_REPLICAS), "{{ .Values.replicas }}").replace(
-        f"'{_IMAGE}'", "{{ .Values.image | quote }}"
-    )
+    for placeholder, template in _TEMPLATES.items():
+        operator = operator.replace(placeholder, template)
     templates = {"webhooks.yaml": to_yaml(configurations)} if configurations else {}
     templates |= {
         "rbac.yaml": rbac,
@@ -56,7 +62,9 @@ def chart_files(
     }
     values = {
         "image": workload.image,
-        "replicas": workload.replicas,
+        "replicas": workload.settings.replicas,
+        "env": list(workload.settings.env),
+        "resources": workload.settings.resources,
         "networkPolicy": {"enabled": True},
         "serviceMonitor": {"enabled": False},
     }

@@ -8,18 +8,18 @@ from typing import Annotated
 
 import typer
 
+from opsdk.cli.output import Output, OutputFormat, print_files
 from opsdk.cli.project import Project, current_project
 from opsdk.cli.scaffold import templates
 from opsdk.cli.scaffold.files import add_module, check_group_version, module_of, package_of
 from opsdk.errors import UsageError
-
-create_app = typer.Typer(help="Add parts to a project.", no_args_is_help=True, rich_markup_mode="rich")
 
 
 def init(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="new, or without these files")],
     *,
     name: Annotated[str, typer.Option(help="of the operator; default: the folder's name")] = "",
+    output: Output = OutputFormat.TEXT,
 ) -> None:
     """Start a project: a package with an operator that reconciles nothing yet.
 
@@ -36,17 +36,20 @@ def init(
         f"{package}/__main__.py": templates.MAIN.substitute(values),
         f"{package}/operator.py": templates.OPERATOR.substitute(values),
     }
-    _write_new(folder, files)
-    print(f"next: cd {folder} && opsdk create api --group demo.example.com --version v1 --kind Widget && opsdk dev")
+    print_files(output, _write_new(folder, files))
+    if output is OutputFormat.JSON:
+        return
+    enter = f"cd {folder} && " if folder.absolute() != Path.cwd() else ""
+    print(f"next: {enter}opsdk create api --group demo.example.com --version v1 --kind Widget && opsdk dev")
 
 
-@create_app.command("api")
 def create_api(
     *,
     group: Annotated[str, typer.Option(help="the API group, a domain of yours")],
     version: Annotated[str, typer.Option(help="such as v1alpha1")] = "v1",
     kind: Annotated[str, typer.Option(help="in CamelCase")],
     cluster_scoped: Annotated[bool, typer.Option("--cluster-scoped", help="objects are in no namespace")] = False,
+    output: Output = OutputFormat.TEXT,
 ) -> None:
     """Add a kind with a reconciler and a test to the project of the current folder.
 
@@ -75,11 +78,14 @@ def create_api(
         f"{project.package}/{module}.py": templates.API.substitute(values),
         f"tests/test_{module}.py": templates.TEST.substitute(values),
     }
-    _add(project, module, files)
+    _add(project, module, files, output)
 
 
-@create_app.command("webhook")
-def create_webhook(*, kind: Annotated[str, typer.Option(help="of an API of this project")]) -> None:
+def create_webhook(
+    *,
+    kind: Annotated[str, typer.Option(help="of an API of this project")],
+    output: Output = OutputFormat.TEXT,
+) -> None:
     """Add a defaulting and a validating webhook for a kind, with tests of the rules.
 
     opsdk create webhook --kind Widget
@@ -104,23 +110,24 @@ def create_webhook(*, kind: Annotated[str, typer.Option(help="of an API of this 
             f"{project.package}/{module}_webhook.py": templates.WEBHOOK.substitute(values),
             f"tests/test_{module}_webhook.py": templates.WEBHOOK_TEST.substitute(values),
         },
+        output,
     )
 
 
-def _add(project: Project, module: str, files: Mapping[str, str]) -> None:
+def _add(project: Project, module: str, files: Mapping[str, str], output: OutputFormat) -> None:
     """Write new files, and call the module's ``add_to`` in ``operator.py``."""
     operator = project.folder / project.package / "operator.py"
     try:
         source = add_module(operator.read_text(encoding="utf-8"), project.package, module)
     except (OSError, SyntaxError) as error:
         raise UsageError(f"{operator} cannot be changed: {error}") from error
-    _write_new(project.folder, files)
+    written = _write_new(project.folder, files)
     operator.write_text(source, encoding="utf-8")
-    print(f"changed {operator}")
+    print_files(output, {**written, operator: "changed"})
 
 
-def _write_new(folder: Path, files: Mapping[str, str]) -> None:
-    """Write files that do not exist yet: all of them, or none."""
+def _write_new(folder: Path, files: Mapping[str, str]) -> dict[Path, str]:
+    """Write files that do not exist yet: all of them, or none. Return ``wrote`` for each path."""
     existing = [name for name in files if (folder / name).exists()]
     if existing:
         raise UsageError(f"{folder / existing[0]} exists already: nothing was written")
@@ -128,4 +135,4 @@ def _write_new(folder: Path, files: Mapping[str, str]) -> None:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-        print(f"wrote {path}")
+    return {folder / name: "wrote" for name in files}

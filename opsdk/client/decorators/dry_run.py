@@ -5,7 +5,7 @@ Upstream: sigs.k8s.io/controller-runtime/pkg/client/dryrun.go
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from opsdk.client.client import Client
 from opsdk.client.decorators.wrapper import Wrapper, executor_of, with_write_options

@@ -5,8 +5,9 @@ Upstream: sigs.k8s.io/controller-runtime/pkg/client/namespaced_client.go
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.client.client import Client

@@ -8,7 +8,7 @@ import ssl
 import struct
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from opsdk.http.client.checked_socket import CheckedSocket, open_socket
 from opsdk.http.client.errors import PARSE_ERRORS, translate
@@ -50,8 +50,8 @@ class ClientConnection(asyncio.Protocol):
     # -- asyncio.Protocol
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See `asyncio.Protocol`. Enables TCP keep-alive."""
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        # Not an assertion: transports of uvloop have no base class.
+        self.transport = transport = cast("asyncio.Transport", transport)
         sock = transport.get_extra_info("socket")
         if sock is None or sock.family not in {socket.AF_INET, socket.AF_INET6}:
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from enum import Enum
+from functools import lru_cache
 
 import httptools
 
@@ -17,6 +18,12 @@ class ResponseState(Enum):
     HEAD = "reading status and headers"
     BODY = "reading the body"
     DONE = "response complete"
+
+
+@lru_cache(maxsize=256)
+def _lower_name(name: bytes) -> str:
+    """Return a header's name in lower case. A server sends the same few names again and again."""
+    return name.decode("latin-1").lower()
 
 
 class ResponseParser:
@@ -65,7 +72,7 @@ class ResponseParser:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """One header."""
-        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        key, text = _lower_name(name), value.decode("latin-1")
         self.headers[key] = f"{self.headers[key]}, {text}" if key in self.headers else text
 
     def on_headers_complete(self) -> None:

@@ -15,9 +15,11 @@ from opsdk.http.client.connection import ClientConnection
 from opsdk.http.client.errors import TRANSPORT_ERRORS, translate
 from opsdk.http.client.request import CheckFor, Pairs, encode_request, unchecked
 
-# The values of k8s.io/apimachinery/pkg/util/net/http.go and net/http.DefaultTransport.
-MAX_IDLE = 25
+# The value of net/http.DefaultTransport.
 IDLE_TIMEOUT = 90.0
+# Go keeps 25 (k8s.io/apimachinery/pkg/util/net/http.go) and needs one, because it speaks HTTP/2. Here each running
+# request needs a connection: with 25, 64 workers opened a new one with TLS for every other request, at twice the CPU.
+MAX_IDLE = 256
 
 
 class ConnectionExchange:
@@ -135,9 +137,10 @@ class ConnectionPool:
         """Return a connection after its exchange: keep it, or close it and wait until it is closed."""
         self._busy.discard(connection)
         if connection.reusable and not self._closed:
-            connection.idle_since = self._clock.now()
+            now = connection.idle_since = self._clock.now()
             self._idle.append(connection)
-            while len(self._idle) > self._max_idle:
+            # The first one is idle for the longest time.
+            while len(self._idle) > self._max_idle or now - self._idle[0].idle_since >= self._idle_timeout:
                 self._idle.popleft().abort()
             return
         connection.abort()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Protocol
 
 from opsdk.errors import UsageError
@@ -53,13 +54,18 @@ def encode_request(method: str, target: str, headers: Pairs, body: bytes) -> byt
     """Return the bytes of a request. Raises `UsageError` for a character that would end a line early."""
     if not method.isalpha() or not target.isascii() or not target.isprintable() or " " in target:
         raise UsageError(f"{method} {target!r} is not a valid request line: escape the path and the query")
-    lines = [f"{method} {target} HTTP/1.1\r\n"]
+    length = f"Content-Length: {len(body)}\r\n" if body or method in {"POST", "PUT", "PATCH"} else ""
+    return f"{method} {target} HTTP/1.1\r\n{_header_lines(tuple(headers))}{length}\r\n".encode() + body
+
+
+# A client sends the same few sets of headers again and again.
+@lru_cache(maxsize=64)
+def _header_lines(headers: tuple[tuple[str, str], ...]) -> str:
+    """Return the lines of the headers. Raises `UsageError`."""
+    lines = []
     for name, value in headers:
         if not name or not name.isascii() or any(c in name for c in " :\r\n\0") or any(c in value for c in "\r\n\0"):
             # The message leaves out the value, which may be a secret.
             raise UsageError(f"header {name!r} is not a valid header name, or its value contains a line break")
         lines.append(f"{name}: {value}\r\n")
-    if body or method in {"POST", "PUT", "PATCH"}:
-        lines.append(f"Content-Length: {len(body)}\r\n")
-    lines.append("\r\n")
-    return "".join(lines).encode() + body
+    return "".join(lines)

@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, cast
 
 import httptools
 
@@ -89,7 +89,8 @@ class ServerConnection(asyncio.Protocol):
     # -------------------------------------------------------------- asyncio.Protocol
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See asyncio."""
-        assert isinstance(transport, asyncio.Transport)
+        # Not an assertion: transports of uvloop have no base class.
+        transport = cast("asyncio.Transport", transport)
         self._transport = transport
         # The default for TLS is eight times as much, for each client that does not read.
         transport.set_write_buffer_limits(high=_WRITE_BUFFER)

@@ -174,12 +174,6 @@ class Link:
             end = max(w.end for w in self._windows if w.fault is fault)
             await asyncio.sleep(max(end - _now(), 0.001))
 
-    async def _vanish(self, exchange: Exchange, receive: Receive) -> None:
-        """Return when the client has given up."""
-        exchange.fault = Fault.BLACK_HOLE.value
-        while (await receive())["type"] != "http.disconnect":
-            pass
-
     async def _travel(self) -> None:
         if self.max_latency:
             await asyncio.sleep(self._rng.uniform(0, self.max_latency))
@@ -211,7 +205,7 @@ class Link:
         target = scope["path"] + (f"?{query}" if query else "")
         is_watch = parse_qs(query).get("watch", ["0"])[0] in ("1", "true", "True")
         exchange = Exchange(time=_now(), client=self.client, method=scope["method"], target=target, is_watch=is_watch)
-        abort = _abort_function(scope)
+        abort: Callable[[], None] = (scope.get("extensions") or {}).get(CUT) or (lambda: None)
         if self.dead:
             exchange.fault = "dead"
             abort()
@@ -230,7 +224,10 @@ class Link:
     ) -> None:
         await self._travel()
         if self.window(Fault.BLACK_HOLE) is not None:
-            await self._vanish(exchange, receive)
+            # Wait until the client gives up.
+            exchange.fault = Fault.BLACK_HOLE.value
+            while (await receive())["type"] != "http.disconnect":
+                pass
             return
         if self._is_hot(exchange):
             await asyncio.sleep(1.0)
@@ -238,13 +235,24 @@ class Link:
             await asyncio.sleep(rng.uniform(0, _MAX_DELAY))
         if (fault := self._refusal(exchange)) is not None:
             exchange.fault = fault.value
-            await _refuse(fault, send)
+            headers = [(b"content-type", b"application/json")]
+            headers += [(b"retry-after", b"1")] if fault is Fault.THROTTLE else []
+            body = _status(fault)
+            headers.append((b"content-length", str(len(body)).encode()))
+            await send({"type": "http.response.start", "status": _ERRORS[fault][0], "headers": headers})
+            await send({"type": "http.response.body", "body": body, "more_body": False})
             return
         if exchange.is_watch:
             await self._watch(exchange, scope, receive, send, abort)
             return
         lost = exchange.is_write and self._hits(Fault.LOSE_ANSWERS)
-        await self.app(scope, _reads(exchange, receive), self._sends(exchange, _drop if lost else send))
+
+        async def read() -> Message:
+            message = await receive()
+            exchange.body += message.get("body", b"")
+            return message
+
+        await self.app(scope, read, self._sends(exchange, _drop if lost else send))
         if lost:
             exchange.fault = Fault.LOSE_ANSWERS.value
             abort()
@@ -324,31 +332,8 @@ def _status(fault: Fault) -> bytes:
     return json.dumps(status).encode()
 
 
-async def _refuse(fault: Fault, send: Send) -> None:
-    headers = [(b"content-type", b"application/json")]
-    headers += [(b"retry-after", b"1")] if fault is Fault.THROTTLE else []
-    body = _status(fault)
-    headers.append((b"content-length", str(len(body)).encode()))
-    await send({"type": "http.response.start", "status": _ERRORS[fault][0], "headers": headers})
-    await send({"type": "http.response.body", "body": body, "more_body": False})
-
-
 async def _drop(message: Message) -> None:
     """Receive a response for a client that will not get it."""
-
-
-def _reads(exchange: Exchange, receive: Receive) -> Receive:
-    async def read() -> Message:
-        message = await receive()
-        exchange.body += message.get("body", b"")
-        return message
-
-    return read
-
-
-def _abort_function(scope: Scope) -> Callable[[], None]:
-    abort: Callable[[], None] = (scope.get("extensions") or {}).get(CUT) or (lambda: None)
-    return abort
 
 
 def _now() -> float:

@@ -173,7 +173,19 @@ class _Run:
                 replica.start()
             self._env, self._client = env, cluster.uncached
             try:
-                await self._play()
+                loop = asyncio.get_running_loop()
+                begin = loop.time()
+                for step in self._plan:
+                    await asyncio.sleep(max(begin + step.time - loop.time(), 0.0))
+                    # A step may take its time: later ones do not wait for it.
+                    self._tasks.append(loop.create_task(self._take(step), name=f"step {step.name}"))
+                for task in self._tasks:
+                    await task
+                end = max([self._simulation.duration, *(step.time + step.seconds for step in self._plan)])
+                await asyncio.sleep(max(begin + end - loop.time(), 0.0))
+                for replica in self._replicas:
+                    replica.link.heal()
+                    replica.wake()
                 violations = await self._judge()
             finally:
                 for replica in self._replicas:
@@ -198,21 +210,6 @@ class _Run:
         return World(client=self._client, rng=seeded(seed), env=self._env, exchanges=self._observer.exchanges)
 
     # -------------------------------------------------------------- the plan
-    async def _play(self) -> None:
-        loop = asyncio.get_running_loop()
-        begin = loop.time()
-        for step in self._plan:
-            await asyncio.sleep(max(begin + step.time - loop.time(), 0.0))
-            # A step may take its time: later ones do not wait for it.
-            self._tasks.append(loop.create_task(self._take(step), name=f"step {step.name}"))
-        for task in self._tasks:
-            await task
-        end = max([self._simulation.duration, *(step.time + step.seconds for step in self._plan)])
-        await asyncio.sleep(max(begin + end - loop.time(), 0.0))
-        for replica in self._replicas:
-            replica.link.heal()
-            replica.wake()
-
     async def _take(self, step: Step) -> None:
         self._notes.append(f"{asyncio.get_running_loop().time():.6f} {step!r}")
         action = next((a for a in self._simulation.actions if _name(a) == step.name), None)
@@ -224,19 +221,17 @@ class _Run:
         if fault in DELETIONS:
             if fault is Fault.DELETE_IN_GAP:
                 await replica.link.apply(Step(time=step.time, name=Fault.CUT_WATCHES.value))
-            await self._delete_child(seeded(step.seed))
+            rng = seeded(step.seed)
+            kind = rng.choice(list(self._simulation.children))
+            objects = [obj for obj in await self._client.list(kind) if obj.metadata.owner_references]
+            if objects:
+                victim = rng.choice(objects)
+                self._notes.append(f"delete {kind.__name__} {victim.metadata.namespace}/{victim.metadata.name}")
+                await self._client.delete(victim, missing_ok=True)
         elif fault in (Fault.CRASH, Fault.STOP):
             await replica.restart(step.seconds, crash=fault is Fault.CRASH)
         else:
             await replica.link.apply(step)
-
-    async def _delete_child(self, rng: random.Random) -> None:
-        kind = rng.choice(list(self._simulation.children))
-        objects = [obj for obj in await self._client.list(kind) if obj.metadata.owner_references]
-        if objects:
-            victim = rng.choice(objects)
-            self._notes.append(f"delete {kind.__name__} {victim.metadata.namespace}/{victim.metadata.name}")
-            await self._client.delete(victim, missing_ok=True)
 
     # -------------------------------------------------------------- the judgement
     async def _judge(self) -> list[str]:

@@ -252,7 +252,16 @@ class CertificateManager:
         else:
             bundle = advance(stored, step, self.options, now)
         if step is RotationStep.CREATE and bundle != self.bundle:
-            bundle = with_inherited(bundle, await self._trusted_now(), now)
+            objects = {
+                target: await self._client.get_or_none(target.kind.kind, target.name, uncached=True)
+                for target in self.targets
+            }
+            trusted = (
+                trusted_certificates(target, to_tree(obj), self._client_config)
+                for target, obj in objects.items()
+                if obj is not None
+            )
+            bundle = with_inherited(bundle, b"\n".join(trusted), now)
         meta = ObjectMeta(name=self.options.secret, namespace=self.options.namespace, labels={OWNED_LABEL: "issued"})
         written = Secret(metadata=meta, type=SECRET_TYPE) if secret is None else secret
         written.data = bundle.to_secret_data()
@@ -261,17 +270,6 @@ class CertificateManager:
         await (self._client.create(written) if secret is None else self._client.update(written))
         log.info("webhook certificates: %s (Secret %s)", action, self.options.secret)
         return bundle
-
-    async def _trusted_now(self) -> bytes:
-        objects = {
-            target: await self._client.get_or_none(target.kind.kind, target.name, uncached=True)
-            for target in self.targets
-        }
-        return b"\n".join(
-            trusted_certificates(target, to_tree(obj), self._client_config)
-            for target, obj in objects.items()
-            if obj is not None
-        )
 
     def _serve(self, bundle: CertificateBundle) -> None:
         if self._serving is None or self._serving.pair != bundle.serving:

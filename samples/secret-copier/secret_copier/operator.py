@@ -24,7 +24,7 @@ from secret_copier.copies import ROLE, SOURCE, TARGETS, CopyRequest, copy_of, is
 
 RETRY_INTERVAL = 300.0
 """Seconds until a name that another Secret has is tried again: the cache does not show that Secret."""
-CACHE = CacheOptions(by_kind={Secret.gvk: ByObject(label_selector=Selector.parse(ROLE))})
+CACHE = CacheOptions(by_kind={Secret: ByObject(label_selector=Selector.parse(ROLE))})
 OPTIONS = OperatorOptions(
     cluster=ClusterOptions(cache=CACHE), controller=ControllerOptions(max_concurrent_reconciles=8)
 )

@@ -96,6 +96,7 @@ async def test_the_newest_code_runs(module: Path) -> None:
 
         first = await session.reload()
         assert (first.error, first.definitions) == (None, ("sites.dev.opsdk.dev",))
+        assert str(first).startswith("started in ")
         tree = {"apiVersion": "dev.opsdk.dev/v1", "kind": "Site", "metadata": {"name": "a", "namespace": "default"}}
         await client.create(Unstructured.from_tree({**tree, "spec": {}}))
         await eventually(lambda: text_is("a1"))
@@ -132,6 +133,28 @@ async def test_an_operator_that_failed_starts_again(module: Path, caplog: pytest
         assert (await session.reload()).error is None
         await asyncio.sleep(5)
         assert session.failure is None
+
+
+async def test_a_setup_function_that_fails_leaves_the_old_code_at_work(module: Path) -> None:
+    """The error has its place; the old cluster and its informers go on, and a mended file is loaded."""
+    setup = (
+        "\n@operator.setup\ndef add(operator):\n    operator.cluster.cache.index_field(Site, 'text', lambda s: [])\n"
+    )
+    rewrite(module, more=setup)
+    async with Environment() as env, Cluster(env.config) as cluster, DevSession(env.config, loader(module)) as session:
+        assert (await session.reload()).error is None
+        before = session.cluster
+        rewrite(module, more=f"{setup}    1 / 0\n")
+        broken = await session.reload()
+        assert str(broken).startswith("the old code goes on: ")
+        assert "dev_site.py:26: ZeroDivisionError: division by zero" in str(broken)
+        assert session.cluster is before
+        tree = {"apiVersion": "dev.opsdk.dev/v1", "kind": "Site", "metadata": {"name": "a", "namespace": "default"}}
+        await cluster.uncached.create(Unstructured.from_tree({**tree, "spec": {}}))
+        await eventually(lambda: cluster.uncached.get(ConfigMap, "default/a"))
+        rewrite(module, more=setup)
+        assert (await session.reload()).error is None
+        assert session.cluster is not before
 
 
 async def test_a_reconcile_that_hangs_does_not_stop_a_reload(module: Path) -> None:

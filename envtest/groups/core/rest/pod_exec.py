@@ -100,18 +100,17 @@ class RunStore:
                 await ports(WebSocketStream(socket, PORTS[protocol]), run, numbers)
 
         protocols = request.header("sec-websocket-protocol")
-        numbers = [] if TUNNEL in protocols else _port_numbers(request.query)
+        if TUNNEL in protocols:
+            numbers = []
+        else:
+            texts = [text for value in request.query.all("ports") for text in value.split(",") if text]
+            if not texts:
+                raise api_errors.bad_request('query parameter "port" is required')
+            for text in texts:
+                if not text.isdigit() or not 1 <= int(text) <= LAST_PORT:
+                    raise api_errors.bad_request(f'unable to parse "{text}" as a port')
+            numbers = [int(text) for text in texts]
         return accept_websocket(request, [TUNNEL, *PORTS], begin)
-
-
-def _port_numbers(query: Query) -> list[int]:
-    texts = [text for value in query.all("ports") for text in value.split(",") if text]
-    if not texts:
-        raise api_errors.bad_request('query parameter "port" is required')
-    for text in texts:
-        if not text.isdigit() or not 1 <= int(text) <= LAST_PORT:
-            raise api_errors.bad_request(f'unable to parse "{text}" as a port')
-    return [int(text) for text in texts]
 
 
 def _said(query: Query, key: str) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import inspect
 
 from envtest.groups.core.rest.proxy_location import (
-    ProxyTarget,
     node_location,
     pod_location,
     service_location,
@@ -54,17 +53,14 @@ class ProxyStore:
         if self._responders.proxied is not None:
             answer = self._responders.proxied(obj, path, request)
             return await answer if inspect.isawaitable(answer) else answer
-        where = await self._where(context, target, obj)
-        raise ServiceUnavailableError(f"error trying to reach service: dial tcp {where}: connect: connection refused")
-
-    async def _where(self, context: Context, target: ProxyTarget, obj: JsonObject) -> str:
         match self._main.info.resource:
             case "pods":
-                return pod_location(target, obj)
+                where = pod_location(target, obj)
             case "services":
                 points = await self._endpoints.get(context, target.name)
                 pods = self._pods.list_now(self._pods.key_prefix(context.namespace), ListQuery()).items
                 by_name = {pod["metadata"]["name"]: pod for pod in pods}
-                return service_location(target, obj, points, by_name.get)
+                where = service_location(target, obj, points, by_name.get)
             case _:
-                return node_location(target, obj)
+                where = node_location(target, obj)
+        raise ServiceUnavailableError(f"error trying to reach service: dial tcp {where}: connect: connection refused")

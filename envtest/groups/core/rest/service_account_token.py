@@ -73,9 +73,6 @@ class TokenRequests:
         if causes:
             raise api_errors.invalid(_KIND, _GROUP, "", causes)
         await validate(token_request, None)
-        return {**token_request, "status": self._issue(context, account, spec)}
-
-    def _issue(self, context: Context, account: JsonObject, spec: JsonObject) -> JsonObject:
         ref, seconds = spec["boundObjectRef"], int(spec["expirationSeconds"])
         bound_object = self._bound(account, ref) if ref is not None else BoundObject()
         extended = (
@@ -93,7 +90,7 @@ class TokenRequests:
             token_id=context.new_uid(),
         )
         expires = (now + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
-        return {"token": self._key.sign(claims), "expirationTimestamp": expires}
+        return {**token_request, "status": {"token": self._key.sign(claims), "expirationTimestamp": expires}}
 
     def _bound(self, account: JsonObject, ref: JsonObject) -> BoundObject:
         kind, name, version = ref.get("kind", ""), ref.get("name", ""), ref.get("apiVersion", "")

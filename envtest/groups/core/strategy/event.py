@@ -72,11 +72,10 @@ def _reporting(obj: JsonObject) -> str:
     return str(obj.get("reportingComponent", ""))
 
 
-def _source(obj: JsonObject) -> str:
-    return str((obj.get("source") or {}).get("component") or _reporting(obj))
-
-
-_OLD_SELECTABLE = {"reportingComponent": _reporting, "source": _source}
+_OLD_SELECTABLE = {
+    "reportingComponent": _reporting,
+    "source": lambda obj: str((obj.get("source") or {}).get("component") or _reporting(obj)),
+}
 _NEW_SELECTABLE = {"reportingController": _reporting}
 
 

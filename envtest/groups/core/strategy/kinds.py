@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from envtest.groups.common.strategy import KindRules, StrategyFactory, ruled
 from envtest.groups.core.strategy.config_map import ConfigMapStrategy
@@ -25,13 +25,6 @@ from envtest.groups.core.validation.persistent_volume_claim import (
 )
 from envtest.groups.core.validation.pod_template import validate_pod_template
 from envtest.groups.core.warnings import account_warnings, claim_warnings, node_warnings, template_warnings
-from opsdk.errors import Cause
-from opsdk.structured_merge.value import JsonObject
-
-
-def _nothing(_: JsonObject) -> Iterator[Cause]:
-    return iter(())
-
 
 STRATEGIES: Mapping[str, StrategyFactory] = {
     "/namespaces": NamespaceStrategy,
@@ -54,7 +47,7 @@ STRATEGIES: Mapping[str, StrategyFactory] = {
             prepare=lambda _context, obj, old: share_source(obj, old),
         )
     ),
-    "/serviceaccounts": ruled(KindRules(new=_nothing, warnings=account_warnings)),
+    "/serviceaccounts": ruled(KindRules(new=lambda _: iter(()), warnings=account_warnings)),
     "/podtemplates": ruled(
         KindRules(
             new=lambda obj: validate_pod_template(obj.get("template") or {}, "template"), warnings=template_warnings

@@ -202,7 +202,28 @@ class ServiceStrategy(GeneratedStrategy):
         spec = obj["spec"]
         if spec.get("type") == "ExternalName":
             return
-        self._families(obj)
+        # One IP family, except for a headless service without selector, which may have two.
+        self._refuse(obj, *validate_families(spec))
+        if is_headless(spec) and not spec.get("selector"):
+            if not spec.get("ipFamilies"):
+                single = spec.get("ipFamilyPolicy") == "SingleStack"
+                spec["ipFamilies"] = ["IPv4"] if single else ["IPv4", "IPv6"]
+            spec.setdefault("ipFamilyPolicy", "RequireDualStack")
+        else:
+            families = spec.get("ipFamilies") or []
+            if not spec.get("ipFamilyPolicy"):
+                many = len(families) == 2 or len(spec.get("clusterIPs") or ()) == 2
+                spec["ipFamilyPolicy"] = "RequireDualStack" if many else "SingleStack"
+            detected = []
+            if spec["ipFamilyPolicy"] == "RequireDualStack":
+                detected.append(api_errors.invalid_value("spec.ipFamilyPolicy", "RequireDualStack", _NO_DUAL))
+            detected.extend(
+                api_errors.invalid_value(f"spec.ipFamilies[{index}]", family, "not configured on this cluster")
+                for index, family in enumerate(families)
+                if family != "IPv4"
+            )
+            self._refuse(obj, *detected)
+            spec.setdefault("ipFamilies", ["IPv4"])
         if not spec.get("clusterIP"):
             self._automatic.add(obj["metadata"]["uid"])
             spec["clusterIP"] = self.pool.address()
@@ -213,31 +234,6 @@ class ServiceStrategy(GeneratedStrategy):
     def _refuse(self, obj: JsonObject, *causes: Cause) -> None:
         if causes:
             raise api_errors.invalid("Service", "", obj["metadata"].get("name", ""), causes)
-
-    def _families(self, obj: JsonObject) -> None:
-        """Set the IP families: one, except for a headless service without selector, which may have two."""
-        spec = obj["spec"]
-        self._refuse(obj, *validate_families(spec))
-        if is_headless(spec) and not spec.get("selector"):
-            if not spec.get("ipFamilies"):
-                single = spec.get("ipFamilyPolicy") == "SingleStack"
-                spec["ipFamilies"] = ["IPv4"] if single else ["IPv4", "IPv6"]
-            spec.setdefault("ipFamilyPolicy", "RequireDualStack")
-            return
-        families = spec.get("ipFamilies") or []
-        if not spec.get("ipFamilyPolicy"):
-            many = len(families) == 2 or len(spec.get("clusterIPs") or ()) == 2
-            spec["ipFamilyPolicy"] = "RequireDualStack" if many else "SingleStack"
-        detected = []
-        if spec["ipFamilyPolicy"] == "RequireDualStack":
-            detected.append(api_errors.invalid_value("spec.ipFamilyPolicy", "RequireDualStack", _NO_DUAL))
-        detected.extend(
-            api_errors.invalid_value(f"spec.ipFamilies[{index}]", family, "not configured on this cluster")
-            for index, family in enumerate(families)
-            if family != "IPv4"
-        )
-        self._refuse(obj, *detected)
-        spec.setdefault("ipFamilies", ["IPv4"])
 
     def _check_addresses(self, obj: JsonObject) -> None:
         uid = obj["metadata"].get("uid")

@@ -62,7 +62,21 @@ def _node_term(term: JsonObject, path: str, *, values: bool) -> Iterator[Cause]:
     """Validate one term. Only required terms need values that are valid labels."""
     for index, requirement in enumerate(term.get("matchExpressions") or ()):
         item_path, key = f"{path}.matchExpressions[{index}]", requirement.get("key", "")
-        yield from _operator(requirement, item_path)
+        operator, required_values = requirement.get("operator", ""), requirement.get("values") or []
+        if operator in ("In", "NotIn"):
+            if not required_values:
+                yield api_errors.required(f"{item_path}.values", "must be specified when `operator` is 'In' or 'NotIn'")
+        elif operator in ("Exists", "DoesNotExist"):
+            if required_values:
+                text = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+                yield api_errors.not_allowed(f"{item_path}.values", text)
+        elif operator in ("Gt", "Lt"):
+            if len(required_values) != 1:
+                yield api_errors.required(
+                    f"{item_path}.values", "must be specified single value when `operator` is 'Lt' or 'Gt'"
+                )
+        else:
+            yield api_errors.invalid_value(f"{item_path}.operator", operator, "not a valid selector operator")
         yield from validation.each(qualified_name(key), key, f"{item_path}.key")
         for number, value in enumerate(requirement.get("values") or () if values else ()):
             yield from validation.each(label_value(value), value, f"{item_path}.values[{number}]")
@@ -82,24 +96,6 @@ def _field(requirement: JsonObject, path: str) -> Iterator[Cause]:
         return
     for number, value in enumerate(values):
         yield from validation.subdomain(value, f"{path}.values[{number}]")
-
-
-def _operator(requirement: JsonObject, path: str) -> Iterator[Cause]:
-    operator, values = requirement.get("operator", ""), requirement.get("values") or []
-    if operator in ("In", "NotIn"):
-        if not values:
-            yield api_errors.required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'")
-    elif operator in ("Exists", "DoesNotExist"):
-        if values:
-            text = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-            yield api_errors.not_allowed(f"{path}.values", text)
-    elif operator in ("Gt", "Lt"):
-        if len(values) != 1:
-            yield api_errors.required(
-                f"{path}.values", "must be specified single value when `operator` is 'Lt' or 'Gt'"
-            )
-    else:
-        yield api_errors.invalid_value(f"{path}.operator", operator, "not a valid selector operator")
 
 
 # ------------------------------------------------------------------ other pods
@@ -147,7 +143,11 @@ def validate_spread(constraints: Sequence[JsonObject], path: str) -> Iterator[Ca
         if pairs[index] in pairs[index + 1 :]:
             yield api_errors.duplicate(f"{item_path}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {when}}}")
         yield from _domains(constraint, item_path)
-        yield from _spread_keys(constraint, item_path)
+        keys, keys_path = constraint.get("matchLabelKeys") or [], f"{item_path}.matchLabelKeys"
+        if keys and constraint.get("labelSelector") is None:
+            yield api_errors.not_allowed(keys_path, _NO_SELECTOR)
+        for key_index, label_key in enumerate(keys):
+            yield from validation.each(qualified_name(label_key), label_key, f"{keys_path}[{key_index}]")
         yield from check_label_selector(constraint.get("labelSelector") or {}, f"{item_path}.labelSelector")
 
 
@@ -162,11 +162,3 @@ def _domains(constraint: JsonObject, path: str) -> Iterator[Cause]:
     for key in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
         if constraint.get(key) is not None and constraint[key] not in _INCLUSIONS:
             yield api_errors.unsupported(f"{path}.{key}", constraint[key], _INCLUSIONS)
-
-
-def _spread_keys(constraint: JsonObject, path: str) -> Iterator[Cause]:
-    keys, keys_path = constraint.get("matchLabelKeys") or [], f"{path}.matchLabelKeys"
-    if keys and constraint.get("labelSelector") is None:
-        yield api_errors.not_allowed(keys_path, _NO_SELECTOR)
-    for index, key in enumerate(keys):
-        yield from validation.each(qualified_name(key), key, f"{keys_path}[{index}]")

@@ -451,29 +451,27 @@ def _handler(handler: JsonObject, path: str, pod_context: PodContext) -> Iterato
     if not handlers:
         yield api_errors.required(path, "must specify a handler type")
         return
-    yield from _action(handlers[0], handler[handlers[0]], f"{path}.{handlers[0]}", pod_context)
-    for key in handlers[1:]:
-        yield api_errors.not_allowed(f"{path}.{key}", "may not specify more than 1 handler type")
-
-
-def _action(key: str, action: JsonObject, path: str, pod_context: PodContext) -> Iterator[Cause]:
-    match key:
+    action = handler[handlers[0]]
+    action_path = f"{path}.{handlers[0]}"
+    match handlers[0]:
         case "exec":
-            yield from validation.required(action.get("command"), f"{path}.command")
+            yield from validation.required(action.get("command"), f"{action_path}.command")
         case "httpGet":
-            yield from validation.required(action.get("path"), f"{path}.path")
-            yield from validation.port_or_name(action.get("port", 0), f"{path}.port")
-            yield from validation.one_of(action.get("scheme"), ("HTTP", "HTTPS"), f"{path}.scheme")
+            yield from validation.required(action.get("path"), f"{action_path}.path")
+            yield from validation.port_or_name(action.get("port", 0), f"{action_path}.port")
+            yield from validation.one_of(action.get("scheme"), ("HTTP", "HTTPS"), f"{action_path}.scheme")
             for header in action.get("httpHeaders") or ():
-                yield from validation.header_name(header.get("name", ""), f"{path}.httpHeaders")
+                yield from validation.header_name(header.get("name", ""), f"{action_path}.httpHeaders")
         case "sleep":
             seconds = action.get("seconds", 0)
             limit = pod_context.grace_period_seconds
             if seconds < 0 or seconds > limit:
                 text = f"must be non-negative and less than terminationGracePeriodSeconds ({limit})"
-                yield api_errors.invalid_value(path, seconds, text)
+                yield api_errors.invalid_value(action_path, seconds, text)
         case _:
-            yield from validation.port_or_name(action.get("port", 0), f"{path}.port")
+            yield from validation.port_or_name(action.get("port", 0), f"{action_path}.port")
+    for key in handlers[1:]:
+        yield api_errors.not_allowed(f"{path}.{key}", "may not specify more than 1 handler type")
 
 
 # ------------------------------------------------------------------ resources

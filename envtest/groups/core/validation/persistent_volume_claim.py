@@ -104,7 +104,23 @@ def validate_claim_update(obj: JsonObject, old: JsonObject) -> Iterator[Cause]:
     if notes.get(_ANNOTATION, "") != noted.get(_ANNOTATION, "") and not _upgraded(obj, old):
         where = f"metadata.annotations.{_ANNOTATION}"
         yield api_errors.invalid_value(where, notes.get(_ANNOTATION, ""), "field is immutable")
-    now, was = _munged(obj, old)
+    # The new and the old spec, alike in what may change.
+    new_spec: JsonObject = copy_tree(obj.get("spec") or {})
+    old_spec: JsonObject = copy_tree(old.get("spec") or {})
+    if not old_spec.get("volumeName") and new_spec.get("volumeName"):
+        old_spec["volumeName"] = new_spec["volumeName"]
+    noted = _ANNOTATION in (old["metadata"].get("annotations") or {})
+    if _upgraded(obj, old) or (old_spec.get("storageClassName") is None and not noted):
+        new_spec.pop("storageClassName", None)
+    if (old.get("status") or {}).get("phase") == "Bound":
+        # What may change of bound claims.
+        size = _requested(old_spec)
+        requests = (new_spec.get("resources") or {}).get("requests")
+        if requests and size is not None:
+            requests["storage"] = size
+        if new_spec.get("volumeAttributesClassName") is not None:
+            new_spec["volumeAttributesClassName"] = old_spec.get("volumeAttributesClassName")
+    now, was = (_there(new_spec), _there(old_spec))
     if now != was:
         yield api_errors.not_allowed("spec", f"{_IMMUTABLE}\n{difference(CLAIM_SPEC, was, now)}")
     new_size, old_size = _requested(spec), _requested(before)
@@ -146,26 +162,6 @@ def _resource(name: str, path: str) -> Iterator[Cause]:
     owner, slash, _ = name.partition("/")
     if not wrong and name != "storage" and (not slash or owner.endswith("kubernetes.io")):
         yield api_errors.invalid_value(path, name, "not a valid resource name")
-
-
-def _munged(obj: JsonObject, old: JsonObject) -> tuple[JsonObject, JsonObject]:
-    """The new and the old spec, alike in what may change."""
-    spec: JsonObject = copy_tree(obj.get("spec") or {})
-    before: JsonObject = copy_tree(old.get("spec") or {})
-    if not before.get("volumeName") and spec.get("volumeName"):
-        before["volumeName"] = spec["volumeName"]
-    noted = _ANNOTATION in (old["metadata"].get("annotations") or {})
-    if _upgraded(obj, old) or (before.get("storageClassName") is None and not noted):
-        spec.pop("storageClassName", None)
-    if (old.get("status") or {}).get("phase") == "Bound":
-        # What may change of bound claims.
-        size = _requested(before)
-        requests = (spec.get("resources") or {}).get("requests")
-        if requests and size is not None:
-            requests["storage"] = size
-        if spec.get("volumeAttributesClassName") is not None:
-            spec["volumeAttributesClassName"] = before.get("volumeAttributesClassName")
-    return _there(spec), _there(before)
 
 
 def _upgraded(obj: JsonObject, old: JsonObject) -> bool:

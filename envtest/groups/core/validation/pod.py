@@ -5,7 +5,7 @@ Upstream: pkg/apis/core/validation/validation.go (v1.36)
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from envtest.groups.common import validation
 from envtest.groups.common.ip_addresses import ip_address
@@ -38,7 +38,14 @@ def validate_pod_spec(spec: JsonObject, path: str, name: str = "") -> Iterator[C
     volumes, wrong = validate_volumes(spec.get("volumes") or (), f"{path}.volumes", name)
     yield from wrong
     yield from validate_claims(spec.get("resourceClaims") or (), f"{path}.resourceClaims", name)
-    pod_context = _surroundings(spec, volumes)
+    grace: int | None = spec.get("terminationGracePeriodSeconds")
+    pod_context = PodContext(
+        volumes=volumes,
+        claims=[claim.get("name", "") for claim in spec.get("resourceClaims") or ()],
+        grace_period_seconds=30 if grace is None else grace,
+        restart_policy=spec.get("restartPolicy", ""),
+        host_users=spec.get("hostUsers") is not False,
+    )
     yield from validate_containers(spec, path, pod_context)
     yield from validate_init_containers(spec, path, pod_context)
     yield from validate_ephemeral_containers(spec, path, pod_context)
@@ -64,17 +71,6 @@ def validate_pod_spec(spec: JsonObject, path: str, name: str = "") -> Iterator[C
     yield from validation.one_of(spec.get("preemptionPolicy"), policies, f"{path}.preemptionPolicy", optional=True)
     yield from validate_resources({"limits": spec.get("overhead") or {}}, f"{path}.overhead")
     yield from validate_system(spec, path)
-
-
-def _surroundings(spec: JsonObject, volumes: Mapping[str, JsonObject]) -> PodContext:
-    grace: int | None = spec.get("terminationGracePeriodSeconds")
-    return PodContext(
-        volumes=volumes,
-        claims=[claim.get("name", "") for claim in spec.get("resourceClaims") or ()],
-        grace_period_seconds=30 if grace is None else grace,
-        restart_policy=spec.get("restartPolicy", ""),
-        host_users=spec.get("hostUsers") is not False,
-    )
 
 
 def validate_new_pod(spec: JsonObject) -> Iterator[Cause]:

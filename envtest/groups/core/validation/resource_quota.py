@@ -91,21 +91,17 @@ def validate_scope_selector(spec: JsonObject) -> Iterator[Cause]:
                 },
                 "unsupported scope applied to resource",
             )
-        yield from _operator(requirement, path)
+        operator, values = requirement.get("operator", ""), requirement.get("values") or []
+        if requirement.get("scopeName", "") in _PLAIN and operator != "Exists":
+            yield api_errors.invalid_value(f"{path}.operator", operator, _EXISTS)
+        if operator in ("In", "NotIn"):
+            if not values:
+                text = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"
+                yield api_errors.required(f"{path}.values", text)
+        elif operator in ("Exists", "DoesNotExist"):
+            if values:
+                text = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector"
+                yield api_errors.invalid_value(f"{path}.values", values, text)
+        else:
+            yield api_errors.invalid_value(f"{path}.operator", operator, "not a valid selector operator")
     yield from _conflicts({r.get("scopeName", "") for r in expressions}, spec.get("scopes") or (), path)
-
-
-def _operator(requirement: JsonObject, path: str) -> Iterator[Cause]:
-    operator, values = requirement.get("operator", ""), requirement.get("values") or []
-    if requirement.get("scopeName", "") in _PLAIN and operator != "Exists":
-        yield api_errors.invalid_value(f"{path}.operator", operator, _EXISTS)
-    if operator in ("In", "NotIn"):
-        if not values:
-            text = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"
-            yield api_errors.required(f"{path}.values", text)
-    elif operator in ("Exists", "DoesNotExist"):
-        if values:
-            text = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector"
-            yield api_errors.invalid_value(f"{path}.values", values, text)
-    else:
-        yield api_errors.invalid_value(f"{path}.operator", operator, "not a valid selector operator")

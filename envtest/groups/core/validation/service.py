@@ -55,7 +55,16 @@ def validate_service(obj: JsonObject) -> Iterator[Cause]:
         yield from _port(port, f"spec.ports[{index}]", names, alone=len(ports) == 1)
     yield from validation.labels(spec.get("selector") or {}, "spec.selector")
     yield from validation.one_of(spec.get("sessionAffinity"), ("ClientIP", "None"), "spec.sessionAffinity")
-    yield from _affinity(spec)
+    config, affinity = spec.get("sessionAffinityConfig"), spec.get("sessionAffinity")
+    if affinity == "None" and config is not None:
+        yield api_errors.not_allowed("spec.sessionAffinityConfig", "must not be set when session affinity is None")
+    if affinity == "ClientIP":
+        seconds = ((config or {}).get("clientIP") or {}).get("timeoutSeconds")
+        if seconds is None:
+            yield api_errors.required("spec.sessionAffinityConfig", "when session affinity type is ClientIP")
+        elif not 0 < seconds <= _DAY:
+            text = f"must be greater than 0 and less than {_DAY}"
+            yield api_errors.invalid_value("spec.sessionAffinityConfig.clientIP.timeoutSeconds", seconds, text)
     yield from validate_families(spec)
     for index, address in enumerate(spec.get("externalIPs") or ()):
         yield from special_address(address, f"spec.externalIPs[{index}]")
@@ -99,20 +108,6 @@ def _port(port: JsonObject, path: str, earlier_names: set[str], *, alone: bool) 
     protocol = port.get("appProtocol")
     if protocol is not None:
         yield from validation.each(qualified_name(protocol), protocol, f"{path}.appProtocol")
-
-
-def _affinity(spec: JsonObject) -> Iterator[Cause]:
-    config, kind = spec.get("sessionAffinityConfig"), spec.get("sessionAffinity")
-    if kind == "None" and config is not None:
-        yield api_errors.not_allowed("spec.sessionAffinityConfig", "must not be set when session affinity is None")
-    if kind != "ClientIP":
-        return
-    seconds = ((config or {}).get("clientIP") or {}).get("timeoutSeconds")
-    if seconds is None:
-        yield api_errors.required("spec.sessionAffinityConfig", "when session affinity type is ClientIP")
-    elif not 0 < seconds <= _DAY:
-        text = f"must be greater than 0 and less than {_DAY}"
-        yield api_errors.invalid_value("spec.sessionAffinityConfig.clientIP.timeoutSeconds", seconds, text)
 
 
 def validate_families(spec: JsonObject) -> Iterator[Cause]:

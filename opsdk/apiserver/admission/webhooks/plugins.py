@@ -127,7 +127,7 @@ class _Caller:
             versions = ", ".join(KNOWN_VERSIONS)
             reason = f"webhook does not accept known AdmissionReview versions ({versions})"
             raise _failed(hook, f"could not create admission objects: {reason}")
-        uid = str(loop_uuid4())
+        uid = loop_uuid4()
         try:
             target = hook.target()
             answer = await self._client.post(

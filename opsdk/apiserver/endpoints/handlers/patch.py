@@ -162,7 +162,21 @@ async def _patch(
             raise patch.refused(error) from None
         if not isinstance(patched, dict):
             raise InvalidError("the server rejected our request due to an error in our request")
-        desired = _decoded(call, served, options, patch, patched)
+        patched = _checked_kind(served, patch, patched)
+        try:
+            decoded = served.model.decode(patched, memory=patch.document is not None)
+            if len(decoded.problems) > 1 and patch.document is None:
+                # The patched text, whose keys are sorted, is what is decoded: problems come in that order.
+                decoded = served.model.decode(json.loads(json.dumps(patched, sort_keys=True)))
+        except DecodeError as error:
+            raise patch.undecodable(patched, str(error), custom=not served.model.typed) from None
+        errors = [*patch.complaints, *decoded.problems]
+        if errors and options.validation == "Strict":
+            reason = f"strict decoding error: {', '.join(errors)}"
+            raise patch.undecodable(patched, reason, custom=not served.model.typed)
+        check_identity(call, served, decoded.obj)
+        body.report_complaints(call, served.info, errors, options.validation)
+        desired = decoded.obj
         if served.info.raw_field:
             forget_text(desired, served.info.raw_field, live)
         desired = served.model.default(desired)
@@ -191,27 +205,6 @@ def _checked_kind(served: InstalledResource, patch: PatchRequest, patched: JsonO
     if not patched.get("apiVersion"):
         raise api_errors.internal("Object 'apiVersion' is missing in 'object has no apiVersion field'")
     return patched
-
-
-def _decoded(
-    call: Call, served: InstalledResource, options: WriteQueryOptions, patch: PatchRequest, patched: JsonObject
-) -> JsonObject:
-    info = served.info
-    patched = _checked_kind(served, patch, patched)
-    try:
-        decoded = served.model.decode(patched, memory=patch.document is not None)
-        if len(decoded.problems) > 1 and patch.document is None:
-            # The patched text, whose keys are sorted, is what is decoded: problems come in that order.
-            decoded = served.model.decode(json.loads(json.dumps(patched, sort_keys=True)))
-    except DecodeError as error:
-        raise patch.undecodable(patched, str(error), custom=not served.model.typed) from None
-    errors = [*patch.complaints, *decoded.problems]
-    if errors and options.validation == "Strict":
-        reason = f"strict decoding error: {', '.join(errors)}"
-        raise patch.undecodable(patched, reason, custom=not served.model.typed)
-    check_identity(call, served, decoded.obj)
-    body.report_complaints(call, info, errors, options.validation)
-    return decoded.obj
 
 
 def check_identity(call: Call, served: InstalledResource, obj: JsonObject) -> None:

@@ -208,10 +208,10 @@ class OpenApi:
         for _, foreign_document in self._foreign():
             if foreign_document.swagger is not None:
                 paths, definitions = merge_specs(paths, definitions, foreign_document.swagger)
-        made = {"swagger": "2.0", "info": self._info, "paths": paths, "definitions": definitions}
+        merged = {"swagger": "2.0", "info": self._info, "paths": paths, "definitions": definitions}
         if as_proto:
-            return cached(call, encode_document(made), MEDIA)
-        return cached(call, encode_json(made), "application/json")
+            return cached(call, encode_document(merged), MEDIA)
+        return cached(call, encode_json(merged), "application/json")
 
 
 def references(schema: JsonValue) -> Iterator[str]:

@@ -1,0 +1,59 @@
+"""Commands that are imported when they run.
+
+Most commands import the operator stack, which takes longer than printing help or completing a word.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LazyCommand:
+    """One command of a `LazyGroup`.
+
+    Attributes:
+        target: ``MODULE:FUNCTION``.
+        summary: its line in the help of the group, at most 60 characters: longer lines are cut.
+        help: the whole help; empty for the docstring.
+        epilog: the last paragraph of the help.
+    """
+
+    target: str
+    summary: str
+    help: str = ""
+    epilog: str = ""
+
+
+class LazyGroup(TyperGroup):
+    """A group that knows names and summaries of its commands, and imports a command when it is called or completed."""
+
+    lazy_commands: ClassVar[Mapping[str, LazyCommand]] = {}
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        summaries = {name: TyperCommand(name, help=lazy.summary) for name, lazy in self.lazy_commands.items()}
+        self.commands = {**summaries, **self.commands}
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """Return name, command and remaining words of a command line."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command if name is None else self.load(name), rest
+
+    def load(self, name: str) -> Any:
+        """Import a command, and return it with its parameters."""
+        lazy = self.lazy_commands.get(name)
+        if lazy is None:
+            return self.commands[name]
+        module, _, attribute = lazy.target.partition(":")
+        single = typer.Typer(add_completion=False, rich_markup_mode="rich")
+        single.command(name, help=lazy.help or None, epilog=lazy.epilog or None)(
+            getattr(importlib.import_module(module), attribute)
+        )
+        return typer.main.get_command(single)

@@ -1,0 +1,56 @@
+"""Commands are imported when they run."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import typer
+
+from opsdk.cli.app import app
+
+HEAVY = ("opsdk.builder", "opsdk.client", "rich.console", "watchfiles", "yaml")
+
+
+def modules_after(words: list[str], environment: dict[str, str]) -> set[str]:
+    """Run the command in a process of its own, and return the modules that are imported at its end."""
+    script = (
+        "import atexit, json, sys\n"
+        "atexit.register(lambda: print(json.dumps(sorted(sys.modules)), file=sys.stderr))\n"
+        "from opsdk.cli.__main__ import main\n"
+        "sys.exit(main())\n"
+    )
+    command = [sys.executable, "-c", script, *words]
+    done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=True)
+    assert done.stdout.strip()
+    return set(json.loads(done.stderr))
+
+
+@pytest.mark.parametrize(
+    ("words", "environment"),
+    [
+        (["--help"], {}),
+        (["generate", "--help"], {}),
+        ([], {"_OPSDK_COMPLETE": "complete_bash", "COMP_WORDS": "opsdk g", "COMP_CWORD": "1"}),
+    ],
+    ids=["help", "help of a group", "completion"],
+)
+def test_help_and_completion_import_no_operator(words: list[str], environment: dict[str, str]) -> None:
+    """Nor the client, rich and YAML: an import of these takes longer than the answer."""
+    imported = modules_after(words, environment)
+    assert [name for name in imported if name.startswith(HEAVY)] == []
+
+
+def test_the_command_that_runs_is_the_imported_one() -> None:
+    """With its own parameters; help and completion of the group show the summary, which fits a line of 80 columns."""
+    root = typer.main.get_command(app)
+    for group in (root, root.load("create"), root.load("generate")):  # type: ignore[attr-defined]
+        for name, stub in group.commands.items():  # type: ignore[attr-defined]
+            command = group.load(name)  # type: ignore[attr-defined]
+            assert command.name == name
+            assert len(stub.help) <= 65, name
+            if not hasattr(command, "commands"):
+                assert "\n\nopsdk " in command.help, name

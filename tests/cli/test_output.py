@@ -1,0 +1,56 @@
+"""``--output json``: one document, with what the text says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from opsdk.cli.__main__ import main
+
+
+def rows(capsys: pytest.CaptureFixture[str]) -> list[dict[str, str]]:
+    """Return the document that the command printed."""
+    document: list[dict[str, str]] = json.loads(capsys.readouterr().out)
+    return document
+
+
+def test_files_that_were_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each file with its action and its path from the current folder, and each exists."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["init", "listed", "--output", "json"]) == 0
+    made = rows(capsys)
+    assert {row["action"] for row in made} == {"wrote"}
+    assert all((tmp_path / row["path"]).is_file() for row in made)
+    monkeypatch.chdir(tmp_path / "listed")
+    monkeypatch.syspath_prepend(str(tmp_path / "listed"))
+    assert main(["create", "api", "--group", "a.example.com", "--kind", "Site", "--output", "json"]) == 0
+    assert rows(capsys) == [
+        {"path": "listed/site.py", "action": "wrote"},
+        {"path": "tests/test_site.py", "action": "wrote"},
+        {"path": "listed/operator.py", "action": "changed"},
+    ]
+    assert main(["package", "--output", "json"]) == 0
+    packaged = [Path(row["path"]) for row in rows(capsys)]
+    assert sorted(packaged) == sorted(path for path in Path("dist").rglob("*") if path.is_file())
+
+
+def test_definitions_are_printed_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a folder the definitions are the result."""
+    assert main(["generate", "crd", "greeter:Greeting", "--output", "json"]) == 0
+    (definition,) = json.loads(capsys.readouterr().out)
+    assert definition["metadata"]["name"] == "greetings.demo.opsdk.dev"
+
+
+def test_text_has_a_line_for_each_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And the next command, which a program does not need."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["init", ".", "--name", "here"]) == 0
+    *lines, last = capsys.readouterr().out.splitlines()
+    assert "wrote here/operator.py" in lines
+    assert last == "next: opsdk create api --group demo.example.com --version v1 --kind Widget && opsdk dev"
