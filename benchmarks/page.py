@@ -31,6 +31,7 @@ are medians over the rounds. Each result was checked: a wrong one fails the run 
 
 Trust the ratios; seconds belong to the machine, which stands at the end. The column `x opsdk` divides a client's first
 metric by opsdk's. The tables have only what ran: a program with controller-runtime joins them with `--program PATH`.
+Workloads may be from several runs, and so from several commits of opsdk: the end of the page has each.
 """
 
 
