@@ -80,6 +80,7 @@ class EventDispatcher:
     def __init__(self, name: str, handler: EventHandler, predicates: Sequence[PredicateFunc], clock: Clock) -> None:
         self.name = name
         self.handler = handler
+        self._handler_name = repr(handler)
         self.predicates = tuple(predicates)
         self.counts: Counter[str] = Counter()
         """Counters: event, dropped, predicate_error, handler_error, given_up."""
@@ -167,7 +168,7 @@ class EventDispatcher:
 
     def _record_success(self, event: AnyEvent) -> None:
         """The handler succeeded for a new event, so pending older events are not blocked by an outage."""
-        self.failures.succeeded(repr(self.handler), event.view.key)
+        self.failures.succeeded(self._handler_name, event.view.key)
         if (retries := self._pending_retries.get(event.view.key)) is not None:
             if retries.last_success is None:
                 retries.waits.reset()
@@ -229,7 +230,7 @@ class EventDispatcher:
 
     def _report_failure(self, event: AnyEvent, error: BaseException) -> None:
         self.counts["handler_error"] += 1
-        self.failures.failed(repr(self.handler), event.view.key, error)
+        self.failures.failed(self._handler_name, event.view.key, error)
 
     async def _retry(self, key: ObjectKey, retries: _PendingRetries) -> None:
         while retries.events:
@@ -274,7 +275,7 @@ class EventDispatcher:
                 mapped = self.handler.requests(event)
                 requests = await mapped if isinstance(mapped, Awaitable) else mapped
             self._enqueue(requests, event)
-            self.failures.succeeded(repr(self.handler), event.view.key)
+            self.failures.succeeded(self._handler_name, event.view.key)
         except asyncio.CancelledError as error:
             if _is_cancelled():
                 raise

@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Generic, Literal, TypedDict, TypeVar, Unpack, overload
 
-import yaml
 from prometheus_client import CollectorRegistry
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
@@ -25,7 +24,6 @@ from opsdk.apimachinery.object import AnyObject, KubeObject, Object, TypedObject
 from opsdk.apimachinery.scheme import Scheme
 from opsdk.builder.controller_builder import ControllerBuilder, OwnsSpec, WatchSpec
 from opsdk.builder.election import ElectionFactory, can_use_thread
-from opsdk.builder.flags import parse_flags
 from opsdk.builder.manifests import injection_targets, operator_configurations, operator_definitions
 from opsdk.builder.options import OperatorOptions
 from opsdk.builder.rbac import operator_rules
@@ -497,11 +495,15 @@ class Operator:
             arguments: the command line without the program; default: ``sys.argv``.
             hooks: see `run`.
         """
+        from opsdk.builder.flags import parse_flags  # noqa: PLC0415 - start-up time: argparse is for programs
+
         try:
             self.options, run_arguments = parse_flags(
                 self.name, self.options, sys.argv[1:] if arguments is None else arguments, os.environ
             )
             if run_arguments.pop("print_crds"):
+                import yaml  # noqa: PLC0415 - start-up time: only this option writes YAML
+
                 sys.stdout.write(yaml.safe_dump_all(self.definitions(), sort_keys=False))
             else:
                 self.run(**run_arguments, hooks=hooks)

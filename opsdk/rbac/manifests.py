@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import yaml
-
 from opsdk.api.core.v1 import Namespace, ServiceAccount
 from opsdk.api.rbac.v1 import ClusterRole, ClusterRoleBinding, Role, RoleBinding, RoleRef, Subject
 from opsdk.apimachinery.meta import ObjectMeta
@@ -66,6 +64,8 @@ def manifests(rules: RuleSet, names: RbacNames) -> Sequence[TypedObject]:
 
 def to_yaml(objects: Sequence[TypedObject]) -> str:
     """Return objects as YAML documents with sorted keys. Equal objects have equal bytes."""
+    import yaml  # noqa: PLC0415 - start-up time: operators import this module, and write no YAML
+
     documents = [
         yaml.safe_dump(to_tree(obj), sort_keys=True, allow_unicode=True, width=120, default_flow_style=False)
         for obj in objects
