@@ -148,7 +148,7 @@ async def _select(cached: CachedKind, options: ListOptions) -> list[StoreEntry]:
     candidates = _candidates(cached, options)
     # Filtered and sorted in slices: ten thousand objects would hold the loop for 30 ms.
     pinned = options.field_selector.exact("metadata.namespace")
-    name = options.field_selector.exact("metadata.name")
+    name, owner = options.field_selector.exact("metadata.name"), options.owner_uid
     selected: list[StoreEntry] = []
     for start in range(0, len(candidates), _SLICE_ENTRIES):
         if start:
@@ -159,6 +159,7 @@ async def _select(cached: CachedKind, options: ListOptions) -> list[StoreEntry]:
             if options.label_selector.matches(e.labels)
             and (name is None or e.key.name == name)
             and (pinned is None or e.key.namespace == pinned)
+            and (not owner or any(reference.uid == owner for reference in e.owners))
         ]
     large = len(candidates) > _SLICE_ENTRIES
     if large:

@@ -380,7 +380,8 @@ class Applier:
         return [results[index] for index in range(len(desired))]
 
     async def _prune(self, kind: Kind[Any], owner: KubeObject, desired: frozenset[Identity]) -> None:
-        for obj in await self._client.list(kind, namespace=owner.metadata.namespace):
+        namespace, uid = owner.metadata.namespace, owner.metadata.uid
+        for obj in await self._client.list(kind, namespace=namespace, owner_uid=uid):
             verdict = judge(obj, owner=owner, field_owner=self._owner, desired=desired)
             if verdict is PruneVerdict.KEEP or (obj.metadata.uid, obj.metadata.resource_version) in self._foreign:
                 continue

@@ -128,6 +128,7 @@ class Client:
         uncached: bool = False,
         read_own_writes: bool = True,
         max_staleness: float | None = None,
+        owner_uid: str = "",
     ) -> ObjectList[T]:
         """Return the selected objects, from one snapshot. See `ListOptions` for the keywords.
 
@@ -146,8 +147,11 @@ class Client:
             uncached=uncached,
             read_own_writes=read_own_writes,
             max_staleness=max_staleness,
+            owner_uid=owner_uid,
         )
         objects: ObjectList[T] = await self.executor.execute(List(kind=kind_of(kind), options=options))
+        if owner_uid:  # only a cache filters by owner
+            objects.items = [obj for obj in objects if _has_owner(obj, owner_uid)]
         return objects
 
     async def list_pages(
@@ -411,6 +415,10 @@ class SubResourceClient:
             metadata.name, metadata.namespace = before
             raise
         return written
+
+
+def _has_owner(obj: AnyObject, uid: str) -> bool:
+    return any(reference.uid == uid for reference in obj.metadata.owner_references)
 
 
 def as_key(key: ObjectKey | str, namespace: str = "") -> ObjectKey:

@@ -48,6 +48,8 @@ class ListOptions(msgspec.Struct, frozen=True, kw_only=True):
         uncached: read from the server even if the client has a cache.
         read_own_writes: see `GetOptions`.
         max_staleness: see `GetOptions`.
+        owner_uid: only objects with an owner reference to this uid. The cache does not decode the others; without a
+            cache, the client drops them from the server's response.
     """
 
     namespace: str = ""
@@ -60,6 +62,7 @@ class ListOptions(msgspec.Struct, frozen=True, kw_only=True):
     uncached: bool = False
     read_own_writes: bool = True
     max_staleness: float | None = None
+    owner_uid: str = ""
 
 
 class WatchOptions(msgspec.Struct, frozen=True, kw_only=True):

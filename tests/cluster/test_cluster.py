@@ -33,6 +33,8 @@ from opsdk.errors import (
 from opsdk.event.request import Request
 from opsdk.manager.manager import Manager, Phase
 from opsdk.patch import MergeFrom, merge_patch
+from opsdk.recipes.owner_references import set_owner_reference
+from opsdk.telemetry.activity import record_activity
 from opsdk.telemetry.records import Record, Requested, TelemetryHook
 
 environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
@@ -397,3 +399,23 @@ async def test_a_second_start_leaves_the_first_alone() -> None:
         await asyncio.gather(running, return_exceptions=True)
         with pytest.raises(UsageError, match="started already"):
             await cluster.start()
+
+
+async def test_objects_of_an_owner() -> None:
+    """Cache and server list the same ones; the cache reads no others, so that pruning does not grow with them."""
+    async with world() as (cluster, _), running(cluster):
+        owner = await cluster.uncached.create(config(name="owner"))
+        other = await cluster.uncached.create(config(name="other"))
+        for number in range(6):
+            child = config(name=f"c{number}")
+            set_owner_reference(owner if number % 2 else other, child)
+            if number == 5:
+                set_owner_reference(other, child)
+            await cluster.uncached.create(child)
+        uid = owner.metadata.uid
+        with record_activity() as activity:
+            cached = await cluster.client.list(ConfigMap, namespace="default", owner_uid=uid)
+        direct = await cluster.uncached.list(ConfigMap, namespace="default", owner_uid=uid)
+        assert [obj.metadata.name for obj in cached] == [obj.metadata.name for obj in direct] == ["c1", "c3", "c5"]
+        assert [read.key for read in activity.reads] == ["default/c1", "default/c3", "default/c5"]
+        assert not list(await cluster.client.list(ConfigMap, owner_uid="unknown"))
