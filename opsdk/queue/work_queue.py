@@ -147,7 +147,9 @@ class WorkQueue(Generic[K]):
 
     def _wake(self, now: float) -> None:
         """Wake one waiting worker for each ready item, and set the timer for the next delayed item."""
-        ready = len(self.core) if self.core.has_ready(now) else 0
+        # Due items become ready also while no worker waits: else the timer below would be due again and again.
+        self.core.advance(now)
+        ready = len(self.core) if self._getters and self.core.has_ready(now) else 0
         while ready and self._getters:
             waiter = self._getters.popleft()
             if not waiter.done():
@@ -188,11 +190,12 @@ class WorkQueue(Generic[K]):
         return not len(self.core) and not self.core.processing()
 
     def _notify_idle(self) -> None:
-        if self._is_idle():
-            waiting, self._idle = self._idle, []
-            for future in waiting:
-                if not future.done():
-                    future.set_result(None)
+        if not self._idle or not self._is_idle():
+            return
+        waiting, self._idle = self._idle, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
 
     def __len__(self) -> int:
         """Return the number of ready items."""

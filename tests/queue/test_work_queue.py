@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable
 
 import pytest
 
+from opsdk.aio.clock import LoopClock, Timer
 from opsdk.queue.rate_limiters import (
     BucketRateLimiter,
     ItemExponentialFailureRateLimiter,
@@ -232,3 +234,20 @@ async def test_draining_returns_what_was_added_while_it_was_processed() -> None:
     queue.done("a")
     results = await asyncio.gather(*waiting, return_exceptions=True)
     assert [type(result).__name__ for result in results if isinstance(result, Exception)] == ["ShutDownError"]
+
+
+async def test_a_due_item_sets_one_timer_while_every_worker_is_busy() -> None:
+    """The item becomes ready when its timer fires, so that the timer is not due again and again."""
+    calls = 0
+
+    class Counting(LoopClock):
+        def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer:
+            nonlocal calls
+            calls += 1
+            return super().call_later(seconds, callback)
+
+    queue: WorkQueue[str] = WorkQueue(clock=Counting())
+    queue.add("a", after=1.0)
+    await asyncio.sleep(60)
+    assert (calls, len(queue)) == (1, 1)
+    assert (await queue.get()).item == "a"
