@@ -83,7 +83,7 @@ def class_place(value: object) -> str:
         return ""
     try:
         return f"{inspect.getsourcefile(value)}:{inspect.getsourcelines(value)[1]}"
-    except (OSError, TypeError):  # it is built in, or was made by exec
+    except (OSError, SyntaxError, TypeError):  # it is built in, was made by exec, or its file has changed since
         return ""
 
 
