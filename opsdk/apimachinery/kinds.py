@@ -8,6 +8,7 @@ Kind(apps/v1, Kind=Deployment as Unstructured)
 
 from __future__ import annotations
 
+import inspect
 from typing import Generic, TypeVar
 
 from opsdk.apimachinery.gvk import GroupVersionKind
@@ -65,10 +66,25 @@ def kind_of(kind: KindLike[T]) -> Kind[T]:
     gvk = getattr(kind, "gvk", None)  # a property object on Unstructured and PartialObjectMetadata
     if isinstance(gvk, GroupVersionKind) and gvk.kind:
         return Kind(gvk, kind)
-    name = getattr(kind, "__name__", repr(kind))
+    name, place = getattr(kind, "__name__", repr(kind)), class_place(kind)
     raise UsageError(
-        f"{name} has no kind: pass a class with `gvk` set, unstructured(apiVersion, kind) or metadata_only(class)"
+        f"{name} has no kind{f' ({place})' if place else ''}: pass a class with `gvk` set, "
+        "unstructured(apiVersion, kind) or metadata_only(class)"
     )
+
+
+def class_place(value: object) -> str:
+    """Return ``FILE:LINE`` of a class, for error messages. Empty if it has no source file, or `value` is no class.
+
+    >>> class_place(int)
+    ''
+    """
+    if not isinstance(value, type):
+        return ""
+    try:
+        return f"{inspect.getsourcefile(value)}:{inspect.getsourcelines(value)[1]}"
+    except (OSError, SyntaxError, TypeError):  # it is built in, was made by exec, or its file has changed since
+        return ""
 
 
 def kind_of_object(obj: T) -> Kind[T]:

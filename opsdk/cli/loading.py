@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from pathlib import Path
 from types import ModuleType, TracebackType
@@ -11,6 +12,8 @@ from typing import Any
 from opsdk.builder.operator import Operator
 from opsdk.cli.project import find_project
 from opsdk.errors import OpsdkError, UsageError
+
+_PACKAGE = str(Path(__file__).parents[1]) + os.sep
 
 
 def load(reference: str, what: str) -> Any:
@@ -61,18 +64,22 @@ def import_module(name: str) -> ModuleType:
 
 
 def place_of(traceback: TracebackType | None) -> str:
-    """Return ``FILE:LINE: `` of the innermost frame outside of importlib and of this module; empty without one.
+    """Return ``FILE:LINE: `` of the innermost frame outside of importlib and of opsdk; empty without one.
+
+    A mistake in a declaration is raised inside of opsdk: the author needs the line of the declaration. Without a frame
+    outside, the innermost one inside of opsdk counts.
 
     >>> place_of(None)
     ''
     """
-    place = ""
+    inner = outer = ""
     while traceback is not None:
         file = traceback.tb_frame.f_code.co_filename
         if file not in (__file__, importlib.__file__) and not file.startswith("<frozen importlib"):
-            place = f"{file}:{traceback.tb_lineno}: "
+            inner = f"{file}:{traceback.tb_lineno}: "
+            outer = outer if file.startswith(_PACKAGE) else inner
         traceback = traceback.tb_next
-    return place
+    return outer or inner
 
 
 def operator_reference(reference: str) -> str:

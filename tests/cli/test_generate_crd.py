@@ -162,6 +162,22 @@ def test_mistakes_are_explained(tmp_path: Path, capsys: pytest.CaptureFixture[st
         assert words in error
 
 
+def test_a_class_that_is_no_kind_has_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The error is one line that begins with file and line of the class, with or without a base class of opsdk."""
+    source = tmp_path / "no_kinds.py"
+    source.write_text("import opsdk\nclass Plain: ...\nclass NoGvk(opsdk.Object[opsdk.Model, None]): ...\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "no_kinds", raising=False)
+    for name, line, advice in (("Plain", 2, "derives from opsdk.Object"), ("NoGvk", 3, "set gvk = ")):
+        assert main(["generate", "crd", f"no_kinds:{name}"]) == 1
+        error = capsys.readouterr().err
+        assert error.startswith(f"opsdk: {source}:{line}: 'no_kinds:{name}' is not a kind: ")
+        assert advice in error
+        assert error.count("\n") == 1
+
+
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the regular expressions of opsdk[envtest] the error says what to install."""
     monkeypatch.setitem(sys.modules, "re2", None)

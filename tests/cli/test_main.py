@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -87,6 +88,22 @@ def test_what_is_no_operator(text: str, message: str, tmp_path: Path, monkeypatc
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "broken", raising=False)
     with pytest.raises(UsageError, match=message):
+        load_operator("broken:x")
+
+
+def test_a_reconciler_of_a_class_that_is_no_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The line names the declaration and the class, and no line of opsdk."""
+    shapes, broken = tmp_path / "plain_shapes.py", tmp_path / "broken.py"
+    shapes.write_text("\nclass Plain: ...\n")
+    broken.write_text(
+        "import opsdk, plain_shapes\nx = opsdk.Operator('x')\n"
+        "@x.reconciler(plain_shapes.Plain)\nasync def reconcile(request): ...\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name in ("broken", "plain_shapes"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    message = f"'broken' cannot be loaded: {broken}:3: UsageError: Plain has no kind ({shapes}:2): pass a class with"
+    with pytest.raises(UsageError, match=f"^{re.escape(message)}[^\n]*$"):
         load_operator("broken:x")
 
 

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from documentation import reference_entries
 
 import opsdk
 
@@ -54,6 +55,16 @@ def test_examples_use_the_public_modules(where: str, text: str) -> None:
     """An example that needs an inner module shows that the public surface lacks something."""
     inner = {module for module in imported(text) if module not in MODULES and not module.startswith(PACKAGES)}
     assert not inner, f"{where} imports {inner}: export the name from opsdk or a documented module"
+
+
+def test_every_imported_module_has_a_reference_entry() -> None:
+    """What README, pages and samples import from, beside generated kinds, is in the reference or is a package of it."""
+    entries = "\n".join(reference_entries())
+    modules = {module for _, text in sources() for module in imported(text)}
+    missing = [
+        m for m in modules if not m.startswith("opsdk.api.") and not re.search(rf"^{m}\b", entries, re.MULTILINE)
+    ]
+    assert sorted(missing) == []
 
 
 def test_the_front_door_has_at_most_sixty_names() -> None:

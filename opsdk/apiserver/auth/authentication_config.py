@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 from opsdk.apiserver.auth.front_proxy import HeaderNames
 from opsdk.errors import ConfigError
 
-NAMESPACE, NAME = "kube-system", "extension-apiserver-authentication"
-"""The ConfigMap that says it."""
+NAMESPACE = "kube-system"
+"""Namespace of the ConfigMap that kube-apiserver publishes for extension API servers."""
+NAME = "extension-apiserver-authentication"
+"""Name of that ConfigMap."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

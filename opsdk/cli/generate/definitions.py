@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import yaml
 
+from opsdk.apimachinery.gvk import GroupVersionKind
+from opsdk.apimachinery.kinds import class_place
 from opsdk.apimachinery.object import TypedObject
 from opsdk.apiserver.structural.schema_validation import check_structural
 from opsdk.builder.manifests import operator_definitions
@@ -19,11 +21,16 @@ def load_class(reference: str) -> type[TypedObject]:
     """Return the class that ``MODULE:CLASS`` names. The current folder is searched first.
 
     Raises:
-        UsageError: the module or the class does not exist, or the class is not a kind.
+        UsageError: the module or the class does not exist, or the class is not a kind. The message has the file and
+            line of the class.
     """
     cls = load(reference, "CLASS")
+    place = class_place(cls)
+    prefix = f"{place}: " if place else ""
     if not (isinstance(cls, type) and issubclass(cls, TypedObject)):
-        raise UsageError(f"{reference!r} is not a kind: name a class that derives from opsdk.Object")
+        raise UsageError(f"{prefix}{reference!r} is not a kind: name a class that derives from opsdk.Object")
+    if not (isinstance(gvk := getattr(cls, "gvk", None), GroupVersionKind) and gvk.kind):
+        raise UsageError(f"{prefix}{reference!r} is not a kind: set gvk = GroupVersionKind(group, version, kind)")
     return cls
 
 
