@@ -140,7 +140,9 @@ class ConnectionPool:
             now = connection.idle_since = self._clock.now()
             self._idle.append(connection)
             # The first one is idle for the longest time.
-            while len(self._idle) > self._max_idle or now - self._idle[0].idle_since >= self._idle_timeout:
+            while self._idle and (
+                len(self._idle) > self._max_idle or now - self._idle[0].idle_since >= self._idle_timeout
+            ):
                 self._idle.popleft().abort()
             return
         connection.abort()
