@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import signal
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -18,6 +19,7 @@ from rich.live import Live
 from rich.logging import RichHandler
 from watchfiles import PythonFilter, awatch
 
+from opsdk.aio.waiting import wait_ended
 from opsdk.builder.operator import Operator
 from opsdk.cli.apiserver import serving
 from opsdk.cli.dev.console import render, view_of
@@ -26,10 +28,13 @@ from opsdk.cli.dev.session import DevSession, Reload
 from opsdk.cli.loading import load_operator, operator_reference
 from opsdk.cli.project import find_project
 from opsdk.errors import UsageError
+from opsdk.manager.process import run_program
 from opsdk.rest.load import load_config
 from opsdk.telemetry.context import setup_logging
 
 _REFRESH_SECONDS = 0.5
+# Seconds for the operator and its cluster to end after a signal.
+_END_SECONDS = 10.0
 # An editor writes several files at once: changes within this many milliseconds are one reload.
 _DEBOUNCE_MS = 50
 
@@ -83,8 +88,27 @@ def dev(
             debug_port=debug_port,
         )
         program = _Program(session, folder, console, title=f"{title}{note}", live=live)
-        with contextlib.suppress(KeyboardInterrupt):
-            asyncio.run(program.run(once=once))
+        run_program(run_until_signal(program.run(once=once)))
+
+
+async def run_until_signal(work: Coroutine[object, None, None]) -> None:
+    """Run until `work` ends, or SIGINT or SIGTERM comes. Then `work` has ten seconds to end; it may be left behind.
+
+    A signal that the process was started with ignored counts too: shells start background jobs so.
+    """
+    loop, stopped = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopped.set)
+    working = asyncio.create_task(work, name="opsdk dev")
+    stopping = asyncio.create_task(stopped.wait(), name="opsdk dev/wait for a signal")
+    await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not working.done():
+        # `run_program` logs where it hangs, if it does not end.
+        working.cancel()
+        await wait_ended([working], _END_SECONDS)
+    elif not working.cancelled():
+        working.result()
 
 
 @contextlib.contextmanager
