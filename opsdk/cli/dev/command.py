@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import signal
 import socket
 import sys
 from collections.abc import Coroutine, Iterator
@@ -29,6 +28,7 @@ from opsdk.cli.loading import load_operator, operator_reference
 from opsdk.cli.project import find_project
 from opsdk.errors import UsageError
 from opsdk.manager.process import run_program
+from opsdk.manager.signals import stop_on_signals
 from opsdk.rest.load import load_config
 from opsdk.telemetry.context import setup_logging
 
@@ -96,19 +96,18 @@ async def run_until_signal(work: Coroutine[object, None, None]) -> None:
 
     A signal that the process was started with ignored counts too: shells start background jobs so.
     """
-    loop, stopped = asyncio.get_running_loop(), asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stopped.set)
     working = asyncio.create_task(work, name="opsdk dev")
-    stopping = asyncio.create_task(stopped.wait(), name="opsdk dev/wait for a signal")
-    await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
-    stopping.cancel()
-    if not working.done():
-        # `run_program` logs where it hangs, if it does not end.
-        working.cancel()
-        await wait_ended([working], _END_SECONDS)
-    elif not working.cancelled():
-        working.result()
+    stopped = asyncio.Event()
+    with stop_on_signals(stopped.set):
+        stopping = asyncio.create_task(stopped.wait(), name="opsdk dev/wait for a signal")
+        await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if not working.done():
+            # `run_program` logs where it hangs, if it does not end.
+            working.cancel()
+            await wait_ended([working], _END_SECONDS)
+        elif not working.cancelled():
+            working.result()
 
 
 @contextlib.contextmanager

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 import pytest
 
@@ -28,9 +30,6 @@ async def test_a_signal_ends_the_command_also_where_it_was_ignored(number: signa
     try:
         await command.run_until_signal(work())
     finally:
-        loop = asyncio.get_running_loop()
-        for handled in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(handled)
         signal.signal(number, before)
     assert ended.is_set()
 
@@ -38,8 +37,13 @@ async def test_a_signal_ends_the_command_also_where_it_was_ignored(number: signa
 async def test_work_that_ignores_its_cancellation_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     """The command ends ten seconds after the signal, whatever hangs."""
     loop = asyncio.get_running_loop()
-    handlers = {}
-    monkeypatch.setattr(loop, "add_signal_handler", handlers.__setitem__)
+    stops: list[Callable[[], None]] = []
+
+    def stop_on_signals(stop: Callable[[], None]) -> AbstractContextManager[None]:
+        stops.append(stop)
+        return nullcontext()
+
+    monkeypatch.setattr(command, "stop_on_signals", stop_on_signals)
     release = asyncio.Event()
 
     async def work() -> None:
@@ -51,19 +55,18 @@ async def test_work_that_ignores_its_cancellation_is_left_behind(monkeypatch: py
 
     task = asyncio.create_task(command.run_until_signal(work()))
     await asyncio.sleep(1)
-    handlers[signal.SIGINT]()
+    stops[0]()
     began = loop.time()
     await task
     assert loop.time() - began == pytest.approx(10, abs=0.1)
     release.set()
 
 
-async def test_an_error_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_error_is_raised() -> None:
     """What ends the work ends the command."""
 
     async def work() -> None:
         raise command.UsageError("no operator")
 
-    monkeypatch.setattr(asyncio.get_running_loop(), "add_signal_handler", lambda *_: None)
     with pytest.raises(command.UsageError, match="no operator"):
         await command.run_until_signal(work())
