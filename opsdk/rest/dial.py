@@ -10,6 +10,8 @@ from opsdk.errors import ConnectError, ConnectionLostError
 from opsdk.http.client.connection import TLS_TIMEOUT, ClientConnection, connect
 from opsdk.http.client.errors import TRANSPORT_ERRORS, translate
 from opsdk.http.client.request import Pairs, encode_request
+from opsdk.http.tls_session import TlsSession
+from opsdk.http.tls_transport import start_tls
 from opsdk.rest.config import Endpoint
 from opsdk.rest.proxy import ProxyServer
 from opsdk.rest.tls import TlsContexts
@@ -71,19 +73,8 @@ class Dialer:
         assert connection.transport is not None
         inner = ClientConnection(where)
         inner.socket = connection.socket
-        try:
-            transport = await asyncio.get_running_loop().start_tls(
-                connection.transport,
-                inner,
-                self._tls.context(),
-                server_hostname=self._tls.server_name or self._endpoint.host,
-                ssl_handshake_timeout=TLS_TIMEOUT,
-            )
-        except BaseException:
-            connection.abort()
-            raise
-        assert transport is not None
-        inner.connection_made(transport)
+        session = TlsSession(self._tls.context(), server_hostname=self._tls.server_name or self._endpoint.host)
+        await start_tls(connection.transport, inner, session, handshake_timeout=TLS_TIMEOUT)
         return inner
 
     async def _tunnel(self, connection: ClientConnection, proxy: ProxyServer) -> None:

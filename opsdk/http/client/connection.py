@@ -14,6 +14,8 @@ from opsdk.http.client.checked_socket import CheckedSocket, open_socket
 from opsdk.http.client.errors import PARSE_ERRORS, translate
 from opsdk.http.client.parser import ResponseParser, ResponseState
 from opsdk.http.client.request import Check
+from opsdk.http.tls_session import TlsSession
+from opsdk.http.tls_transport import connect_tls
 
 # Stop reading from the socket while more bytes than this are unread.
 _HIGH_WATER = 1 << 20
@@ -81,8 +83,9 @@ class ClientConnection(asyncio.Protocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """See `asyncio.Protocol`."""
-        self.reader.eof()
+        """See `asyncio.Protocol`. Only a clean end completes a response without a length."""
+        if exc is None:
+            self.reader.eof()
         if self._error is None:
             self._error = exc or EOFError("closed by the server")
         if not self._closed.done():
@@ -186,17 +189,12 @@ async def connect(
     Raises:
         OSError: and other exceptions in `TRANSPORT_ERRORS`; the caller translates them.
     """
-    loop = asyncio.get_running_loop()
+    session = None if context is None else TlsSession(context, server_hostname=server_name or host)
     sock = await open_socket(host, port)
-    if context is None:
-        _, connection = await loop.create_connection(make, sock=sock)
-    else:
-        _, connection = await loop.create_connection(
-            make,
-            sock=sock,
-            ssl=context,
-            server_hostname=server_name or host,
-            ssl_handshake_timeout=TLS_TIMEOUT,
-        )
+    connection = make()
     connection.socket = sock
+    if session is None:
+        await asyncio.get_running_loop().create_connection(lambda: connection, sock=sock)
+    else:
+        await connect_tls(sock, connection, session, handshake_timeout=TLS_TIMEOUT)
     return connection

@@ -20,12 +20,12 @@ from opsdk.errors import ConfigError
 from opsdk.http.asgi_types import App
 from opsdk.http.server.request_rules import HTTP_ON_HTTPS_PORT, looks_like_http
 from opsdk.http.server.service import Service
+from opsdk.http.tls_session import TlsSession
+from opsdk.http.tls_transport import connect_tls
 
 _LOG = logging.getLogger("opsdk.http.server")
 _CANCEL_GRACE = 0.2
 """Seconds for a cancelled response to end."""
-_TLS_SHUTDOWN_TIMEOUT = 5.0
-"""Seconds for a client's TLS close_notify."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.005, 1.0
 """Seconds between attempts to accept when file descriptors run out (net/http, Server.Serve)."""
 
@@ -154,13 +154,12 @@ class WebServer(Closing):
         try:
             if tls is not None and not await _starts_tls(client, HEAD_TIMEOUT):
                 return
-            times = (
-                {}
-                if tls is None
-                else {"ssl_handshake_timeout": HEAD_TIMEOUT, "ssl_shutdown_timeout": _TLS_SHUTDOWN_TIMEOUT}
-            )
             handed_over = True
-            await loop.connect_accepted_socket(lambda: ServerConnection(service), client, ssl=tls, **times)
+            if tls is None:
+                await loop.connect_accepted_socket(lambda: ServerConnection(service), client)
+            else:
+                session = TlsSession(tls, server_side=True)
+                await connect_tls(client, ServerConnection(service), session, handshake_timeout=HEAD_TIMEOUT)
         except (OSError, TimeoutError) as error:
             # A failed handshake is the client's problem.
             _LOG.debug("a connection ended before its first request: %s", error)
