@@ -6,12 +6,10 @@ import ssl
 from enum import Enum
 from typing import Final
 
-SLICE: Final = 32 * 1024
+SLICE: Final = 16 * 1024
 """Bytes that go through OpenSSL at once. Its buffers grow to the largest amount that they ever held, and never shrink.
 
-With 32 KiB, both directions together keep at most 90 KiB; a connection of small messages keeps a few KiB."""
-_RECORD: Final = 16 * 1024
-"""The most plaintext that one TLS record has (RFC 8446, section 5.1)."""
+Both directions together keep at most 44 KiB. It is the most plaintext of one record too (RFC 8446, section 5.1)."""
 
 
 class TlsState(Enum):
@@ -144,7 +142,7 @@ class TlsSession:
         try:
             # Not until SSLWantReadError: raising it costs as much as decrypting a small record.
             while incoming.pending and (self.state is TlsState.OPEN or self.state is TlsState.CLOSING):
-                part = read(_RECORD)
+                part = read(SLICE)
                 if part:
                     parts.append(part)
                 else:

@@ -17,6 +17,8 @@ HANDSHAKE_TIMEOUT: Final = 60.0
 """Seconds for a handshake (asyncio's default)."""
 SHUTDOWN_TIMEOUT: Final = 5.0
 """Seconds without progress after `close`: until the peer reads more, and until it sends its close_notify."""
+# One write to the socket: a system call each would cost more than the encryption.
+_BATCH: Final = 16 * SLICE
 # Replaces the protocol of a closed connection, which ends the reference cycle between both.
 _NO_PROTOCOL: Final = asyncio.Protocol()
 
@@ -150,9 +152,8 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
         session = self._session
         if len(data) > SLICE:
             view = memoryview(data)
-            for start in range(0, len(view), SLICE):
-                session.write(view[start : start + SLICE])
-                self._lower.write(session.outgoing.read())
+            for start in range(0, len(view), _BATCH):
+                self._write_batch(view[start : start + _BATCH])
         else:
             session.write(data)
             self._lower.write(session.outgoing.read())
@@ -245,6 +246,14 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
         self._protocol.connection_made(self)
         if not self.opened.done():
             self.opened.set_result(None)
+
+    def _write_batch(self, batch: memoryview) -> None:
+        assert self._lower is not None
+        pieces = []
+        for start in range(0, len(batch), SLICE):
+            self._session.write(batch[start : start + SLICE])
+            pieces.append(self._session.outgoing.read())
+        self._lower.write(b"".join(pieces))
 
     def _flush(self) -> None:
         assert self._lower is not None
