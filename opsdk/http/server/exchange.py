@@ -36,6 +36,10 @@ class ServerConnectionPort(Protocol):
         """Send or buffer `data`."""
         ...
 
+    def write_head(self, data: bytes) -> None:
+        """Send `data` with the next write, at the latest at the end of this turn of the loop."""
+        ...
+
     async def drained(self) -> None:
         """Return when the write buffer has room, or the connection is closed."""
         ...
@@ -189,7 +193,7 @@ class ServerExchange:
             lines.append(b"connection: close")
         elif not modern and self.keep_alive:
             lines.append(b"connection: keep-alive")
-        self._connection.write(b"\r\n".join((*lines, b"", b"")))
+        self._connection.write_head(b"\r\n".join((*lines, b"", b"")))
 
     def _part(self, body: bytes, *, more: bool) -> None:
         if self._no_body:
