@@ -35,7 +35,10 @@ BOOKMARK_INTERVAL = 60.0
 """Seconds between bookmarks, also while nothing happens."""
 _BOOKMARK_JITTER = 1.25
 """Seconds by which a bookmark may be late: kube-apiserver collects due watches about once a second."""
-_AT_ONCE = 64
+_INITIAL_AT_ONCE = 64
+"""Initial events in one chunk. Their objects are in memory anyway."""
+_AT_ONCE = 16
+"""Later events in one chunk. Each watcher that does not read holds one, so large chunks cost memory in a burst."""
 _BEFORE_END = 2.0
 _AGAIN = 1.0
 """Seconds until an object that cannot be converted is tried again."""
@@ -149,8 +152,8 @@ class _Stream:
     async def chunks(self, initial: list[WatchStreamEvent], watch: StorageWatch | None) -> AsyncGenerator[bytes, None]:
         """Every line in order; ends at the deadline, or when the watch ends."""
         try:
-            for start in range(0, len(initial), _AT_ONCE):
-                if lines := b"".join(map(self._line, initial[start : start + _AT_ONCE])):
+            for start in range(0, len(initial), _INITIAL_AT_ONCE):
+                if lines := b"".join(map(self._line, initial[start : start + _INITIAL_AT_ONCE])):
                     yield lines
             if watch is None:
                 return
