@@ -74,8 +74,6 @@ class ServerConnection(asyncio.Protocol):
             lenient_data_after_close=True,
         )
         self._partial_method = b""
-        # The head of a response, which waits for the first part of the body, at most until the end of the turn.
-        self._unsent_head = b""
         self._head: _Head | None = None
         self._incoming: ServerExchange | None = None
         self._queue: deque[ServerExchange | Refusal] = deque()
@@ -356,7 +354,6 @@ class ServerConnection(asyncio.Protocol):
             self.write(b"%b\r\nContent-Length: %d\r\n\r\n%b" % (head, len(text), text))
             self._close()
         elif self._transport is not None:
-            self._flush_head()
             self._transport.abort()
 
     def _close_after_queue(self) -> None:
@@ -386,22 +383,8 @@ class ServerConnection(asyncio.Protocol):
 
     def write(self, data: bytes) -> None:
         """See `ServerConnectionPort`."""
-        head, self._unsent_head = self._unsent_head, b""
-        if self._transport is None or self._transport.is_closing():
-            return
-        if head and len(data) > _WRITE_BUFFER:
-            self._transport.write(head)
-            head = b""
-        self._transport.write(head + data if head else data)
-
-    def write_head(self, data: bytes) -> None:
-        """See `ServerConnectionPort`."""
-        self._unsent_head = data
-        self._loop.call_soon(self._flush_head)
-
-    def _flush_head(self) -> None:
-        if self._unsent_head:
-            self.write(b"")
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
 
     async def drained(self) -> None:
         """See `ServerConnectionPort`."""
@@ -418,7 +401,6 @@ class ServerConnection(asyncio.Protocol):
 
     def answered(self) -> None:
         """See `ServerConnectionPort`."""
-        self._flush_head()
         done = self._queue.popleft() if self._queue else None
         if not isinstance(done, ServerExchange):
             return
@@ -459,7 +441,6 @@ class ServerConnection(asyncio.Protocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        self._flush_head()
         transport.close()
         self._loop.call_later(_FLUSH, transport.abort)
 

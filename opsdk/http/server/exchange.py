@@ -36,10 +36,6 @@ class ServerConnectionPort(Protocol):
         """Send or buffer `data`."""
         ...
 
-    def write_head(self, data: bytes) -> None:
-        """Send `data` with the next write, at the latest at the end of this turn of the loop."""
-        ...
-
     async def drained(self) -> None:
         """Return when the write buffer has room, or the connection is closed."""
         ...
@@ -98,6 +94,7 @@ class ServerExchange:
         self._chunked = False
         self._remaining = 0
         self._no_body = False
+        self._head = b""
 
     def __repr__(self) -> str:
         return f"<ServerExchange {self.scope['method']} {self.scope['path']}>"
@@ -193,25 +190,37 @@ class ServerExchange:
             lines.append(b"connection: close")
         elif not modern and self.keep_alive:
             lines.append(b"connection: keep-alive")
-        self._connection.write_head(b"\r\n".join((*lines, b"", b"")))
+        self._head = b"\r\n".join((*lines, b"", b""))
+        if length is None and not self._no_body:
+            # A stream: its first part may come much later.
+            self._write(b"")
 
     def _part(self, body: bytes, *, more: bool) -> None:
         if self._no_body:
             self._remaining = 0
+            self._write(b"")
         elif self._chunked:
             ended = b"" if more else b"0\r\n\r\n"
-            if body or ended:
-                self._connection.write(b"%x\r\n%b\r\n%b" % (len(body), body, ended) if body else ended)
+            self._write(b"%x\r\n%b\r\n%b" % (len(body), body, ended) if body else ended)
         else:
             self._remaining -= len(body)
-            if body:
-                self._connection.write(body)
+            self._write(body)
         if not more:
             if self._remaining:
                 raise RuntimeError("the response is shorter or longer than its Content-Length")
             self.complete = True
             self._event.set()
             self._connection.answered()
+
+    def _write(self, data: bytes) -> None:
+        """Send the head, if that is still to do, and `data`: together, unless copying would cost more."""
+        head, self._head = self._head, b""
+        if len(data) > _HIGH and head:
+            self._connection.write(head)
+        elif head:
+            data = head + data
+        if data:
+            self._connection.write(data)
 
     def finish(self) -> bool:
         """End the response here, if its framing allows that. Returns whether it did."""
