@@ -11,19 +11,22 @@ import socket
 import ssl
 from typing import Any, Final, cast
 
+from opsdk.http.receive_buffer import SharedBufferProtocol
 from opsdk.http.tls_session import SLICE, TlsSession, TlsState
 
 HANDSHAKE_TIMEOUT: Final = 60.0
 """Seconds for a handshake (asyncio's default)."""
 SHUTDOWN_TIMEOUT: Final = 5.0
 """Seconds without progress after `close`: until the peer reads more, and until it sends its close_notify."""
+UpperProtocol = asyncio.Protocol | SharedBufferProtocol
+"""A protocol with `data_received`."""
 # One write to the socket: a system call each would cost more than the encryption.
 _BATCH: Final = 16 * SLICE
 # Replaces the protocol of a closed connection, which ends the reference cycle between both.
 _NO_PROTOCOL: Final = asyncio.Protocol()
 
 
-class TlsTransport(asyncio.Protocol, asyncio.Transport):
+class TlsTransport(SharedBufferProtocol, asyncio.Transport):
     """The protocol of a lower transport, and the transport of an upper protocol.
 
     `connection_made` of the upper protocol is called when the handshake is complete. Ciphertext is buffered in the
@@ -41,27 +44,9 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
             peer closed the connection, or `ConnectionAbortedError` after `handshake_timeout` or `abort`.
     """
 
-    __slots__ = (
-        "_closing",
-        "_connected",
-        "_error",
-        "_handshake_timeout",
-        "_held",
-        "_loop",
-        "_lower",
-        "_lower_full",
-        "_paused",
-        "_protocol",
-        "_session",
-        "_shutdown_timeout",
-        "_timer",
-        "_write_paused",
-        "opened",
-    )
-
     def __init__(
         self,
-        protocol: asyncio.Protocol,
+        protocol: UpperProtocol,
         session: TlsSession,
         *,
         handshake_timeout: float = HANDSHAKE_TIMEOUT,
@@ -70,7 +55,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
         super().__init__()
         self._loop = asyncio.get_running_loop()
         self.opened: asyncio.Future[None] = self._loop.create_future()
-        self._protocol: asyncio.BaseProtocol = protocol
+        self._protocol: UpperProtocol = protocol
         self._session = session
         self._handshake_timeout, self._shutdown_timeout = handshake_timeout, shutdown_timeout
         self._lower: asyncio.Transport | None = None
@@ -102,7 +87,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
             if self._paused or self._held:
                 self._held += plaintext
             else:
-                cast("asyncio.Protocol", self._protocol).data_received(plaintext)
+                self._protocol.data_received(plaintext)
         if session.outgoing.pending:
             self._flush()
         if session.state is not TlsState.OPEN or self._write_paused:
@@ -217,7 +202,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         """See `asyncio.Transport`."""
-        self._protocol = protocol
+        self._protocol = cast("UpperProtocol", protocol)
 
     def get_protocol(self) -> asyncio.BaseProtocol:
         """See `asyncio.Transport`."""
@@ -269,7 +254,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
         elif session.state is TlsState.CLOSED:
             self._lower.close()
         elif session.state is TlsState.PEER_CLOSED and not self._held and not self._closing:
-            cast("asyncio.Protocol", self._protocol).eof_received()
+            self._protocol.eof_received()
             self.close()
         else:
             self._update_writing()
@@ -287,7 +272,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
         if self._paused or self._closing:
             return
         plaintext, self._held = self._held, b""
-        cast("asyncio.Protocol", self._protocol).data_received(plaintext)
+        self._protocol.data_received(plaintext)
         self._settle()
 
     def _on_handshake_timeout(self) -> None:
@@ -311,7 +296,7 @@ class TlsTransport(asyncio.Protocol, asyncio.Transport):
 
 async def connect_tls(
     sock: socket.socket,
-    protocol: asyncio.Protocol,
+    protocol: UpperProtocol,
     session: TlsSession,
     *,
     handshake_timeout: float = HANDSHAKE_TIMEOUT,
@@ -340,7 +325,7 @@ async def connect_tls(
 
 async def start_tls(
     lower: asyncio.Transport,
-    protocol: asyncio.Protocol,
+    protocol: UpperProtocol,
     session: TlsSession,
     *,
     handshake_timeout: float = HANDSHAKE_TIMEOUT,

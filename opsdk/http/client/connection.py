@@ -14,6 +14,7 @@ from opsdk.http.client.checked_socket import CheckedSocket, open_socket
 from opsdk.http.client.errors import PARSE_ERRORS, translate
 from opsdk.http.client.parser import ResponseParser, ResponseState
 from opsdk.http.client.request import Check
+from opsdk.http.receive_buffer import SharedBufferProtocol
 from opsdk.http.tls_session import TlsSession
 from opsdk.http.tls_transport import connect_tls
 
@@ -27,7 +28,7 @@ _KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USE
 Connected = TypeVar("Connected", bound="ClientConnection")
 
 
-class ClientConnection(asyncio.Protocol):
+class ClientConnection(SharedBufferProtocol):
     """One HTTP/1.1 connection with one exchange at a time.
 
     Attributes:
@@ -38,6 +39,7 @@ class ClientConnection(asyncio.Protocol):
     """
 
     def __init__(self, where: str) -> None:
+        super().__init__()
         self.where = where
         self.socket: CheckedSocket | None = None
         self.reader = ResponseParser()

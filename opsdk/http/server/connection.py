@@ -19,6 +19,7 @@ import httptools
 
 from opsdk.errors import ConnectionLostError
 from opsdk.http.asgi_types import CUT, PEER_CERTIFICATE, UPGRADE, App, Receive, Scope, Send
+from opsdk.http.receive_buffer import SharedBufferProtocol
 from opsdk.http.server import request_rules
 from opsdk.http.server.exchange import ServerExchange
 from opsdk.http.server.request_rules import MALFORMED, Refusal
@@ -56,10 +57,11 @@ class _Head:
     headers: list[tuple[bytes, bytes]] = field(default_factory=list)
 
 
-class ServerConnection(asyncio.Protocol):
+class ServerConnection(SharedBufferProtocol):
     """Parses requests and writes responses; see the module docstring."""
 
     def __init__(self, service: Service) -> None:
+        super().__init__()
         self._service = service
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
