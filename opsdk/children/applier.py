@@ -30,6 +30,7 @@ from opsdk.apimachinery.object import (
     origin_of,
     shared_tree,
     to_tree,
+    was_decoded,
 )
 from opsdk.children.comparison import ApplyComparison, ApplyDifference, DifferenceKind, compare
 from opsdk.children.desired import check_desired
@@ -429,7 +430,7 @@ def _source_of(desired: AnyObject, owner: KubeObject | None) -> bytes:
 
     Only a repeated call needs it, which is nearly every call: it skips the preparation of the desired object.
     """
-    if origin_of(desired) is not None:
+    if was_decoded(desired):
         return b""  # fields that the class does not know are outside the encoding
     identity = (owner.api_version, owner.kind, *key_of(owner), owner.metadata.uid) if owner is not None else ()
     try:
