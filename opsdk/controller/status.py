@@ -82,8 +82,7 @@ class StatusPatch(Generic[S]):
         if strict_equal(before, after):
             return {}
         origin = None if self._is_tree else origin_of(self._object)
-        if origin is not None:
-            stored = origin.get("status") or {}
+        if origin is not None and (stored := origin.get("status")):
             known = to_builtins(convert(origin, type(self._object)).status) or {}
             before, after = (merge_unknown_fields(stored, known, status) for status in (before, after))
         difference: JsonObject = create_merge_patch(before, after)
