@@ -37,7 +37,7 @@ _BOOKMARK_JITTER = 1.25
 """Seconds by which a bookmark may be late: kube-apiserver collects due watches about once a second."""
 _INITIAL_AT_ONCE = 64
 """Initial events in one chunk. Their objects are in memory anyway."""
-_AT_ONCE = 16
+_AT_ONCE = 32
 """Later events in one chunk. Each watcher that does not read holds one, so large chunks cost memory in a burst."""
 _BEFORE_END = 2.0
 _AGAIN = 1.0
