@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
 from typing import Any, Final, cast
 
 from opsdk.http.receive_buffer import SharedBufferProtocol
@@ -98,7 +97,7 @@ class TlsTransport(SharedBufferProtocol, asyncio.Transport):
         if not self._closing:
             self._closing = True
             self._error = (
-                ssl.SSLEOFError(ssl.SSL_ERROR_EOF, "the peer closed the connection without a TLS close_notify")
+                EOFError("the peer closed the connection without a TLS close_notify")
                 if self._connected
                 else ConnectionResetError("the peer closed the connection during the TLS handshake")
             )

@@ -269,7 +269,7 @@ async def test_an_eof_without_close_notify(connected: bool) -> None:
     assert joined.tls.is_closing()
     joined.tls.connection_lost(None)
     if connected:
-        assert joined.upper.events == ["made", "data", ssl.SSLEOFError]
+        assert joined.upper.events == ["made", "data", EOFError]
     else:
         with pytest.raises(ConnectionResetError, match="during the TLS handshake"):
             await joined.tls.opened
