@@ -76,6 +76,8 @@ async def test_a_response_without_a_length(encrypted: bool, ending: str, complet
         connection = await connect("127.0.0.1", port, context, NAME, lambda: ClientConnection("server"))
         connection.send("GET", encode_request("GET", "/", [("Host", "a")], b""))
         await connection.head()
+        assert connection.socket is not None
+        assert connection.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY), "a request waits for nothing"
         if complete:
             assert await read_all(connection) == b"part"
         else:
