@@ -50,8 +50,6 @@ class Tls:
         """Return an SSL context with these files. Raises `ConfigError` if one cannot be loaded."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.set_alpn_protocols(["http/1.1"])
-        # See `server_context` in opsdk.http.server.serving_certificate.
-        context.num_tickets = 0
         try:
             context.load_cert_chain(self.cert_file, self.key_file)
             if self.client_ca_file is not None:

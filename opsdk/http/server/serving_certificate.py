@@ -119,8 +119,6 @@ def server_context(cert_file: Path, key_file: Path, *, client_ca_file: Path | No
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
-    # Clients of Kubernetes do not resume sessions, and each ticket costs both sides a record.
-    context.num_tickets = 0
     try:
         # An empty password, so that OpenSSL never prompts on the terminal.
         context.load_cert_chain(cert_file, key_file, password=lambda: "")
