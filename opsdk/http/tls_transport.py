@@ -80,8 +80,11 @@ class TlsTransport(SharedBufferProtocol, asyncio.Transport):
         """See `asyncio.Protocol`."""
         session = self._session
         plaintext = session.receive(data)
-        if not self._connected and session.state is not TlsState.HANDSHAKING and session.error is None:
-            self._open()
+        if not self._connected:
+            if self._closing or session.error is not None or session.state is TlsState.HANDSHAKING:
+                plaintext = b""
+            else:
+                self._open()
         if plaintext and not self._closing:
             if self._paused or self._held:
                 self._held += plaintext

@@ -192,6 +192,18 @@ async def test_nothing_is_delivered_after_close() -> None:
     assert joined.client.receive(joined.lower.take()) == b""
 
 
+async def test_closing_during_the_handshake() -> None:
+    """The protocol is never connected, whatever still arrives."""
+    joined = Joined()
+    joined.tls.close()
+    joined.client.start()
+    joined.tls.data_received(joined.client.outgoing.read())
+    joined.tls.connection_lost(None)
+    assert (joined.upper.events, joined.lower.calls) == ([], ["close", "close"])
+    with pytest.raises(ConnectionAbortedError, match="closed during the TLS handshake"):
+        await joined.tls.opened
+
+
 async def test_the_lower_transport_limits_the_buffer() -> None:
     """Its limits and its pauses are those of the TLS transport."""
     joined = Joined()
