@@ -94,6 +94,7 @@ class ServerExchange:
         self._chunked = False
         self._remaining = 0
         self._no_body = False
+        self._head = b""
 
     def __repr__(self) -> str:
         return f"<ServerExchange {self.scope['method']} {self.scope['path']}>"
@@ -180,8 +181,11 @@ class ServerExchange:
         self.keep_alive = self.keep_alive and not closes and not ends and not unread
         phrase = HTTPStatus(status).phrase.encode() if status in _STATUSES else b"status code %d" % status
         lines = [b"HTTP/%b %d %b" % (b"1.1" if modern else b"1.0", status, phrase)]
-        lines += [b"%b: %b" % (name, _one_line(value)) for name, value in headers]
-        if not any(name == b"date" for name, _ in headers):
+        dated = False
+        for name, value in headers:
+            lines.append(b"%b: %b" % (name, _one_line(value)))
+            dated = dated or name == b"date"
+        if not dated:
             lines.append(b"date: " + self._connection.date())
         if self._chunked:
             lines.append(b"transfer-encoding: chunked")
@@ -189,19 +193,26 @@ class ServerExchange:
             lines.append(b"connection: close")
         elif not modern and self.keep_alive:
             lines.append(b"connection: keep-alive")
-        self._connection.write(b"\r\n".join((*lines, b"", b"")))
+        head = b"\r\n".join((*lines, b"", b""))
+        if length is None:
+            self._connection.write(head)
+        else:
+            self._head = head  # sent with the body: one system call and one TLS record
 
     def _part(self, body: bytes, *, more: bool) -> None:
+        head, self._head = self._head, b""
         if self._no_body:
             self._remaining = 0
+            if head:
+                self._connection.write(head)
         elif self._chunked:
             ended = b"" if more else b"0\r\n\r\n"
             if body or ended:
                 self._connection.write(b"%x\r\n%b\r\n%b" % (len(body), body, ended) if body else ended)
         else:
             self._remaining -= len(body)
-            if body:
-                self._connection.write(body)
+            if head or body:
+                self._connection.write(head + body)
         if not more:
             if self._remaining:
                 raise RuntimeError("the response is shorter or longer than its Content-Length")
