@@ -431,7 +431,11 @@ class ServerConnection(asyncio.Protocol):
             return
         self._read(on=True)
         if self._transport is not None and self._transport.can_write_eof():
-            self._transport.write_eof()
+            try:
+                self._transport.write_eof()
+            except OSError:  # the client has reset the connection, so no byte of the response can arrive
+                self.abort()
+                return
         self._loop.call_later(_LINGER, self._close)
 
     def _close(self) -> None:
