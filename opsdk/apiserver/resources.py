@@ -211,6 +211,8 @@ class InstalledResource:
     verbs: tuple[str, ...] = field(default=())
     storage_version: str = ""
     versions: ResourceVersions | None = None
+    field_manager: Any = field(default=None, init=False, repr=False, compare=False)
+    """The `FieldManager` of a built-in kind, once it was needed."""
 
     @property
     def custom(self) -> bool:

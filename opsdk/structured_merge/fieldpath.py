@@ -211,6 +211,12 @@ class FieldSet:
     def to_fields_v1(self) -> JsonObject:
         """Return the wire form in the server's key order. It is built once and shared: do not change it."""
         if self._wire is None:
+            first = _FIRSTS.setdefault(self, self)
+            if first is not self:
+                self._wire = first.to_fields_v1()
+                return self._wire
+            if len(_FIRSTS) > _FIRSTS_LIMIT:
+                del _FIRSTS[next(iter(_FIRSTS))]
             self._wire = self._encode()
             _WIRES.put(self._wire, self)
         return self._wire
@@ -372,6 +378,10 @@ class FieldSetBuilder:
 
 EMPTY: Final = FieldSet()
 """The empty set."""
+
+_FIRSTS_LIMIT: Final = 4096
+_FIRSTS: Final[dict[FieldSet, FieldSet]] = {}
+"""The first of equal sets. Objects that are alike have equal sets, so their wire form is built and kept once."""
 
 _WIRES: Final = IdentityCache[FieldSet](limit=8192)
 """Sets by their wire form: the same wire forms come back with every write. A few KB for each manager."""
