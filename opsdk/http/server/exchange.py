@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from http import HTTPStatus
 from typing import Protocol
 
@@ -16,7 +17,8 @@ DISCARD_LIMIT = 256 * 1024
 Upstream: net/http/transfer.go (maxPostHandlerReadBytes)."""
 
 
-_STATUSES = frozenset(HTTPStatus)
+_PHRASES = {int(status): status.phrase.encode() for status in HTTPStatus}
+_breaks_lines = re.compile(rb"[\r\n]").search
 
 
 class ServerConnectionPort(Protocol):
@@ -166,12 +168,19 @@ class ServerExchange:
     def _start(self, message: Message) -> None:
         status, headers = message["status"], list(message.get("headers", ()))
         self.started = True
-        length = next((int(value) for name, value in headers if name == b"content-length"), None)
+        length: int | None = None
+        closes = dated = False
+        for name, value in headers:
+            if name == b"content-length" and length is None:
+                length = int(value)
+            elif name == b"connection":
+                closes = closes or b"close" in value.lower()
+            elif name == b"date":
+                dated = True
         self._no_body = self.scope["method"] == "HEAD" or status in (204, 304) or status < 200
         modern = self.scope["http_version"] != "1.0"
         self._chunked = length is None and modern and not self._no_body
         self._remaining = length or 0
-        closes = any(name == b"connection" and b"close" in value.lower() for name, value in headers)
         # Without a length, an HTTP/1.0 response ends with the connection.
         ends = length is None and not modern and not self._no_body
         # A connection whose request body is mostly unread is not kept.
@@ -179,12 +188,11 @@ class ServerExchange:
             self._expects or self._length is None or self._length - self._received >= DISCARD_LIMIT
         )
         self.keep_alive = self.keep_alive and not closes and not ends and not unread
-        phrase = HTTPStatus(status).phrase.encode() if status in _STATUSES else b"status code %d" % status
+        phrase = _PHRASES.get(status) or b"status code %d" % status
         lines = [b"HTTP/%b %d %b" % (b"1.1" if modern else b"1.0", status, phrase)]
-        dated = False
-        for name, value in headers:
-            lines.append(b"%b: %b" % (name, _one_line(value)))
-            dated = dated or name == b"date"
+        lines += [b"%b: %b" % header for header in headers]
+        if any(map(_breaks_lines, lines)):
+            lines[1:] = [b"%b: %b" % (name, _one_line(value)) for name, value in headers]
         if not dated:
             lines.append(b"date: " + self._connection.date())
         if self._chunked:
