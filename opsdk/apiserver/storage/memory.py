@@ -52,8 +52,7 @@ class _Bucket:
 
 def bucket_of(key: str) -> str:
     """The first two parts of a key."""
-    group, resource, *_ = key.split("/", 2)
-    return f"{group}/{resource}"
+    return key[: key.index("/", key.index("/") + 1)]
 
 
 def with_revision(value: JsonObject, revision: int) -> JsonObject:
@@ -110,7 +109,8 @@ class MemoryStorage:
         self._compacted = 0
         self._journal = journal
         self._buckets: dict[str, _Bucket] = {}
-        self._listeners: list[Callable[[StorageChange], None]] = []
+        self._listeners: list[tuple[Callable[[StorageChange], None], tuple[str, ...]]] = []
+        self._routes: dict[str, tuple[Callable[[StorageChange], None], ...]] = {}
 
     def __repr__(self) -> str:
         count = sum(len(b.objects) for b in self._buckets.values())
@@ -221,7 +221,7 @@ class MemoryStorage:
         for watch in tuple(bucket.watches):
             if change.key.startswith(watch.prefix):
                 watch.offer(change)
-        for listener in tuple(self._listeners):
+        for listener in self._listeners_of(change.key):
             listener(change)
 
     # -------------------------------------------------------------- watches and history
@@ -290,7 +290,7 @@ class MemoryStorage:
             bucket.replace_all(snapshot.buckets.get(name, NOTHING), floor=revision, limit=self.history_limit)
         self.fail_watches(lambda watch: CompactedError(watch.after, revision))
         for change in changes:
-            for listener in tuple(self._listeners):
+            for listener in self._listeners_of(change.key):
                 listener(change)
         return changes
 
@@ -313,14 +313,28 @@ class MemoryStorage:
             for watch in tuple(bucket.watches):
                 watch.fail(error(watch))
 
-    def subscribe(self, listener: Callable[[StorageChange], None]) -> None:
+    def subscribe(self, listener: Callable[[StorageChange], None], *prefixes: str) -> None:
         """See `Storage.subscribe`."""
-        self._listeners.append(listener)
+        self._listeners.append((listener, prefixes))
+        self._routes.clear()
 
     def unsubscribe(self, listener: Callable[[StorageChange], None]) -> None:
         """See `Storage.unsubscribe`."""
-        if listener in self._listeners:
-            self._listeners.remove(listener)
+        self._listeners = [entry for entry in self._listeners if entry[0] != listener]
+        self._routes.clear()
+
+    def _listeners_of(self, key: str) -> tuple[Callable[[StorageChange], None], ...]:
+        """Return the listeners to the bucket of a key; selected once, because most follow one bucket of a hundred."""
+        name = bucket_of(key)
+        route = self._routes.get(name)
+        if route is None:
+            whole = f"{name}/"
+            route = self._routes[name] = tuple(
+                listener
+                for listener, prefixes in self._listeners
+                if not prefixes or whole.startswith(prefixes) or any(prefix.startswith(whole) for prefix in prefixes)
+            )
+        return route
 
     def close(self) -> None:
         """See `Storage.close`."""

@@ -208,8 +208,11 @@ class Storage(Protocol):
         """
         ...
 
-    def subscribe(self, listener: Callable[[StorageChange], None]) -> None:
-        """Call `listener` with every change of every bucket, in order; it must not block or raise."""
+    def subscribe(self, listener: Callable[[StorageChange], None], *prefixes: str) -> None:
+        """Call `listener` with every change in the buckets of `prefixes` (none: of all), in order.
+
+        A bucket may hold keys without that prefix too. The listener must not block or raise.
+        """
         ...
 
     def unsubscribe(self, listener: Callable[[StorageChange], None]) -> None:

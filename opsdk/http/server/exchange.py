@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Iterable
 from http import HTTPStatus
 from typing import Protocol
 
@@ -168,15 +169,7 @@ class ServerExchange:
     def _start(self, message: Message) -> None:
         status, headers = message["status"], list(message.get("headers", ()))
         self.started = True
-        length: int | None = None
-        closes = dated = False
-        for name, value in headers:
-            if name == b"content-length" and length is None:
-                length = int(value)
-            elif name == b"connection":
-                closes = closes or b"close" in value.lower()
-            elif name == b"date":
-                dated = True
+        length, closes, dated = _framing(headers)
         self._no_body = self.scope["method"] == "HEAD" or status in (204, 304) or status < 200
         modern = self.scope["http_version"] != "1.0"
         self._chunked = length is None and modern and not self._no_body
@@ -234,6 +227,20 @@ class ServerExchange:
             return False
         self._part(b"", more=False)
         return True
+
+
+def _framing(headers: Iterable[tuple[bytes, bytes]]) -> tuple[int | None, bool, bool]:
+    """Return the first Content-Length, whether the connection closes, and whether there is a date."""
+    length: int | None = None
+    closes = dated = False
+    for name, value in headers:
+        if name == b"content-length" and length is None:
+            length = int(value)
+        elif name == b"connection":
+            closes = closes or b"close" in value.lower()
+        elif name == b"date":
+            dated = True
+    return length, closes, dated
 
 
 def _one_line(value: bytes) -> bytes:

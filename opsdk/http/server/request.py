@@ -42,8 +42,8 @@ class Query:
 _NAMES: Final = {
     name.encode(): name
     for name in (
-        "accept", "accept-encoding", "audit-id", "authorization", "connection", "content-length", "content-type", "host",
-        "user-agent",
+        "accept", "accept-encoding", "audit-id", "authorization", "connection", "content-length", "content-type",
+        "host", "user-agent",
     )
 }  # fmt: skip
 """The headers of most requests, decoded."""

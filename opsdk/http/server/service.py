@@ -72,9 +72,10 @@ class Service:
         """Run the application for a request, in a new task. `on_failure` is called if the response is incomplete."""
         task = asyncio.get_running_loop().create_task(self._run(exchange, on_failure))
         self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
 
     async def _run(self, exchange: ServerExchange, on_failure: Callable[[], None]) -> None:
+        task = asyncio.current_task()
+        assert task is not None
         try:
             await exchange.app(exchange.scope, exchange.receive, exchange.send)
         except asyncio.CancelledError:
@@ -82,5 +83,7 @@ class Service:
             exchange.finish()
         except Exception:  # noqa: BLE001 - no request may stop the server
             _LOG.exception("the application failed on %r", exchange)
+        finally:
+            self.tasks.discard(task)  # not a done callback: the loop would run one more handle for each request
         if not exchange.complete and not exchange.disconnected:
             on_failure()
