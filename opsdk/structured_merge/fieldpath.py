@@ -282,9 +282,9 @@ class FieldSet:
 
     def union(self, other: FieldSet) -> FieldSet:
         """Return the paths of either set."""
-        if not other or self is other:
+        if other is EMPTY or self is other:
             return self
-        if not self:
+        if self is EMPTY:
             return other
         children = dict(self.children)
         for element, child in other.children.items():
@@ -309,19 +309,17 @@ class FieldSet:
 
     def difference(self, other: FieldSet) -> FieldSet:
         """The paths that are not in `other`. Paths below a path of `other` stay. Returns self if nothing changes."""
-        if not other or not self:
+        members, common = self.members - other.members, self.children.keys() & other.children.keys()
+        if not common and len(members) == len(self.members):
             return self
-        changed = {
-            element: self.children[element].difference(other.children[element])
-            for element in self.children.keys() & other.children.keys()
-        }
-        return self._without(self.members - other.members, changed)
+        changed = {element: self.children[element].difference(other.children[element]) for element in common}
+        return self._without(members, changed)
 
     __sub__ = difference
 
     def recursive_difference(self, other: FieldSet) -> FieldSet:
         """Return the paths that are neither in `other` nor below one of its paths. Returns self if nothing changes."""
-        if not other or not self:
+        if other is EMPTY or self is EMPTY:
             return self
         changed = {
             element: self.children[element].recursive_difference(other.children[element])

@@ -280,8 +280,8 @@ def _all_fields(value: JsonValue, schema: Schema) -> FieldSet:
         if type(item) not in _PLAIN:
             below = _all_fields(item, schema.field(name))
             if below:
-                children[field_element(name)] = below
-    return FieldSet.from_parts(map(field_element, entries) if entries else (), children)
+                children["f:" + name] = below
+    return FieldSet.from_parts(["f:" + name for name in entries], children)
 
 
 def _compare_below(old: JsonValue, new: JsonValue, schema: Schema) -> tuple[bool, Comparison]:
@@ -329,8 +329,10 @@ def _compare_maps(before: JsonObject, after: JsonObject, schema: Schema, differe
             continue
         # Most fields are plain and the same: then neither the schema nor the path matters.
         kind = type(old)
-        if kind is not type(new) or kind not in _PLAIN or old != new:
-            _compare_at(old, new, schema.field(name), differences, field_element(name))
+        if old is ABSENT and type(new) in _PLAIN:
+            differences.append(("f:" + name, _Change.ADDED, _SAME))
+        elif kind is not type(new) or kind not in _PLAIN or old != new:
+            _compare_at(old, new, schema.field(name), differences, "f:" + name)
     for name, old in before.items():
         if name not in after:
             _compare_at(old, ABSENT, schema.field(name), differences, field_element(name))

@@ -96,8 +96,8 @@ async def headers(call: Call, handler: Handler) -> HttpResponse:
     response.headers += [("audit-id", call.audit_id), *call.headers]
     if not any(name == "cache-control" for name, _ in response.headers):
         response.add_header("cache-control", "no-cache, private")
-    for value in warning_headers(call.warnings):
-        response.add_header("warning", value)
+    if call.warnings:
+        response.headers += [("warning", value) for value in warning_headers(call.warnings)]
     return response
 
 

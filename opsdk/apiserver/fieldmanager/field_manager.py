@@ -220,6 +220,8 @@ def describe_object(obj: Object) -> str:
 
 def fold_updaters(managed: Managed) -> Managed:
     """At most `MAX_UPDATE_MANAGERS` updaters: the oldest of each version become one, `ANCIENT_CHANGES`."""
+    if len(managed) <= MAX_UPDATE_MANAGERS:
+        return managed
     updaters = sorted((key for key in managed if key.operation == UPDATE), key=lambda key: (managed[key].time, *key))
     surplus = len(updaters) - MAX_UPDATE_MANAGERS
     folded = dict(managed)
