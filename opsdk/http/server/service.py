@@ -12,6 +12,7 @@ from typing import Protocol
 
 from opsdk.http.asgi_types import App
 from opsdk.http.server.exchange import ServerExchange
+from opsdk.http.server.known_heads import KnownHeads
 
 _LOG = logging.getLogger("opsdk.http.server")
 
@@ -33,6 +34,7 @@ class Service:
 
     Attributes:
         draining: the server stops: each connection closes after its current response.
+        heads: the header blocks that any connection has parsed.
     """
 
     def __init__(self, app: App) -> None:
@@ -40,6 +42,7 @@ class Service:
         self.connections: set[StoppableConnection] = set()
         self.tasks: set[asyncio.Task[None]] = set()
         self.draining = False
+        self.heads = KnownHeads()
         self._empty: asyncio.Event | None = None
         self._second = 0
         self._date = b""
