@@ -51,6 +51,10 @@ class FutureRevisionError(StorageError):
         super().__init__(f"revision {requested} is newer than {current}")
 
 
+class WatchInterruptedError(StorageError):
+    """`StorageWatch.interrupt` ended a wait for the next change; no change is lost."""
+
+
 class ChangeType(enum.Enum):
     """The kind of a change."""
 
@@ -147,6 +151,13 @@ class StorageWatch(Protocol):
 
     def progress(self) -> int | None:
         """The revision up to which all changes were read; None while some are waiting."""
+        ...
+
+    def interrupt(self) -> None:
+        """Make the wait for the next change, or the next such wait, raise `WatchInterruptedError`.
+
+        A reader with a deadline waits without a task of its own in this way. Changes that wait are returned first.
+        """
         ...
 
     def close(self) -> None:
