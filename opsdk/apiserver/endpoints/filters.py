@@ -94,8 +94,11 @@ async def headers(call: Call, handler: Handler) -> HttpResponse:
     call.audit_id = call.http.header("audit-id") or loop_uuid4()
     response = await handler(call)
     response.headers += [("audit-id", call.audit_id), *call.headers]
-    if not any(name == "cache-control" for name, _ in response.headers):
-        response.add_header("cache-control", "no-cache, private")
+    for name, _ in response.headers:
+        if name == "cache-control":
+            break
+    else:
+        response.headers.append(("cache-control", "no-cache, private"))
     if call.warnings:
         response.headers += [("warning", value) for value in warning_headers(call.warnings)]
     return response

@@ -38,7 +38,7 @@ _REMEMBERED = 1024
 
 def requested_user(request: HttpRequest) -> User | None:
     """Return the user of the headers; None without headers. Raises `BadRequestError` without a user name."""
-    if not any(name.startswith(_HEADER) for name in request.headers):
+    if _HEADER not in "\n".join(request.headers):
         return None
     extra: dict[str, tuple[str, ...]] = {}
     for name in request.headers:

@@ -29,7 +29,8 @@ def generated_name(prefix: str, rng: random.Random) -> str:
 def wipe(meta: JsonObject) -> None:
     """Drop what only the server sets."""
     for key in _SERVER_SET:
-        meta.pop(key, None)
+        if key in meta:
+            del meta[key]
 
 
 def validate(strategy: Strategy, meta: JsonObject, namespace: str) -> list[Cause]:
