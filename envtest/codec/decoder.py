@@ -163,11 +163,10 @@ def _map(item: Decoder, go_type: str, nothing: Decoder, plain_type: type | None)
         if not isinstance(value, dict):
             context.fail_type(value, go_type, GoKind.MAP)
             return {}
+        if plain_type is not None and {*map(type, value.values())} == {plain_type}:
+            return dict(value)
         entries = {}
         for key, part in value.items():
-            if type(part) is plain_type:
-                entries[key] = part
-                continue
             context.path.append(INSIDE if context.from_memory else PathStep(key))
             entries[key] = (nothing if part is None else item)(part, context)
             context.path.pop()

@@ -28,6 +28,9 @@ Journal = Callable[[Sequence[StorageChange], int], None]
 """Makes changes and the revision after them durable, all or none, before they are visible; raises if it cannot."""
 
 
+Listener = Callable[[StorageChange], None]
+
+
 @dataclass(slots=True)
 class _Bucket:
     """One resource: its objects, their keys in order, what happened lately, and who watches."""
@@ -36,6 +39,8 @@ class _Bucket:
     objects: dict[str, JsonObject] = field(default_factory=dict)
     keys: list[str] = field(default_factory=list)
     watches: set[QueueWatch] = field(default_factory=set)
+    listeners: tuple[Listener, ...] | None = None
+    """The listeners to this bucket; None until the next change selects them."""
     shared: bool = False
     """Whether a snapshot holds the same objects: they are copied before the next change."""
 
@@ -109,8 +114,7 @@ class MemoryStorage:
         self._compacted = 0
         self._journal = journal
         self._buckets: dict[str, _Bucket] = {}
-        self._listeners: list[tuple[Callable[[StorageChange], None], tuple[str, ...]]] = []
-        self._routes: dict[str, tuple[Callable[[StorageChange], None], ...]] = {}
+        self._listeners: Sequence[tuple[Listener, tuple[str, ...]]] = ()
 
     def __repr__(self) -> str:
         count = sum(len(b.objects) for b in self._buckets.values())
@@ -221,7 +225,7 @@ class MemoryStorage:
         for watch in tuple(bucket.watches):
             if change.key.startswith(watch.prefix):
                 watch.offer(change)
-        for listener in self._listeners_of(change.key):
+        for listener in self._listeners_of(bucket, change.key):
             listener(change)
 
     # -------------------------------------------------------------- watches and history
@@ -290,7 +294,7 @@ class MemoryStorage:
             bucket.replace_all(snapshot.buckets.get(name, NOTHING), floor=revision, limit=self.history_limit)
         self.fail_watches(lambda watch: CompactedError(watch.after, revision))
         for change in changes:
-            for listener in self._listeners_of(change.key):
+            for listener in self._listeners_of(self._bucket(change.key), change.key):
                 listener(change)
         return changes
 
@@ -313,28 +317,29 @@ class MemoryStorage:
             for watch in tuple(bucket.watches):
                 watch.fail(error(watch))
 
-    def subscribe(self, listener: Callable[[StorageChange], None], *prefixes: str) -> None:
+    def subscribe(self, listener: Listener, *prefixes: str) -> None:
         """See `Storage.subscribe`."""
-        self._listeners.append((listener, prefixes))
-        self._routes.clear()
+        self._set_listeners([*self._listeners, (listener, prefixes)])
 
-    def unsubscribe(self, listener: Callable[[StorageChange], None]) -> None:
+    def unsubscribe(self, listener: Listener) -> None:
         """See `Storage.unsubscribe`."""
-        self._listeners = [entry for entry in self._listeners if entry[0] != listener]
-        self._routes.clear()
+        self._set_listeners([entry for entry in self._listeners if entry[0] != listener])
 
-    def _listeners_of(self, key: str) -> tuple[Callable[[StorageChange], None], ...]:
+    def _set_listeners(self, listeners: Sequence[tuple[Listener, tuple[str, ...]]]) -> None:
+        self._listeners = listeners
+        for bucket in self._buckets.values():
+            bucket.listeners = None
+
+    def _listeners_of(self, bucket: _Bucket, key: str) -> tuple[Listener, ...]:
         """Return the listeners to the bucket of a key; selected once, because most follow one bucket of a hundred."""
-        name = bucket_of(key)
-        route = self._routes.get(name)
-        if route is None:
-            whole = f"{name}/"
-            route = self._routes[name] = tuple(
+        if bucket.listeners is None:
+            whole = f"{bucket_of(key)}/"
+            bucket.listeners = tuple(
                 listener
                 for listener, prefixes in self._listeners
                 if not prefixes or whole.startswith(prefixes) or any(prefix.startswith(whole) for prefix in prefixes)
             )
-        return route
+        return bucket.listeners
 
     def close(self) -> None:
         """See `Storage.close`."""
