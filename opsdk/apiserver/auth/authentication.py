@@ -12,11 +12,12 @@ import csv
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from opsdk.apiserver.auth.user import ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User
 from opsdk.errors import ConfigError, UnauthorizedError
 from opsdk.http.server.request import HttpRequest
+from opsdk.structured_merge.identity_cache import IdentityCache
 
 _NOT_KNOWN = "invalid bearer token"
 
@@ -108,7 +109,15 @@ def authenticated(user: User) -> User:
     """Return the user with the group ``system:authenticated``."""
     if AUTHENTICATED in user.groups or UNAUTHENTICATED in user.groups:
         return user
+    return _AUTHENTICATED.get_or_compute(user, _with_group)
+
+
+def _with_group(user: User) -> User:
     return replace(user, groups=(*user.groups, AUTHENTICATED))
+
+
+_AUTHENTICATED: Final = IdentityCache[User](limit=256)
+"""Fixed tokens and certificates lead to the same user with every request."""
 
 
 class UnionAuthenticator:

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
+
+import msgspec
 
 from opsdk.apiserver.auth.user import MASTERS, UNAUTHENTICATED, User
 from opsdk.structured_merge.value import JsonValue
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuthorizerAttributes:
+class AuthorizerAttributes(msgspec.Struct, frozen=True, kw_only=True):
     """The attributes of an authorization check; `path` is set for non-resource requests."""
 
     user: User
@@ -71,12 +72,16 @@ class RuleResolver(Protocol):
         ...
 
 
+_ALLOWED: Final = Decision(allowed=True)
+_NO_OPINION: Final = Decision(allowed=False)
+
+
 class PrivilegedGroup:
     """Everything for those in the group of masters, no opinion on others."""
 
     async def authorize(self, attributes: AuthorizerAttributes) -> Decision:
         """Yes, for masters."""
-        return Decision(allowed=MASTERS in attributes.user.groups)
+        return _ALLOWED if MASTERS in attributes.user.groups else _NO_OPINION
 
 
 class UnionAuthorizer:
