@@ -15,7 +15,7 @@ from typing import Any
 
 from opsdk.builder.options import OperatorOptions
 from opsdk.errors import UsageError
-from opsdk.rbac.review import RbacCheck
+from opsdk.rbac.check import RbacCheck
 from opsdk.webhook.certificates.options import SelfSigned
 
 _PREFIX = "OPSDK_"

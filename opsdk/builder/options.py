@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from opsdk.cluster.cluster import ClusterOptions
 from opsdk.controller.options import ControllerOptions
 from opsdk.manager.manager import ManagerOptions
-from opsdk.rbac.review import RbacCheck
-from opsdk.webhook.server import WebhookServerOptions
+from opsdk.rbac.check import RbacCheck
+from opsdk.webhook.options import WebhookServerOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,6 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -33,6 +32,7 @@ from opsdk.apimachinery.object import (
 )
 from opsdk.children.comparison import ApplyComparison, ApplyDifference, DifferenceKind, compare
 from opsdk.children.desired import check_desired
+from opsdk.children.drift import Drift
 from opsdk.children.explanation import ApplyReason, Explanation, explain
 from opsdk.children.field_types import FieldType
 from opsdk.children.inferred_types import inferred_type
@@ -60,18 +60,6 @@ log = logging.getLogger("opsdk.children")
 
 _DELETE_ATTEMPTS: Final = 5
 """A pruned object may change between read and delete. More changes than this are another writer's loop."""
-
-
-class Drift(Enum):
-    """What `Applier` does when another manager changed a field that it had applied."""
-
-    REPAIR = "repair"
-    """Apply the desired value again."""
-    LEAVE = "leave"
-    """Keep the other manager's value. The drift is explained once for each version of the object.
-
-    After a restart, a new desired field that another manager owns counts as drift too.
-    """
 
 
 @dataclass(frozen=True, slots=True)

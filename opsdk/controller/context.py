@@ -15,13 +15,16 @@ from typing import Any, Literal, Protocol, TypeVar, overload
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.apimachinery.kinds import KindLike
 from opsdk.apimachinery.object import AnyObject, KubeObject, Object, TypedObject, Unstructured, gvk_of
-from opsdk.children.applier import Drift
+from opsdk.children.drift import Drift
 from opsdk.client.client import Client
 from opsdk.cluster.cluster import Cluster
 from opsdk.controller.status import StatusPatch
 from opsdk.errors import UsageError
-from opsdk.recorder.recorder import EventRecorder, EventType
+from opsdk.loading import on_first_use
 from opsdk.telemetry.cause import ReconcileCause
+
+with on_first_use:
+    from opsdk.recorder import recorder as event_recorder
 
 S = TypeVar("S")
 S_co = TypeVar("S_co", covariant=True)
@@ -78,7 +81,7 @@ class Context:
         return self.cluster.client
 
     @property
-    def recorder(self) -> EventRecorder:
+    def recorder(self) -> event_recorder.EventRecorder:
         """Writes Events about any object. `event` is shorter for the reconciled one."""
         return self.cluster.recorder
 
@@ -181,7 +184,7 @@ class Context:
         reason: str,
         note: str,
         *,
-        type: EventType = "Normal",  # noqa: A002 - the field's name
+        type: event_recorder.EventType = "Normal",  # noqa: A002 - the field's name
         regarding: AnyObject | None = None,
         action: str = "",
         related: AnyObject | None = None,

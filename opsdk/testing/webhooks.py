@@ -13,7 +13,7 @@ from opsdk.builder.operator import Operator
 from opsdk.builder.options import OperatorOptions
 from opsdk.client.client import Client
 from opsdk.webhook.certificates.options import SelfSigned
-from opsdk.webhook.server import WebhookServerOptions
+from opsdk.webhook.options import WebhookServerOptions
 
 _HOST = "127.0.0.1"
 _FIELD_OWNER = "opsdk-webhooks"

@@ -1,0 +1,20 @@
+"""The metric with the versions of a program."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from importlib.metadata import version
+
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+
+class BuildInfoCollector(Collector):
+    """``opsdk_build_info``: the versions of opsdk and Python as labels."""
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metric."""
+        info = GaugeMetricFamily("opsdk_build_info", "Versions.", labels=["version", "python_version"])
+        info.add_metric([version("opsdk"), sys.version.partition(" ")[0]], 1)
+        yield info
