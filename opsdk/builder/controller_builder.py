@@ -6,8 +6,9 @@ Upstream: sigs.k8s.io/controller-runtime/pkg/builder/controller.go
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Generic, Self, TypeVar, cast
+
+import msgspec
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
@@ -37,8 +38,7 @@ T = TypeVar("T", bound=AnyObject)
 U = TypeVar("U", bound=AnyObject)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WatchSpec:
+class WatchSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Another kind that a controller watches.
 
     Attributes:
@@ -54,8 +54,7 @@ class WatchSpec:
     sync_policy: SyncPolicy | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnsSpec:
+class OwnsSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A kind whose objects the reconciled object owns.
 
     Attributes:

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
+
+from msgspec.structs import replace
 
 from opsdk.builder.options import OperatorOptions
 from opsdk.errors import UsageError

@@ -8,10 +8,11 @@ import sys
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Generic, Literal, TypedDict, TypeVar, Unpack, overload
+
+from msgspec.structs import replace
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.closing import Closing
@@ -247,6 +248,7 @@ class Operator:
     def rbac(self, *rules: rbac_rules.RbacRule) -> None:
         """Declare what no single reconciler needs: for setup functions, runnables and webhooks.
 
+        >>> from opsdk.rbac.rules import RbacRule
         >>> operator = Operator("example")
         >>> operator.rbac(RbacRule("get", "nodes"))
         >>> print(operator.rules())

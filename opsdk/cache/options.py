@@ -9,8 +9,10 @@ Upstream: sigs.k8s.io/controller-runtime/pkg/cache/cache.go (defaultOpts)
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
+
+import msgspec
+from msgspec.structs import replace
 
 from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.kinds import kind_of
@@ -18,13 +20,13 @@ from opsdk.apimachinery.rest_mapper import RestMapping
 from opsdk.apimachinery.selectors import FieldRequirement, FieldSelector, Selector
 from opsdk.cache.entry import Transform
 from opsdk.errors import UsageError
+from opsdk.options import Options
 
 ALL_NAMESPACES = ""
 """As a namespace of the options: every namespace that is not named."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamespaceOptions:
+class NamespaceOptions(Options, frozen=True, kw_only=True):
     """Cache options for one namespace. None inherits.
 
     Attributes:
@@ -44,8 +46,7 @@ Namespaces = Collection[str] | Mapping[str, NamespaceOptions]
 """The namespaces to cache, optionally with options for each. `ALL_NAMESPACES` stands for those that are not named."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ByObject:
+class ByObject(Options, frozen=True, kw_only=True):
     """Cache options for one kind. None inherits the value of `CacheOptions`.
 
     Attributes:
@@ -70,8 +71,7 @@ ByKind = (
 """Options by kind. A mapping is invariant in its keys, so each form is named, and classes are `Any`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CacheOptions:
+class CacheOptions(Options, frozen=True, kw_only=True):
     """Options of a `Cache`. Times are in seconds.
 
     Attributes:
@@ -94,7 +94,7 @@ class CacheOptions:
     label_selector: Selector = Selector()
     field_selector: FieldSelector = FieldSelector()
     transform: Transform | None = None
-    by_kind: ByKind = field(default_factory=dict)
+    by_kind: ByKind = msgspec.field(default_factory=dict)
     resync: float = 36_000.0
     reader_fail_on_missing_informer: bool = False
     page_size: int = 500
@@ -113,8 +113,7 @@ class CacheOptions:
         return {kind if isinstance(kind, GroupVersionKind) else kind_of(kind).gvk: options for kind, options in items}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CacheScope:
+class CacheScope(msgspec.Struct, frozen=True, kw_only=True):
     """What one informer lists, watches and keeps."""
 
     gvk: GroupVersionKind

@@ -7,11 +7,11 @@ import hashlib
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 import msgspec
 from cachetools import LRUCache
+from msgspec.structs import replace
 
 from opsdk.apimachinery.codec import decode_tree
 from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
@@ -62,8 +62,7 @@ _DELETE_ATTEMPTS: Final = 5
 """A pruned object may change between read and delete. More changes than this are another writer's loop."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Declared:
+class _Declared(msgspec.Struct, frozen=True):
     """A desired object, prepared for comparison."""
 
     gvk: GroupVersionKind
@@ -74,8 +73,7 @@ class _Declared:
     resolved: ResolvedType | None
 
 
-@dataclass(frozen=True, slots=True)
-class _Residue:
+class _Residue(msgspec.Struct, frozen=True):
     """Digests of the differences that an apply left.
 
     Attributes:
@@ -104,8 +102,7 @@ def _differences_digest(differences: Sequence[ApplyDifference]) -> bytes:
 _NOTHING: Final = _Residue()
 
 
-@dataclass(frozen=True, slots=True)
-class _Settled:
+class _Settled(msgspec.Struct, frozen=True):
     """The outcome of the last apply or comparison of one object.
 
     Attributes:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -35,6 +34,7 @@ from opsdk.client.scheme import default_scheme
 from opsdk.cluster.delegating import Delegating
 from opsdk.errors import UsageError
 from opsdk.loading import on_first_use
+from opsdk.options import Options
 from opsdk.rest.config import Config
 from opsdk.rest.discovery import Discovery
 from opsdk.rest.discovery_mapper import RestDiscoverySource
@@ -53,8 +53,7 @@ if TYPE_CHECKING:
     import httpx
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterOptions:
+class ClusterOptions(Options, frozen=True, kw_only=True):
     """Options of a `Cluster`.
 
     Attributes:

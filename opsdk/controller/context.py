@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Literal, Protocol, TypeVar, overload
+
+import msgspec
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.apimachinery.kinds import KindLike
@@ -40,8 +41,7 @@ class _Owner(Enum):
     RECONCILED = "reconciled object"
 
 
-@dataclass(slots=True, kw_only=True)
-class Context:
+class Context(msgspec.Struct, kw_only=True):
     """What a reconciler gets beside its request or object. Valid until the reconcile ends.
 
     Attributes:

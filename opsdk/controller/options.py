@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from opsdk.errors import UsageError
+from opsdk.options import Options
 from opsdk.queue.rate_limiters import RateLimiter
 from opsdk.sources import SyncPolicy
 
@@ -13,8 +13,7 @@ from opsdk.sources import SyncPolicy
 _SYNC_TIMEOUT = 120.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControllerOptions:
+class ControllerOptions(Options, frozen=True, kw_only=True):
     """Options of a `Controller`. Times are in seconds.
 
     Attributes:

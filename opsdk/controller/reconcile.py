@@ -8,9 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Protocol, TypeVar
+
+import msgspec
 
 from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.object import AnyObject
@@ -26,8 +27,7 @@ T_contra = TypeVar("T_contra", bound=AnyObject, contravariant=True)
 T = TypeVar("T", bound=AnyObject)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class Result(msgspec.Struct, frozen=True, kw_only=True):
     """What happens to the request next. None is the same as ``Result()``: wait for a change.
 
     Attributes:

@@ -13,8 +13,9 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import asdict
 from pathlib import Path
+
+from msgspec.structs import asdict
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.timeout import timeout

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Protocol
@@ -23,6 +22,7 @@ from opsdk.manager.address import is_enabled, is_loopback, parse_address
 from opsdk.manager.debug import DebugPages, memory_page, tasks_page
 from opsdk.manager.health import Check, Checks
 from opsdk.manager.runnable_group import RunnableGroup
+from opsdk.options import Options
 from opsdk.runnable import Debuggable, NeedsLeaderElection, Runnable, ServesWebhooks, Warmup
 from opsdk.telemetry.context import add_context_to_records
 from opsdk.telemetry.prometheus import PrometheusHook
@@ -108,8 +108,7 @@ class Phase(Enum):
     """Only on the elected replica; without an election, on every replica."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ManagerOptions:
+class ManagerOptions(Options, frozen=True, kw_only=True):
     """Options of a `Manager`.
 
     Attributes:

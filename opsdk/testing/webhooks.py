@@ -6,7 +6,8 @@ Upstream: sigs.k8s.io/controller-runtime/pkg/envtest/webhook.go (the same task)
 from __future__ import annotations
 
 import socket
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from opsdk.apimachinery.object import Unstructured
 from opsdk.builder.operator import Operator

@@ -7,16 +7,15 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
-
 from opsdk.errors import UsageError
 from opsdk.loading import on_first_use
+from opsdk.options import Options
 
 with on_first_use:
     from opsdk.webhook.certificates import options as certificate_options
 
 
-class WebhookServerOptions(msgspec.Struct, frozen=True, kw_only=True):
+class WebhookServerOptions(Options, frozen=True, kw_only=True):
     """Options of a `WebhookServer`.
 
     Attributes:
