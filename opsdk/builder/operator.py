@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import nullcontext
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Generic, Literal, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Generic, Literal, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
 from msgspec.structs import replace
 
@@ -20,48 +20,48 @@ from opsdk.aio.garbage import tune_garbage_collector
 from opsdk.apimachinery.kinds import Kind, KindLike, kind_of
 from opsdk.apimachinery.object import AnyObject, KubeObject, Object, TypedObject, Unstructured
 from opsdk.apimachinery.scheme import Scheme
-from opsdk.builder.controller_builder import ControllerBuilder, OwnsSpec, WatchSpec
 from opsdk.builder.options import OperatorOptions
-from opsdk.client.client import Client
 from opsdk.client.scheme import default_scheme
-from opsdk.cluster.cluster import Cluster
 from opsdk.controller.context import Context
-from opsdk.controller.controller import Controller
-from opsdk.controller.declaration import inspect_reconciler
-from opsdk.controller.finalizers import FinalizerFunction
-from opsdk.controller.journal import Journal
 from opsdk.controller.options import ControllerOptions
-from opsdk.controller.reconcile import Result
 from opsdk.errors import CacheError, OpsdkError, UsageError
-from opsdk.event.request import Request
-from opsdk.handlers import is_async
 from opsdk.loading import on_first_use
-from opsdk.manager.manager import Manager, Phase
-from opsdk.predicates import PredicateFunc
 from opsdk.rbac.check import RbacCheck
-from opsdk.rest.config import Config
-from opsdk.sources import EventSource
 from opsdk.structured_merge.value import JsonObject
-from opsdk.telemetry.context import setup_logging
 from opsdk.telemetry.records import LoopStalled, TelemetryHook
 from opsdk.telemetry.safe_logger import SafeLogger
 
 with on_first_use:
     import prometheus_client
 
+    from opsdk import handlers
+    from opsdk import predicates as event_predicates
+    from opsdk import sources as event_sources
     from opsdk.aio import watchdog as stall_watchdog
+    from opsdk.builder import controller_builder as builders
     from opsdk.builder import election as operator_election
     from opsdk.builder import manifests
     from opsdk.builder import rbac as operator_rbac
     from opsdk.cache import metrics as informer_metrics
+    from opsdk.client import client as clients
+    from opsdk.cluster import cluster as clusters
+    from opsdk.controller import controller as controllers
+    from opsdk.controller import declaration as declarations
+    from opsdk.controller import finalizers as finalizing
+    from opsdk.controller import journal as journals
     from opsdk.controller import journal_format
+    from opsdk.controller import reconcile as reconciling
+    from opsdk.event import request as requests
     from opsdk.leader_election import leader_election_record, leader_elector
+    from opsdk.manager import manager as managers
     from opsdk.manager import process, signals
     from opsdk.rbac import declared as rbac_declared
     from opsdk.rbac import permissions as rbac_permissions
     from opsdk.rbac import review as rbac_review
     from opsdk.rbac import rules as rbac_rules
     from opsdk.recorder import recorder as event_recorder
+    from opsdk.rest import config as rest_config
+    from opsdk.telemetry import context as telemetry_context
     from opsdk.webhook import builder as webhook_builder
     from opsdk.webhook import configurations
     from opsdk.webhook import server as webhook_server
@@ -82,18 +82,18 @@ F = TypeVar("F", bound=Callable[..., Any])
 class _ReconcilerOptions(TypedDict, total=False):
     """Keywords of `Operator.reconciler`."""
 
-    owns: Sequence[KindLike[AnyObject] | OwnsSpec]
-    watches: Sequence[WatchSpec]
-    predicates: Sequence[PredicateFunc]
-    event_filter: Sequence[PredicateFunc]
-    sources: Sequence[EventSource | Callable[[Operator], EventSource]]
-    finalizers: Mapping[str, FinalizerFunction]
+    owns: Sequence[KindLike[AnyObject] | builders.OwnsSpec]
+    watches: Sequence[builders.WatchSpec]
+    predicates: Sequence[event_predicates.PredicateFunc]
+    event_filter: Sequence[event_predicates.PredicateFunc]
+    sources: Sequence[event_sources.EventSource | Callable[[Operator], event_sources.EventSource]]
+    finalizers: Mapping[str, finalizing.FinalizerFunction]
     rbac: Sequence[rbac_rules.RbacRule]
     name: str
     options: ControllerOptions | None
 
 
-_Reconciled = Coroutine[Any, Any, Result | None]
+_Reconciled: TypeAlias = "Coroutine[Any, Any, reconciling.Result | None]"
 
 
 class ReconcilerDecorator(Generic[T]):
@@ -110,14 +110,14 @@ class ReconcilerDecorator(Generic[T]):
     ) -> Callable[[T, Context], _Reconciled]: ...
     @overload
     def __call__(  # type: ignore[overload-overlap]
-        self, target: Callable[[Request, Context], _Reconciled]
-    ) -> Callable[[Request, Context], _Reconciled]: ...
+        self, target: Callable[[requests.Request, Context], _Reconciled]
+    ) -> Callable[[requests.Request, Context], _Reconciled]: ...
     @overload
     def __call__(self, target: Callable[[T], _Reconciled]) -> Callable[[T], _Reconciled]: ...  # type: ignore[overload-overlap]
     @overload
     def __call__(  # type: ignore[overload-overlap]
-        self, target: Callable[[Request], _Reconciled]
-    ) -> Callable[[Request], _Reconciled]: ...
+        self, target: Callable[[requests.Request], _Reconciled]
+    ) -> Callable[[requests.Request], _Reconciled]: ...
     @overload
     def __call__(self, target: type[U]) -> type[U]: ...
     def __call__(self, target: Any) -> Any:
@@ -128,9 +128,9 @@ class ReconcilerDecorator(Generic[T]):
                 raise UsageError(
                     f"{target.__name__} is not a reconciler: it needs `async def reconcile(self, request)`"
                 )
-            inspect_reconciler(partial(method, None), self._kind)
+            declarations.inspect_reconciler(partial(method, None), self._kind)
         else:
-            inspect_reconciler(target, self._kind)
+            declarations.inspect_reconciler(target, self._kind)
         self._declare(target)
         return target
 
@@ -161,13 +161,13 @@ class Operator:
         self.name = name
         self.options = options or OperatorOptions()
         self.scheme = scheme or default_scheme()
-        self._builders: list[Callable[[Operator], ControllerBuilder[Any]]] = []
+        self._builders: list[Callable[[Operator], builders.ControllerBuilder[Any]]] = []
         self._kinds: list[Kind[Any]] = []
         self._webhooks: list[webhook_builder.WebhookBuilder[Any]] = []
         self.webhook_server: webhook_server.WebhookServer | None = None
         """Serves the declared webhooks; None before `prepare`, and without webhooks."""
-        self._made: list[ControllerBuilder[Any]] = []
-        self.journal = Journal(size=self.options.journal_size)
+        self._made: list[builders.ControllerBuilder[Any]] = []
+        self.journal = journals.Journal(size=self.options.journal_size)
         """What the last reconciles read and wrote, and why they ran."""
         self._clock: Clock = LOOP_CLOCK
         self._setups: list[Callable[[Operator], Any]] = []
@@ -175,9 +175,9 @@ class Operator:
         self._declared: list[rbac_declared.ControllerKinds] = []
         self._finalizers: set[str] = set()
         self._hooks: list[TelemetryHook] = []
-        self._cluster: Cluster | None = None
+        self._cluster: clusters.Cluster | None = None
         self._owns_cluster = True
-        self._manager: Manager | None = None
+        self._manager: managers.Manager | None = None
         self._election: Closing | None = None
         self._watchdog: stall_watchdog.Watchdog | None = None
 
@@ -235,7 +235,7 @@ class Operator:
         self._declared.append(
             rbac_declared.ControllerKinds(
                 kind=declared_kind,
-                owns=tuple(kind_of(o.kind if isinstance(o, OwnsSpec) else o) for o in options.get("owns", ())),
+                owns=tuple(kind_of(o.kind if isinstance(o, builders.OwnsSpec) else o) for o in options.get("owns", ())),
                 watches=tuple(kind_of(watch.kind) for watch in options.get("watches", ())),
                 has_finalizers=bool(options.get("finalizers")),
                 rules=tuple(options.get("rbac", ())),
@@ -298,7 +298,7 @@ class Operator:
 
         Raises `UsageError` for an ``async`` function: nothing runs yet. Add a runnable for work with ``await``.
         """
-        if is_async(function):
+        if handlers.is_async(function):
             raise UsageError(
                 f"{function.__qualname__} is async: a setup function is a plain def; add a runnable instead"
             )
@@ -307,7 +307,7 @@ class Operator:
 
     def controller_for(
         self, kind: KindLike[T], *, name: str = "", options: ControllerOptions | None = None
-    ) -> ControllerBuilder[T]:
+    ) -> builders.ControllerBuilder[T]:
         """Return a builder for a controller of `kind`. Call it in a `setup` function, or after `prepare`."""
         if options is None:
             options = self.options.controller
@@ -316,12 +316,12 @@ class Operator:
                 options = replace(options, max_concurrent_reconciles=workers)
         return self.controller(name, options=options).for_(kind)
 
-    def controller(self, name: str, *, options: ControllerOptions | None = None) -> ControllerBuilder[Any]:
+    def controller(self, name: str, *, options: ControllerOptions | None = None) -> builders.ControllerBuilder[Any]:
         """Return a builder for a controller without a reconciled kind. Call it as `controller_for`."""
         caller = sys._getframe(1)  # noqa: SLF001 - the documented way to a caller's line
         while caller.f_globals.get("__name__") == __name__ and caller.f_back is not None:
             caller = caller.f_back
-        builder = ControllerBuilder[Any](
+        builder = builders.ControllerBuilder[Any](
             self.cluster,
             manager=self.manager,
             name=name,
@@ -341,21 +341,21 @@ class Operator:
         return bool(self._setups)
 
     @property
-    def cluster(self) -> Cluster:
+    def cluster(self) -> clusters.Cluster:
         """The cluster. Raises `UsageError` before the operator is started."""
         if self._cluster is None:
             raise UsageError("the operator is not started: call run() or start() to create its cluster")
         return self._cluster
 
     @property
-    def manager(self) -> Manager:
+    def manager(self) -> managers.Manager:
         """The manager. Raises `UsageError` before the operator is started."""
         if self._manager is None:
             raise UsageError("the operator is not started: call run() or start() to create its manager")
         return self._manager
 
     @property
-    def client(self) -> Client:
+    def client(self) -> clients.Client:
         """The client: reads from the cache, writes to the server."""
         return self.cluster.client
 
@@ -371,12 +371,12 @@ class Operator:
     # -------------------------------------------------------------- life cycle
     def prepare(
         self,
-        config: Config,
+        config: rest_config.Config,
         *,
-        cluster: Cluster | None = None,
+        cluster: clusters.Cluster | None = None,
         hooks: Sequence[TelemetryHook] = (),
         clock: Clock = LOOP_CLOCK,
-    ) -> Manager:
+    ) -> managers.Manager:
         """Create the cluster, the manager and every controller, and return the manager. `start` and `run` call it.
 
         A given `cluster` is used as it is: its owner starts and closes it.
@@ -385,11 +385,11 @@ class Operator:
         self._clock = clock
         cluster_options = replace(o.cluster, name=self.name, field_owner=o.cluster.field_owner or self.name)
         self._made = []
-        manager = self._manager = Manager(o.manager, hooks=[*hooks, *self._hooks], clock=clock)
+        manager = self._manager = managers.Manager(o.manager, hooks=[*hooks, *self._hooks], clock=clock)
         self._owns_cluster = cluster is None
         if cluster is None:
-            cluster = Cluster(config, cluster_options, scheme=self.scheme, clock=clock, hook=manager.hook)
-            manager.add(cluster, phase=Phase.CACHES)
+            cluster = clusters.Cluster(config, cluster_options, scheme=self.scheme, clock=clock, hook=manager.hook)
+            manager.add(cluster, phase=managers.Phase.CACHES)
         self._cluster = cluster
         manager.metrics.add_collector(lambda: self.registry)
         manager.metrics.add_collector(lambda: informer_metrics.InformerCollector(self.cluster.cache.health))
@@ -420,14 +420,16 @@ class Operator:
         if o.rbac_check is not RbacCheck.OFF:
             reviewer = rbac_review.PermissionReviewer(self.cluster.transport, self.scheme)
             check = rbac_review.RuleCheck(reviewer, self.rules(), mode=o.rbac_check, role=self.name, clock=clock)
-            manager.add(check, phase=Phase.WEBHOOKS if o.rbac_check is RbacCheck.ERROR else Phase.OTHERS)
+            manager.add(
+                check, phase=managers.Phase.WEBHOOKS if o.rbac_check is RbacCheck.ERROR else managers.Phase.OTHERS
+            )
         return manager
 
     async def start(
         self,
-        config: Config,
+        config: rest_config.Config,
         *,
-        cluster: Cluster | None = None,
+        cluster: clusters.Cluster | None = None,
         hooks: Sequence[TelemetryHook] = (),
         clock: Clock = LOOP_CLOCK,
     ) -> None:
@@ -484,7 +486,7 @@ class Operator:
         """
         from opsdk.rest.load import load_config  # noqa: PLC0415 - start-up time: only programs load kubeconfigs
 
-        setup_logging(log_level, log_format, levels=log_levels)
+        telemetry_context.setup_logging(log_level, log_format, levels=log_levels)
         config = load_config(kubeconfig=kubeconfig, context=context)
         timeout = self.options.manager.shutdown_timeout
         guard = process.ExitGuard(None if timeout is None else timeout + _EXIT_GRACE)
@@ -518,7 +520,7 @@ class Operator:
             sys.exit(f"{self.name}: {error}")
 
     @property
-    def controllers(self) -> dict[str, Controller]:
+    def controllers(self) -> dict[str, controllers.Controller]:
         """The controllers by name. Empty before the operator is prepared."""
         return {b.controller.name: b.controller for b in self._made if b.controller is not None}
 
@@ -581,7 +583,7 @@ class Operator:
         certificates = self.options.webhook.certificates
         return (certificates.configurations if certificates is not None else "") or self.name
 
-    async def _run(self, config: Config, guard: process.ExitGuard, hooks: Sequence[TelemetryHook]) -> None:
+    async def _run(self, config: rest_config.Config, guard: process.ExitGuard, hooks: Sequence[TelemetryHook]) -> None:
         watchdog = self._watchdog = stall_watchdog.Watchdog(
             limit=self.options.watchdog_limit, on_stall=self._record_stall
         )
@@ -592,7 +594,7 @@ class Operator:
             with signals.stop_on_signals(manager.stop, on_signal=guard.arm):
                 await self.start_prepared()
 
-    def _serve_webhooks(self, manager: Manager) -> None:
+    def _serve_webhooks(self, manager: managers.Manager) -> None:
         server = self.webhook_server = webhook_server.WebhookServer(self.options.webhook, hook=manager.hook)
         for builder in self._webhooks:
             builder.complete(server)
@@ -602,7 +604,7 @@ class Operator:
         manager.add_readyz_check("webhooks", server.check_started)
 
     def _issue_certificates(
-        self, manager: Manager, server: webhook_server.WebhookServer, options: certificate_options.SelfSigned
+        self, manager: managers.Manager, server: webhook_server.WebhookServer, options: certificate_options.SelfSigned
     ) -> None:
         from opsdk.webhook.certificates.manager import CertificateManager  # noqa: PLC0415 - needs an extra, and slow to import
 
@@ -629,7 +631,7 @@ class Operator:
         recent = stall is not None and time.monotonic() - stall.ended_at < 2 * self.options.lease_duration
         return str(stall) if recent else ""
 
-    def _use_election(self, manager: Manager, config: Config, clock: Clock) -> None:
+    def _use_election(self, manager: managers.Manager, config: rest_config.Config, clock: Clock) -> None:
         o = self.options
         options = leader_election_record.LeaderElectionOptions(
             name=o.leader_election_id or self.name,
@@ -669,7 +671,7 @@ class Operator:
 
 def _declare(
     kind: Kind[Any] | None, options: _ReconcilerOptions, target: Any, operator: Operator
-) -> ControllerBuilder[Any]:
+) -> builders.ControllerBuilder[Any]:
     """Return the builder for one `Operator.reconciler`."""
     name, controller_options = options.get("name", ""), options.get("options")
     if kind is not None:
@@ -682,7 +684,7 @@ def _declare(
     for watch in options.get("watches", ()):
         builder.watches(watch)
     for source in options.get("sources", ()):
-        builder.watches_source(source if isinstance(source, EventSource) else source(operator))
+        builder.watches_source(source if isinstance(source, event_sources.EventSource) else source(operator))
     for finalizer, function in options.get("finalizers", {}).items():
         builder.finalizer(finalizer, function)
     builder.with_event_filter(*options.get("event_filter", ()))

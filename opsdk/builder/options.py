@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from opsdk.cluster.cluster import ClusterOptions
+from opsdk.cluster.options import ClusterOptions
 from opsdk.controller.options import ControllerOptions
-from opsdk.manager.manager import ManagerOptions
+from opsdk.manager.options import ManagerOptions
 from opsdk.options import Options
 from opsdk.rbac.check import RbacCheck
 from opsdk.webhook.options import WebhookServerOptions

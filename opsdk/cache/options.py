@@ -16,11 +16,14 @@ from msgspec.structs import replace
 
 from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.kinds import kind_of
-from opsdk.apimachinery.rest_mapper import RestMapping
 from opsdk.apimachinery.selectors import FieldRequirement, FieldSelector, Selector
-from opsdk.cache.entry import Transform
 from opsdk.errors import UsageError
+from opsdk.loading import on_first_use
 from opsdk.options import Options
+
+with on_first_use:
+    from opsdk.apimachinery import rest_mapper
+    from opsdk.cache import entry as cache_entry
 
 ALL_NAMESPACES = ""
 """As a namespace of the options: every namespace that is not named."""
@@ -38,7 +41,7 @@ class NamespaceOptions(Options, frozen=True, kw_only=True):
 
     label_selector: Selector | None = None
     field_selector: FieldSelector | None = None
-    transform: Transform | None = None
+    transform: cache_entry.Transform | None = None
     resync: float | None = None
 
 
@@ -61,7 +64,7 @@ class ByObject(Options, frozen=True, kw_only=True):
     namespaces: Namespaces | None = None
     label_selector: Selector | None = None
     field_selector: FieldSelector | None = None
-    transform: Transform | None = None
+    transform: cache_entry.Transform | None = None
     resync: float | None = None
 
 
@@ -93,7 +96,7 @@ class CacheOptions(Options, frozen=True, kw_only=True):
     namespaces: Namespaces = ()
     label_selector: Selector = Selector()
     field_selector: FieldSelector = FieldSelector()
-    transform: Transform | None = None
+    transform: cache_entry.Transform | None = None
     by_kind: ByKind = msgspec.field(default_factory=dict)
     resync: float = 36_000.0
     reader_fail_on_missing_informer: bool = False
@@ -121,7 +124,7 @@ class CacheScope(msgspec.Struct, frozen=True, kw_only=True):
     label_selector: Selector
     field_selector: FieldSelector
     metadata_only: bool
-    transform: Transform | None
+    transform: cache_entry.Transform | None
     resync: float
 
 
@@ -133,7 +136,9 @@ def no_namespaces(gvk: GroupVersionKind) -> UsageError:
     return UsageError(f"{gvk} is cluster-scoped: its cache options cannot name namespaces")
 
 
-def scopes(options: CacheOptions, mapping: RestMapping, *, metadata_only: bool = False) -> dict[str, CacheScope]:
+def scopes(
+    options: CacheOptions, mapping: rest_mapper.RestMapping, *, metadata_only: bool = False
+) -> dict[str, CacheScope]:
     """Return the scopes of a kind's informers by namespace. Raises `UsageError` for contradictory options."""
     own = options.by_gvk().get(mapping.gvk, ByObject())
     if own.namespaces and not mapping.namespaced:

@@ -7,37 +7,33 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from opsdk.aio.clock import LOOP_CLOCK, Clock
 from opsdk.aio.closing import Closing
 from opsdk.aio.waiting import finish
-from opsdk.apimachinery.gvk import GroupVersionKind
 from opsdk.apimachinery.kinds import Kind
 from opsdk.apimachinery.object import PartialObjectMetadata, Unstructured
 from opsdk.apimachinery.rest_mapper import RestMapper, RestMapping
 from opsdk.apimachinery.scheme import Scheme
 from opsdk.cache.cache import Cache
 from opsdk.cache.list_watch import ListerWatcher, RestListerWatcher
-from opsdk.cache.options import CacheOptions, CacheScope
+from opsdk.cache.options import CacheScope
 from opsdk.cache.reader import CachedReader
 from opsdk.cache.write_recorder import WriteRecorder
 from opsdk.children.drift import Drift
 from opsdk.client.client import Client
 from opsdk.client.decorators.activity import RecordRequests
 from opsdk.client.direct import DirectClient, WarningHandler, log_warning
-from opsdk.client.options import FieldValidation
 from opsdk.client.ports import OperationExecutor
 from opsdk.client.scheme import default_scheme
 from opsdk.cluster.delegating import Delegating
+from opsdk.cluster.options import ClusterOptions
 from opsdk.errors import UsageError
 from opsdk.loading import on_first_use
-from opsdk.options import Options
 from opsdk.rest.config import Config
-from opsdk.rest.discovery import Discovery
-from opsdk.rest.discovery_mapper import RestDiscoverySource
 from opsdk.rest.transport import Transport
 from opsdk.telemetry.activity import current_activity
 from opsdk.telemetry.records import TelemetryHook
@@ -48,29 +44,13 @@ with on_first_use:
     from opsdk.client.decorators import dry_run as dry_runs
     from opsdk.client.decorators import field_owner as field_owners
     from opsdk.recorder import recorder as event_recorder
+    from opsdk.rest import discovery, discovery_mapper
 
 if TYPE_CHECKING:
     import httpx
 
 
-class ClusterOptions(Options, frozen=True, kw_only=True):
-    """Options of a `Cluster`.
-
-    Attributes:
-        cache: what is cached.
-        disable_cache_for: kinds that are always read from the server.
-        field_owner: the field manager of writes that set none.
-        field_validation: the field validation of writes that set none.
-        dry_run: store nothing, and write no Events.
-        name: the reporting controller of Events, usually the program's name.
-    """
-
-    cache: CacheOptions = CacheOptions()
-    disable_cache_for: Collection[GroupVersionKind] = ()
-    field_owner: str = ""
-    field_validation: FieldValidation | None = None
-    dry_run: bool = False
-    name: str = "opsdk"
+__all__ = ["Cluster", "ClusterOptions"]
 
 
 class Cluster(Closing):
@@ -106,7 +86,7 @@ class Cluster(Closing):
         self.options = options or ClusterOptions()
         self.scheme = scheme or default_scheme()
         self.transport = Transport(config, clock=clock, hook=hook)
-        self.mapper = RestMapper(RestDiscoverySource(Discovery(self.transport)), clock=clock)
+        self.mapper = RestMapper(discovery_mapper.RestDiscoverySource(discovery.Discovery(self.transport)), clock=clock)
         self.cache = Cache(
             self._list_watch, scheme=self.scheme, mapper=self.mapper, options=self.options.cache, clock=clock
         )

@@ -19,6 +19,7 @@ import msgspec
 from opsdk.errors import ConfigError
 from opsdk.options import Options
 from opsdk.structured_merge.value import JsonValue
+from opsdk.version import VERSION
 
 _REDACTED = "--- REDACTED ---"
 _HEADER_UNSAFE = re.compile(r"[^!#$&'*+\-.^_`|~0-9A-Za-z]")
@@ -78,17 +79,11 @@ def default_user_agent() -> str:
 
     The program comes first because the server uses the text before the first slash as the default field manager.
     """
-    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - start-up time: 30 ms
-
-    try:
-        ours = version("opsdk")
-    except PackageNotFoundError:
-        ours = "unknown"
     path = Path(sys.argv[0] if sys.argv else "")
     name = path.parent.name if path.stem == "__main__" else path.stem
     program = re.sub(r"[^A-Za-z0-9._-]", "-", name) or "python"
     where = f"{platform.system().lower()}/{platform.machine().lower()}"
-    return f"{program}/opsdk opsdk/{ours} ({where})"
+    return f"{program}/opsdk opsdk/{VERSION} ({where})"
 
 
 class Config(Options, frozen=True, kw_only=True):

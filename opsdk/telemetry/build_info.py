@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from importlib.metadata import version
 
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
+
+from opsdk.version import VERSION
 
 
 class BuildInfoCollector(Collector):
@@ -16,5 +17,5 @@ class BuildInfoCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield the metric."""
         info = GaugeMetricFamily("opsdk_build_info", "Versions.", labels=["version", "python_version"])
-        info.add_metric([version("opsdk"), sys.version.partition(" ")[0]], 1)
+        info.add_metric([VERSION, sys.version.partition(" ")[0]], 1)
         yield info

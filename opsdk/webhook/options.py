@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ssl
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +11,8 @@ from opsdk.loading import on_first_use
 from opsdk.options import Options
 
 with on_first_use:
+    import tempfile
+
     from opsdk.webhook.certificates import options as certificate_options
 
 
