@@ -16,15 +16,19 @@ import sys
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import LazyLoader
-from threading import RLock
+from threading import RLock, local
 from types import ModuleType
+
+
+# The import sets these before the code runs. Import statements read the first, and `inspect` the others of all modules.
+_SET_BEFORE = frozenset(["__spec__", "__file__", "__name__"])
 
 
 class _LazyModule(ModuleType):
     """A module whose code has not run. Its class is `ModuleType` as soon as it has, so ``super()`` would not do."""
 
     def __getattribute__(self, name: str) -> object:
-        if name != "__spec__":  # which every repeated import statement reads
+        if name not in _SET_BEFORE:
             _load(self)
         return ModuleType.__getattribute__(self, name)
 
@@ -43,23 +47,28 @@ class _Loader(LazyLoader):
         module.__class__ = _LazyModule
 
 
-class _OnFirstUse:
-    """Finds the modules of import statements inside ``with on_first_use:``, not of those in the modules themselves."""
+class _OnFirstUse(local):
+    """Finds the modules of import statements inside ``with on_first_use:``, not of those in the modules themselves.
 
-    def __init__(self) -> None:
-        self.running = 0
+    Attributes:
+        active: whether this thread runs such statements.
+    """
+
+    active = False
 
     def __enter__(self) -> None:
+        self.active = True
         sys.meta_path.insert(0, self)
 
     def __exit__(self, *exception: object) -> None:
+        self.active = False
         sys.meta_path.remove(self)
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """See `importlib.abc.MetaPathFinder`."""
-        if self.running:
+        if not self.active:
             return None
         spec = PathFinder.find_spec(name, path, target)
         if spec is not None and spec.loader is not None:
@@ -82,11 +91,11 @@ def _load(module: ModuleType) -> None:
         if loader.loading or spec.loader is not loader:
             return  # the code of the module itself uses it, or another thread was faster
         loader.loading = True
-        on_first_use.running += 1
+        active, on_first_use.active = on_first_use.active, False
         try:
             spec.loader_state.exec_module(module)
         finally:
-            on_first_use.running -= 1
+            on_first_use.active = active
             loader.loading = False
         spec.loader = spec.loader_state
         module.__class__ = ModuleType

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 import textwrap
 import threading
@@ -54,6 +55,7 @@ def lazy_room() -> ModuleType:
 def test_a_module_runs_when_it_is_used() -> None:
     """The import runs nothing; the first attribute runs the module and what it imports, once."""
     room = lazy_room()
+    assert inspect.getmodule(loaded) is sys.modules[__name__]  # looks at all modules
     assert loaded() == []
     assert room.name() == "lazy_house.room!"
     assert room.__doc__ == "A room."
@@ -78,6 +80,20 @@ def test_a_module_that_ran_is_not_run_again() -> None:
 
     assert lazy_room() is lazy_house.room
     assert loaded() == ["hall", "room"]
+
+
+def test_a_lazy_module_may_import_lazily(house: Path) -> None:
+    """Its own imports are plain ones, except in a block of its own."""
+    (house / "room.py").write_text(
+        "import lazy_house\nfrom opsdk.loading import on_first_use\n"
+        "with on_first_use:\n    from lazy_house import hall\n"
+        "lazy_house.LOADED.append('room')\ndef name():\n    return hall.NAME\n"
+    )
+    room = lazy_room()
+    assert callable(room.name)
+    assert loaded() == ["room"]
+    assert room.name() == "!"
+    assert loaded() == ["room", "hall"]
 
 
 def test_setting_an_attribute_runs_the_module_first() -> None:
