@@ -110,7 +110,7 @@ class EventDispatcher:
             return
         try:
             mapped = self.handler.requests(event)
-            if not isinstance(mapped, Awaitable):
+            if isinstance(mapped, tuple) or not isinstance(mapped, Awaitable):  # nearly all are tuples
                 self._enqueue(mapped, event)
                 self._record_success(event)
                 return
@@ -124,14 +124,19 @@ class EventDispatcher:
             self._start_drainer()
 
     def _passes(self, event: AnyEvent) -> bool:
+        passes = True
         try:
-            passes = all(test(event) for test in self.predicates)
+            for test in self.predicates:
+                if not test(event):
+                    passes = False
+                    break
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - a user function may raise anything
             # A superfluous event is harmless, a lost one is not.
             self.counts["predicate_error"] += 1
             self.failures.failed(_PREDICATE, event.view.key, error)
             return True
-        self.failures.succeeded(_PREDICATE, event.view.key)
+        if self.failures.by_function:
+            self.failures.succeeded(_PREDICATE, event.view.key)
         return passes
 
     def _enqueue(self, mapped: Mapped, event: AnyEvent) -> None:
@@ -166,8 +171,9 @@ class EventDispatcher:
 
     def _record_success(self, event: AnyEvent) -> None:
         """The handler succeeded for a new event, so pending older events are not blocked by an outage."""
-        self.failures.succeeded(self._handler_name, event.view.key)
-        if (retries := self._pending_retries.get(event.view.key)) is not None:
+        if self.failures.by_function:
+            self.failures.succeeded(self._handler_name, event.view.key)
+        if self._pending_retries and (retries := self._pending_retries.get(event.view.key)) is not None:
             if retries.last_success is None:
                 retries.waits.reset()
             retries.last_success = event

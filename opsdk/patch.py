@@ -112,11 +112,12 @@ class MergeFrom:
 
     def data(self, obj: AnyObject) -> bytes:
         """Return the merge patch from the base to `obj`."""
-        before = self._before
+        before, origin = self._before, None
         if before is None:  # items of lists are sent without their kind
-            before = {"apiVersion": obj.api_version, "kind": obj.kind, **tree_as_read(obj)}
+            origin = tree_as_read(obj)
+            before = {"apiVersion": obj.api_version, "kind": obj.kind, **origin}
         # The server sets the resource version: a difference there is not a change by the caller.
-        patch = self._difference(obj, _without_version(before), _without_version(shared_tree(obj)))
+        patch = self._difference(obj, _without_version(before), _without_version(shared_tree(obj, origin)))
         if self._lock:
             patch["metadata"] = {**patch.get("metadata", {}), "resourceVersion": self._version_of(before)}
         return encode_tree(patch, obj)

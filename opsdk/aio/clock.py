@@ -46,9 +46,19 @@ class LoopClock:
     Under `opsdk.testing.loop.VirtualLoop` all methods use virtual time.
     """
 
+    def __init__(self) -> None:
+        # The loop that read the time last, and its clock: a reconcile reads the time twenty times.
+        self._bound: tuple[object, Callable[[], float]] = (None, time.monotonic)
+
     def now(self) -> float:
         """Return the running loop's time in seconds."""
-        return asyncio.get_running_loop().time()
+        bound, read = self._bound
+        loop = asyncio.get_running_loop()
+        if bound is not loop:
+            # asyncio's own loops only call `time.monotonic`.
+            read = time.monotonic if type(loop).time is asyncio.BaseEventLoop.time else loop.time
+            self._bound = (loop, read)
+        return read()
 
     def wall(self) -> datetime:
         """Return the loop's own wall time if it has one (virtual loop), else the system's."""

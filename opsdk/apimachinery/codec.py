@@ -79,9 +79,9 @@ def decode(data: bytes, kind: Kind[T], *, bounds: bool = False) -> T:
         head = _head(data)
         if head.kind and kind.representation is not PartialObjectMetadata:
             # If the kind differs, report that instead of a field error.
-            _check_kind(str(head.api_version), str(head.kind), kind.gvk, data)
+            _check_kind(str(head.api_version), str(head.kind), kind, data)
         raise DecodeError(f"{kind.gvk} {_name(data)}: {error}") from error
-    return _with_kind(obj, kind.gvk, data)
+    return _with_kind(obj, kind, data)
 
 
 def _decode(data: bytes, form: type[T], *, bounds: bool = False) -> T:
@@ -98,19 +98,19 @@ def _decode(data: bytes, form: type[T], *, bounds: bool = False) -> T:
     return obj
 
 
-def _with_kind(made: T, gvk: GroupVersionKind, data: bytes) -> T:
+def _with_kind(made: T, kind: Kind[T], data: bytes) -> T:
     """Check the kind of `obj`, or set it where the response does not carry it."""
     if isinstance(made, PartialObjectMetadata) or not made.kind:
         # The server sends metadata as kind PartialObjectMetadata, and list items without a kind.
-        made.api_version, made.kind = gvk.api_version, gvk.kind
-    else:
-        _check_kind(made.api_version, made.kind, gvk, data)
+        made.api_version, made.kind = kind.api_version, kind.name
+    elif made.kind != kind.name or made.api_version != kind.api_version:
+        _check_kind(made.api_version, made.kind, kind, data)
     return made
 
 
-def _check_kind(api_version: str, kind: str, gvk: GroupVersionKind, data: bytes) -> None:
-    if (api_version, kind) != (gvk.api_version, gvk.kind):
-        raise DecodeError(f"expected {gvk}, got {api_version}, Kind={kind}: {_name(data)}")
+def _check_kind(api_version: str, name: str, kind: Kind[T], data: bytes) -> None:
+    if (api_version, name) != (kind.api_version, kind.name):
+        raise DecodeError(f"expected {kind.gvk}, got {api_version}, Kind={name}: {_name(data)}")
 
 
 def decode_tree(tree: JsonObject, kind: Kind[T]) -> T:
@@ -120,7 +120,7 @@ def decode_tree(tree: JsonObject, kind: Kind[T]) -> T:
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise DecodeError(f"{kind.gvk} {_name(msgspec.json.encode(tree))}: {error}") from error
     retain_unknown_fields(obj, tree)
-    return _with_kind(obj, kind.gvk, b"")
+    return _with_kind(obj, kind, b"")
 
 
 def decode_list(data: bytes, kind: Kind[T]) -> ObjectList[T]:

@@ -89,6 +89,7 @@ class GroupVersionKind(NamedTuple):
         """The group and kind."""
         return GroupKind(self.group, self.kind)
 
+    @lru_cache(maxsize=1024)  # noqa: B019 - as above; the journal has the kind of every read and write as text
     def __str__(self) -> str:
         return f"{self.api_version}, Kind={self.kind}"
 

@@ -9,6 +9,7 @@ Kind(apps/v1, Kind=Deployment as Unstructured)
 from __future__ import annotations
 
 import inspect
+from functools import lru_cache
 from typing import Generic, TypeVar
 
 from opsdk.apimachinery.gvk import GroupVersionKind
@@ -20,20 +21,25 @@ T_co = TypeVar("T_co", bound=AnyObject, covariant=True)
 
 
 class Kind(Generic[T_co]):
-    """A GroupVersionKind and the class that represents its objects. Equal if both are equal."""
+    """A GroupVersionKind and the class that represents its objects. Equal if both are equal.
 
-    __slots__ = ("gvk", "representation")
+    Attributes:
+        gvk: group, version and kind.
+        representation: the class.
+        name: the name of the kind, such as ``Deployment``.
+        api_version: the ``apiVersion`` of its objects.
+    """
+
+    # Each decoded object is compared with name and apiVersion, so both are attributes.
+    __slots__ = ("api_version", "gvk", "name", "representation")
 
     representation: type[T_co]
 
     def __init__(self, gvk: GroupVersionKind, representation: type[T_co]) -> None:
         self.gvk = gvk
         self.representation = representation
-
-    @property
-    def name(self) -> str:
-        """The name of the kind, such as ``Deployment``."""
-        return self.gvk.kind
+        self.name = gvk.kind
+        self.api_version = gvk.api_version
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Kind) and (self.gvk, self.representation) == (other.gvk, other.representation)
@@ -65,7 +71,7 @@ def kind_of(kind: KindLike[T]) -> Kind[T]:
         return kind
     gvk = getattr(kind, "gvk", None)  # a property object on Unstructured and PartialObjectMetadata
     if isinstance(gvk, GroupVersionKind) and gvk.kind:
-        return Kind(gvk, kind)
+        return kind_for(gvk, kind)  # type: ignore[arg-type] # mypy misses that classes are hashable
     name, place = getattr(kind, "__name__", repr(kind)), class_place(kind)
     raise UsageError(
         f"{name} has no kind{f' ({place})' if place else ''}: pass a class with `gvk` set, "
@@ -89,4 +95,10 @@ def class_place(value: object) -> str:
 
 def kind_of_object(obj: T) -> Kind[T]:
     """Return the `Kind` of an object, with the object's class."""
-    return Kind(gvk_of(obj), type(obj))
+    return kind_for(gvk_of(obj), type(obj))  # type: ignore[arg-type] # as above
+
+
+@lru_cache(maxsize=1024)  # a process handles few kinds, and needs one for each read and write
+def kind_for(gvk: GroupVersionKind, representation: type[T]) -> Kind[T]:
+    """Return the `Kind` of these two. A `Kind` does not change, so calls share it."""
+    return Kind(gvk, representation)

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from opsdk.apimachinery.codec import decode_partial
 from opsdk.apimachinery.gvk import ObjectKey
-from opsdk.apimachinery.meta import ObjectMeta
+from opsdk.apimachinery.meta import ObjectMeta, OwnerReference
 from opsdk.errors import DecodeError, UsageError
 from opsdk.structured_merge.value import JsonObject
 
@@ -134,15 +134,17 @@ def make_entry(
         deleting=meta.deletion_timestamp is not None,
         # Label keys and values repeat in thousands of objects: intern them.
         labels={sys.intern(k): sys.intern(v) for k, v in meta.labels.items()} or _NO_LABELS,
-        finalizers=tuple(sys.intern(f) for f in meta.finalizers),
-        owners=tuple(
-            OwnerRef(sys.intern(o.api_version), sys.intern(o.kind), o.name, o.uid, bool(o.controller))
-            for o in meta.owner_references
-        ),
+        finalizers=tuple(map(sys.intern, meta.finalizers)),
+        owners=tuple(map(_owner_ref, meta.owner_references)),
         indexed=indexed,
-        failed=tuple(problem.function for problem in problems),
+        failed=tuple([problem.function for problem in problems]),
     )
     return entry, problems
+
+
+def _owner_ref(reference: OwnerReference) -> OwnerRef:
+    api_version, kind = sys.intern(reference.api_version), sys.intern(reference.kind)
+    return OwnerRef(api_version, kind, reference.name, reference.uid, bool(reference.controller))
 
 
 def with_index(entry: StoreEntry, name: str, indexer: Indexer) -> tuple[StoreEntry, list[Problem]]:

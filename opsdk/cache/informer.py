@@ -456,8 +456,10 @@ class Informer(Closing):
         return step.next
 
     async def _take(self, step: ReflectorStep) -> None:
-        self._report(step.problems)
-        self._measure(step.deltas)
+        if step.problems:
+            self._report(step.problems)
+        if self._written_at:
+            self._measure(step.deltas)
         registrations = tuple(self._registrations)
         for registration in registrations:
             registration.deliver(step.deltas)

@@ -12,6 +12,9 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator
 from opsdk.cache.slicer import Slicer
 from opsdk.cache.store import Delta
 
+# At most so many deltas are delivered at once, without slices.
+_FEW = 2
+
 Handler = Callable[[Delta], None]
 """Called for every delta, in order, from the event loop. It must not block."""
 
@@ -60,7 +63,11 @@ class HandlerRegistration:
 
     def deliver(self, deltas: Iterable[Delta]) -> None:
         """Call the handler for each delta, after those that still wait."""
-        self._append(iter(deltas))
+        if isinstance(deltas, tuple) and len(deltas) <= _FEW and not self._backlog and not self._removed:
+            for delta in deltas:  # an event of a watch: no slices are needed
+                self._handler(delta)
+        else:
+            self._append(iter(deltas))
 
     def complete_initial(self) -> None:
         """All deltas of the initial list were passed to `deliver`."""

@@ -50,7 +50,8 @@ class WriteRecorder:
             request: the body that was sent.
             response: the body of the answer.
         """
-        kinds = [kind for kind in self._cache.kinds() if kind.gvk.group_kind == mapping.gvk.group_kind]
+        gvk = mapping.gvk
+        kinds = [k for k in self._cache.kinds() if k.gvk.kind == gvk.kind and k.gvk.group == gvk.group]
         if not kinds or isinstance(operation, Get | List) or operation.options.dry_run:
             return
         namespace = namespace_of(operation) if mapping.namespaced else ""

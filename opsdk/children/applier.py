@@ -29,6 +29,7 @@ from opsdk.apimachinery.object import (
     origin_of,
     shared_tree,
     to_tree,
+    was_decoded,
 )
 from opsdk.children.comparison import ApplyComparison, ApplyDifference, DifferenceKind, compare
 from opsdk.children.desired import check_desired
@@ -194,7 +195,8 @@ class Applier:
             UsageError: `desired` has no name, a status, or a field that its type does not allow. Nothing is sent.
             ApiError: the server rejected the apply.
         """
-        kind, gvk, key = kind_of_object(desired), gvk_of(desired), key_of(desired)
+        kind, key = kind_of_object(desired), key_of(desired)
+        gvk = kind.gvk
         source = _source_of(desired, owner)
         settled = self._settled.get((gvk, key))
         live: T | None = None
@@ -355,9 +357,12 @@ class Applier:
                 except Exception as error:  # noqa: BLE001 - raised below, when the other workers have ended
                     errors.append(error)
 
-        async with asyncio.TaskGroup() as group:
-            for _ in range(max(1, min(concurrency, len(desired)))):
-                group.create_task(work())
+        if min(concurrency, len(desired)) <= 1:
+            await work()
+        else:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(concurrency, len(desired))):
+                    group.create_task(work())
         if errors:
             raise errors[0]
         for kind in prune or ():
@@ -414,7 +419,7 @@ def _source_of(desired: AnyObject, owner: KubeObject | None) -> bytes:
 
     Only a repeated call needs it, which is nearly every call: it skips the preparation of the desired object.
     """
-    if origin_of(desired) is not None:
+    if was_decoded(desired):
         return b""  # fields that the class does not know are outside the encoding
     identity = (owner.api_version, owner.kind, *key_of(owner), owner.metadata.uid) if owner is not None else ()
     try:

@@ -33,7 +33,8 @@ def identity_of(obj: KubeObject) -> Identity:
 def judge(obj: KubeObject, *, owner: KubeObject, field_owner: str, desired: Container[Identity]) -> PruneVerdict:
     """Return what to do with `obj`, an object in any representation."""
     meta = obj.metadata
-    if not is_controlled_by(owner, obj) or meta.deletion_timestamp is not None or identity_of(obj) in desired:
+    # Most objects are desired.
+    if identity_of(obj) in desired or meta.deletion_timestamp is not None or not is_controlled_by(owner, obj):
         return PruneVerdict.KEEP
     if not meta.managed_fields:
         return PruneVerdict.UNKNOWN

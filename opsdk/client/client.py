@@ -150,8 +150,6 @@ class Client:
             owner_uid=owner_uid,
         )
         objects: ObjectList[T] = await self.executor.execute(List(kind=kind_of(kind), options=options))
-        if owner_uid:  # only a cache filters by owner
-            objects.items = [obj for obj in objects if _has_owner(obj, owner_uid)]
         return objects
 
     async def list_pages(
@@ -417,13 +415,14 @@ class SubResourceClient:
         return written
 
 
-def _has_owner(obj: AnyObject, uid: str) -> bool:
-    return any(reference.uid == uid for reference in obj.metadata.owner_references)
-
-
 def as_key(key: ObjectKey | str, namespace: str = "") -> ObjectKey:
     """Return an `ObjectKey` for any form that callers may pass. Raises `UsageError`."""
-    parsed = key if isinstance(key, ObjectKey) else ObjectKey.parse(key)
+    if isinstance(key, ObjectKey):
+        if not namespace:
+            return key
+        parsed = key
+    else:
+        parsed = ObjectKey.parse(key)
     if parsed.namespace and namespace and parsed.namespace != namespace:
         raise UsageError(f"the key {str(key)!r} and the namespace {namespace!r} disagree: give one of them")
     return ObjectKey(parsed.namespace or namespace, parsed.name)

@@ -11,7 +11,15 @@ import msgspec
 from opsdk.apimachinery.codec import decode, decode_list
 from opsdk.apimachinery.gvk import GroupVersionKind, ObjectKey
 from opsdk.apimachinery.kinds import Kind
-from opsdk.apimachinery.object import AnyObject, PartialObjectMetadata, TypedObject, Unstructured, assign, key_of
+from opsdk.apimachinery.object import (
+    AnyObject,
+    ObjectList,
+    PartialObjectMetadata,
+    TypedObject,
+    Unstructured,
+    assign,
+    key_of,
+)
 from opsdk.apimachinery.rest_mapper import RestMapper, RestMapping
 from opsdk.apimachinery.scheme import Scheme
 from opsdk.apimachinery.watch import WatchEvent, WatchEventType
@@ -82,10 +90,7 @@ class DirectClient:
                 response = await self._send_to(mapping, operation.key, request)
                 return self._object(response, operation.kind, subresource=operation.subresource)
             case List():
-                objects = decode_list((await self._send(request)).body, operation.kind)
-                for bad in objects.undecodable:
-                    log.error("%s: an object does not decode and is skipped: %s", request.described, bad.error)
-                return objects
+                return await self._list(operation, request)
             case Create() | Update() | PatchObject() | Apply():
                 response = await self._send_to(mapping, key_of(operation.obj), request)
                 self._observe(operation, mapping, request, response.body)
@@ -105,6 +110,14 @@ class DirectClient:
                 response = await self._send(request)
                 self._observe(operation, mapping, request, response.body)
                 return None
+
+    async def _list(self, operation: List, request: RestRequest) -> ObjectList[AnyObject]:
+        objects = decode_list((await self._send(request)).body, operation.kind)
+        for bad in objects.undecodable:
+            log.error("%s: an object does not decode and is skipped: %s", request.described, bad.error)
+        if uid := operation.options.owner_uid:  # the server has no such selector
+            objects.items = [o for o in objects if any(r.uid == uid for r in o.metadata.owner_references)]
+        return objects
 
     def _observe(self, operation: Operation, mapping: RestMapping, request: RestRequest, response: bytes) -> None:
         if self._observer is None:

@@ -46,17 +46,18 @@ class Delegating:
         return await (self.cached if self._is_cached(operation) else self.direct).execute(operation)
 
     def _is_cached(self, operation: Operation) -> bool:
-        if not isinstance(operation, Get | List) or operation.kind.gvk in self.disable_cache_for:
-            return False
+        match operation:
+            case Get():
+                is_plain = not operation.subresource
+            case List():
+                # A cache continue token is not valid on the server; the cache returns an error that explains it.
+                is_plain = operation.options.continue_token in ("", CONTINUE_NOT_SUPPORTED)
+            case _:
+                return False
         options = operation.options
-        if options.uncached or options.resource_version:
+        if not is_plain or options.uncached or options.resource_version:
             return False
-        if (isinstance(operation, Get) and operation.subresource) or self._bypass(operation.kind):
-            return False
-        if isinstance(operation, Get):
-            return True
-        # A cache continue token is not valid on the server; the cache returns an error that explains it.
-        return operation.options.continue_token in ("", CONTINUE_NOT_SUPPORTED)
+        return operation.kind.gvk not in self.disable_cache_for and not self._bypass(operation.kind)
 
     def watch(self, operation: Watch) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent[Any]]]:
         """Watch on the server."""

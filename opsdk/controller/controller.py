@@ -30,7 +30,7 @@ from opsdk.errors import ShutdownTimeoutError, UsageError
 from opsdk.queue.core import QueueItem
 from opsdk.queue.work_queue import QueueHooks, ShutDownError, WorkQueue
 from opsdk.sources import EventSource
-from opsdk.telemetry.activity import record_activity
+from opsdk.telemetry.activity import Activity
 from opsdk.telemetry.cause import ReconcileCause
 from opsdk.telemetry.context import LogContext, log_context
 from opsdk.telemetry.failures import FunctionFailure
@@ -105,7 +105,7 @@ class Controller:
         self.reconciler: ContextReconciler = adapter
         self.journal = journal
         self._cluster = cluster
-        self._hook = Hooks([hook] if hook is not None else [])  # logs exceptions of the hook
+        self.hook = Hooks([hook] if hook is not None else [])  # logs exceptions of the hook
         self._clock = clock
         self.queue: WorkQueue[Any] = WorkQueue(
             name,
@@ -205,7 +205,7 @@ class Controller:
         limit = self.options.max_concurrent_reconciles
         self.state = ControllerState.RUNNING
         log.info("controller %s starts its workers, max_concurrent_reconciles=%d", self.name, limit)
-        self._hook.record(Workers(controller=self.name, limit=limit, queue=self.queue.core))
+        self.hook.record(Workers(controller=self.name, limit=limit, queue=self.queue.core))
         workers = [self._tasks.start(self._worker(), name=f"worker {number}") for number in range(limit)]
         self._ready.set()
         try:
@@ -273,15 +273,15 @@ class Controller:
         try:
             with (
                 LogContext(started.log_fields),
-                self._hook.reconcile(started),
-                record_activity(enabled=recorded) as activity,
+                self.hook.reconcile(started),
+                Activity(enabled=recorded) as activity,
             ):
                 log_started(ctx.causes)
                 end = await self._attempt(queue_item, ctx)
                 seconds = self._clock.now() - began
                 if end.error is None:
                     log_result(end, seconds)
-                self._hook.record(
+                self.hook.record(
                     Reconciled(controller=self.name, result=end.outcome, seconds=seconds, error=end.error, **end.notes)
                 )
         finally:
@@ -404,11 +404,6 @@ class Controller:
         self.queue.forget(item)
         return ReconcileEnd(Outcome.SUCCESS, notes=notes)
 
-    # -------------------------------------------------------------- telemetry
-    def record_queue(self, event: str, seconds: float = 0.0) -> None:
-        """Record an event of the work queue."""
-        self._hook.record(Queued(controller=self.name, event=event, seconds=seconds, queue=self.queue.core))
-
     def __repr__(self) -> str:
         return f"<Controller {self.name} {self.state.value}: {len(self.queue.core.processing())} busy, {self.queue!r}>"
 
@@ -420,13 +415,19 @@ class _Hooks(QueueHooks):
         self._controller = controller
 
     def added(self) -> None:
-        self._controller.record_queue("added")
+        self._record("added")
 
     def retried(self) -> None:
-        self._controller.record_queue("retried")
+        self._record("retried")
 
     def taken(self, waited: float) -> None:
-        self._controller.record_queue("taken", waited)
+        self._record("taken", waited)
 
     def finished(self, worked: float) -> None:
-        self._controller.record_queue("finished", worked)
+        self._record("finished", worked)
+
+    def _record(self, event: str, seconds: float = 0.0) -> None:
+        controller = self._controller
+        controller.hook.record(
+            Queued(controller=controller.name, event=event, seconds=seconds, queue=controller.queue.core)
+        )

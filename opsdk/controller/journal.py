@@ -141,4 +141,4 @@ class Journal:
 
 
 def _bytes(record: ReconcileRecord) -> int:
-    return sum(len(read.data) for read in record.reads if read.data is not None)
+    return sum([len(read.data) for read in record.reads if read.data is not None])

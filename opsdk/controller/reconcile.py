@@ -129,7 +129,7 @@ class ReconcilerAdapter:
         """Read the object if it is needed, run the finalizers, and call the reconciler."""
         declaration = self.declaration
         argument, pending = request, None
-        if self.needs_cluster:
+        if declaration.form is ReconcilerForm.OBJECT or self.finalizers:
             assert self._kind is not None
             obj = await ctx.client.get_or_none(self._kind, request.key)
             if obj is not None and self.finalizers:

@@ -13,7 +13,7 @@ import msgspec
 
 from opsdk.apimachinery.meta import Condition
 from opsdk.apimachinery.model import to_builtins
-from opsdk.apimachinery.object import TypedObject, Unstructured, convert, origin_of
+from opsdk.apimachinery.object import TypedObject, Unstructured, convert, origin_of, retain_status
 from opsdk.apimachinery.patch.merge_patch import create_merge_patch
 from opsdk.apimachinery.unknown_fields import merge_unknown_fields
 from opsdk.client.client import Client
@@ -32,6 +32,9 @@ class StatusPatch(Generic[S]):
     No request is sent if nothing changed, or if the block raised. ``observed_generation`` of the status is set if its
     class has that field. If a list changed, the object's resource version is sent as well: a merge patch replaces
     lists, and must not replace what another writer has added.
+
+    The object then has the written status. It has the new resource version if only the status has changed since it was
+    read; otherwise a later update of it raises `ConflictError`.
 
     Attributes:
         status: the status; change it. A missing one was created.
@@ -79,8 +82,7 @@ class StatusPatch(Generic[S]):
         if strict_equal(before, after):
             return {}
         origin = None if self._is_tree else origin_of(self._object)
-        if origin is not None:
-            stored = origin.get("status") or {}
+        if origin is not None and (stored := origin.get("status")):
             known = to_builtins(convert(origin, type(self._object)).status) or {}
             before, after = (merge_unknown_fields(stored, known, status) for status in (before, after))
         difference: JsonObject = create_merge_patch(before, after)
@@ -92,11 +94,7 @@ class StatusPatch(Generic[S]):
             patch["metadata"] = {"resourceVersion": self._object.metadata.resource_version}
         # A shallow copy takes the response: other fields of the object keep what the reconciler has changed.
         written = await self._client.status().patch(self._object.__copy__(), merge_patch(patch))
-        if self._is_tree:
-            self._object.content["status"] = written.content.get("status")
-        else:
-            self._object.status = written.status
-        self._object.metadata.resource_version = written.metadata.resource_version
+        retain_status(self._object, written)
 
     def set_condition(
         self,

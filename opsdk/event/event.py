@@ -35,16 +35,18 @@ class EventType(Enum):
 
 
 class ObjectView(Generic[T]):
-    """An object inside an event. Common metadata is available at once; `object` is decoded on first access."""
+    """An object inside an event. Common metadata is available at once; `object` is decoded on first access.
+
+    Attributes:
+        entry: the object in the store.
+        kind: its kind.
+        key: namespace and name.
+    """
 
     def __init__(self, entry: StoreEntry, kind: Kind[T]) -> None:
         self.entry = entry
         self.kind = kind
-
-    @property
-    def key(self) -> ObjectKey:
-        """Namespace and name."""
-        return self.entry.key
+        self.key: ObjectKey = entry.key
 
     @property
     def uid(self) -> str:
@@ -124,13 +126,17 @@ class Event(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
         return view
 
 
-_KINDS = {DeltaType.ADDED: EventType.CREATE, DeltaType.UPDATED: EventType.UPDATE, DeltaType.DELETED: EventType.DELETE}
-
-
 def event_of(delta: Delta, kind: Kind[T]) -> Event[T]:
     """Return the event for a delta of a store."""
+    match delta.change:  # not a dict: an enum's hash is two calls
+        case DeltaType.UPDATED:
+            event_type = EventType.UPDATE
+        case DeltaType.ADDED:
+            event_type = EventType.CREATE
+        case _:
+            event_type = EventType.DELETE
     return Event(
-        type=_KINDS[delta.change],
+        type=event_type,
         old=ObjectView(delta.old, kind) if delta.old is not None else None,
         new=ObjectView(delta.new, kind) if delta.new is not None else None,
         initial=delta.initial,

@@ -28,4 +28,4 @@ class Request(NamedTuple):
         return cls(obj.metadata.namespace, obj.metadata.name)
 
     def __str__(self) -> str:
-        return str(self.key)
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name

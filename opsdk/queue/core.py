@@ -31,6 +31,8 @@ K = TypeVar("K", bound=Hashable)
 
 LOW_PRIORITY = -100
 """Priority of initial lists and resyncs: live changes are processed first."""
+# Heaps that are smaller keep their outdated places.
+_SMALL_HEAP = 64
 
 
 class QueueState(Enum):
@@ -86,10 +88,12 @@ class QueueCore(Generic[K]):
         self.state = QueueState.OPEN
         self._entries: dict[K, _Entry] = {}
         self._processing: dict[K, float] = {}
-        self._delayed: list[tuple[float, int, K]] = []
+        self.delayed: list[tuple[float, int, K]] = []
+        """Items by the time when they become ready: a heap, with outdated places. Empty: no item waits for its time."""
         self._ready: list[tuple[int, int, K]] = []
         self._tickets = count(1)
         self._depth: dict[int, int] = {}
+        self._number_ready = 0
 
     # -------------------------------------------------------------- adding
     def add(
@@ -126,10 +130,10 @@ class QueueCore(Generic[K]):
 
     def _drop_outdated(self) -> None:
         """Rebuild a heap that holds mostly outdated places: a delay of hours would keep each of them for hours."""
-        if len(self._delayed) > 64 and len(self._delayed) > 2 * len(self._entries):
-            self._delayed = [place for place in self._delayed if self._is_valid(place)]
-            heapq.heapify(self._delayed)
-        if len(self._ready) > 64 and len(self._ready) > 2 * len(self._entries):
+        if len(self.delayed) > _SMALL_HEAP and len(self.delayed) > 2 * len(self._entries):
+            self.delayed = [place for place in self.delayed if self._is_valid(place)]
+            heapq.heapify(self.delayed)
+        if len(self._ready) > _SMALL_HEAP and len(self._ready) > 2 * len(self._entries):
             self._ready = [place for place in self._ready if self._is_valid(place)]
             heapq.heapify(self._ready)
 
@@ -144,27 +148,28 @@ class QueueCore(Generic[K]):
         if entry.ready_at <= now:
             self._make_ready(item, entry)
         else:
-            heapq.heappush(self._delayed, (entry.ready_at, entry.ticket, item))
-            self._drop_outdated()
+            heapq.heappush(self.delayed, (entry.ready_at, entry.ticket, item))
+            if len(self.delayed) > _SMALL_HEAP:
+                self._drop_outdated()
 
     def _make_ready(self, item: K, entry: _Entry) -> None:
         entry.ready = True
         heapq.heappush(self._ready, (-entry.priority, entry.ticket, item))
-        self._drop_outdated()
+        if len(self._ready) > _SMALL_HEAP:
+            self._drop_outdated()
         self._count(entry.priority, 1)
 
     def _count(self, priority: int, change: int) -> None:
-        depth = self._depth.get(priority, 0) + change
-        if depth:
-            self._depth[priority] = depth
-        else:
-            self._depth.pop(priority, None)
+        depth = self._depth[priority] = self._depth.get(priority, 0) + change
+        if not depth:
+            del self._depth[priority]
+        self._number_ready += change
 
     # -------------------------------------------------------------- taking
     def advance(self, now: float) -> None:
         """Make due items ready. `take` calls it."""
-        while self._delayed and self._delayed[0][0] <= now:
-            _, ticket, item = heapq.heappop(self._delayed)
+        while self.delayed and self.delayed[0][0] <= now:
+            _, ticket, item = heapq.heappop(self.delayed)
             entry = self._entries.get(item)
             if entry is not None and entry.ticket == ticket and not entry.ready:
                 # A new ticket: equal priorities are ordered by when they became ready.
@@ -175,7 +180,8 @@ class QueueCore(Generic[K]):
         """Return the next item for a worker, or None if none is ready."""
         if self.state is QueueState.CLOSED:
             return None
-        self.advance(now)
+        if self.delayed:
+            self.advance(now)
         while self._ready:
             _, ticket, item = heapq.heappop(self._ready)
             entry = self._entries.get(item)
@@ -203,12 +209,12 @@ class QueueCore(Generic[K]):
     # -------------------------------------------------------------- inspecting
     def next_ready_at(self) -> float | None:
         """Return the time when the next delayed item becomes ready, or None."""
-        while self._delayed:
-            ready_at, ticket, item = self._delayed[0]
+        while self.delayed:
+            ready_at, ticket, item = self.delayed[0]
             entry = self._entries.get(item)
             if entry is not None and entry.ticket == ticket:
                 return ready_at
-            heapq.heappop(self._delayed)  # outdated
+            heapq.heappop(self.delayed)  # outdated
         return None
 
     def has_ready(self, now: float) -> bool:
@@ -218,7 +224,7 @@ class QueueCore(Generic[K]):
 
     def __len__(self) -> int:
         """Return the number of ready items."""
-        return sum(self._depth.values())
+        return self._number_ready
 
     def depth(self) -> dict[int, int]:
         """Return the number of ready items by priority."""
@@ -238,7 +244,7 @@ class QueueCore(Generic[K]):
         if self.state is QueueState.CLOSED:
             return
         self.state = QueueState.DRAINING if drain else QueueState.CLOSED
-        self._delayed.clear()
+        self.delayed.clear()
         for item, entry in list(self._entries.items()):
             if not entry.ready and not (drain and item in self._processing):
                 del self._entries[item]

@@ -147,15 +147,20 @@ class WorkQueue(Generic[K]):
 
     def _wake(self, now: float) -> None:
         """Wake one waiting worker for each ready item, and set the timer for the next delayed item."""
-        # Due items become ready also while no worker waits: else the timer below would be due again and again.
-        self.core.advance(now)
-        ready = len(self.core) if self._getters and self.core.has_ready(now) else 0
-        while ready and self._getters:
-            waiter = self._getters.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
-                ready -= 1
-        next_time = self.core.next_ready_at()
+        core = self.core
+        if core.delayed:
+            # Due items become ready also while no worker waits: else the timer below would be due again and again.
+            core.advance(now)
+        if self._getters:
+            ready = len(core) if core.has_ready(now) else 0
+            while ready and self._getters:
+                waiter = self._getters.popleft()
+                if not waiter.done():
+                    waiter.set_result(None)
+                    ready -= 1
+        if not core.delayed and self._timer is None:
+            return
+        next_time = core.next_ready_at()
         if next_time == self._timer_at and self._timer is not None:
             return
         if self._timer is not None:

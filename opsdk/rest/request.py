@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -62,7 +63,7 @@ class RestRequest(msgspec.Struct, frozen=True):
         >>> RestRequest("GET", "/api/v1/pods", query=[("labelSelector", "a in (b,c)")]).target
         '/api/v1/pods?labelSelector=a+in+%28b%2Cc%29'
         """
-        return f"{self.path}?{urlencode(self.query)}" if self.query else self.path
+        return f"{self.path}?{_encoded(tuple(self.query))}" if self.query else self.path
 
     @property
     def info(self) -> RequestInfo:
@@ -87,6 +88,11 @@ class RestRequest(msgspec.Struct, frozen=True):
         'list pods'
         """
         return str(self.info)
+
+
+@lru_cache(maxsize=256)  # most requests have one of a few queries: the field owner, the page size
+def _encoded(query: tuple[tuple[str, str], ...]) -> str:
+    return urlencode(query)
 
 
 def resource_path(  # noqa: PLR0917 - the order of the path itself

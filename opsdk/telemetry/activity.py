@@ -6,9 +6,8 @@ Upstream: none.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from contextlib import AbstractContextManager
 from contextvars import ContextVar, Token
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 # Per reconcile. A reconcile that lists ten thousand objects must not fill the journal.
 _MAX_READS = 64
@@ -68,17 +67,20 @@ class RequestSent(NamedTuple):
 
 
 class Activity:
-    """Collects reads and requests.
+    """Collects the reads and requests of a block, and of the tasks that it starts.
 
-    >>> with record_activity() as activity:
+    Args:
+        enabled: False collects nothing, also where the block is inside another one.
+
+    >>> with Activity() as activity:
     ...     _ = current_activity() is activity
     >>> activity.reads
     []
     """
 
-    __slots__ = ("_reason", "_seen", "more_reads", "more_requests", "reads", "requests")
+    __slots__ = ("_enabled", "_reason", "_seen", "_token", "more_reads", "more_requests", "reads", "requests")
 
-    def __init__(self) -> None:
+    def __init__(self, *, enabled: bool = True) -> None:
         self.reads: list[ObjectRead] = []
         self.requests: list[RequestSent] = []
         self.more_reads = 0
@@ -87,6 +89,17 @@ class Activity:
         """Number of requests above the bound of 64."""
         self._seen: set[tuple[Hashable, Hashable, str]] = set()
         self._reason = ""
+        self._enabled = enabled
+        self._token: Token[Activity | None] | None = None
+
+    # A block of its own, not a generator, which takes twice as long: each reconcile has one.
+    def __enter__(self) -> Self:
+        self._token = _ACTIVITY.set(self if self._enabled else None)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._token is not None
+        _ACTIVITY.reset(self._token)
 
     def read(
         self,
@@ -138,27 +151,3 @@ _ACTIVITY: ContextVar[Activity | None] = ContextVar("opsdk_activity", default=No
 def current_activity() -> Activity | None:
     """Return the activity that the running task belongs to, or None."""
     return _ACTIVITY.get()
-
-
-class _Recording:
-    """The block of `record_activity`. A generator would take twice as long, and each reconcile has one."""
-
-    __slots__ = ("_enabled", "_token")
-
-    def __init__(self, *, enabled: bool) -> None:
-        self._enabled = enabled
-        self._token: Token[Activity | None] | None = None
-
-    def __enter__(self) -> Activity:
-        activity = Activity()
-        self._token = _ACTIVITY.set(activity if self._enabled else None)
-        return activity
-
-    def __exit__(self, *_: object) -> None:
-        assert self._token is not None
-        _ACTIVITY.reset(self._token)
-
-
-def record_activity(*, enabled: bool = True) -> AbstractContextManager[Activity]:
-    """Collect the reads and requests of the block, and of the tasks that it starts; nothing unless `enabled`."""
-    return _Recording(enabled=enabled)

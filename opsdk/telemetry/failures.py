@@ -53,11 +53,12 @@ class FunctionFailures:
     def __init__(self, owner: str, clock: Clock) -> None:
         self._owner = owner
         self._clock = clock
-        self._functions: dict[str, FunctionFailure] = {}
+        self.by_function: dict[str, FunctionFailure] = {}
+        """The functions that have raised. Empty: `succeeded` has nothing to do."""
 
     def failed(self, function: str, key: Hashable, error: BaseException) -> None:
         """Count a failure. The first one is logged with its traceback, later ones at most once a minute."""
-        failure = self._functions.setdefault(function, FunctionFailure(function))
+        failure = self.by_function.setdefault(function, FunctionFailure(function))
         failure.total += 1
         failure.failing.add(key)
         now = self._clock.now()
@@ -72,21 +73,21 @@ class FunctionFailures:
 
     def succeeded(self, function: str, key: Hashable) -> None:
         """Report that the function works for the object again."""
-        if (failure := self._functions.get(function)) is not None:
+        if (failure := self.by_function.get(function)) is not None:
             failure.failing.discard(key)
 
     def forget(self, key: Hashable) -> None:
         """Report that the object is gone."""
-        for failure in self._functions.values():
+        for failure in self.by_function.values():
             failure.failing.discard(key)
 
     def failing(self) -> list[FunctionFailure]:
         """Return the functions that fail for some object now."""
-        return [failure for failure in self._functions.values() if failure.failing]
+        return [failure for failure in self.by_function.values() if failure.failing]
 
     def total(self) -> int:
         """Return the number of failures so far."""
-        return sum(failure.total for failure in self._functions.values())
+        return sum(failure.total for failure in self.by_function.values())
 
     def __repr__(self) -> str:
         return f"<FunctionFailures of {self._owner}: {', '.join(map(str, self.failing())) or 'none'}>"

@@ -199,13 +199,28 @@ class PrometheusHook(TelemetryHook):
         """Update the metrics of one record."""
         match record:
             case Queued():
-                self._record_queue(record)
-            case Workers():
-                self._record_workers(record)
+                name = record.controller
+                self._queues[name] = record.queue
+                match record.event:
+                    case "added":
+                        self._adds.inc(name, name)
+                    case "retried":
+                        self._retries.inc(name, name)
+                    case "taken":
+                        self._waited.observe(record.seconds, name, name)
+                    case "finished":
+                        self._worked.observe(record.seconds, name, name)
             case Reconciled():
                 self._record_reconcile(record)
             case Requested():
                 self._record_request(record)
+            case _:
+                self._record_rare(record)
+
+    def _record_rare(self, record: Record) -> None:
+        match record:
+            case Workers():
+                self._record_workers(record)
             case LoopStalled():
                 self._stalls.inc(by=record.seconds)
                 self._longest_stall = max(self._longest_stall, record.seconds)
@@ -269,19 +284,6 @@ class PrometheusHook(TelemetryHook):
             self._panics.inc(name, by=record.panicked)
         if record.timed_out:
             self._timeouts.inc(name)
-
-    def _record_queue(self, record: Queued) -> None:
-        name = record.controller
-        self._queues[name] = record.queue
-        match record.event:
-            case "added":
-                self._adds.inc(name, name)
-            case "retried":
-                self._retries.inc(name, name)
-            case "taken":
-                self._waited.observe(record.seconds, name, name)
-            case "finished":
-                self._worked.observe(record.seconds, name, name)
 
     def _label(self, priority: int) -> str:
         if priority in self._priorities:

@@ -126,11 +126,9 @@ class Histograms:
 
     def observe(self, value: float, *labels: str) -> None:
         """Count a value in the series with these label values. A value that equals a bound is below it."""
-        series = self._series.get(labels)
-        if series is None:
+        if labels not in self._series:
             self.create(*labels)
-            series = self._series[labels]
-        counts, total = series
+        counts, total = self._series[labels]
         with self._lock:
             counts[bisect_left(self._bounds, value)] += 1
             total[0] += value

@@ -34,7 +34,7 @@ from opsdk.event.request import Request
 from opsdk.manager.manager import Manager, Phase
 from opsdk.patch import MergeFrom, merge_patch
 from opsdk.recipes.owner_references import set_owner_reference
-from opsdk.telemetry.activity import record_activity
+from opsdk.telemetry.activity import Activity
 from opsdk.telemetry.records import Record, Requested, TelemetryHook
 
 environment = pytest.importorskip("envtest.environment", reason="needs the envtest extra: pip install opsdk[envtest]")
@@ -413,7 +413,7 @@ async def test_objects_of_an_owner() -> None:
                 set_owner_reference(other, child)
             await cluster.uncached.create(child)
         uid = owner.metadata.uid
-        with record_activity() as activity:
+        with Activity() as activity:
             cached = await cluster.client.list(ConfigMap, namespace="default", owner_uid=uid)
         direct = await cluster.uncached.list(ConfigMap, namespace="default", owner_uid=uid)
         assert [obj.metadata.name for obj in cached] == [obj.metadata.name for obj in direct] == ["c1", "c3", "c5"]

@@ -142,6 +142,6 @@ def test_outdated_places_do_not_pile_up() -> None:
             assert item is not None
             core.done(item.item, now=now)
             core.add(item.item, now=now, after=36_000)
-    assert len(core._delayed) <= 2 * 1000 + 64
+    assert len(core.delayed) <= 2 * 1000 + 64
     assert len(list(core.queued())) == 1000
     assert [core.take(40_000.0) is not None for _ in range(1001)] == [True] * 1000 + [False]

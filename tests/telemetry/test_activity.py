@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opsdk.apimachinery.gvk import ObjectKey
-from opsdk.telemetry.activity import Activity, current_activity, record_activity
+from opsdk.telemetry.activity import Activity, current_activity
 
 
 @given(st.lists(st.integers(0, 200), max_size=300))
@@ -29,8 +29,8 @@ def test_an_object_is_encoded_only_if_it_is_kept(numbers: list[int]) -> None:
 
 def test_a_disabled_activity_is_not_seen() -> None:
     """Also inside one that is enabled: a reconcile without a journal records nothing."""
-    with record_activity():
-        with record_activity(enabled=False) as activity:
+    with Activity():
+        with Activity(enabled=False) as activity:
             assert current_activity() is None
         assert current_activity() is not None
     assert not activity.reads

@@ -37,12 +37,12 @@ class RecordRequests(Wrapper):
         """Execute the operation, and record it."""
         activity = current_activity()
         if activity is None:
-            return await super().execute(operation)
+            return await self.inner.execute(operation)
         reason = activity.take_reason()
         started = self._clock.now()
         status, result = 0, None
         try:
-            result = await super().execute(operation)
+            result = await self.inner.execute(operation)
             status = 201 if isinstance(operation, Create) else 200
         except ApiError as error:
             status = error.code

@@ -5,6 +5,8 @@ Upstream: sigs.k8s.io/controller-runtime/pkg/client/fieldowner.go, fieldvalidati
 
 from __future__ import annotations
 
+from typing import Any
+
 from opsdk.client.client import Client
 from opsdk.client.decorators.wrapper import Wrapper, executor_of, with_write_options
 from opsdk.client.operations import Apply, Create, Operation, PatchObject, Update
@@ -19,11 +21,12 @@ class FieldOwner(Wrapper):
         super().__init__(inner)
         self.owner = owner
 
-    async def transform(self, operation: Operation) -> Operation:
-        """Return the operation with a field owner."""
+    async def execute(self, operation: Operation) -> Any:
+        """Execute the operation with a field owner."""
+        # Most operations pass through this wrapper: `transform` would be one more coroutine for each.
         if isinstance(operation, Create | Update | PatchObject | Apply) and not operation.options.field_owner:
-            return with_write_options(operation, field_owner=self.owner)
-        return operation
+            operation = with_write_options(operation, field_owner=self.owner)
+        return await self.inner.execute(operation)
 
 
 class FieldValidating(Wrapper):

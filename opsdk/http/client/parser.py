@@ -38,7 +38,7 @@ class ResponseParser:
         self.headers: dict[str, str] = {}
         self.chunks: deque[bytes] = deque()
         self.buffered = 0
-        self.reusable = False
+        self.reusable = True  # until something is wrong
 
     def begin(self, method: str) -> None:
         """Expect the response to a request with this method."""
