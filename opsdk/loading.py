@@ -19,7 +19,6 @@ from importlib.util import LazyLoader
 from threading import RLock, local
 from types import ModuleType
 
-
 # The import sets these before the code runs. Import statements read the first, and `inspect` the others of all modules.
 _SET_BEFORE = frozenset(["__spec__", "__file__", "__name__"])
 

@@ -53,8 +53,8 @@ with on_first_use:
     from opsdk.controller import reconcile as reconciling
     from opsdk.event import request as requests
     from opsdk.leader_election import leader_election_record, leader_elector
+    from opsdk.manager import deferred, process, signals
     from opsdk.manager import manager as managers
-    from opsdk.manager import process, signals
     from opsdk.rbac import declared as rbac_declared
     from opsdk.rbac import permissions as rbac_permissions
     from opsdk.rbac import review as rbac_review
@@ -172,7 +172,7 @@ class Operator:
         self._clock: Clock = LOOP_CLOCK
         self._setups: list[Callable[[Operator], Any]] = []
         self._rules: list[rbac_rules.RbacRule] = []
-        self._declared: list[rbac_declared.ControllerKinds] = []
+        self._declared: list[Callable[[], rbac_declared.ControllerKinds]] = []
         self._finalizers: set[str] = set()
         self._hooks: list[TelemetryHook] = []
         self._cluster: clusters.Cluster | None = None
@@ -232,13 +232,12 @@ class Operator:
         elif not options.get("name"):
             raise UsageError("a controller without a kind needs a name: pass name=...")
         self._finalizers.update(options.get("finalizers", {}))
+        owns = tuple(kind_of(o.kind if isinstance(o, builders.OwnsSpec) else o) for o in options.get("owns", ()))
+        watches = tuple(kind_of(watch.kind) for watch in options.get("watches", ()))
+        has_finalizers, rules = bool(options.get("finalizers")), tuple(options.get("rbac", ()))
         self._declared.append(
-            rbac_declared.ControllerKinds(
-                kind=declared_kind,
-                owns=tuple(kind_of(o.kind if isinstance(o, builders.OwnsSpec) else o) for o in options.get("owns", ())),
-                watches=tuple(kind_of(watch.kind) for watch in options.get("watches", ())),
-                has_finalizers=bool(options.get("finalizers")),
-                rules=tuple(options.get("rbac", ())),
+            lambda: rbac_declared.ControllerKinds(
+                kind=declared_kind, owns=owns, watches=watches, has_finalizers=has_finalizers, rules=rules
             )
         )
         return ReconcilerDecorator(
@@ -270,7 +269,9 @@ class Operator:
             self.options,
             name=self.name,
             namespace=self.cluster.config.namespace if prepared else namespace,
-            controllers=[builder.declared_kinds() for builder in self._made] if prepared else self._declared,
+            controllers=[builder.declared_kinds() for builder in self._made]
+            if prepared
+            else [kinds() for kinds in self._declared],
             declared=self._rules,
             injected=manifests.injection_targets(self._webhooks, self._configurations_name) if self._webhooks else None,
         )
@@ -417,13 +418,19 @@ class Operator:
                 f"operator {self.name} has nothing to run: declare a reconciler with @operator.reconciler(Kind), or "
                 "add runnables in a function with @operator.setup"
             )
-        if o.rbac_check is not RbacCheck.OFF:
-            reviewer = rbac_review.PermissionReviewer(self.cluster.transport, self.scheme)
-            check = rbac_review.RuleCheck(reviewer, self.rules(), mode=o.rbac_check, role=self.name, clock=clock)
-            manager.add(
-                check, phase=managers.Phase.WEBHOOKS if o.rbac_check is RbacCheck.ERROR else managers.Phase.OTHERS
-            )
+        self._review_rules(manager)
         return manager
+
+    def _review_rules(self, manager: managers.Manager) -> None:
+        def check() -> rbac_review.RuleCheck:
+            reviewer = rbac_review.PermissionReviewer(self.cluster.transport, self.scheme)
+            return rbac_review.RuleCheck(reviewer, self.rules(), mode=mode, role=self.name, clock=self._clock)
+
+        mode = self.options.rbac_check
+        if mode is RbacCheck.ERROR:
+            manager.add(check(), phase=managers.Phase.WEBHOOKS)
+        elif mode is RbacCheck.WARN:
+            manager.add(deferred.DeferredRunnable(check, clock=self._clock))
 
     async def start(
         self,
