@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from envtest.codec.decoder import Decoders
 from envtest.extensions.conversion import Converter, OwnedVersions, VersionCodec
@@ -42,8 +44,7 @@ _LAST_VERBS = ("delete", "deletecollection", "get", "list", "watch")
 _SUB_VERBS = ("get", "patch", "update")
 
 
-@dataclass(slots=True)
-class _ServedDefinition:
+class _ServedDefinition(msgspec.Struct):
     """A definition and what was compiled from it."""
 
     definition: JsonObject

@@ -10,10 +10,10 @@ import socket
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
 import yaml
 
 from envtest.plane.pki import CertificateAuthority
@@ -31,8 +31,7 @@ _PATHS = {
 _ENDINGS = frozenset({".yaml", ".yml", ".json"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Webhooks:
+class Webhooks(msgspec.Struct, frozen=True, kw_only=True):
     """Webhooks to install; configurations and CRD conversions that name a Service are redirected to the test.
 
     Attributes:
@@ -53,8 +52,7 @@ class Webhooks:
     cert_dir: Path | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WebhookServing:
+class WebhookServing(msgspec.Struct, frozen=True, kw_only=True):
     """Host, port and certificate directory of the test's webhook server."""
 
     host: str

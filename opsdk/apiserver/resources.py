@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+import msgspec
 
 from opsdk.structured_merge.value import JsonObject, JsonValue
 
@@ -35,8 +36,7 @@ def shown_prefix(group: str, resource: str, *, custom: bool = False) -> str:
     return _PREFIXES.get(resource, f"{resource}/")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResourceInfo:
+class ResourceInfo(msgspec.Struct, frozen=True, kw_only=True):
     """One resource of one version.
 
     ``kind_group`` and ``kind_version`` are set where the body is of another group than the path, e.g. for scale.
@@ -77,8 +77,7 @@ class ResourceInfo:
         return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableColumn:
+class TableColumn(msgspec.Struct, frozen=True, kw_only=True):
     """A table column; only wide output shows priorities above zero."""
 
     name: str
@@ -119,8 +118,7 @@ class Printer(Protocol):
         return objects
 
 
-@dataclass(frozen=True, slots=True)
-class DecodedBody:
+class DecodedBody(msgspec.Struct, frozen=True):
     """A body as the model understood it; `unknown` and `duplicates` hold problems of a strict decoding."""
 
     obj: JsonObject
@@ -201,14 +199,13 @@ class ResourceVersions(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class InstalledResource:
+class InstalledResource(msgspec.Struct):
     """A resource with its storage and model, as handlers use it."""
 
     info: ResourceInfo
     storage: Any
     model: ResourceModel
-    verbs: tuple[str, ...] = field(default=())
+    verbs: tuple[str, ...] = msgspec.field(default=())
     storage_version: str = ""
     versions: ResourceVersions | None = None
 

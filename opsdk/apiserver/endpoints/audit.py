@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
+
+import msgspec
 
 from opsdk.apiserver.auth.user import User
 from opsdk.apiserver.endpoints.call import Call, Handler
@@ -17,8 +18,7 @@ from opsdk.http.server.response import HttpResponse
 from opsdk.structured_merge.value import JsonObject
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditEvent:
+class AuditEvent(msgspec.Struct, frozen=True, kw_only=True):
     """One answered request.
 
     Attributes:
@@ -39,7 +39,7 @@ class AuditEvent:
     stage_timestamp: datetime
     user_agent: str = ""
     source: str = ""
-    annotations: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     @property
     def effective(self) -> User:

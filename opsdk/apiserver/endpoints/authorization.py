@@ -5,7 +5,7 @@ Upstream: k8s.io/apiserver/pkg/endpoints/filters/authorization.go (v1.36).
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from opsdk.apimachinery import validation
 from opsdk.apimachinery.selectors import FieldSelector

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.endpoints.call import Call

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
+
+import msgspec
 
 from opsdk.aio.randomness import loop_uuid4
 from opsdk.apiserver import api_errors
@@ -30,8 +31,7 @@ Filter = Callable[[Call, Handler], Awaitable[HttpResponse]]
 """Does something before or after, or instead of, the rest."""
 
 
-@dataclass(frozen=True, slots=True)
-class NamedFilter:
+class NamedFilter(msgspec.Struct, frozen=True):
     """A filter with the name by which others are placed before or after it."""
 
     name: str

@@ -5,7 +5,7 @@ Upstream: k8s.io/apiserver/pkg/endpoints/request/requestinfo.go (v1.36).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from opsdk.http.server.request import Query
 
@@ -13,8 +13,7 @@ _VERBS = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH
 _NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestInfo:
+class RequestInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A resource request, or any other path.
 
     ``verb`` is the API verb for resources and the lower-case method otherwise. ``parts`` is the path after the version

@@ -6,8 +6,9 @@ Upstream: k8s.io/apiserver/pkg/cel/library/authz.go (v1.36).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, ClassVar, Final
+
+from msgspec.structs import replace
 
 from opsdk.apimachinery import validation
 from opsdk.apiserver.auth.authorization import AuthorizerAttributes, Decision

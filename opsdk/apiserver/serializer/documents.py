@@ -14,9 +14,9 @@ import json
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
+import msgspec
 import yaml
 
 from opsdk.apiserver.serializer.json_errors import first_fault
@@ -41,8 +41,7 @@ class NumberProblemError(SyntaxProblemError):
     """The syntax is valid, but a number does not fit Go's int64 or float64."""
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedDocument:
+class ParsedDocument(msgspec.Struct, frozen=True):
     """A parsed document and its duplicate keys.
 
     Attributes:

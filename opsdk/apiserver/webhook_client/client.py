@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from opsdk.aio.closing import Closing
 from opsdk.apiserver.serializer import documents
@@ -42,8 +43,7 @@ def no_services(_: str, name: str, __: int) -> tuple[str, int]:
     raise WebhookCallError(f'service "{name}" not found')
 
 
-@dataclass(frozen=True, slots=True)
-class _Response:
+class _Response(msgspec.Struct, frozen=True):
     status: int
     headers: Mapping[str, str]
     body: bytes

@@ -6,7 +6,8 @@ Upstream: k8s.io/apiserver/pkg/endpoints/handlers/delete.go (v1.36).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from opsdk.apiserver import api_errors
 from opsdk.apiserver.admission.chain import AdmissionInterface

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
+
+import msgspec
 
 from opsdk.apimachinery.patch.json_patch import apply_json_patch
 from opsdk.apimachinery.patch.merge_patch import apply_merge_patch
@@ -44,8 +45,7 @@ _MAX_OPERATIONS = 10_000
 _MAP = "map[string]interface {}"
 
 
-@dataclass(frozen=True, slots=True)
-class PatchRequest:
+class PatchRequest(msgspec.Struct, frozen=True):
     """A patch, and how it is refused where it does not fit.
 
     Attributes:
