@@ -14,13 +14,16 @@ from pathlib import Path
 from typing import Protocol
 
 import msgspec
-import yaml
 
 from envtest.plane.pki import CertificateAuthority
 from opsdk.apiserver.webhook_client.client import WebhookClient
 from opsdk.errors import ConfigError, NotFoundError
 from opsdk.http.asgi_types import App
+from opsdk.loading import on_first_use
 from opsdk.structured_merge.value import JsonObject, JsonValue
+
+with on_first_use:
+    import yaml
 
 CRD = "CustomResourceDefinition"
 _PATHS = {

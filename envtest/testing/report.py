@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import yaml
-
 from opsdk.apiserver.endpoints.audit import AuditEvent
 from opsdk.apiserver.storage.memory import MemoryStorage
 from opsdk.apiserver.storage.ports import Storage
+from opsdk.loading import on_first_use
 from opsdk.structured_merge.value import JsonObject
+
+with on_first_use:
+    import yaml
 
 _MOST = 20
 """Objects that are shown: more than that nobody reads."""
