@@ -65,6 +65,10 @@ def parser() -> argparse.ArgumentParser:
 
 async def serve(options: argparse.Namespace, stack: AsyncExitStack) -> str:
     """Start the server and return the message to print."""
+    # Schemas and plans live as long as the process, and trees have no cycles: looking through them all for garbage
+    # again and again would take a fifth of the time.
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
     tokens = read_token_file(options.token_auth_file) if options.token_auth_file else {}
     environment = Environment(
         data_dir=options.data_dir,
@@ -79,10 +83,7 @@ async def serve(options: argparse.Namespace, stack: AsyncExitStack) -> str:
     )
     steps = plan_file.read_plan(options.faults, options.seed) if options.faults else ()
     env = await stack.enter_async_context(environment)
-    # Schemas and plans live as long as the process, and trees have no cycles: looking through them all for garbage
-    # again and again would take a fifth of the time.
     gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
     link = links.Link(env.server.app, seed=options.seed, max_latency=0.0, hot_requests=0) if options.faults else None
     web = await env.serve(host=options.host, port=options.port, tls=not options.no_tls, app=link)
     if link is not None:

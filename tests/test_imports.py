@@ -94,6 +94,13 @@ def test_the_four_names_load_little() -> None:
     assert len([name for name in modules if name.split(".")[0] == "opsdk"]) <= 65
 
 
+def test_a_server_loads_no_cel_and_no_yaml() -> None:
+    """Rules, YAML bodies, certificates, metrics and fault plans are loaded when there are some."""
+    unused = {"cryptography", "dateutil", "opsdk.cel.environment", "opsdk.testing.simulation.link", "prometheus_client"}
+    modules = loaded("import envtest.__main__")
+    assert sorted(name for name in modules if name in {*unused, "yaml", "opsdk.rest.transport"}) == []
+
+
 def test_a_module_that_is_not_used_does_not_run() -> None:
     """`import opsdk` alone loads a table of names."""
     assert [name for name in loaded("import opsdk") if name.split(".")[0] == "opsdk"] == ["opsdk", "opsdk.loading"]
