@@ -15,7 +15,7 @@ _PREFIX = "opsdk_informer"
 _GAUGES: tuple[tuple[str, str, Callable[[InformerHealth], float | None]], ...] = (
     ("ready", "1 while reads are current.", lambda h: float(h.ready)),
     ("objects", "Objects in the store.", lambda h: h.objects),
-    ("bytes", "Bytes of the objects in the store.", lambda h: h.size),
+    ("bytes", "Bytes of the objects in the store, large ones compressed.", lambda h: h.size),
     ("seconds_without_watch", "Seconds since the watch was lost.", lambda h: h.seconds_without_watch),
     ("seconds_since_contact", "Seconds since a list, event or bookmark.", lambda h: h.seconds_since_contact),
 )

@@ -82,10 +82,11 @@ class CachedReader:
             if own_writes and (own.unknown_list or key in own.unknown):
                 await informer.read_unknown(key)
             if (entry := informer.store.get(key, own_writes=own_writes)) is not None:
-                obj: AnyObject = decode(entry.data, operation.kind)
-                _record_read(operation.kind, key, entry)
+                data = entry.data
+                obj: AnyObject = decode(data, operation.kind)
+                _record_read(operation.kind, key, entry.resource_version, data)
                 return obj
-        _record_read(operation.kind, key, None)
+        _record_read(operation.kind, key, "", None)
         resource = cached.mapping.resource
         request = RequestInfo(
             verb="get",
@@ -119,28 +120,27 @@ class CachedReader:
         more = ""
         slicer = Slicer()
         for entry in await _select(cached, options):
-            if slicer.add(len(entry.data)):
+            if slicer.add(entry.size):
                 await asyncio.sleep(0)
             if options.limit is not None and len(items) >= options.limit:
                 more = CONTINUE_NOT_SUPPORTED
                 break
-            _record_read(operation.kind, entry.key, entry)
+            data = entry.data
+            _record_read(operation.kind, entry.key, entry.resource_version, data)
             try:
-                items.append(decode(entry.data, operation.kind))
+                items.append(decode(data, operation.kind))
             except DecodeError as error:
-                bad.append(undecodable(entry.data, operation.kind.gvk, error))
+                bad.append(undecodable(data, operation.kind.gvk, error))
         versions = [i.reflector.resource_version for i in cached.informers.values()]
         # Several informers have several resource versions, and the list has none.
         version = versions[0] if len(versions) == 1 else ""
         return ObjectList(items, ListMeta(resource_version=version, continue_token=more), bad)
 
 
-def _record_read(kind: Kind[Any], key: ObjectKey, entry: StoreEntry | None) -> None:
+def _record_read(kind: Kind[Any], key: ObjectKey, version: str, data: bytes | None) -> None:
     """Add the object to the journal entry of the running reconcile."""
-    if (activity := current_activity()) is None:
-        return
-    version, data = (entry.resource_version, entry.data) if entry is not None else ("", None)
-    activity.read(kind.gvk, key, version, cached=True, data=data)
+    if (activity := current_activity()) is not None:
+        activity.read(kind.gvk, key, version, cached=True, data=data)
 
 
 async def _select(cached: CachedKind, options: ListOptions) -> list[StoreEntry]:

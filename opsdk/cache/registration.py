@@ -93,7 +93,7 @@ class HandlerRegistration:
             delta = next(deltas, None) if deltas is not None else None
             if delta is not None:
                 self._handler(delta)
-                if slicer.add(len(delta.entry.data)):
+                if slicer.add(delta.entry.size):
                     break
             else:
                 self._backlog.popleft()

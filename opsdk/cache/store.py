@@ -13,6 +13,7 @@ import msgspec
 from opsdk.apimachinery.gvk import ObjectKey
 from opsdk.apimachinery.meta import ObjectMeta
 from opsdk.apimachinery.selectors import Selector
+from opsdk.cache.compression import Compressor
 from opsdk.cache.entry import Indexer, Problem, StoreEntry, Transform, index_function, make_entry, with_index
 from opsdk.cache.own_writes import OwnWrites, revision_of
 from opsdk.errors import UsageError
@@ -64,13 +65,13 @@ class _Tables:
         self.indices: dict[str, dict[str, dict[ObjectKey, None]]] = {name: {} for name in indices}
         self.failing: dict[str, dict[ObjectKey, None]] = {}
         self.size = 0
-        """Bytes of all objects."""
+        """Bytes of all objects, as they are stored."""
 
     def put(self, entry: StoreEntry) -> None:
         """Add or replace an entry."""
         self.discard(entry.key)
         self.entries[entry.key] = entry
-        self.size += len(entry.data)
+        self.size += len(entry.stored)
         self.namespaces.setdefault(entry.key.namespace, {})[entry.key] = None
         for name, values in entry.indexed.items():
             index = self.indices[name]
@@ -84,7 +85,7 @@ class _Tables:
         entry = self.entries.pop(key, None)
         if entry is None:
             return None
-        self.size -= len(entry.data)
+        self.size -= len(entry.stored)
         _discard(self.namespaces, key.namespace, key)
         for name, values in entry.indexed.items():
             for value in values:
@@ -134,6 +135,7 @@ class InformerStore:
         """What failed since the last `take_problems`."""
         self._transform = transform
         self._selector = selector or Selector()
+        self._compressor = Compressor()
         self._tables = _Tables(())
 
     # -------------------------------------------------------------- writing
@@ -142,7 +144,7 @@ class InformerStore:
 
         Raises `DecodeError`; failed user functions are added to `problems`.
         """
-        entry, problems = make_entry(data, self.indexers, self._transform, meta=meta)
+        entry, problems = make_entry(data, self.indexers, self._transform, meta=meta, compressor=self._compressor)
         self.problems += problems
         return entry
 
@@ -273,7 +275,7 @@ class InformerStore:
         entry, problems = with_index(old, name, self.indexers[name])
         self.problems += problems
         self._tables.put(entry)
-        return len(entry.data)
+        return entry.size
 
     # -------------------------------------------------------------- reading
     def keys(self) -> list[ObjectKey]:
