@@ -49,6 +49,8 @@ class _Loader(LazyLoader):
 class _OnFirstUse(local):
     """Finds the modules of import statements inside ``with on_first_use:``, not of those in the modules themselves.
 
+    Packages are imported at once.
+
     Attributes:
         active: whether this thread runs such statements.
     """
@@ -70,7 +72,9 @@ class _OnFirstUse(local):
         if not self.active:
             return None
         spec = PathFinder.find_spec(name, path, target)
-        if spec is not None and spec.loader is not None:
+        # A package is imported at once. If it were empty, an import of a submodule would run the package first, and
+        # then the submodule a second time, although the package has imported it.
+        if spec is not None and spec.loader is not None and spec.submodule_search_locations is None:
             spec.loader_state = spec.loader
             spec.loader = _Loader(spec.loader)
         return spec

@@ -96,6 +96,17 @@ def test_a_lazy_module_may_import_lazily(house: Path) -> None:
     assert loaded() == ["room", "hall"]
 
 
+def test_a_package_is_imported_at_once(house: Path) -> None:
+    """Else a plain import of a submodule, which the package has imported too, would run it twice."""
+    (house / "__init__.py").write_text("LOADED = []\nfrom lazy_house.room import name\n")
+    with on_first_use:
+        import lazy_house
+    from lazy_house.hall import NAME
+
+    assert lazy_house.name() == "lazy_house.room" + NAME
+    assert loaded() == ["hall", "room"]
+
+
 def test_setting_an_attribute_runs_the_module_first() -> None:
     """Else the module would overwrite what a test has set."""
     room = lazy_room()

@@ -19,11 +19,7 @@ from envtest.plane.pki import CertificateAuthority
 from opsdk.apiserver.webhook_client.client import WebhookClient
 from opsdk.errors import ConfigError, NotFoundError
 from opsdk.http.asgi_types import App
-from opsdk.loading import on_first_use
 from opsdk.structured_merge.value import JsonObject, JsonValue
-
-with on_first_use:
-    import yaml
 
 CRD = "CustomResourceDefinition"
 _PATHS = {
@@ -99,6 +95,8 @@ def _files(path: Path) -> Iterator[Path]:
 
 
 def _documents(file: Path) -> Iterator[JsonObject]:
+    import yaml  # noqa: PLC0415 - start-up time: 25 ms
+
     try:
         documents: list[JsonValue] = list(yaml.safe_load_all(file.read_text()))
     except (yaml.YAMLError, OSError, UnicodeDecodeError) as error:

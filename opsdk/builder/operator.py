@@ -32,8 +32,6 @@ from opsdk.telemetry.records import LoopStalled, TelemetryHook
 from opsdk.telemetry.safe_logger import SafeLogger
 
 with on_first_use:
-    import prometheus_client
-
     from opsdk import handlers
     from opsdk import predicates as event_predicates
     from opsdk import sources as event_sources
@@ -62,6 +60,7 @@ with on_first_use:
     from opsdk.recorder import recorder as event_recorder
     from opsdk.rest import config as rest_config
     from opsdk.telemetry import context as telemetry_context
+    from opsdk.telemetry import prometheus_library as library
     from opsdk.webhook import builder as webhook_builder
     from opsdk.webhook import configurations
     from opsdk.webhook import server as webhook_server
@@ -182,9 +181,9 @@ class Operator:
         self._watchdog: stall_watchdog.Watchdog | None = None
 
     @cached_property
-    def registry(self) -> prometheus_client.CollectorRegistry:
+    def registry(self) -> library.CollectorRegistry:
         """Metrics of your own: ``Counter("name", "help", registry=operator.registry)``. ``/metrics`` shows them."""
-        return prometheus_client.CollectorRegistry()
+        return library.CollectorRegistry()
 
     # -------------------------------------------------------------- declarations
     @overload

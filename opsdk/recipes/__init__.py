@@ -2,33 +2,23 @@
 
 They hold no state of the cluster; controllers and queues belong elsewhere.
 
-A name is imported when it is first used: a controller needs the finalizers, and most need no storage migration. Type
-checkers read ``__init__.pyi``.
+The names of the storage migration are imported when they are first used. Type checkers read ``__init__.pyi``.
 """
 
 from importlib import import_module
 
-_HOMES = {
-    "opsdk.recipes.conditions": ("get_condition", "is_condition_true", "set_condition"),
-    "opsdk.recipes.create_or_update": ("OperationResult", "create_or_patch", "create_or_update"),
-    "opsdk.recipes.finalizers": ("add_finalizer", "contains_finalizer", "is_deleting", "remove_finalizer"),
-    "opsdk.recipes.owner_references": (
-        "controller_of",
-        "has_owner_reference",
-        "is_controlled_by",
-        "remove_owner_reference",
-        "set_controller_reference",
-        "set_owner_reference",
-    ),
-    "opsdk.recipes.retry": ("retry_on_conflict",),
-    "opsdk.recipes.storage_migration": (
-        "MigrationOptions",
-        "MigrationProgress",
-        "StorageMigrator",
-        "migrate_storage_version",
-    ),
-}
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+from opsdk.recipes.conditions import get_condition, is_condition_true, set_condition
+from opsdk.recipes.create_or_update import OperationResult, create_or_patch, create_or_update
+from opsdk.recipes.finalizers import add_finalizer, contains_finalizer, is_deleting, remove_finalizer
+from opsdk.recipes.owner_references import (
+    controller_of,
+    has_owner_reference,
+    is_controlled_by,
+    remove_owner_reference,
+    set_controller_reference,
+    set_owner_reference,
+)
+from opsdk.recipes.retry import retry_on_conflict
 
 __all__ = [
     "MigrationOptions",
@@ -54,11 +44,14 @@ __all__ = [
     "set_owner_reference",
 ]
 
+_MIGRATION = "opsdk.recipes.storage_migration"
+_LAZY = ("MigrationOptions", "MigrationProgress", "StorageMigrator", "migrate_storage_version")
+
 
 def __getattr__(name: str) -> object:
-    if name not in _HOME_OF:
+    if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_HOME_OF[name]), name)
+    value = globals()[name] = getattr(import_module(_MIGRATION), name)
     return value
 
 

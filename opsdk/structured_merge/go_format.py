@@ -5,15 +5,12 @@ Upstream: fmt, strconv and encoding/json of Go 1.25
 
 from __future__ import annotations
 
+import json
 import math
 from operator import is_
 from typing import Final
 
-from opsdk.loading import on_first_use
 from opsdk.structured_merge.value import JsonValue
-
-with on_first_use:
-    import json
 
 _ESCAPES: Final = {
     "\a": "\\a",

@@ -31,9 +31,8 @@ from opsdk.telemetry.records import (
 from opsdk.telemetry.series import Counters, Gauges, Histograms
 
 with on_first_use:
-    import prometheus_client
-
     from opsdk.telemetry import build_info
+    from opsdk.telemetry import prometheus_library as library
 
 _RECONCILE_BUCKETS = (
     0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9,
@@ -64,9 +63,9 @@ class PrometheusHook(TelemetryHook):
     """
 
     def __init__(
-        self, registry: prometheus_client.CollectorRegistry | None = None, *, now: Callable[[], float] = time.monotonic
+        self, registry: library.CollectorRegistry | None = None, *, now: Callable[[], float] = time.monotonic
     ) -> None:
-        self._collectors: list[Callable[[], prometheus_client.registry.Collector]] = []
+        self._collectors: list[Callable[[], library.Collector]] = []
         self._now = now
         self._priorities: set[int] = set()
         self._queues: dict[str, QueueView] = {}
@@ -86,32 +85,32 @@ class PrometheusHook(TelemetryHook):
             self.registry = self._show_in(registry)
 
     @cached_property
-    def registry(self) -> prometheus_client.CollectorRegistry:
+    def registry(self) -> library.CollectorRegistry:
         """Shows all metrics. The library is imported when this is first read: a program without scrapes needs none."""
-        registry = prometheus_client.CollectorRegistry()
-        prometheus_client.ProcessCollector(registry=registry)
-        prometheus_client.PlatformCollector(registry=registry)
-        prometheus_client.GCCollector(registry=registry)
+        registry = library.CollectorRegistry()
+        library.ProcessCollector(registry=registry)
+        library.PlatformCollector(registry=registry)
+        library.GCCollector(registry=registry)
         registry.register(build_info.BuildInfoCollector())
         return self._show_in(registry)
 
     @property
     def content_type(self) -> str:
         """The media type of `expose`."""
-        return prometheus_client.CONTENT_TYPE_LATEST
+        return library.CONTENT_TYPE_LATEST
 
-    def add_collector(self, make: Callable[[], prometheus_client.registry.Collector]) -> None:
+    def add_collector(self, make: Callable[[], library.Collector]) -> None:
         """Add a collector to `registry`; `make` is called when the registry is first read."""
         if "registry" in self.__dict__:
             self.registry.register(make())
         else:
             self._collectors.append(make)
 
-    def _show_in(self, registry: prometheus_client.CollectorRegistry) -> prometheus_client.CollectorRegistry:
+    def _show_in(self, registry: library.CollectorRegistry) -> library.CollectorRegistry:
         series = [value for value in vars(self).values() if isinstance(value, Counters | Gauges | Histograms)]
         for metric in (*series, *self._webhook_panics.values()):
             # It has the methods of a collector; a base class of the library would import it.
-            registry.register(cast("prometheus_client.registry.Collector", metric))
+            registry.register(cast("library.Collector", metric))
         for make in self._collectors:
             registry.register(make())
         return registry
@@ -297,7 +296,7 @@ class PrometheusHook(TelemetryHook):
         """Return all metrics in the Prometheus text format."""
         for name, queue in self._queues.items():
             self._read_queue(name, queue)
-        return prometheus_client.generate_latest(_WithoutCreated(self.registry))
+        return library.generate_latest(_WithoutCreated(self.registry))
 
     def _read_queue(self, name: str, queue: QueueView) -> None:
         """Set the gauges of a queue. Only a scrape shows them, so only a scrape reads them."""
@@ -317,10 +316,10 @@ class PrometheusHook(TelemetryHook):
 class _WithoutCreated:
     """A registry without ``_created`` samples: they double the page, and no dashboard uses them."""
 
-    def __init__(self, registry: prometheus_client.CollectorRegistry) -> None:
+    def __init__(self, registry: library.CollectorRegistry) -> None:
         self._registry = registry
 
-    def collect(self) -> Iterator[prometheus_client.Metric]:
+    def collect(self) -> Iterator[library.Metric]:
         for metric in self._registry.collect():
             metric.samples = [s for s in metric.samples if not s.name.endswith("_created")]
             yield metric

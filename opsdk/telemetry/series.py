@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from opsdk.loading import on_first_use
 
 with on_first_use:
-    import prometheus_client
+    from opsdk.telemetry import prometheus_library as library
 
 
 class Counters:
@@ -43,11 +43,9 @@ class Counters:
         with self._lock:
             self._values[labels] = self._values.get(labels, 0.0) + by
 
-    def collect(self) -> Iterator[prometheus_client.Metric]:
+    def collect(self) -> Iterator[library.Metric]:
         """See `prometheus_client.registry.Collector`."""
-        family = prometheus_client.metrics_core.CounterMetricFamily(
-            self._name, self._documentation, labels=self._labels
-        )
+        family = library.CounterMetricFamily(self._name, self._documentation, labels=self._labels)
         with self._lock:
             values = list(self._values.items())
         for labels, value in values:
@@ -79,9 +77,9 @@ class Gauges:
         with self._lock:
             self._values[labels] = float(value)
 
-    def collect(self) -> Iterator[prometheus_client.Metric]:
+    def collect(self) -> Iterator[library.Metric]:
         """See `prometheus_client.registry.Collector`."""
-        family = prometheus_client.metrics_core.GaugeMetricFamily(self._name, self._documentation, labels=self._labels)
+        family = library.GaugeMetricFamily(self._name, self._documentation, labels=self._labels)
         with self._lock:
             values = list(self._values.items())
         for labels, value in values:
@@ -133,14 +131,12 @@ class Histograms:
             counts[bisect_left(self._bounds, value)] += 1
             total[0] += value
 
-    def collect(self) -> Iterator[prometheus_client.Metric]:
+    def collect(self) -> Iterator[library.Metric]:
         """See `prometheus_client.registry.Collector`."""
-        family = prometheus_client.metrics_core.HistogramMetricFamily(
-            self._name, self._documentation, labels=self._labels
-        )
+        family = library.HistogramMetricFamily(self._name, self._documentation, labels=self._labels)
         with self._lock:
             series = [(labels, list(counts), total[0]) for labels, (counts, total) in self._series.items()]
-        names = [prometheus_client.utils.floatToGoString(bound) for bound in (*self._bounds, float("inf"))]  # type: ignore[no-untyped-call]
+        names = [library.floatToGoString(bound) for bound in (*self._bounds, float("inf"))]  # type: ignore[no-untyped-call]
         for labels, counts, total in series:
             passed = 0
             buckets = []
