@@ -20,7 +20,7 @@ clusters:
 {cluster}
 users:
 - name: envtest
-  user: {user}
+  user:{user}
 contexts:
 - name: envtest
   context:
@@ -41,7 +41,7 @@ def user_kubeconfig(server: str, *, ca: bytes = b"", client: KeyPair | None = No
         user.append(f"client-key-data: {base64.b64encode(client.key).decode()}")
     elif token:
         user.append(f"token: {json.dumps(token)}")  # in quotes: a token may look like a number
-    return _CONFIG.format(cluster=_block(cluster), user="\n" + _block(user) if user else "{}")
+    return _CONFIG.format(cluster=_block(cluster), user="\n" + _block(user) if user else " {}")
 
 
 def _block(lines: Sequence[str]) -> str:
